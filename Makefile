@@ -1,0 +1,94 @@
+# The whole set-up: `make demo` or `make test` on a fresh machine. `make help` lists the targets.
+# A stamp in each environment remembers what was installed, so that a second call installs nothing.
+
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+BIN := Scripts
+else
+PYTHON ?= python3
+BIN := bin
+endif
+
+VENV := .venv
+BENCH := .venv-bench
+FRESH := .venv-constraints
+BUILD_TOOLS := scikit-build-core nanobind cmake ninja
+QUIET := -qq --disable-pip-version-check
+comma := ,
+# torch joins the test environment as soon as there is torch code to test.
+EXTRAS := test$(comma)studies$(if $(wildcard src/stageguard/nn),$(comma)torch)
+CORE := CMakeLists.txt $(wildcard src/stageguard/_core/*.cpp src/stageguard/_core/*.hpp src/stageguard/_core/*.h)
+TESTS_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+
+# $(1) is an environment, $(2) the extras in brackets or nothing. The build directory lives inside the environment,
+# so that a changed C++ file is recompiled alone and environments do not disturb each other.
+define install
+$(1)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation --constraint constraints.txt \
+	--config-settings build-dir=$(1)/build --editable '.$(2)'
+endef
+
+define create
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stageguard: \
+'$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true), but Python 3.11 or newer is needed. \
+Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+@$(PYTHON) -m venv $(1) || { echo "stageguard: could not create $(1). \
+Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
+endef
+
+.PHONY: help demo test bench constraints clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo         install into $(VENV), guard a simulated night, print what changed"
+	@echo "make test         add the test tools to $(VENV), run the linters and every test"
+	@echo "make bench        install the peers into $(BENCH) and measure side by side"
+	@echo "make constraints  resolve every dependency anew and rewrite constraints.txt"
+	@echo "make clean        remove the environments and everything built"
+
+demo: $(VENV)/.installed
+	$(VENV)/$(BIN)/stageguard demo
+
+# Without a compiler the tests run on the NumPy reference; a compiler that fails must be seen.
+test: export STAGEGUARD_REQUIRE_CORE := $(if $(shell command -v c++ || command -v g++ || command -v clang++),1,0)
+test: $(TESTS_STAMP)
+	$(VENV)/$(BIN)/ruff check .
+	$(VENV)/$(BIN)/ruff format --check .
+	$(VENV)/$(BIN)/mypy
+	$(VENV)/$(BIN)/python -m pytest
+
+bench: $(BENCH)/.installed-bench
+	@set -e; for script in bench/bench_*.py; do $(BENCH)/$(BIN)/python "$$script"; done
+
+$(VENV)/.created $(BENCH)/.created $(FRESH)/.created:
+	$(call create,$(@D))
+	@touch $@
+
+# cmake and ninja come as wheels, so that a compiler is all a machine needs, and not even that: without one the
+# package falls back to NumPy.
+$(VENV)/.installed $(BENCH)/.installed: %/.installed: pyproject.toml constraints.txt $(CORE) | %/.created
+	@echo "Installing stageguard into $*"
+	@$*/$(BIN)/python -m pip install $(QUIET) --constraint constraints.txt $(BUILD_TOOLS)
+	@$(call install,$*)
+	@touch $@
+
+$(TESTS_STAMP): pyproject.toml constraints.txt | $(VENV)/.installed
+	@echo "Installing the test tools into $(VENV)"
+	@$(call install,$(VENV),[$(EXTRAS)])
+	@touch $@
+
+$(BENCH)/.installed-bench: pyproject.toml constraints.txt | $(BENCH)/.installed
+	@echo "Installing the peers into $(BENCH)"
+	@$(call install,$(BENCH),[bench])
+	@touch $@
+
+constraints: $(FRESH)/.created
+	$(FRESH)/$(BIN)/python -m pip install $(QUIET) $(BUILD_TOOLS)
+	$(FRESH)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation '.[torch,studies,test,bench]'
+	@{ echo "# Every version, base and extras and build tools, as resolved together by 'make constraints'."; \
+	echo "# Resolved on Linux: what only macOS or Windows needs is not pinned."; \
+	$(FRESH)/$(BIN)/python -m pip freeze --all --exclude pip --exclude stageguard | sed 's/+cpu$$//'; } > constraints.txt
+	@rm -rf $(FRESH)
+
+clean:
+	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

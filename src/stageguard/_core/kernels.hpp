@@ -1,0 +1,58 @@
+// Picks the instantiation for a number of stages and a longest minimum. Included once per variant.
+#pragma once
+
+#include "argmax.hpp"
+#include "structured.hpp"
+
+namespace stageguard {
+namespace STAGEGUARD_VARIANT {
+
+template <int K, int M, class A>
+Outcome run_structured(const BoutRules& rules, Workspace& work, const double* evidence, std::int64_t n_epochs,
+                       std::int8_t* labels) {
+    return Structured<K, M, A>(rules, work).run(evidence, n_epochs, labels);
+}
+
+template <int K, class A>
+StructuredKernel with_minimum(int longest) {
+    if (longest <= 1) return run_structured<K, 1, A>;
+    if (longest == 2) return run_structured<K, 2, A>;
+    if (longest == 3) return run_structured<K, 3, A>;
+    if (longest <= 5) return run_structured<K, 5, A>;
+    if (longest <= kLongestMinimum) return run_structured<K, kLongestMinimum, A>;
+    return nullptr;
+}
+
+template <class A>
+StructuredKernel with_stages(int n_stages, int longest) {
+    switch (n_stages) {
+        case 2: return with_minimum<2, A>(longest);
+        case 3: return with_minimum<3, A>(longest);
+        case 4: return with_minimum<4, A>(longest);
+        case 5: return with_minimum<5, A>(longest);
+        case 6: return with_minimum<6, A>(longest);
+        case 7: return with_minimum<7, A>(longest);
+        case 8: return with_minimum<8, A>(longest);
+        default: return nullptr;
+    }
+}
+
+StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products) {
+    return products ? with_stages<Product>(n_stages, longest_minimum) : with_stages<Logarithmic>(n_stages, longest_minimum);
+}
+
+ArgmaxKernel argmax_kernel(int n_stages) {
+    switch (n_stages) {
+        case 2: return argmax<2>;
+        case 3: return argmax<3>;
+        case 4: return argmax<4>;
+        case 5: return argmax<5>;
+        case 6: return argmax<6>;
+        case 7: return argmax<7>;
+        case 8: return argmax<8>;
+        default: return nullptr;
+    }
+}
+
+}  // namespace STAGEGUARD_VARIANT
+}  // namespace stageguard

@@ -1,0 +1,3 @@
+// The kernels for processors with AVX2; this file alone is compiled for it.
+#define STAGEGUARD_VARIANT avx2
+#include "kernels.hpp"

@@ -1,0 +1,3 @@
+// The kernels for any processor.
+#define STAGEGUARD_VARIANT plain
+#include "kernels.hpp"

@@ -1,0 +1,83 @@
+// What a kernel is told and what it answers: plain tables, no Python.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+namespace stageguard {
+
+constexpr double kImpossibleScore = -std::numeric_limits<double>::infinity();
+
+struct Outcome {
+    double score;           // nats; -inf when no path satisfies the constraints
+    std::int64_t switches;  // stage changes along the path
+};
+
+struct Choice {
+    std::int64_t switches;
+    bool bad_rows;  // some row is not a distribution: the labels mean nothing, and the caller finds out which row
+};
+
+struct BoutRules {
+    const double* weight;         // (K,)   multiplies each stage's evidence (products only)
+    const double* stay;           // (K,)   one more epoch in the stage
+    const double* change;         // (K, K) [from, to]
+    const std::int32_t* minimum;  // (K,)   epochs a complete bout must last
+    bool censored;                // the recording's start may cut a bout: it has no minimum
+};
+
+// Memory that grows and is never cleared: every cell is written before it is read.
+template <class T>
+class Scratch {
+  public:
+    T* need(std::int64_t n) {
+        if (n > size_) {
+            data_.reset(new T[static_cast<std::size_t>(n)]);
+            size_ = n;
+        }
+        return data_.get();
+    }
+    T* data() const { return data_.get(); }
+    void trim(std::int64_t most) {
+        if (size_ > most) *this = Scratch();
+    }
+
+  private:
+    std::unique_ptr<T[]> data_;
+    std::int64_t size_ = 0;
+};
+
+// Kept by each thread from call to call: fresh pages would cost a third of a night's decoding.
+struct Workspace {
+    Scratch<double> scores;        // (T, stride) structured: best score of a path whose bout has reached its minimum
+    Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already
+    Scratch<double> heads;         // (n_blocks, n_states) automaton: each block's first row
+
+    void trim() {
+        constexpr std::int64_t kMostKept = std::int64_t{1} << 20;
+        scores.trim(kMostKept);
+        stayed.trim(kMostKept);
+        heads.trim(kMostKept);
+    }
+};
+
+using StructuredKernel = Outcome (*)(const BoutRules&, Workspace&, const double*, std::int64_t, std::int8_t*);
+using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, std::int8_t*);
+
+constexpr int kMostStages = 8;
+constexpr int kLongestMinimum = 8;
+
+// Compiled once for any processor and once more for AVX2; null where K or the longest minimum is out of range.
+namespace plain {
+StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
+ArgmaxKernel argmax_kernel(int n_stages);
+}  // namespace plain
+#if defined(STAGEGUARD_HAS_AVX2)
+namespace avx2 {
+StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
+ArgmaxKernel argmax_kernel(int n_stages);
+}  // namespace avx2
+#endif
+
+}  // namespace stageguard

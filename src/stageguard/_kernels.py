@@ -1,0 +1,41 @@
+"""Choose the kernels: compiled where they can be imported, else plain NumPy. Does not compute.
+
+`active` has four functions over lists of pieces (contiguous float64 matrices of shape (n_epochs, n_stages))
+that return one flat int8 array of labels and one number per piece: `argmax`, `structured`, `greedy`, `automaton`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from stageguard import _reference
+from stageguard.errors import StageGuardWarning
+
+active: Any
+try:
+    from stageguard._core import _native
+
+    active = _native
+except ImportError:
+    active = _reference
+    warnings.warn(
+        "the compiled core is missing: decoding works, but takes about 1,000 times as long. "
+        "Install a C++17 compiler, then: pip install --force-reinstall --no-deps stageguard",
+        StageGuardWarning,
+        stacklevel=2,
+    )
+
+
+def for_stages(n_stages: int) -> Any:
+    """Return kernels that take this many stages: the compiled ones know up to eight."""
+    return active if n_stages <= active.MOST_STAGES else _reference
+
+
+def threads_for(n_pieces: int, wanted: int | None = None) -> int:
+    """Return how many threads to decode pieces on: by default as many as this process has processors."""
+    if n_pieces < 2 or wanted is not None:
+        return min(n_pieces, wanted or 1)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(n_pieces, processors)

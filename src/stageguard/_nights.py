@@ -1,0 +1,206 @@
+"""Read what the caller passed as one or many nights, and say what was assumed. Does not decode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks, _kernels
+from stageguard.errors import InputError, StageGuardError
+from stageguard.evidence import Night, check_pins, check_quality, check_segments, cut
+from stageguard.hypnodensity import FloatMatrix, Hypnodensity, as_float_matrix, explain_bad_probabilities
+from stageguard.profile import Profile
+from stageguard.stages import StageScheme, scheme_for
+
+
+@dataclass(slots=True)
+class Request:
+    """One night as the caller passed it."""
+
+    matrix: FloatMatrix  # (n_epochs, n_stages) in the profile's order
+    epoch_seconds: float
+    start: datetime | None
+    source: str | None
+    assumed: list[str]
+    quality: npt.ArrayLike | None
+    pins: Mapping[int, str | int] | None
+    segments: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the caller says the numbers are to be read."""
+
+    stages: Sequence[str] | None
+    epoch_seconds: float | None
+    logits: bool
+    log: bool
+
+
+def is_batch(nights: object) -> bool:
+    """Whether the caller passed several nights: a list of matrices or densities, or one stacked array."""
+    if isinstance(nights, list | tuple):
+        return len(nights) == 0 or isinstance(nights[0], Hypnodensity) or np.ndim(nights[0]) == 2
+    return isinstance(nights, np.ndarray) and nights.ndim == 3
+
+
+def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
+    """Return one value per night of a list that belongs to a batch."""
+    if values is None:
+        return [None] * n_nights
+    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or len(values) != n_nights:
+        got = f"{len(values)} of them" if hasattr(values, "__len__") else repr(values)
+        raise InputError(f"{what}: got {got} for {n_nights} nights, expected a list with one entry (or None) per night.")
+    return list(values)
+
+
+def read_request(
+    night: Any,
+    profile: Profile,
+    options: Options,
+    quality: npt.ArrayLike | None,
+    pins: Mapping[int, str | int] | None,
+    segments: Sequence[int] | None,
+) -> Request:
+    """Return a night's matrix in the profile's stage order, unchecked as yet, with what was assumed."""
+    assumed: list[str] = []
+    if isinstance(night, Hypnodensity):
+        _refuse_for_density(options)
+        matrix = night.probabilities
+        if night.scheme.names != profile.scheme.names:
+            matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
+        return Request(matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments)
+    names = profile.scheme.names if options.stages is None else _checked_names(options.stages)
+    matrix = _as_probabilities(night, names, options)
+    if options.stages is None:
+        assumed.append(f"columns are {', '.join(names)}: the profile's order")
+    else:
+        matrix = _reorder(matrix, names, profile.scheme, assumed)
+    if options.epoch_seconds is None:
+        epoch_seconds = profile.epoch_seconds
+        assumed.append(f"epochs last {epoch_seconds:g} s: the profile's epoch length")
+    else:
+        epoch_seconds = _checks.epoch_seconds(options.epoch_seconds)
+    return Request(matrix, epoch_seconds, None, None, assumed, quality, pins, segments)
+
+
+def _refuse_for_density(options: Options) -> None:
+    if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
+        raise InputError(
+            "stages, epoch_seconds, logits and log describe a bare array; a Hypnodensity says all of it. Leave them out."
+        )
+
+
+def _checked_names(stages: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(stages, str) or not all(isinstance(name, str) for name in stages):
+        raise InputError(f"stages is {stages!r}, expected a list of column names such as ['W', 'N', 'R'].")
+    return tuple(stages)
+
+
+def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> FloatMatrix:
+    if options.logits and options.log:
+        raise InputError("logits=True and log=True exclude each other. Log-probabilities are log=True.")
+    what = "logits" if options.logits else "log-probabilities" if options.log else "probabilities"
+    matrix = as_float_matrix(night, len(names), names, what=what)
+    if options.logits:
+        top = matrix.max(axis=1, keepdims=True)
+        if np.isinf(top).any():
+            row = int(np.isinf(top[:, 0]).argmax())
+            raise InputError(f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers.")
+        odds = np.exp(matrix - top)
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    if options.log:
+        if np.nanmax(matrix, initial=-np.inf) > 1e-3:
+            row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
+            raise InputError(
+                f"log-probabilities: row {row} holds {np.nanmax(matrix[row]):.6g}, expected values up to 0. "
+                "Logits are logits=True."
+            )
+        return np.asarray(np.exp(matrix))
+    return matrix
+
+
+def _reorder(matrix: FloatMatrix, names: Sequence[str], scheme: StageScheme, assumed: list[str]) -> FloatMatrix:
+    """Bring columns into the scheme's order by their names, summing finer stages where needed."""
+    own = _columns(names, scheme)
+    if own is not None:
+        return matrix if own == list(range(len(own))) else np.ascontiguousarray(matrix[:, own])
+    finer, columns = scheme_for(names)
+    merged = np.zeros((len(matrix), scheme.n_stages))
+    for stage, target in enumerate(finer.merge_map(scheme)):
+        merged[:, target] += matrix[:, columns[stage]]
+    assumed.append(f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's")
+    return merged
+
+
+def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
+    """Return the column of each of the scheme's stages, or None when they are not the same stages."""
+    if len(names) != scheme.n_stages:
+        return None
+    try:
+        places = [scheme.index(name) for name in names]
+    except InputError:
+        return None
+    return [places.index(stage) for stage in range(len(places))] if len(set(places)) == len(places) else None
+
+
+def check_nights(requests: Sequence[Request], profile: Profile, *, is_batch: bool) -> list[Night]:
+    """Check every night's numbers in one pass and return them ready to solve."""
+    kernels = _kernels.for_stages(profile.scheme.n_stages)
+    pieces = [request.matrix for request in requests]
+    weight = np.ones((len(pieces), profile.scheme.n_stages))
+    labels, switches, bad = kernels.argmax(pieces, weight, _kernels.threads_for(len(pieces)))
+    nights, at = [], 0
+    for i, request in enumerate(requests):
+        own = labels[at : at + len(request.matrix)]
+        at += len(request.matrix)
+        try:
+            nights.append(_check_night(request, profile, own, int(switches[i]), is_bad=bool(bad[i])))
+        except StageGuardError as error:
+            raise type(error)(f"night {i}: {error}" if is_batch else str(error)) from None
+    return nights
+
+
+def _check_night(
+    request: Request, profile: Profile, argmax: npt.NDArray[np.int8], n_switches: int, *, is_bad: bool
+) -> Night:
+    n_epochs = len(request.matrix)
+    calibration = profile.calibration
+    night = Night(
+        probabilities=request.matrix,
+        argmax=argmax,
+        n_switches=n_switches,
+        spans=((0, n_epochs),),
+        quality=check_quality(request.quality, n_epochs),
+        pins=check_pins(request.pins, profile.scheme, n_epochs) if request.pins else {},
+        calibration=None if calibration.temperature == 1.0 and not calibration.biases else calibration,
+    )
+    segments = check_segments(request.segments, n_epochs)
+    if not is_bad and len(segments) == 1:
+        return night
+    missing = _missing_rows(request.matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
+    night.argmax = np.where(missing, np.int8(-1), argmax)
+    missing[list(night.pins)] = False  # a pinned epoch is evidence enough
+    night.spans, filled = cut(missing, segments, request.epoch_seconds)
+    if filled.any() or (np.isnan(request.matrix[list(night.pins), 0]).any() if night.pins else False):
+        night.filled = filled
+    return night
+
+
+def _missing_rows(matrix: FloatMatrix, profile: Profile) -> npt.NDArray[np.bool_]:
+    """Return which rows are NaN throughout; refuse a matrix that is wrong in any other way."""
+    missing: npt.NDArray[np.bool_] = np.isnan(matrix).all(axis=1)
+    rest = np.where(missing[:, None], 1.0 / matrix.shape[1], matrix)
+    if not np.all((rest >= 0.0) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= 1e-3)):
+        raise explain_bad_probabilities(matrix, profile.scheme.names)
+    if missing.all():
+        raise InputError(
+            f"probabilities: all {len(matrix)} rows are NaN, expected evidence for at least one epoch. "
+            "Check which file or columns were read."
+        )
+    return missing

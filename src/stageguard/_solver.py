@@ -1,0 +1,231 @@
+"""Run a profile's kernels on many nights at once. Does not choose how strong the profile is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _kernels
+from stageguard.automaton import Tables, compile_automaton, compile_tables, weigh
+from stageguard.evidence import LOG_CLIP, Floats, Labels, Night
+from stageguard.profile import Profile
+
+# Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
+_PRODUCT_RANGE_NATS = 690.0
+_RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp
+
+
+class Trial(NamedTuple):
+    """One way to decode a night: how much the prior counts, and what is added to each stage's evidence."""
+
+    transition_weight: float
+    log_weight: tuple[float, ...] | None = None
+    is_free: bool = False  # evidence alone: no transition scores, no minimum bouts
+
+
+class Job(NamedTuple):
+    """A night and how to decode it."""
+
+    night: Night
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What a job gave: labels (-1 in gaps), score (None where the kernel keeps none), fragmentation."""
+
+    labels: Labels
+    score: float | None
+    fragmentation_index: float
+
+
+class Solver:
+    """A profile compiled for one epoch length."""
+
+    def __init__(self, profile: Profile, epoch_seconds: float) -> None:
+        self.profile = profile
+        self.epoch_seconds = epoch_seconds
+        self.tables = compile_tables(profile, epoch_seconds)
+        self.n_stages = profile.scheme.n_stages
+        flip = profile.flip_flop
+        flips = flip.penalty_nats > 0
+        kernels = _kernels.for_stages(self.n_stages)
+        self.is_greedy = flips and flip.method == "greedy" and not profile.durations
+        self.is_structured = (
+            not flips
+            and not profile.durations
+            and int(self.tables.minimum_epochs.max()) <= kernels.LONGEST_MINIMUM
+            and self.n_stages <= kernels.MOST_STAGES
+        )
+        self.automaton = (
+            None if self.is_greedy or self.is_structured else compile_automaton(profile, epoch_seconds)
+        )
+        # With nothing to hold it back, a free decode is what the profile does at transition weight 0.
+        self.is_free_at_zero = self.is_structured and bool(np.all(self.tables.minimum_epochs == 1))
+        self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
+        self._reach_epochs = _reach_epochs(self.tables)
+        scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
+        self._largest_score = float(np.abs(scores).max())
+
+    def solve(self, jobs: Sequence[Job], n_threads: int | None = None) -> list[Path]:
+        """Return the best path of every job, in order."""
+        groups: dict[str, list[int]] = {}
+        for i, job in enumerate(jobs):
+            groups.setdefault(self._route(job), []).append(i)
+        paths: dict[int, Path] = {}
+        for route, members in groups.items():
+            chosen = [jobs[i] for i in members]
+            paths.update(zip(members, self._run(route, chosen, n_threads), strict=True))
+        return [paths[i] for i in range(len(jobs))]
+
+    def _route(self, job: Job) -> str:
+        """Name the kernel for a job, products of probabilities where they cannot underflow."""
+        if job.trial.is_free:
+            return "argmax" if job.night.is_plain else "free"
+        if self.is_greedy:
+            return "greedy"
+        if not self.is_structured:
+            return "automaton"
+        if not job.night.is_plain:
+            return "logarithms"
+        added = job.trial.log_weight
+        spread = max(added) - min(added) if added else 0.0
+        worst = -LOG_CLIP + spread + job.trial.transition_weight * self._largest_score
+        return "products" if worst * self._reach_epochs <= _PRODUCT_RANGE_NATS else "logarithms"
+
+    def _run(self, route: str, jobs: Sequence[Job], n_threads: int | None) -> list[Path]:
+        pieces, owners = _pieces(jobs, probabilities=route in ("argmax", "products"))
+        threads = _kernels.threads_for(len(pieces), n_threads)
+        kernels = _kernels.for_stages(self.n_stages)
+        weight = np.exp(_weights(jobs, self.n_stages))[owners]
+        if route == "argmax":
+            labels, switches, _ = kernels.argmax(pieces, weight, threads)
+            return _assemble(jobs, pieces, owners, labels, None, switches)
+        table, transition_weights = _tables_of(jobs, owners)
+        if route == "automaton":
+            result = self._run_automaton(pieces, table, transition_weights, threads)
+        elif route == "greedy":
+            flip = self.profile.flip_flop
+            stay, change = self._scores(transition_weights, products=False)
+            result = kernels.greedy(
+                pieces, table, stay, change, self.tables.minimum_epochs, self.profile.ends == "censored",
+                flip.penalty_nats, flip.window_epochs, threads,
+            )  # fmt: skip
+        else:
+            products = route == "products"
+            stay, change = self._scores(transition_weights, products=products)
+            minimum = self.tables.minimum_epochs
+            if route == "free":
+                stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
+            result = kernels.structured(
+                pieces, products, table, weight, stay, change, minimum, self.profile.ends == "censored", threads
+            )
+        labels, scores, switches = result
+        return _assemble(jobs, pieces, owners, labels, scores, switches)
+
+    def _scores(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Floats, Floats]:
+        rows = [self._scores_at(tau, products) for tau in transition_weights]
+        if len(rows) == 1:
+            return rows[0]
+        return np.concatenate([stay for stay, _ in rows]), np.concatenate([change for _, change in rows])
+
+    def _scores_at(self, transition_weight: float, products: bool) -> tuple[Floats, Floats]:
+        """Return a one-row table at one transition weight, kept for the next night."""
+        key = (transition_weight, products)
+        if key not in self._kept:
+            stay = weigh(self.tables.stay, transition_weight)[None, :]
+            change = weigh(self.tables.change, transition_weight).reshape(1, -1)
+            self._kept[key] = (np.exp(stay), np.exp(change)) if products else (stay, change)
+        return self._kept[key]
+
+    def _run_automaton(
+        self, pieces: list[Floats], table: npt.NDArray[np.int32], transition_weights: Sequence[float], threads: int
+    ) -> tuple[Labels, Floats, npt.NDArray[np.int64]]:
+        a = self.automaton
+        assert a is not None
+        weight = np.array([weigh(a.scaled, tau) + a.fixed for tau in transition_weights])
+        final = np.array([weigh(a.final, tau) for tau in transition_weights])
+        initial = np.tile(a.initial, (len(transition_weights), 1))
+        result: tuple[Labels, Floats, npt.NDArray[np.int64]] = _kernels.active.automaton(
+            pieces, table, a.stage, a.first, a.source, weight, initial, final, threads
+        )
+        return result
+
+
+def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
+    """Return the profile compiled for an epoch length and the active kernels, once for all calls."""
+    key = ("solver", epoch_seconds, _kernels.active.NAME)
+    solver = profile._cache.get(key)
+    if solver is None:
+        solver = profile._cache[key] = Solver(profile, epoch_seconds)
+    return solver  # type: ignore[no-any-return]
+
+
+def _reach_epochs(tables: Tables) -> float:
+    """Bound how many worst epochs any stage can lag behind the best path: inf where one cannot be reached."""
+    n = len(tables.stay)
+    hops = np.where(tables.change > -np.inf, 1.0, np.inf)
+    np.fill_diagonal(hops, 0.0)
+    for via in range(n):  # shortest ways between stages (Floyd and Warshall)
+        hops = np.minimum(hops, hops[:, via : via + 1] + hops[via : via + 1, :])
+    longest = int(tables.minimum_epochs.max())
+    if np.any(tables.stay == -np.inf):
+        return np.inf
+    return float(hops.max()) * (longest + 1) + longest + _RESCALE_EVERY_EPOCHS
+
+
+def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], npt.NDArray[np.intp]]:
+    """Return each job's stretches as matrices, and which job each belongs to."""
+    pieces: list[Floats] = []
+    owners: list[int] = []
+    for i, (night, trial) in enumerate(jobs):
+        weight = None if trial.log_weight is None or probabilities else np.array(trial.log_weight)
+        matrix = night.probabilities if probabilities else night.evidence(weight)
+        pieces += [matrix[start:stop] for start, stop in night.spans]
+        owners += [i] * len(night.spans)
+    return pieces, np.array(owners, dtype=np.intp)
+
+
+def _weights(jobs: Sequence[Job], n_stages: int) -> Floats:
+    weights = np.zeros((len(jobs), n_stages))
+    for i, job in enumerate(jobs):
+        if job.trial.log_weight is not None:
+            weights[i] = job.trial.log_weight
+    return weights
+
+
+def _tables_of(jobs: Sequence[Job], owners: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.int32], list[float]]:
+    """Return the table index of every piece and the transition weight of every table."""
+    index: dict[float, int] = {}
+    of_job = [index.setdefault(job.trial.transition_weight, len(index)) for job in jobs]
+    return np.array(of_job, dtype=np.int32)[owners], list(index)
+
+
+def _assemble(
+    jobs: Sequence[Job],
+    pieces: Sequence[Floats],
+    owners: npt.NDArray[np.intp],
+    labels: Labels,
+    scores: Floats | None,
+    switches: npt.NDArray[np.int64],
+) -> list[Path]:
+    totals = np.bincount(owners, weights=switches, minlength=len(jobs)).tolist()
+    sums = [None] * len(jobs) if scores is None else np.bincount(owners, weights=scores, minlength=len(jobs)).tolist()
+    paths, at = [], 0
+    for (night, _), total, score in zip(jobs, totals, sums, strict=True):
+        n_epochs = len(night.probabilities)
+        if night.spans == ((0, n_epochs),):
+            own = labels[at : at + n_epochs]
+            at += n_epochs
+        else:
+            own = np.full(n_epochs, -1, dtype=np.int8)
+            for start, stop in night.spans:
+                own[start:stop] = labels[at : at + stop - start]
+                at += stop - start
+        n_pairs = night.n_pairs
+        paths.append(Path(own, score, total / n_pairs if n_pairs else float("nan")))
+    return paths

@@ -1,0 +1,29 @@
+"""The `stageguard` command. Each command parses and prints; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from stageguard.cli._app import app
+from stageguard.cli._terminal import print_error
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage."""
+    from stageguard.errors import StageGuardError
+
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="stageguard")
+    except (StageGuardError, OSError) as error:
+        print_error(error)
+        sys.exit(1)
+    except Exception as error:
+        if os.environ.get("STAGEGUARD_DEBUG"):
+            raise
+        print_error(
+            f"unexpected {type(error).__name__}: {error}. This is a fault of stageguard, not yours; "
+            "run again with STAGEGUARD_DEBUG=1 and report what it prints."
+        )
+        sys.exit(1)

@@ -1,0 +1,47 @@
+"""The command tree. Imports nothing heavy, so that --help is quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stageguard.cli.decode import decode
+from stageguard.cli.demo import demo
+from stageguard.cli.doctor import doctor
+from stageguard.cli.profiles import profiles_app
+from stageguard.cli.verify import verify
+
+app = typer.Typer(
+    help="Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from stageguard import __version__
+
+        print(f"stageguard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Physiologically constrained sleep staging."""
+
+
+app.command(short_help="Turn stage probabilities into plausible hypnograms.")(decode)
+app.command(short_help="Check an output by decoding it again.")(verify)
+app.command(short_help="Decode a synthetic night and show what changed.")(demo)
+app.command(short_help="Say what is installed, and whether it works.")(doctor)
+app.add_typer(profiles_app, name="profiles")

@@ -1,0 +1,156 @@
+"""Decode one file and write its outputs, in this process or a worker's. Prints nothing."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stageguard.cli._summary import summarise
+from stageguard.cli._terminal import error_text
+from stageguard.errors import StageGuardError, StageGuardWarning
+from stageguard.formats import read_density_file
+from stageguard.formats._density_file import DensityOptions
+from stageguard.formats.outputs import write_decoding
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stageguard.decoded import Decoding
+    from stageguard.decoding import Training
+    from stageguard.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """Everything that shapes a result besides the file and the profile."""
+
+    stages: tuple[str, ...] | None = None
+    epoch_seconds: float | None = None
+    logits: bool = False
+    log: bool = False
+    quality: npt.NDArray[np.float64] | None = None
+    pins: dict[int, str] | None = None
+    cohort: str | None = None
+    trained: Training | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types; the quality values themselves are a column of the output."""
+        return {
+            "stages": None if self.stages is None else list(self.stages),
+            "epoch_seconds": self.epoch_seconds,
+            "logits": self.logits,
+            "log": self.log,
+            "quality": self.quality is not None,
+            "pins": None if self.pins is None else {str(epoch): stage for epoch, stage in self.pins.items()},
+            "cohort": self.cohort,
+            "trained": self.trained,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file to decode, and where its outputs go."""
+
+    path: Path
+    output: Path
+    profile: Profile
+    options: DecodeOptions
+    overwrite: bool = False
+    picture: bool = False
+
+
+def decode_file(path: Path, profile: Profile, options: DecodeOptions) -> tuple[Decoding, tuple[str, ...]]:
+    """Read and decode a file; also returns the reader's remarks."""
+    from stageguard.decoding import decode
+
+    reading = DensityOptions(
+        options.stages, options.epoch_seconds, profile.epoch_seconds, options.logits, options.log
+    )
+    found = read_density_file(path, reading)
+    decoding = decode(
+        found.density,
+        profile,
+        quality=options.quality,
+        pins=options.pins,
+        cohort=options.cohort,
+        trained=options.trained,
+    )
+    return decoding, found.notes
+
+
+def run_job(job: Job) -> dict[str, Any]:
+    """Decode and write one file; a failure comes back as its one-line `error`."""
+    began = time.perf_counter()
+    report: dict[str, Any] = {"file": str(job.path), "ok": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        try:
+            report |= _decode_and_write(job)
+        except (StageGuardError, OSError) as error:
+            report["error"] = error_text(error, job.path)
+            return report
+    report["warnings"] = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    report["seconds"] = time.perf_counter() - began
+    report["ok"] = True
+    return report
+
+
+def _decode_and_write(job: Job) -> dict[str, Any]:
+    decoding, notes = decode_file(job.path, job.profile, job.options)
+    svg = None
+    if job.picture:
+        from stageguard.report.hypnogram_svg import hypnogram_svg
+
+        svg = hypnogram_svg(decoding)
+    written = write_decoding(
+        decoding,
+        job.output,
+        source_path=job.path,
+        overwrite=job.overwrite,
+        options=job.options.to_dict(),
+        quality=job.options.quality,
+        notes=notes,
+        svg=svg,
+    )
+    outputs = {"tsv": str(written.tsv), "json": str(written.sidecar)}
+    return describe(decoding) | {
+        "outputs": outputs | ({"svg": str(written.svg)} if written.svg else {}),
+        "notes": list(notes),
+    }
+
+
+def describe(decoding: Decoding) -> dict[str, Any]:
+    """Return what a person wants to know about a decoding, in plain types."""
+    hypnogram, rows = decoding.hypnogram, summarise(decoding)
+    return {
+        "profile": {"name": decoding.profile.name, "sha256": decoding.profile.sha256},
+        "stages": list(hypnogram.scheme.names),
+        "n_epochs": hypnogram.n_epochs,
+        "epoch_seconds": hypnogram.epoch_seconds,
+        "n_scored": int(np.count_nonzero(decoding.argmax >= 0)),
+        "n_changed": int(np.count_nonzero(decoding.changed)),
+        "n_filled": int(np.count_nonzero(decoding.filled)),
+        "n_unscored": int(np.count_nonzero(hypnogram.labels < 0)),
+        "indicators": {row.key: row.to_dict() for row in rows},
+        "strength": str(decoding.strength),
+        "assumptions": list(decoding.assumed),
+        "advice": list(decoding.advice()),
+        "table": [[row.title, *_cells(row)] for row in rows],
+    }
+
+
+def _cells(row: Any) -> list[str]:
+    """Before, after and expert range as a table shows them."""
+
+    def cell(value: float) -> str:
+        if np.isnan(value):
+            return "n/a"
+        return f"{value:.{row.decimals}f} {row.place(value)}".strip()
+
+    band = "" if np.isnan(row.low) else f"{row.low:.{row.decimals}f} to {row.high:.{row.decimals}f}"
+    return [cell(row.before), cell(row.after), band]

@@ -1,0 +1,100 @@
+"""Print what a decoding did: one file in full, many as a table, failures as rows. Computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stageguard.cli._terminal import console, one_line, print_heading, print_list, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow"}
+
+
+def print_night(report: dict[str, Any], out: Console | None = None) -> None:
+    """Before/after table of one file, why, on what assumptions, and where the outputs are."""
+    out = out or console()
+    print_summary(report, out)
+    print_list(out, "Strength", [report["strength"]])
+    print_list(out, "Assumed", [*report["assumptions"], *report["notes"]])
+    print_list(out, "Advice", report["advice"])
+    print_list(out, "Warning", report["warnings"])
+    print_list(out, "Wrote", report["outputs"].values())
+    print_review(out)
+
+
+def print_summary(report: dict[str, Any], out: Console) -> None:
+    """Headline and before/after table."""
+    from rich.text import Text
+
+    hours = report["n_epochs"] * report["epoch_seconds"] / 3600
+    out.print(
+        Text.assemble(
+            (one_line(Path(report["file"]).name), "bold"),
+            f" with {report['profile']['name']}: {report['n_epochs']:,} epochs of "
+            f"{report['epoch_seconds']:g} s ({hours:.1f} h), stages {' '.join(report['stages'])}",
+        )
+    )
+    shown = table("", "before", "after", "expert range", right=("before", "after"))
+    for title, *cells in report["table"]:
+        shown.add_row(title, *(_marked(cell) for cell in cells))
+    share = 100 * report["n_changed"] / report["n_scored"] if report["n_scored"] else 0.0
+    shown.add_row("Epochs changed", "", f"{report['n_changed']:,} ({share:.1f} %)", "")
+    for key, title in (("n_filled", "Epochs filled (no evidence)"), ("n_unscored", "Epochs left unscored")):
+        if report[key]:
+            shown.add_row(title, "", f"{report[key]:,}", "")
+    out.print(shown)
+
+
+def _marked(cell: str) -> Any:
+    from rich.text import Text
+
+    return Text(cell, style=PLACE_STYLE.get(cell.rpartition(" ")[2], ""))
+
+
+def print_review(out: Console) -> None:
+    """Print the sentence that goes with every output."""
+    from stageguard.formats.outputs import REVIEW_SENTENCE
+
+    out.print(REVIEW_SENTENCE, style="dim")
+
+
+def print_cohort(reports: Sequence[dict[str, Any]], out: Console | None = None) -> None:
+    """One row per decoded file."""
+    out = out or console()
+    done = [report for report in reports if report["ok"]]
+    if done:
+        numbers = ("epochs", "changed", "FI before", "FI after")
+        shown = table("file", *numbers, "warnings", right=numbers)
+        for report in done:
+            fi = dict(zip(("before", "after"), report["table"][0][1:3], strict=True))
+            share = 100 * report["n_changed"] / report["n_scored"] if report["n_scored"] else 0.0
+            shown.add_row(
+                one_line(report["file"]),
+                f"{report['n_epochs']:,}",
+                f"{share:.1f} %",
+                _marked(fi["before"]),
+                _marked(fi["after"]),
+                one_line("; ".join(report["warnings"])),
+            )
+        out.print(shown)
+        folders = sorted({str(Path(report["outputs"]["tsv"]).parent) for report in done})
+        out.print(f"Wrote {len(done)} hypnogram{'s' * (len(done) != 1)} to {', '.join(folders)}")
+        print_review(out)
+
+
+def print_failures(reports: Sequence[dict[str, Any]]) -> None:
+    """One row per file that failed, on stderr."""
+    failed = [report for report in reports if not report["ok"]]
+    if not failed:
+        return
+    shown = table("file", "problem")
+    for report in failed:
+        name = Path(report["file"]).name
+        shown.add_row(one_line(report["file"]), report["error"].removeprefix(f"{name}: "))
+    out = console(stderr=True)
+    print_heading(out, f"{len(failed)} of {len(reports)} files failed")
+    out.print(shown)

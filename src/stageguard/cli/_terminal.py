@@ -1,0 +1,104 @@
+"""What every command says to the user: errors, tables, JSON. Knows nothing of sleep."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+PIPE_WIDTH = 110
+
+# The library's advice names Python arguments; on the command line they are options.
+_OPTION_FOR = {
+    "pass logits=True": "use --logits",
+    "pass log=True": "use --log",
+    "Pass overwrite=True": "Use --overwrite",
+    "pass overwrite=True": "use --overwrite",
+    "(trained=...)": "(--trained)",
+    "trained='natural'": "--trained natural",
+    "logits=True": "--logits",
+    "log=True": "--log",
+}
+
+
+def one_line(text: object) -> str:
+    """Text on one line, without control characters, in the command line's words."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    for argument, option in _OPTION_FOR.items():
+        line = line.replace(argument, option)
+    return line
+
+
+def error_text(error: object, path: Path | None = None) -> str:
+    """One line for an error, beginning with the file it is about."""
+    if isinstance(error, OSError) and error.strerror:  # our own errors carry no strerror
+        place = f"{error.filename}: " if error.filename is not None else ""
+        text = f"{place}{error.strerror}"
+    else:
+        text = str(error)
+    if path is not None and not re.match(rf"(\S*[/\\])?{re.escape(path.name)}:", text):
+        text = f"{path.name}: {text}"
+    return one_line(text)
+
+
+def print_error(error: object, path: Path | None = None) -> None:
+    """Write `stageguard: <one line>` to stderr."""
+    print(f"stageguard: {error_text(error, path)}", file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """Write JSON, and nothing but JSON, to stdout."""
+    from stageguard.formats.outputs import plain
+
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that takes text as it is: brackets in a file name are no markup."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """Return an empty table in the house style; the columns named in `right` are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def print_heading(out: Console, heading: str) -> None:
+    """Print a heading with a blank line before it."""
+    from rich.text import Text
+
+    out.print()
+    out.print(Text(heading, "bold"))
+
+
+def print_list(out: Console, heading: str, items: Any) -> None:
+    """Print a heading and its items, or nothing when there are none."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    items = [one_line(item) for item in items]
+    if not items:
+        return
+    if len(items) == 1:
+        out.print(Text.assemble((f"{heading}: ", "bold"), items[0]))
+        return
+    out.print(Text(heading, "bold"))
+    for item in items:
+        out.print(Padding(Text(f"- {item}"), (0, 0, 0, 2), expand=False))

@@ -1,0 +1,162 @@
+"""Compare a written hypnogram with a fresh decoding of its input. Prints nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.cli._decode_file import DecodeOptions, decode_file
+from stageguard.errors import ProfileError, StageGuardError, StageGuardWarning
+from stageguard.formats._density_file import file_error
+from stageguard.formats.outputs import (
+    JSON_SUFFIX,
+    TSV_SUFFIX,
+    HypnogramTable,
+    describe_file,
+    output_paths,
+    read_hypnogram_tsv,
+    read_sidecar,
+)
+from stageguard.profile import Profile, profiles
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing compared."""
+
+    name: str
+    ok: bool
+    finding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """All checks of one output, and remarks that are no failures."""
+
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(check.ok for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        checks = [{"name": c.name, "ok": c.ok, "finding": c.finding} for c in self.checks]
+        return {"ok": self.ok, "checks": checks, "notes": list(self.notes)}
+
+
+def verify_output(output: Path, source: Path | None = None) -> Verification:
+    """Check table, profile and input against the sidecar, then decode again and compare labels."""
+    if not output.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+        raise file_error(
+            output, f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file."
+        )
+    files = output_paths(output)
+    for path in (files.sidecar, files.tsv):
+        if not path.is_file():
+            raise file_error(
+                path, "is missing: an output is a .hypnogram.tsv with a .hypnogram.json beside it."
+            )
+    record = read_sidecar(files.sidecar)
+    table = read_hypnogram_tsv(files.tsv)
+    try:
+        checks = [_check_table(files.tsv, record)]
+        profile, profile_check = _check_profile(record)
+        input_path, input_check = _check_input(files.sidecar, record, source)
+        checks += [profile_check, input_check]
+        if input_path is not None:
+            checks.append(_check_labels(input_path, profile, record, table))
+        notes = _notes(record)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r}).") from None
+    return Verification(tuple(checks), notes)
+
+
+def _check_table(path: Path, record: dict[str, Any]) -> Check:
+    same = hashlib.sha256(path.read_bytes()).hexdigest() == record["hypnogram"]["sha256"]
+    return Check("hypnogram file", same, "as written" if same else f"{path.name} was changed after writing")
+
+
+def _check_profile(record: dict[str, Any]) -> tuple[Profile, Check]:
+    recorded = record["profile"]
+    try:
+        profile = Profile.from_dict(recorded["definition"])
+    except ProfileError as error:
+        raise ProfileError(f"the recorded profile is not valid: {error}") from None
+    same = profile.sha256 == recorded["sha256"]
+    finding = f"{profile.name}, sha256 {profile.sha256[:12]}"
+    return profile, Check(
+        "profile", same, finding if same else f"{finding}, but {recorded['sha256'][:12]} is recorded"
+    )
+
+
+def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> tuple[Path | None, Check]:
+    recorded = record["input"]
+    if recorded is None and source is None:
+        return None, Check("input", False, "no input file is recorded. Name it with --input.")
+    path = source if source is not None else sidecar.parent / Path(recorded["file"]).name
+    if not path.is_file():
+        return None, Check("input", False, f"{path} not found. Name it with --input.")
+    found = describe_file(path)
+    if recorded is None:
+        return path, Check("input", True, f"{path.name}, sha256 {found['sha256'][:12]} (none recorded)")
+    same = found["sha256"] == recorded["sha256"]
+    finding = f"{path.name}, sha256 {found['sha256'][:12]}"
+    return path, Check(
+        "input", same, finding if same else f"{finding}, but {recorded['sha256'][:12]} is recorded"
+    )
+
+
+def _check_labels(path: Path, profile: Profile, record: dict[str, Any], table: HypnogramTable) -> Check:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)
+            decoding, _ = decode_file(path, profile, _recorded_options(record, table))
+    except StageGuardError as error:
+        return Check("decoded again", False, f"failed: {error}")
+    fresh, written = decoding.hypnogram.labels, table.labels
+    if len(fresh) != len(written):
+        return Check("decoded again", False, f"{len(fresh)} epochs, but {len(written)} are written")
+    names = (*decoding.hypnogram.scheme.names, "?")
+    stages = np.array(names)[fresh]
+    different = np.flatnonzero((fresh != written) | (stages != np.array(table.stages)))
+    if not len(different):
+        return Check("decoded again", True, f"all {len(fresh):,} epochs the same")
+    shown = ", ".join(f"{t}: {table.stages[t]} now {stages[t]}" for t in different[:5].tolist())
+    more = f" and {len(different) - 5} more" if len(different) > 5 else ""
+    return Check(
+        "decoded again", False, f"{len(different)} of {len(fresh)} epochs differ (epoch {shown}{more})"
+    )
+
+
+def _recorded_options(record: dict[str, Any], table: HypnogramTable) -> DecodeOptions:
+    options = record["options"]
+    pins = options.get("pins")
+    stages = options.get("stages")
+    return DecodeOptions(
+        stages=None if stages is None else tuple(stages),
+        epoch_seconds=options.get("epoch_seconds"),
+        logits=bool(options.get("logits")),
+        log=bool(options.get("log")),
+        quality=table.quality if options.get("quality") else None,
+        pins=None if pins is None else {int(epoch): stage for epoch, stage in pins.items()},
+        cohort=options.get("cohort"),
+        trained=options.get("trained"),
+    )
+
+
+def _notes(record: dict[str, Any]) -> tuple[str, ...]:
+    """Remarks on versions that explain a difference and are none themselves."""
+    recorded = record["profile"]
+    if recorded["name"] in profiles() and Profile.load(recorded["name"]).sha256 != recorded["sha256"]:
+        return (
+            f"the profile {recorded['name']!r} installed here differs from the recorded one, which was used.",
+        )
+    return ()

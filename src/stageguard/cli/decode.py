@@ -1,0 +1,187 @@
+"""`stageguard decode`: probabilities in, hypnogram out. Parses and prints only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from stageguard.cli._decode_file import DecodeOptions, Job
+    from stageguard.profile import Profile
+
+
+class Trained(StrEnum):
+    """How the stager's training nights were weighted."""
+
+    natural = "natural"
+    balanced = "balanced"
+
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILES", help="CSV or TSV with stage-named columns, .npy or .npz.")
+]
+ProfileName = Annotated[
+    str,
+    typer.Option("--profile", "-p", metavar="NAME", help="Name (see: stageguard profiles) or a .toml file."),
+]
+Stages = Annotated[
+    str | None,
+    typer.Option(metavar="W,N1,...", help="Names of the columns in order. Needed for bare arrays."),
+]
+EpochSeconds = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Epoch length. Default: the file's, else the profile's."),
+]
+Quality = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Signal quality per epoch, 0 clean to 1 lost (.npy or table)."),
+]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="120=R|FILE", help="Epochs you are sure of (from 0), or a table with epoch and stage."
+    ),
+]
+Cohort = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Who was recorded, e.g. narcolepsy: warns or refuses if need be."),
+]
+TrainedOn = Annotated[
+    Trained | None, typer.Option(help="How the stager was trained; unknown counts as balanced.")
+]
+Logits = Annotated[bool, typer.Option("--logits", help="The files hold logits.")]
+Log = Annotated[bool, typer.Option("--log", help="The files hold log-probabilities.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FOLDER", help="For the outputs. Default: beside each file."),
+]
+Svg = Annotated[bool, typer.Option("--svg", help="Also draw each night as an SVG picture.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
+Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+
+
+def decode(
+    files: Files,
+    profile: ProfileName,
+    stages: Stages = None,
+    epoch_seconds: EpochSeconds = None,
+    quality: Quality = None,
+    pins: Pins = None,
+    cohort: Cohort = None,
+    trained: TrainedOn = None,
+    logits: Logits = False,
+    log: Log = False,
+    output: Output = None,
+    svg: Svg = False,
+    overwrite: Overwrite = False,
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Turn stage probabilities into physiologically plausible hypnograms.
+
+    Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed.
+    """
+    from stageguard.profile import Profile
+
+    if len(files) > 1 and (quality is not None or pins):
+        raise typer.BadParameter("--quality and --pins belong to one file: decode the files one by one.")
+    if logits and log:
+        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+    loaded = Profile.load(profile)
+    options = _options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
+    planned = _plan(files, loaded, options, output, overwrite=overwrite, picture=svg)
+    reports = list(_run(planned, jobs, quiet=as_json))
+    _print(reports, as_json)
+    if not all(report["ok"] for report in reports):
+        raise typer.Exit(1)
+
+
+def _options(
+    stages: str | None,
+    epoch_seconds: float | None,
+    quality: Path | None,
+    pins: Sequence[str] | None,
+    cohort: str | None,
+    trained: Trained | None,
+    logits: bool,
+    log: bool,
+) -> DecodeOptions:
+    from stageguard.cli._decode_file import DecodeOptions
+    from stageguard.formats.companions import parse_pins, read_quality
+
+    return DecodeOptions(
+        stages=None if stages is None else tuple(part.strip() for part in stages.split(",")),
+        epoch_seconds=epoch_seconds,
+        logits=logits,
+        log=log,
+        quality=None if quality is None else read_quality(quality),
+        pins=parse_pins(pins) if pins else None,
+        cohort=cohort,
+        trained=None if trained is None else trained.value,
+    )
+
+
+def _plan(
+    files: Sequence[Path],
+    profile: Profile,
+    options: DecodeOptions,
+    output: Path | None,
+    *,
+    overwrite: bool,
+    picture: bool,
+) -> list[Job | dict[str, Any]]:
+    """Jobs in order; a file whose output another one already claims is a failure of its own."""
+    from stageguard.cli._decode_file import Job
+
+    claimed: dict[Path, Path] = {}
+    planned: list[Job | dict[str, Any]] = []
+    for path in files:
+        place = (path.parent if output is None else output) / path.stem
+        first = claimed.setdefault(place.absolute(), path)
+        if first is not path:
+            error = (
+                f"{path.name}: has the same output as {first}. Decode it into another folder with --output."
+            )
+            planned.append({"file": str(path), "ok": False, "error": error})
+        else:
+            planned.append(Job(path, place, profile, options, overwrite, picture))
+    return planned
+
+
+def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, quiet: bool) -> Iterator[dict[str, Any]]:
+    """Yield reports in the order of the files, with a progress bar on a terminal."""
+    from stageguard.cli._decode_file import Job, run_job
+    from stageguard.cli._workers import run_all
+
+    results = run_all(run_job, [item for item in planned if isinstance(item, Job)], jobs)
+    items: Any = planned
+    if len(planned) > 1 and not quiet and sys.stderr.isatty():
+        from rich.progress import track
+
+        from stageguard.cli._terminal import console
+
+        items = track(planned, description="Decoding", console=console(stderr=True), transient=True)
+    for item in items:
+        yield next(results) if isinstance(item, Job) else item
+
+
+def _print(reports: list[dict[str, Any]], as_json: bool) -> None:
+    from stageguard.cli._present import print_cohort, print_failures, print_night
+    from stageguard.cli._terminal import print_error, print_json
+
+    if as_json:
+        print_json([{key: value for key, value in report.items() if key != "table"} for report in reports])
+    elif len(reports) > 1:
+        print_cohort(reports)
+    elif reports[0]["ok"]:
+        print_night(reports[0])
+    if len(reports) > 1 and not as_json:
+        print_failures(reports)
+    elif not reports[0]["ok"]:
+        print_error(reports[0]["error"])

@@ -1,0 +1,140 @@
+"""The result of decoding one night: what was decided, what was changed, and how to report it. Does not decode."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import __version__, _kernels
+from stageguard.evidence import Labels, Mask, Night
+from stageguard.hypnodensity import Hypnodensity
+from stageguard.hypnogram import Hypnogram
+from stageguard.profile import Profile
+from stageguard.strength import Strength, share_log_weight
+
+CITATION = (
+    "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
+    "KDD 2026. doi:10.1145/3770855.3818916"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoding:
+    """One decoded night.
+
+    Attributes
+    ----------
+    hypnogram : Hypnogram
+        The decoded stages; -1 where there is no evidence for more than five minutes.
+    profile : Profile
+        What it was decoded under.
+    strength : Strength
+        How strongly the profile acted, and why.
+    assumed : tuple of str
+        What had to be assumed about the input.
+    cohort, trained : str or None
+        What the caller said.
+    source : str or None
+        Where the probabilities came from.
+    """
+
+    profile: Profile
+    hypnogram: Hypnogram
+    strength: Strength
+    assumed: tuple[str, ...]
+    cohort: str | None
+    trained: str | None
+    source: str | None
+    night: Night = field(repr=False)
+    known_score: float | None = field(repr=False)
+
+    @property
+    def stages(self) -> npt.NDArray[np.str_]:
+        """Stage names per epoch, "?" where unscored."""
+        return self.hypnogram.stages
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Epoch length."""
+        return self.hypnogram.epoch_seconds
+
+    @property
+    def score(self) -> float:
+        """Score of the path in nats: evidence plus weighted transition scores, without an initial term."""
+        if self.known_score is not None:
+            return self.known_score
+        # Only a path without transition scores comes without one: evidence alone, along the labels.
+        exponent = self.strength.prior_exponent
+        added = np.array(share_log_weight(self.night, exponent)) if exponent else None
+        rows = np.flatnonzero(self.hypnogram.labels >= 0)
+        return float(self.night.evidence(added)[rows, self.hypnogram.labels[rows]].sum())
+
+    @property
+    def argmax(self) -> Labels:
+        """The stager's own choice per epoch, -1 where it gave none."""
+        labels = self.night.argmax.view()
+        labels.flags.writeable = False
+        return labels
+
+    @property
+    def changed(self) -> Mask:
+        """Epochs decided otherwise than by the stager."""
+        own = self.night.argmax
+        return (self.hypnogram.labels != own) & (own >= 0)
+
+    @property
+    def changed_share(self) -> float:
+        """Share of the stager's epochs that were changed."""
+        return float(np.count_nonzero(self.changed) / max(1, np.count_nonzero(self.night.argmax >= 0)))
+
+    @property
+    def filled(self) -> Mask:
+        """Epochs without evidence that were decoded from their neighbours."""
+        if self.night.filled is None:
+            return np.zeros(self.hypnogram.n_epochs, dtype=bool)
+        return self.night.filled.copy()
+
+    @property
+    def density(self) -> Hypnodensity:
+        """The probabilities that were decoded, in the profile's stage order."""
+        return Hypnodensity(
+            self.night.probabilities, self.profile.scheme, self.epoch_seconds, self.hypnogram.start, self.source
+        )
+
+    def advice(self) -> tuple[str, ...]:
+        """Return what the caller could still say, and what it would change."""
+        from stageguard.decoding import advise  # the verb comes after its result
+
+        return advise(self)
+
+    def methods_text(self) -> str:
+        """Return a Methods paragraph to paste into a paper, with the citation."""
+        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
+        n_changed = int(np.count_nonzero(self.changed))
+        rule = {
+            "fixed": f"with a fixed transition weight of {self.strength.transition_weight:g}",
+            "band": "with its strength set per recording so that fragmentation stays inside the expert band",
+            "match": "with its strength set per recording to match the experts' fragmentation",
+        }[self.strength.rule]
+        return (
+            f"Stage probabilities ({', '.join(self.profile.scheme.names)}; {self.epoch_seconds:g}-s epochs) were decoded with "
+            f"StageGuard {__version__} under the profile {self.profile.name} (SHA-256 {self.profile.sha256[:12]}), {rule}. "
+            f"{self.strength} Of {n_scored} epochs scored by the stager, {n_changed} "
+            f"({100 * n_changed / max(1, n_scored):.1f} %) were changed. {CITATION}."
+        )
+
+    def provenance(self) -> dict[str, Any]:
+        """Return what is needed to make this result again."""
+        return {
+            "profile": self.profile.name,
+            "profile_sha256": self.profile.sha256,
+            "stageguard": __version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "core": _kernels.active.NAME,
+            "options": {"cohort": self.cohort, "trained": self.trained, "epoch_seconds": self.epoch_seconds},
+        }

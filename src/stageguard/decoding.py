@@ -1,0 +1,345 @@
+"""Decode stage probabilities under a Profile. Does not read files, measure sleep or train."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks, _nights
+from stageguard._solver import Job, Path, Solver, Trial, solver_for
+from stageguard.automaton import minimum_epochs
+from stageguard.decoded import Decoding
+from stageguard.errors import CohortError, InputError, PinError, StageGuardWarning
+from stageguard.evidence import Night
+from stageguard.hypnodensity import Hypnodensity
+from stageguard.hypnogram import Hypnogram
+from stageguard.profile import Profile
+from stageguard.strength import UNTOUCHED, Search, Strength, search
+
+Training = Literal["natural", "balanced"]
+Pins = Mapping[int, str | int]
+
+# Beyond this share of changed epochs a person should look before using the result.
+_MANY_CHANGES = 0.10
+
+
+@overload
+def decode(
+    density: Hypnodensity | npt.NDArray[Any],
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: npt.ArrayLike | None = None,
+    pins: Pins | None = None,
+    segments: Sequence[int] | None = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
+) -> Decoding: ...
+
+
+@overload
+def decode(
+    density: Sequence[Hypnodensity | npt.NDArray[Any]],
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Sequence[npt.ArrayLike | None] | None = None,
+    pins: Sequence[Pins | None] | None = None,
+    segments: Sequence[Sequence[int] | None] | None = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
+) -> list[Decoding]: ...
+
+
+def decode(
+    density: Any,
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Any = None,
+    pins: Any = None,
+    segments: Any = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
+) -> Decoding | list[Decoding]:
+    """Most plausible hypnogram under a physiological profile.
+
+    Finds the stage sequence that maximises evidence plus the profile's transition scores under its
+    minimum bouts, exactly, by dynamic programming. A profile whose strength follows a rule constrains
+    each night just enough, and returns a night that needs nothing as it is.
+
+    Parameters
+    ----------
+    density : Hypnodensity, array (n_epochs, n_stages), or a list of either
+        Stage probabilities. A bare array is read in the profile's stage order and epoch length unless
+        `stages` and `epoch_seconds` say otherwise. A list gives a list, decoded in parallel.
+    profile : Profile or str
+        A profile, the name of a built-in one, or the path of a TOML file.
+    stages : sequence of str, optional
+        Names of the array's columns, in any order and by any alias. Finer stages are summed.
+    epoch_seconds : float, optional
+        Epoch length of the array. Transition scores are rescaled when it is not the profile's.
+    quality : array (n_epochs,), optional
+        How far each epoch's signal is lost: 0 clean, 1 lost. Lost evidence fades to uniform.
+    pins : mapping of epoch index to stage, optional
+        Epochs whose stage is known.
+    segments : sequence of int, optional
+        First epochs of stretches that do not follow each other in time.
+    cohort : str, optional
+        Who was recorded. Warns, or refuses, where the profile is not made for them.
+    trained : "natural" or "balanced", optional
+        Whether the stager was trained on natural class frequencies. Unknown counts as balanced.
+    logits, log : bool
+        The numbers are logits, or log-probabilities.
+
+    Returns
+    -------
+    Decoding or list of Decoding
+        Hypnogram, score, the stager's own argmax, and what was changed, filled and assumed.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> result = sg.decode([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], "kdd2026-actigraphy")
+    >>> result.stages.tolist()
+    ['W', 'W', 'W']
+    """
+    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    natural = _is_natural(trained)
+    _heed_cohort(profile, cohort)
+    options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
+    batch = _nights.is_batch(density)
+    items = list(density) if batch else [density]
+    if not items:
+        return []
+    said = zip(
+        items,
+        *(
+            _nights.per_night(values, len(items), what) if batch else [values]
+            for values, what in ((quality, "quality"), (pins, "pins"), (segments, "segments"))
+        ),
+        strict=True,
+    )
+    requests = [_nights.read_request(night, profile, options, q, p, s) for night, q, p, s in said]
+    nights = _nights.check_nights(requests, profile, is_batch=batch)
+    solved = _solve(profile, requests, nights, natural)
+    results = [
+        _result(profile, request, night, path, strength, cohort, trained)
+        for request, night, (path, strength) in zip(requests, nights, solved, strict=True)
+    ]
+    _warn_of_many_changes(results)
+    return results if batch else results[0]
+
+
+def _is_natural(trained: object) -> bool:
+    if trained is None:
+        return False
+    return _checks.choice(trained, "trained", ("natural", "balanced")) == "natural"
+
+
+def _heed_cohort(profile: Profile, cohort: str | None) -> None:
+    if cohort is None:
+        return
+    caution = profile.caution_for(_checks.text(cohort, "cohort", empty=False))
+    if caution is None:
+        return
+    message = f"profile {profile.name!r} is not made for {cohort!r}: {caution.reason}"
+    if caution.action == "refuse":
+        raise CohortError(f"{message} Use the stager's own argmax, or a profile fitted to that cohort.")
+    warnings.warn(message, StageGuardWarning, stacklevel=3)
+
+
+def _solve(
+    profile: Profile, requests: Sequence[_nights.Request], nights: Sequence[Night], natural: bool
+) -> list[tuple[Path, Strength]]:
+    """Solve every night, those of one epoch length together."""
+    by_length: dict[float, list[int]] = {}
+    for i, request in enumerate(requests):
+        by_length.setdefault(request.epoch_seconds, []).append(i)
+    solved: dict[int, tuple[Path, Strength]] = {}
+    for seconds, members in by_length.items():
+        solver = solver_for(profile, seconds)
+        chosen = [nights[i] for i in members]
+        solved.update(zip(members, _advance_together(profile, solver, chosen, natural), strict=True))
+    return [solved[i] for i in range(len(nights))]
+
+
+def _advance_together(
+    profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool
+) -> list[tuple[Path, Strength]]:
+    """Run every night's strength search; each round's trials are decoded in one call."""
+    before = [_argmax_path(night) for night in nights]
+    searches: list[Search] = [
+        search(profile, solver, night, path.fragmentation_index, natural=natural)
+        for night, path in zip(nights, before, strict=True)
+    ]
+    tried: list[dict[Trial, Path]] = [{} for _ in nights]
+    results: dict[int, tuple[Trial, Strength]] = {}
+    replies: dict[int, list[float] | None] = dict.fromkeys(range(len(nights)))
+    while replies:
+        asked: dict[int, list[Trial]] = {}
+        for i, reply in replies.items():
+            try:
+                asked[i] = searches[i].send(reply) if reply is not None else next(searches[i])
+            except StopIteration as stop:
+                results[i] = stop.value
+        jobs = [Job(nights[i], trial) for i, trials in asked.items() for trial in trials]
+        paths = iter(_feasible(solver, jobs))
+        replies = {}
+        for i, trials in asked.items():
+            tried[i] = {trial: next(paths) for trial in trials}
+            replies[i] = [path.fragmentation_index for path in tried[i].values()]
+    return _keep(solver, nights, before, tried, results)
+
+
+def _keep(
+    solver: Solver,
+    nights: Sequence[Night],
+    before: Sequence[Path],
+    tried: Sequence[Mapping[Trial, Path]],
+    results: Mapping[int, tuple[Trial, Strength]],
+) -> list[tuple[Path, Strength]]:
+    """Return each night's chosen path; a search may settle on a trial that was not its last."""
+    kept: dict[int, Path] = {}
+    open_jobs: dict[int, Job] = {}
+    for i, (trial, _) in results.items():
+        if trial in tried[i]:
+            kept[i] = tried[i][trial]
+        elif trial == UNTOUCHED and nights[i].is_plain:
+            kept[i] = before[i]
+        else:
+            open_jobs[i] = Job(nights[i], trial)
+    kept.update(zip(open_jobs, _feasible(solver, list(open_jobs.values())), strict=True))
+    return [(kept[i], results[i][1]) for i in range(len(nights))]
+
+
+def _argmax_path(night: Night) -> Path:
+    """Return the stager's own choice, calibrated if the profile says so, with its fragmentation index."""
+    labels = night.argmax
+    if night.calibration is None and night.filled is None and len(night.spans) == 1:
+        return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
+    if night.calibration is not None:
+        labels = np.where(labels < 0, labels, np.nan_to_num(night.calibrated()).argmax(axis=1).astype(np.int8))
+    changes = pairs = 0
+    for start, stop in night.spans:
+        before, after = labels[start : stop - 1], labels[start + 1 : stop]
+        scored = (before >= 0) & (after >= 0)
+        pairs += int(np.count_nonzero(scored))
+        changes += int(np.count_nonzero((before != after) & scored))
+    return Path(labels, None, changes / pairs if pairs else float("nan"))
+
+
+def _feasible(solver: Solver, jobs: Sequence[Job]) -> list[Path]:
+    """Solve jobs; where no path obeys the constraints, say which pins are to blame."""
+    paths = solver.solve(jobs) if jobs else []
+    for job, path in zip(jobs, paths, strict=True):
+        if path.score == -np.inf:
+            raise _explain_conflict(solver, job)
+    return paths
+
+
+def _explain_conflict(solver: Solver, job: Job) -> InputError:
+    night, names = job.night, solver.profile.scheme.names
+    if not night.pins:
+        return InputError(
+            "no path obeys the profile's forbidden transitions and minimum bouts on this night. "
+            "Give every transition that may occur a probability above 0, or shorten min_bout_seconds."
+        )
+    pins = list(night.pins.items())
+
+    def conflicts(subset: list[tuple[int, int]]) -> bool:
+        trial_night = replace(night, pins=dict(subset))
+        return solver.solve([Job(trial_night, job.trial)])[0].score == -np.inf
+
+    last = next(i for i in range(len(pins)) if conflicts(pins[: i + 1]))
+    first = next(i for i in range(last, -1, -1) if conflicts(pins[i : last + 1]))
+    blamed = ", ".join(f"{epoch} ({names[stage]})" for epoch, stage in pins[first : last + 1])
+    return PinError(
+        f"the pins at epochs {blamed} cannot all hold under the profile's minimum bouts and forbidden transitions. "
+        "Remove one of them, or shorten min_bout_seconds."
+    )
+
+
+def advise(result: Decoding) -> tuple[str, ...]:
+    """Return what knowing how the stager was trained would change, where that is not known."""
+    rule = result.profile.strength
+    if rule is None or rule.rule != "band" or result.trained is not None:
+        return ()
+    if not result.strength.fi_before < result.strength.fi_low:
+        return ("Knowing how the stager was trained (trained=...) would change nothing on this night.",)
+    solver = solver_for(result.profile, result.epoch_seconds)
+    ((path, strength),) = _advance_together(result.profile, solver, [result.night], natural=True)
+    n_changed = int(np.count_nonzero(path.labels != result.hypnogram.labels))
+    return (
+        f"If the stager was trained on natural class frequencies, trained='natural' would change {n_changed} epochs "
+        f"(fragmentation index {result.strength.fi_after:.3f} -> {strength.fi_after:.3f}).",
+    )
+
+
+def _result(
+    profile: Profile,
+    request: _nights.Request,
+    night: Night,
+    path: Path,
+    strength: Strength,
+    cohort: str | None,
+    trained: Training | None,
+) -> Decoding:
+    assumed = list(request.assumed)
+    if profile.strength is not None and profile.strength.rule == "band" and trained is None:
+        assumed.append("how the stager was trained is not said: taken as class-balanced")
+    if request.epoch_seconds != profile.epoch_seconds:
+        assumed.append(_conversion(profile, request.epoch_seconds))
+    hypnogram = Hypnogram(
+        path.labels, profile.scheme, request.epoch_seconds, request.start, f"StageGuard {profile.name}"
+    )
+    return Decoding(
+        profile=profile,
+        hypnogram=hypnogram,
+        strength=strength,
+        assumed=tuple(assumed),
+        cohort=cohort,
+        trained=trained,
+        night=night,
+        source=request.source,
+        known_score=path.score,
+    )
+
+
+def _conversion(profile: Profile, epoch_seconds: float) -> str:
+    minimum = minimum_epochs(profile, epoch_seconds)
+    bouts = [
+        f"{name} {profile.min_bout_seconds[name]:g} s = {minimum[i]} epochs"
+        for i, name in enumerate(profile.scheme.names)
+        if name in profile.min_bout_seconds
+    ]
+    shown = f"; minimum bouts: {', '.join(bouts)}" if bouts else ""
+    return f"the profile's {profile.epoch_seconds:g} s transitions are rescaled to {epoch_seconds:g} s epochs{shown}"
+
+
+def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
+    shares = [result.changed_share for result in results]
+    many = [share for share in shares if share > _MANY_CHANGES]
+    if not many:
+        return
+    which = "" if len(results) == 1 else f" on {len(many)} of {len(results)} nights"
+    warnings.warn(
+        f"{max(many):.0%} of scored epochs were changed{' at most' if which else ''}{which} (more than "
+        f"{_MANY_CHANGES:.0%}): look at the night before using it; the stager or the profile may not fit.",
+        StageGuardWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,127 @@
+"""Read .npy and .npz arrays of stage probabilities. Never unpickles, never guesses what a column means."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.errors import FileFormatError
+from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
+
+KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "start")
+
+
+def read_npy(path: Path, options: DensityOptions) -> RawDensity:
+    """Read a (epochs, stages) array; the stages' names must be given."""
+    values = _load(path, lambda loaded: loaded)
+    return RawDensity(_plain(path, values, "the array"), _stages(path, None, options))
+
+
+def read_npz(path: Path, options: DensityOptions) -> RawDensity:
+    """Read one array, or the keys probabilities, stages, epoch_seconds (s) and start (ISO 8601)."""
+    keys, content = _load(path, _known_arrays)
+    if len(keys) == 1:
+        content = {"probabilities": content[keys[0]]}
+    if "probabilities" not in content:
+        found = ", ".join(keys) if keys else "nothing"
+        raise file_error(path, f"holds {found}. Expected one array, or an array named 'probabilities'.")
+    ignored = [key for key in keys if len(keys) > 1 and key not in KNOWN_KEYS]
+    return RawDensity(
+        _plain(path, content["probabilities"], "'probabilities'"),
+        _stages(path, content.get("stages"), options),
+        epoch_seconds=_epoch_seconds(path, content),
+        start=_start(path, content),
+        notes=(f"arrays ignored: {', '.join(ignored)}",) if ignored else (),
+    )
+
+
+def _known_arrays(archive: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return all keys, and the arrays whose keys mean something, or the only one."""
+    keys = tuple(archive.files)
+    wanted = keys if len(keys) == 1 else [key for key in keys if key in KNOWN_KEYS]
+    return keys, {key: archive[key] for key in wanted}
+
+
+def _load(path: Path, take: Callable[[Any], Any]) -> Any:
+    """Let NumPy parse the bytes; a damaged file makes it raise almost anything, which becomes one line."""
+    stream = io.BytesIO(path.read_bytes())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return take(np.load(stream, allow_pickle=False))
+    except Exception as error:
+        raise _explain(path, error) from None
+
+
+def _explain(path: Path, error: Exception) -> FileFormatError:
+    if "allow_pickle" in str(error):
+        return file_error(
+            path, "holds Python objects, which could run code when loaded. Save plain numbers: "
+            "np.save(path, array.astype(float))."
+        )  # fmt: skip
+    reason = " ".join(str(error).split())[:120] or type(error).__name__
+    return file_error(path, f"is damaged or cut short ({reason}). Save it again.")
+
+
+def _plain(path: Path, values: Any, what: str) -> npt.NDArray[Any]:
+    if not isinstance(values, np.ndarray):
+        raise file_error(path, f"{what} is not a NumPy array.")
+    if values.dtype.names is not None:
+        raise file_error(
+            path, f"{what} has named fields. Expected a plain (epochs, stages) array of numbers."
+        )
+    return values
+
+
+def _stages(path: Path, stored: npt.NDArray[Any] | None, options: DensityOptions) -> tuple[str, ...]:
+    """Names the caller gave, else names stored in the file."""
+    if options.stages is not None:
+        return tuple(options.stages)
+    if stored is None:
+        raise file_error(
+            path, "names no stages, and their order differs between tools. Say what the columns are with "
+            "stages, for example --stages W,N1,N2,N3,R."
+        )  # fmt: skip
+    if stored.dtype.kind not in "US" or stored.ndim != 1:
+        raise file_error(path, "'stages' must be a list of names, one per column.")
+    return tuple(
+        name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in stored.tolist()
+    )
+
+
+def _scalar(path: Path, content: Mapping[str, npt.NDArray[Any]], key: str) -> Any:
+    if key not in content:
+        return None
+    if content[key].size != 1:
+        raise file_error(path, f"{key!r} must be a single value, got {content[key].size}.")
+    return content[key].reshape(-1)[0].item()
+
+
+def _epoch_seconds(path: Path, content: Mapping[str, npt.NDArray[Any]]) -> float | None:
+    value = _scalar(path, content, "epoch_seconds")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise file_error(path, f"'epoch_seconds' must be a number of seconds, got {value!r}.")
+    return float(value)
+
+
+def _start(path: Path, content: Mapping[str, npt.NDArray[Any]]) -> datetime | None:
+    value = _scalar(path, content, "start")
+    if value is None or value == "":
+        return None
+    if isinstance(value, datetime):
+        return value
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise file_error(
+            path, f"'start' must be a date and time such as 2024-05-01T22:30:00, got {value!r}."
+        ) from None

@@ -1,0 +1,116 @@
+"""Read what may accompany a night: signal quality per epoch, and pinned epochs. Does not judge the values."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.errors import PinError
+from stageguard.formats._density_file import file_error
+
+QUALITY_COLUMNS = ("quality", "beta", "sqi")
+PIN_COLUMNS = ("epoch", "stage")
+
+
+def read_quality(path: Path) -> npt.NDArray[np.float64]:
+    """One number per epoch (0 clean, 1 lost): a 1-D .npy, a bare column, or a table's `quality` column."""
+    if path.suffix.lower() == ".npy":
+        try:
+            with path.open("rb") as file:
+                values = np.load(file, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise file_error(path, f"is not a readable .npy array ({str(error)[:80]}).") from None
+        if values.ndim != 1 or values.dtype.kind not in "biuf":
+            raise file_error(
+                path, f"expected one number per epoch, got shape {values.shape} of {values.dtype}."
+            )
+        return np.asarray(values, dtype=np.float64)
+    rows = _rows(path)
+    column = 0
+    if not _number(rows[0][0] if len(rows[0]) == 1 else ""):
+        header = [cell.casefold() for cell in rows[0]]
+        found = [header.index(name) for name in QUALITY_COLUMNS if name in header]
+        if not found:
+            raise file_error(
+                path, f"has no column named {' or '.join(QUALITY_COLUMNS)}: {', '.join(rows[0])}."
+            )
+        column, rows = found[0], rows[1:]
+    values = np.empty(len(rows))
+    for index, row in enumerate(rows):
+        cell = row[column] if column < len(row) else ""
+        if not _number(cell):
+            raise file_error(path, f"epoch {index}: expected a quality between 0 and 1, got {cell[:40]!r}.")
+        values[index] = float(cell)
+    return values
+
+
+def parse_pins(texts: Sequence[str]) -> dict[int, str]:
+    """Pins from `120=R` items or from tables with the columns epoch and stage.
+
+    Epochs count from 0. An epoch pinned twice to different stages is an error.
+    """
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        if "=" in text and not Path(text).is_file():
+            pairs += [_item(part) for part in text.split(",") if part.strip()]
+        else:
+            pairs += _pin_table(Path(text))
+    pins: dict[int, str] = {}
+    for epoch, stage in pairs:
+        if not epoch.strip().isdecimal():
+            raise PinError(f"a pin needs an epoch index counted from 0, got {epoch!r}. Write it as 120=R.")
+        index = int(epoch)
+        if pins.setdefault(index, stage) != stage:
+            raise PinError(f"epoch {index} is pinned to {pins[index]!r} and to {stage!r}. Keep one.")
+    return pins
+
+
+def _item(text: str) -> tuple[str, str]:
+    epoch, mark, stage = text.partition("=")
+    if not mark or not stage.strip():
+        raise PinError(f"cannot read the pin {text.strip()!r}. Write it as epoch=stage, for example 120=R.")
+    return epoch.strip(), stage.strip()
+
+
+def _pin_table(path: Path) -> list[tuple[str, str]]:
+    if not path.is_file():
+        raise PinError(
+            f"{str(path)!r} is neither a file nor a pin. Write pins as 120=R, or name a table with the "
+            "columns epoch and stage."
+        )
+    rows = _rows(path)
+    header = [cell.casefold() for cell in rows[0]]
+    if not all(name in header for name in PIN_COLUMNS):
+        raise file_error(path, f"expected the columns epoch and stage, got: {', '.join(rows[0])}.")
+    columns = [header.index(name) for name in PIN_COLUMNS]
+    for number, row in enumerate(rows[1:], start=2):
+        if max(columns) >= len(row):
+            raise file_error(path, f"row {number} has {len(row)} cells, the header has {len(header)}.")
+    return [(row[columns[0]], row[columns[1]]) for row in rows[1:]]
+
+
+def _rows(path: Path) -> list[list[str]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise file_error(path, "is not UTF-8 text.") from None
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise file_error(path, "is empty.")
+    delimiter = max("\t;,", key=lines[0].count)
+    try:
+        return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
+    except csv.Error as error:
+        raise file_error(path, f"{error}.") from None
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell

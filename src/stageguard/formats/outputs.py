@@ -1,0 +1,269 @@
+"""Write a decoding as TSV plus JSON sidecar, both or none, and read it back. Does not decode."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.errors import FileFormatError
+from stageguard.formats._atomic import write_texts
+from stageguard.formats._density_file import file_error
+
+if TYPE_CHECKING:
+    from stageguard.decoded import Decoding
+
+REVIEW_SENTENCE = "A trained scorer must review this output before any clinical decision."
+LAYOUT_VERSION = 1
+TSV_SUFFIX = ".hypnogram.tsv"
+JSON_SUFFIX = ".hypnogram.json"
+SVG_SUFFIX = ".hypnogram.svg"
+
+COLUMNS: dict[str, dict[str, Any]] = {
+    "onset": {"Description": "Start of the epoch, from the start of the recording", "Units": "s"},
+    "duration": {"Description": "Length of the epoch", "Units": "s"},
+    "stage": {"Description": "Stage after decoding; ? where unscored"},
+    "label": {"Description": "Index of the stage in the scheme, counted from 0; -1 where unscored"},
+    "argmax_stage": {"Description": "Most probable stage before decoding; ? where there was no evidence"},
+    "changed": {
+        "Description": "Whether decoding changed the most probable stage",
+        "Levels": {"0": "same", "1": "changed"},
+    },
+    "filled": {
+        "Description": "Whether the epoch had no evidence and was filled from its neighbours",
+        "Levels": {"0": "evidence", "1": "filled"},
+    },
+    "probability": {
+        "Description": "The stager's probability of the stage, before any calibration; n/a where none",
+        "Units": "1",
+    },
+    "quality": {"Description": "Signal quality index used in decoding: 0 clean, 1 lost", "Units": "1"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """Where a decoding was written."""
+
+    tsv: Path
+    sidecar: Path
+    svg: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HypnogramTable:
+    """Rows of a written hypnogram; `quality` is None unless the column is there."""
+
+    labels: npt.NDArray[np.int8]
+    stages: tuple[str, ...]
+    quality: npt.NDArray[np.float64] | None
+
+
+def output_paths(path: Path) -> WrittenFiles:
+    """TSV, sidecar and picture for an output named `path`, for example `out/night`."""
+    name = path.name
+    for suffix in (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX):
+        name = name.removesuffix(suffix)
+    folder = path.parent
+    return WrittenFiles(
+        folder / (name + TSV_SUFFIX), folder / (name + JSON_SUFFIX), folder / (name + SVG_SUFFIX)
+    )
+
+
+def write_decoding(
+    decoding: Decoding,
+    path: str | os.PathLike[str],
+    *,
+    source_path: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    options: Mapping[str, Any] | None = None,
+    quality: npt.ArrayLike | None = None,
+    notes: Sequence[str] = (),
+    svg: str | None = None,
+) -> WrittenFiles:
+    """Write `<path>.hypnogram.tsv` and `<path>.hypnogram.json` together or not at all.
+
+    Parameters
+    ----------
+    decoding : Decoding
+        What to write.
+    path : path-like
+        Folder and stem of the outputs, for example `out/night`; missing folders are made.
+    source_path : path-like, optional
+        The probabilities' file; its name and SHA-256 go into the sidecar, so that the output can be verified.
+    overwrite : bool
+        Replace existing outputs; otherwise they are an OutputExistsError.
+    options : mapping, optional
+        How the file was read and decoded, in JSON types.
+    quality : array-like, optional
+        The quality index used, written as a column.
+    notes : sequence of str
+        What was assumed or ignored while reading, recorded with the decoding's own assumptions.
+    svg : str, optional
+        A picture to write beside them.
+    """
+    files = output_paths(Path(path))
+    table = _table_text(decoding, quality)
+    sidecar = _sidecar(decoding, files, table, source_path, options or {}, notes)
+    texts = {files.tsv: table, files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n"}
+    if svg is not None and files.svg is not None:
+        texts[files.svg] = svg
+    write_texts(texts, overwrite=overwrite)
+    return WrittenFiles(files.tsv, files.sidecar, files.svg if svg is not None else None)
+
+
+def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
+    hypnogram = decoding.hypnogram
+    labels, names = hypnogram.labels, (*hypnogram.scheme.names, "?")  # index -1 is "?"
+    seconds = float(hypnogram.epoch_seconds)
+    columns: dict[str, list[str]] = {
+        "onset": [_seconds(index * seconds) for index in range(hypnogram.n_epochs)],
+        "duration": [_seconds(seconds)] * hypnogram.n_epochs,
+        "stage": [names[label] for label in labels.tolist()],
+        "label": [str(label) for label in labels.tolist()],
+        "argmax_stage": [names[label] for label in decoding.argmax.tolist()],
+        "changed": [str(int(flag)) for flag in decoding.changed.tolist()],
+        "filled": [str(int(flag)) for flag in decoding.filled.tolist()],
+        "probability": _chosen_probabilities(decoding.density.probabilities, labels),
+    }
+    if quality is not None:
+        columns["quality"] = [repr(float(value)) for value in np.asarray(quality, dtype=np.float64)]
+    rows = ["\t".join(columns), *map("\t".join, zip(*columns.values(), strict=True))]
+    return "\n".join(rows) + "\n"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.9g}" if abs(value) < 1e8 else repr(value)
+
+
+def _chosen_probabilities(probabilities: npt.NDArray[np.float64], labels: npt.NDArray[np.int8]) -> list[str]:
+    chosen = probabilities[np.arange(len(labels)), np.maximum(labels, 0)]
+    known = (labels >= 0) & ~np.isnan(chosen)
+    return [f"{p:.6g}" if ok else "n/a" for p, ok in zip(chosen.tolist(), known.tolist(), strict=True)]
+
+
+def _sidecar(
+    decoding: Decoding,
+    files: WrittenFiles,
+    table: str,
+    source_path: str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    """Column meanings at the top level, as BIDS has them; everything else under "stageguard"."""
+    header = table[: table.index("\n")].split("\t")
+    hypnogram = decoding.hypnogram
+    columns = {name: dict(COLUMNS[name]) for name in header}
+    columns["label"]["Levels"] = {str(i): name for i, name in enumerate(hypnogram.scheme.names)} | {"-1": "?"}
+    strength = decoding.strength
+    own = {
+        "layout": LAYOUT_VERSION,
+        "review": REVIEW_SENTENCE,
+        "hypnogram": {
+            "file": files.tsv.name,
+            "sha256": hashlib.sha256(table.encode()).hexdigest(),
+            "n_epochs": hypnogram.n_epochs,
+            "epoch_seconds": hypnogram.epoch_seconds,
+            "start": hypnogram.start.isoformat() if hypnogram.start else None,
+            "scheme": {"name": hypnogram.scheme.name, "stages": list(hypnogram.scheme.names)},
+        },
+        "input": None if source_path is None else describe_file(Path(source_path)),
+        "options": dict(options),
+        "profile": {
+            "name": decoding.profile.name,
+            "sha256": decoding.profile.sha256,
+            "definition": decoding.profile.to_dict(),
+        },
+        "score": decoding.score,
+        "n_changed": int(np.count_nonzero(decoding.changed)),
+        "n_filled": int(np.count_nonzero(decoding.filled)),
+        "strength": {
+            "rule": strength.rule,
+            "step": strength.step,
+            "transition_weight": strength.transition_weight,
+            "prior_exponent": strength.prior_exponent,
+            "fi_before": strength.fi_before,
+            "fi_after": strength.fi_after,
+            "fi_low": strength.fi_low,
+            "fi_high": strength.fi_high,
+            "why": str(strength),
+        },
+        "assumptions": [*decoding.assumed, *notes],
+        "provenance": decoding.provenance(),
+        "methods": decoding.methods_text(),
+    }
+    return {**columns, "stageguard": plain(own)}
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file."""
+    data = path.read_bytes()
+    return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def plain(value: Any) -> Any:
+    """Only JSON types: NumPy scalars and arrays become numbers and lists, NaN and infinities null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
+    """Rows of a TSV that `write_decoding` wrote; anything else is a FileFormatError naming the line."""
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise file_error(path, "is not text, so not a hypnogram written by stageguard.") from None
+    rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    header = rows[0] if rows else []
+    missing = [name for name in ("stage", "label") if name not in header]
+    if missing:
+        raise file_error(
+            path, f"has no column {' or '.join(missing)}, so it is not a hypnogram of stageguard."
+        )
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(header):
+            raise file_error(path, f"line {number} has {len(row)} cells, the header has {len(header)}.")
+    cells = {name: [row[i] for row in rows[1:]] for i, name in enumerate(header)}
+    try:
+        labels = np.array([int(cell) for cell in cells["label"]], dtype=np.int8)
+        quality = np.array([float(cell) for cell in cells["quality"]]) if "quality" in cells else None
+    except (ValueError, OverflowError) as error:
+        raise file_error(path, f"has a label or quality that is not a number ({error}).") from None
+    return HypnogramTable(labels, tuple(cells["stage"]), quality)
+
+
+def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the "stageguard" part of a sidecar."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise file_error(path, f"is not readable JSON ({error}).") from None
+    own = content.get("stageguard") if isinstance(content, dict) else None
+    if not isinstance(own, dict):
+        raise file_error(path, "is not a sidecar of stageguard: it has no 'stageguard' entry.")
+    if own.get("layout") != LAYOUT_VERSION:
+        raise FileFormatError(
+            f"{path.name}: has layout {own.get('layout')!r}, this version reads {LAYOUT_VERSION}. "
+            "Upgrade stageguard."
+        )
+    return own

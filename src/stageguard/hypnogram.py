@@ -1,0 +1,103 @@
+"""A hypnogram: one stage label per epoch. Does not decode, measure or read files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks
+from stageguard.errors import InputError
+from stageguard.stages import UNSCORED_NAME, StageScheme, as_scheme
+
+UNSCORED = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypnogram:
+    """Stage labels of one recording.
+
+    Parameters
+    ----------
+    labels : array of int, shape (n_epochs,)
+        Places in ``scheme.names``; ``UNSCORED`` (-1) where nobody decided. Kept as read-only int8.
+    scheme : StageScheme
+        What the labels mean.
+    epoch_seconds : float
+        Epoch length.
+    start : datetime or None
+        When the first epoch begins.
+    scorer : str or None
+        Who or what scored it.
+    """
+
+    labels: npt.NDArray[np.int8]
+    scheme: StageScheme
+    epoch_seconds: float
+    start: datetime | None = None
+    scorer: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check everything once, and make the labels read-only."""
+        object.__setattr__(self, "scheme", as_scheme(self.scheme))
+        object.__setattr__(self, "labels", _checked_labels(self.labels, self.scheme))
+        object.__setattr__(self, "epoch_seconds", _checks.epoch_seconds(self.epoch_seconds))
+        _checks.start(self.start)
+        if self.scorer is not None:
+            _checks.text(self.scorer, "scorer")
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.labels)
+
+    @property
+    def stages(self) -> npt.NDArray[np.str_]:
+        """Stage names per epoch, ``"?"`` where unscored."""
+        # the name of UNSCORED comes last, where the index -1 finds it
+        return np.array((*self.scheme.names, UNSCORED_NAME))[self.labels]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields by content."""
+        if not isinstance(other, Hypnogram):
+            return NotImplemented
+        return self._rest() == other._rest() and np.array_equal(self.labels, other.labels)
+
+    def __hash__(self) -> int:
+        """Hash all fields by content."""
+        return hash((self.labels.tobytes(), *self._rest()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Unpickle through the constructor, so that the labels are read-only again."""
+        return Hypnogram, (self.labels, *self._rest())
+
+    def _rest(self) -> tuple[Any, ...]:
+        return self.scheme, self.epoch_seconds, self.start, self.scorer
+
+
+def _checked_labels(labels: object, scheme: StageScheme) -> npt.NDArray[np.int8]:
+    try:
+        array = np.asanyarray(labels)
+    except ValueError:
+        raise InputError("labels are of different lengths, expected one label per epoch.") from None
+    if array.ndim != 1:
+        raise InputError(f"labels have shape {array.shape}, expected one label per epoch: (n_epochs,).")
+    if array.size == 0:
+        raise InputError("labels are empty, expected at least one epoch.")
+    if array.dtype.kind not in "iu":
+        raise InputError(
+            f"labels are of type {array.dtype}, expected whole numbers. For names, use scheme.index(name)."
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        array = np.where(np.broadcast_to(array.mask, array.shape), np.int64(UNSCORED), array.data)
+    low, high = array.min(), array.max()
+    if low < UNSCORED or high >= scheme.n_stages:
+        wrong = int(np.argmax((array < UNSCORED) | (array >= scheme.n_stages)))
+        raise InputError(
+            f"label {array[wrong]} at epoch {wrong} is not a stage of scheme {scheme.name!r}, "
+            f"expected 0 to {scheme.n_stages - 1}, or {UNSCORED} for unscored."
+        )
+    return _checks.frozen_array(array, np.int8)

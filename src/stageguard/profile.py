@@ -1,0 +1,214 @@
+"""A profile: everything the decoder assumes about a population, from one document. Does not decode."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from stageguard import _checks, _toml
+from stageguard._files import write_text_atomic
+from stageguard._profile_document import document_of
+from stageguard._profile_parsing import KEYS, check_keys, parse_profile
+from stageguard._profile_parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
+from stageguard.errors import ProfileError, did_you_mean
+from stageguard.stages import StageScheme
+
+if TYPE_CHECKING:
+    from stageguard.automaton import Automaton
+
+FOLDER = Path(__file__).with_name("profiles")
+
+_EXCLUDES = {
+    "transition_weight": ("strength",),
+    "strength": ("transition_weight",),
+    "scheme": ("stages", "wake", "rem"),
+    "stages": ("scheme",),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class Profile:
+    """What is known about the sleep of a population, as the decoder uses it.
+
+    A profile has one way in, a document of the keys a profile file has: see `load` and
+    `from_dict`. All of it is checked at once, and nothing can be changed later; `replace`
+    gives another profile. Two profiles are equal when their documents are.
+    """
+
+    name: str
+    summary: str
+    intended_for: str
+    not_for: tuple[Caution, ...]
+    scheme: StageScheme
+    epoch_seconds: float
+    stay: Literal["self", "free"]
+    ends: Literal["censored", "paper"]
+    transition_weight: float | None
+    strength: StrengthRule | None
+    prior_exponent: float
+    prior: tuple[float, ...] | None
+    rare_probability: float
+    rare: tuple[RarePair, ...]
+    tvr_pairs: tuple[tuple[str, str], ...]
+    min_bout_seconds: Mapping[str, float]
+    flip_flop: FlipFlop
+    transitions: tuple[tuple[float, ...], ...]
+    calibration: Calibration
+    durations: Mapping[str, tuple[float, ...]]
+    bands: Mapping[str, Band]
+    provenance: Mapping[str, Any]
+    # pairs may follow another key's value; replace() must know which of them do
+    _rare_as_given: tuple[tuple[str | float, ...], ...]
+    _tvr_pairs_as_given: tuple[tuple[str, str], ...] | None
+    _cache: dict[Any, Any]
+
+    def __init__(self, document: Mapping[str, object]) -> None:
+        for name, value in {**parse_profile(document), "_cache": {}}.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, object]) -> Profile:
+        """Return the profile a mapping describes; its keys are those of a profile file."""
+        return cls(document)
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Profile:
+        """Return a built-in profile by name, or one's own by the path of its TOML file."""
+        built_in = _built_in(name_or_path) if isinstance(name_or_path, str) else None
+        if built_in is not None:
+            return built_in
+        try:
+            path = Path(name_or_path)
+        except TypeError:
+            got = _checks.shown(name_or_path)
+            raise ProfileError(f"profile is {got}, expected a name or the path of a .toml file.") from None
+        if isinstance(name_or_path, Path) or path.suffix == ".toml" or _is_file(path):
+            return _from_file(path)
+        raise ProfileError(
+            f"unknown profile {_checks.shown(name_or_path)}. Built in: {', '.join(profiles()) or 'none'}; "
+            f"for one's own, give the path of a .toml file.{did_you_mean(name_or_path, profiles())}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document: plain TOML types in the order of a profile file, defaults left out."""
+        return document_of(self)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the profile as a TOML file that `load` reads back exactly."""
+        write_text_atomic(path, _toml.dumps(self.to_dict()), overwrite=overwrite)
+
+    def replace(self, **changes: object) -> Profile:
+        """Return a profile with some keys of its document changed; None puts a key back to its default.
+
+        Setting ``transition_weight`` drops ``strength`` and the other way round, as ``scheme`` and
+        ``stages`` do.
+        """
+        check_keys(changes, "a profile", KEYS)
+        document = self.to_dict()
+        for key in changes:
+            for excluded in _EXCLUDES.get(key, ()):
+                document.pop(excluded, None)
+        document.update(changes)
+        return Profile({key: value for key, value in document.items() if value is not None})
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of the document, the same however it is formatted."""
+        if "sha256" not in self._cache:
+            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+            self._cache["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+        return str(self._cache["sha256"])
+
+    def caution_for(self, cohort: str) -> Caution | None:
+        """Return the caution against a cohort, refusals first, or None.
+
+        Case, hyphens and underscores do not count. A caution that is a plain sentence concerns
+        every cohort it mentions.
+        """
+        wanted = _loose(_checks.text(cohort, "cohort"))
+        found = [caution for caution in self.not_for if wanted and _concerns(caution, wanted)]
+        return min(found, key=lambda caution: caution.action != "refuse", default=None)
+
+    def automaton(self, epoch_seconds: float | None = None) -> Automaton:
+        """Return the states and edges this profile compiles to, at its own epoch length or another."""
+        from stageguard.automaton import compile_automaton  # the words come before what compiles them
+
+        return compile_automaton(self, epoch_seconds)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by document."""
+        return self.sha256 == other.sha256 if isinstance(other, Profile) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Hash by document."""
+        return hash(self.sha256)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the document, without anything compiled."""
+        return Profile, (self.to_dict(),)
+
+    def __repr__(self) -> str:
+        """Return name, scheme and the first digits of the hash."""
+        return f"<Profile {self.name!r}, {self.scheme.name}, sha256 {self.sha256[:12]}>"
+
+
+def profiles() -> list[str]:
+    """Return the names of the built-in profiles."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+@cache
+def _built_in(name: str) -> Profile | None:
+    return _from_file(FOLDER / f"{name}.toml") if name in profiles() else None
+
+
+def _from_file(path: Path) -> Profile:
+    try:
+        return Profile(tomllib.loads(_read(path)))
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise ProfileError(f"{path}: not valid TOML: {error}.") from None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for any file
+        return False
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ProfileError("no such file. Give a built-in name or the path of a .toml file.") from None
+    except IsADirectoryError:
+        raise ProfileError("is a folder, expected a .toml file.") from None
+    except OSError as error:
+        raise ProfileError(f"cannot be read: {error.strerror or error}.") from None
+    if not data.strip():
+        raise ProfileError(f"the file is empty ({len(data)} bytes), expected a profile in TOML.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ProfileError(
+            f"not a text file (byte {error.start} is not UTF-8), expected a profile in TOML."
+        ) from None
+
+
+def _loose(text: str) -> str:
+    return re.sub(r"[\s_-]+", " ", text).strip().casefold()
+
+
+def _concerns(caution: Caution, wanted: str) -> bool:
+    if not caution.cohort:
+        return wanted in _loose(caution.reason)
+    return wanted in map(_loose, (caution.cohort, *caution.aliases))

@@ -1,0 +1,1 @@
+"""Pictures and reports of decoded nights. Measures and decides nothing."""

@@ -1,0 +1,395 @@
+"""Count what experts score: transitions, bouts and fragmentation, per cohort and stage scheme.
+
+Counts only. It fits nothing, and what it writes (``results.json``, ``results.md``) are pooled figures from
+which no recording can be rebuilt.
+
+Usage: ``STAGEGUARD_DATA=/folder/of/real/data python count.py``; then ``python write_profiles.py``.
+
+The rules, all of them:
+
+* A pair is two adjacent scored epochs. No pair spans a gap, an artefact, a movement, an unscored epoch or the
+  end of a recording. Every pair counts, self transitions included; the five scorers of a DOD-H night are
+  counted separately and share one night's weight.
+* A bout is complete when a scored epoch of another stage stands on either side. The others were cut by the
+  recording, an artefact or a gap, and their length is unknown; shares and mean lengths leave them out.
+* Figures per night need at least two scored hours. Percentiles are plain ones over nights, without bootstrap.
+* A minimum bout of m epochs is *supported* when at most 10 % of the complete bouts are shorter than m for
+  every scorer, laboratory and cohort with at least 30 complete bouts of that stage.
+* A rare pair is *supported* when the probability it would be given (0.001 per epoch) is what experts show,
+  within a factor of two, in every source. Where experts show more, it would discourage what they score.
+  Where they show less, nothing is gained: the counted probability, used anyway, is the stricter one.
+* A profile's transition matrix averages its sources with equal weight (shares of all pairs, then rows made
+  to sum to one). Its target FI is the lower median of the sources' mean FI: of two the lower, of three the
+  middle one. Its band for an indicator reaches from the lowest 5th to the highest 95th percentile of its
+  sources.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from cohorts import COHORTS, UNSCORED, Scoring, data_folder, main_sleep, read_all, read_sleep_edf
+from tables import markdown
+
+HERE = Path(__file__).parent
+
+MINIMUM_HOURS_PER_NIGHT = 2.0
+LONGEST_MINIMUM = 8  # epochs; longer minima are not looked for
+SHORTER_ALLOWED_PERCENT = 10.0
+FEWEST_BOUTS = 30
+RARE_PROBABILITY = 0.001
+RARE_FACTOR = 2.0
+
+# stage names, and for each of W N1 N2 N3 R its place among them
+SCHEMES = {
+    "aasm5": (("W", "N1", "N2", "N3", "R"), (0, 1, 2, 3, 4)),
+    "wnr3": (("W", "N", "R"), (0, 1, 1, 1, 2)),
+    "ws2": (("W", "S"), (0, 1, 1, 1, 1)),
+}
+# uncommon in human scorings, and so what a transition-violation rate may count
+TVR_PAIRS = {
+    "aasm5": (("W", "R"), ("W", "N3"), ("N1", "N3"), ("R", "N3"), ("N3", "R")),
+    "wnr3": (("W", "R"),),
+    "ws2": (),
+}
+# the published set, with NREM spelled out where the scheme divides it
+PAPER_PAIRS = {
+    "aasm5": (("W", "R"), ("R", "N1"), ("R", "N2"), ("R", "N3")),
+    "wnr3": (("W", "R"), ("R", "N")),
+    "ws2": (),
+}
+# which scorings each fitted profile stands on
+PROFILES = {
+    "human-psg-5": ("aasm5", ("dod-h", "sleep-edf")),
+    "human-psg-3": ("wnr3", ("dod-h", "sleep-edf")),
+    "human-cardiorespiratory-3": ("wnr3", ("sleep-accel", "slpdb")),
+    "human-bioradar-3": ("wnr3", ("dod-h", "sleep-accel")),
+    "human-actigraphy-2": ("ws2", ("sleep-accel", "sleep-edf")),
+    "mouse-eeg-emg-3": ("wnr3", ("mouse/lab 1", "mouse/lab 2", "mouse/lab 3")),
+}
+
+
+def main() -> None:
+    """Count everything and write both result files beside this script."""
+    results = count_all(read_all(folder := data_folder()))
+    results["windows"] = sleep_edf_windows(folder)
+    (HERE / "results.json").write_text(compact_json(results), encoding="utf-8")
+    (HERE / "results.md").write_text(markdown(results), encoding="utf-8")
+    print(f"wrote {HERE / 'results.json'} and {HERE / 'results.md'}")
+
+
+def count_all(scorings: Sequence[Scoring]) -> dict:
+    """Every figure of the study, rounded, as plain JSON types."""
+    cohorts = {name: count_cohort(name, select(scorings, name)) for name in COHORTS}
+    profiles = {name: profile_numbers(scorings, cohorts, *spec) for name, spec in PROFILES.items()}
+    between = {scheme: fi_ratio_between_scorers(select(scorings, "dod-h"), scheme) for scheme in SCHEMES}
+    return tidy({"cohorts": cohorts, "profiles": profiles, "between_scorers": between, "rules": rules()})
+
+
+def count_cohort(name: str, scorings: Sequence[Scoring]) -> dict:
+    """What is known about a cohort, its counts, and those of its scorers or laboratories."""
+    cohort = COHORTS[name]
+
+    def per_scheme(own: Sequence[Scoring]) -> dict:
+        return {scheme: count(own, scheme, cohort.epoch_seconds) for scheme in cohort.schemes}
+
+    return {
+        **asdict(cohort),
+        "n_subjects": len({scoring.subject for scoring in scorings}),
+        "n_nights": len({scoring.night for scoring in scorings}),
+        "n_scorers_per_night": round(1.0 / scorings[0].weight),
+        "counts": per_scheme(scorings),
+        "groups": {
+            group: per_scheme(select(scorings, f"{name}/{group}"))
+            for group in sorted({scoring.group for scoring in scorings} - {""})
+        },
+    }
+
+
+def select(scorings: Iterable[Scoring], source: str) -> list[Scoring]:
+    """Scorings of a cohort ("dod-h") or of one group of it ("mouse/lab 1")."""
+    cohort, _, group = source.partition("/")
+    return [s for s in scorings if s.cohort == cohort and group in ("", s.group)]
+
+
+def in_scheme(scoring: Scoring, scheme: str) -> np.ndarray:
+    """Labels as indices into the stages of a scheme."""
+    if scoring.cohort == "mouse":  # scored as W N R already
+        return scoring.labels
+    merge = np.array([*SCHEMES[scheme][1], UNSCORED])  # index -1 stays unscored
+    return merge[scoring.labels]
+
+
+def pair_counts(labels: np.ndarray, n_stages: int) -> np.ndarray:
+    """(from, to) counts of adjacent scored epochs."""
+    before, after = labels[:-1], labels[1:]
+    scored = (before != UNSCORED) & (after != UNSCORED)
+    return np.bincount(before[scored] * n_stages + after[scored], minlength=n_stages * n_stages).reshape(
+        n_stages, n_stages
+    )
+
+
+def complete_bouts(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stage and length in epochs of the bouts that nothing but another stage ended, on either side."""
+    edges = np.flatnonzero(np.diff(labels)) + 1
+    starts = np.r_[0, edges]
+    stages, lengths = labels[starts], np.diff(np.r_[starts, len(labels)])
+    scored = stages != UNSCORED
+    complete = np.zeros(len(stages), dtype=bool)
+    complete[1:-1] = scored[:-2] & scored[1:-1] & scored[2:]
+    return stages[complete], lengths[complete]
+
+
+def night_figures(labels: np.ndarray, scheme: str, epoch_seconds: float, *, mouse: bool) -> dict[str, float]:
+    """The indicators of one night, NaN where a stage has no complete bout."""
+    names = SCHEMES[scheme][0]
+    pairs = pair_counts(labels, len(names))
+    n_pairs = pairs.sum()
+    hours = (labels != UNSCORED).sum() * epoch_seconds / 3600
+    fi = 1.0 - np.trace(pairs) / n_pairs
+    single = (labels[:-2] == labels[2:]) & (labels[1:-1] != labels[2:])
+    flips = single & (labels[2:] != UNSCORED) & (labels[1:-1] != UNSCORED)
+    figures = {
+        "fragmentation_index": fi,
+        "transitions_per_hour": fi * 3600 / epoch_seconds,
+        "tvr_percent": 100 * share_of(pairs, names, tvr_pairs(scheme, mouse=mouse)),
+        "tvr_paper_percent": 100 * share_of(pairs, names, PAPER_PAIRS[scheme]),
+        "flips_per_hour": flips.sum() / hours,
+    }
+    stages, lengths = complete_bouts(labels)
+    for index, name in enumerate(names):
+        own = lengths[stages == index]
+        figures[f"one_epoch_bouts_percent_{name}"] = 100 * np.mean(own == 1) if len(own) else np.nan
+        figures[f"mean_bout_minutes_{name}"] = own.mean() * epoch_seconds / 60 if len(own) else np.nan
+    return figures
+
+
+def tvr_pairs(scheme: str, *, mouse: bool) -> tuple[tuple[str, str], ...]:
+    """Which pairs TVR counts: for mice the published ones."""
+    return PAPER_PAIRS[scheme] if mouse else TVR_PAIRS[scheme]
+
+
+def share_of(pairs: np.ndarray, names: Sequence[str], chosen: Iterable[tuple[str, str]]) -> float:
+    """Share of all pairs that are among the chosen ones."""
+    return float(sum(pairs[names.index(a), names.index(b)] for a, b in chosen) / pairs.sum())
+
+
+def nightly(scorings: Sequence[Scoring], scheme: str, epoch_seconds: float) -> dict[str, np.ndarray]:
+    """Each indicator over all nights that are long enough."""
+    rows = []
+    for scoring in scorings:
+        labels = in_scheme(scoring, scheme)
+        if (labels != UNSCORED).sum() * epoch_seconds >= MINIMUM_HOURS_PER_NIGHT * 3600:
+            rows.append(night_figures(labels, scheme, epoch_seconds, mouse=scoring.cohort == "mouse"))
+    return {key: np.array([row[key] for row in rows]) for key in rows[0]}
+
+
+def count(scorings: Sequence[Scoring], scheme: str, epoch_seconds: float) -> dict:
+    """Pooled and nightly figures of one source in one scheme."""
+    names = SCHEMES[scheme][0]
+    n_stages = len(names)
+    pairs = np.zeros((n_stages, n_stages))
+    nights_with = np.zeros((n_stages, n_stages))
+    n_bouts = np.zeros(n_stages)
+    shorter = np.zeros((LONGEST_MINIMUM - 1, n_stages))  # row m - 2: bouts shorter than m epochs
+    for scoring in scorings:
+        labels = in_scheme(scoring, scheme)
+        own = pair_counts(labels, n_stages)
+        pairs += own * scoring.weight
+        nights_with += (own > 0) * scoring.weight
+        stages, lengths = complete_bouts(labels)
+        n_bouts += np.bincount(stages, minlength=n_stages)
+        for minimum in range(2, LONGEST_MINIMUM + 1):
+            shorter[minimum - 2] += np.bincount(stages[lengths < minimum], minlength=n_stages)
+    exits = pairs * (1 - np.eye(n_stages))
+    n_nights = sum(scoring.weight for scoring in scorings)
+    return {
+        "stages": list(names),
+        "n_subjects": len({scoring.subject for scoring in scorings}),
+        "n_nights": len({scoring.night for scoring in scorings}),
+        "n_scorings": len(scorings),
+        "n_pairs": pairs.sum(),
+        "pairs": pairs.tolist(),
+        "transitions": (pairs / pairs.sum(1, keepdims=True)).tolist(),
+        "exits_percent": (100 * exits / exits.sum(1, keepdims=True)).tolist(),
+        "switches_percent": (100 * exits / exits.sum()).tolist(),
+        "nights_with_percent": (100 * nights_with / n_nights * (1 - np.eye(n_stages))).tolist(),
+        "n_complete_bouts": n_bouts.tolist(),
+        "shorter_percent": {
+            str(m): (100 * shorter[m - 2] / n_bouts).tolist() for m in range(2, LONGEST_MINIMUM + 1)
+        },
+        "nights": {key: summary(values) for key, values in nightly(scorings, scheme, epoch_seconds).items()},
+    }
+
+
+def summary(values: np.ndarray) -> dict[str, float]:
+    """Mean and percentiles over the nights where the figure exists."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return {"n": 0}
+    low, median, high = np.percentile(known, [5, 50, 95])
+    return {"n": len(known), "mean": known.mean(), "p5": low, "median": median, "p95": high}
+
+
+def found(cohorts: dict, source: str, scheme: str) -> dict:
+    """Look a source's counts up."""
+    cohort, _, group = source.partition("/")
+    return (cohorts[cohort]["groups"][group] if group else cohorts[cohort]["counts"])[scheme]
+
+
+def profile_numbers(scorings: Sequence[Scoring], cohorts: dict, scheme: str, sources: Sequence[str]) -> dict:
+    """All a fitted profile needs, from its sources, and how well it suits every cohort with its stages."""
+    counts = [found(cohorts, source, scheme) for source in sources]
+    mouse = sources[0].startswith("mouse")
+    joint = np.mean([np.array(c["pairs"]) / c["n_pairs"] for c in counts], axis=0)
+    if not joint.all():
+        raise ValueError(f"{scheme}, {sources}: a switch was never seen and would be forbidden; add a source")
+    by_source = dict(zip(sources, counts, strict=True))
+    means = {source: c["nights"]["fragmentation_index"]["mean"] for source, c in by_source.items()}
+    fi_target = sorted(means.values())[(len(means) - 1) // 2]
+    bands = expert_bands([c["nights"] for c in counts])
+    names = SCHEMES[scheme][0]
+    minima = supported_minimum(habits(cohorts, sources, scheme))
+    return {
+        "scheme": scheme,
+        "stages": list(names),
+        "sources": list(sources),
+        "epoch_seconds": COHORTS[sources[0].partition("/")[0]].epoch_seconds,
+        "transitions": (joint / joint.sum(1, keepdims=True)).tolist(),
+        "fi_means": means,
+        "fi_target": fi_target,
+        "bands": bands,
+        "tvr_pairs": [list(pair) for pair in tvr_pairs(scheme, mouse=mouse)],
+        "supported_minimum_epochs": dict(zip(names, minima, strict=True)),
+        "rare": rare_support(counts, names, PAPER_PAIRS[scheme]),
+        "fit": {
+            source: suitability(select(scorings, source), scheme, bands["fragmentation_index"], fi_target)
+            for source in (sources if mouse else [c for c in COHORTS if c != "mouse"])
+        },
+    }
+
+
+def expert_bands(nights: Sequence[dict]) -> dict[str, list[float]]:
+    """Lowest 5th to highest 95th percentile of the sources; an indicator that never varies has no band."""
+    keys = [key for key in nights[0] if key != "tvr_paper_percent"]
+    bands = {key: [min(n[key]["p5"] for n in nights), max(n[key]["p95"] for n in nights)] for key in keys}
+    return {key: band for key, band in bands.items() if band[0] < band[1]}
+
+
+def habits(cohorts: dict, sources: Sequence[str], scheme: str) -> list[dict]:
+    """Counts divided as finely as scoring habits go: by scorer or laboratory where known."""
+    fine = []
+    for source in sources:
+        groups = {} if "/" in source else cohorts[source]["groups"]
+        fine += [group[scheme] for group in groups.values()] or [found(cohorts, source, scheme)]
+    return fine
+
+
+def supported_minimum(counts: Sequence[dict]) -> list[int]:
+    """Largest minimum per stage, in epochs, that the rule above supports; 1 means none."""
+    supported = []
+    for index in range(len(counts[0]["stages"])):
+        minimum = 1
+        for m in range(2, LONGEST_MINIMUM + 1):
+            known = [c for c in counts if c["n_complete_bouts"][index] >= FEWEST_BOUTS]
+            if not known or any(c["shorter_percent"][str(m)][index] > SHORTER_ALLOWED_PERCENT for c in known):
+                break
+            minimum = m
+        supported.append(minimum)
+    return supported
+
+
+def rare_support(counts: Sequence[dict], names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> dict:
+    """For each published rare pair: its range over the sources, and whether 0.001 is what experts show."""
+    support = {}
+    for a, b in pairs:
+        at = names.index(a), names.index(b)
+        probabilities = [c["transitions"][at[0]][at[1]] for c in counts]
+        exits = [c["exits_percent"][at[0]][at[1]] for c in counts]
+        near = all(1 / RARE_FACTOR <= p / RARE_PROBABILITY <= RARE_FACTOR for p in probabilities)
+        support[f"{a}->{b}"] = {
+            "probability_per_epoch": [min(probabilities), max(probabilities)],
+            "percent_of_exits": [min(exits), max(exits)],
+            "supported": near,
+        }
+    return support
+
+
+def suitability(scorings: Sequence[Scoring], scheme: str, band: Sequence[float], fi_target: float) -> dict:
+    """Where the experts' own nights lie: in the expert band, and within half to twice the target FI."""
+    epoch_seconds = COHORTS[scorings[0].cohort].epoch_seconds
+    fi = nightly(scorings, scheme, epoch_seconds)["fragmentation_index"]
+    return {
+        "in_band_percent": 100 * np.mean((fi >= band[0]) & (fi <= band[1])),
+        "below_half_target_percent": 100 * np.mean(fi < fi_target / 2),
+        "above_twice_target_percent": 100 * np.mean(fi > 2 * fi_target),
+    }
+
+
+def fi_ratio_between_scorers(scorings: Sequence[Scoring], scheme: str) -> dict:
+    """How many times more fragmented one expert scores a night than another: all pairs of scorers."""
+    fi: dict[str, list[float]] = {}
+    for scoring in scorings:
+        own = nightly([scoring], scheme, COHORTS[scoring.cohort].epoch_seconds)["fragmentation_index"]
+        fi.setdefault(scoring.night, []).append(float(own[0]))
+    ratios = [max(a, b) / min(a, b) for night in fi.values() for a, b in combinations(night, 2)]
+    return {"n_pairs": len(ratios), "median": np.median(ratios), "p90": np.percentile(ratios, 90)}
+
+
+def sleep_edf_windows(folder: Path) -> dict:
+    """Mean FI of Sleep-EDF for three ways to cut its day-long recordings."""
+    whole = list(read_sleep_edf(folder, crop=False))
+    cuts = {
+        "as delivered": [s.labels for s in whole],
+        "main sleep and 30 min on either side (used)": [main_sleep(s.labels) for s in whole],
+        "main sleep only": [main_sleep(s.labels, margin=0) for s in whole],
+    }
+    return tidy(
+        {
+            cut: {
+                scheme: nightly([Scoring("sleep-edf", "", "", "", y) for y in nights], scheme, 30.0)[
+                    "fragmentation_index"
+                ].mean()
+                for scheme in SCHEMES
+            }
+            for cut, nights in cuts.items()
+        }
+    )
+
+
+def rules() -> dict:
+    """The numbers in the rules at the top of this file."""
+    return {
+        "minimum_hours_per_night": MINIMUM_HOURS_PER_NIGHT,
+        "shorter_allowed_percent": SHORTER_ALLOWED_PERCENT,
+        "fewest_bouts": FEWEST_BOUTS,
+        "rare_probability": RARE_PROBABILITY,
+        "rare_factor": RARE_FACTOR,
+    }
+
+
+def compact_json(results: dict) -> str:
+    """Indented JSON whose innermost lists and tables take one line each."""
+    text = json.dumps(results, indent=1)
+    return re.sub(r"[\[{][^\[\]{}]*[\]}]", lambda inner: " ".join(inner[0].split()), text) + "\n"
+
+
+def tidy(value: object) -> object:
+    """Round to six digits and turn numpy into plain types, so that the file is the same on every machine."""
+    if isinstance(value, dict):
+        return {key: tidy(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [tidy(entry) for entry in value]
+    if isinstance(value, (float, np.floating)):
+        return None if np.isnan(value) else float(f"{value:.6g}")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+if __name__ == "__main__":
+    main()

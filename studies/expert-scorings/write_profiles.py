@@ -1,0 +1,291 @@
+"""Turn ``results.json`` into the profiles that ship with the package.
+
+Assembles only. Numbers of the fitted profiles come from the counts, those of the published ones from
+``paper.toml``, words from ``words.toml`` and ``paper.toml``.
+
+Usage: ``python write_profiles.py [FOLDER]``; the default folder is the package's own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+from toml_text import line, section
+
+HERE = Path(__file__).parent
+FOLDER = HERE.parents[1] / "src" / "stageguard" / "profiles"
+SCRIPT = "studies/expert-scorings/count.py"
+HEADER = "# Written by studies/expert-scorings/write_profiles.py: change it there, not here."
+
+FLOOR, CAP = 0.5, 2.0  # our choice: as far as two experts are apart, see results.md
+
+
+def main() -> None:
+    """Write all profiles."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    results = json.loads((HERE / "results.json").read_text(encoding="utf-8"))
+    for name, text in all_profiles(results).items():
+        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+        print(f"wrote {name}.toml")
+
+
+def all_profiles(results: dict) -> dict[str, str]:
+    """Return the text of every shipped profile by name."""
+    words = tomllib.loads((HERE / "words.toml").read_text(encoding="utf-8"))
+    paper = tomllib.loads((HERE / "paper.toml").read_text(encoding="utf-8"))
+    fitted = {name: fitted_profile(name, results, words) for name in words["profiles"]}
+    return fitted | {name: paper_profile(name, results, paper, words) for name in paper["profiles"]}
+
+
+# Fitted profiles
+
+
+def fitted_profile(name: str, results: dict, words: dict) -> str:
+    """Return the text of one fitted profile."""
+    numbers, own = results["profiles"][name], words["profiles"][name]
+    strength = {"rule": "band", "fi_target": round(numbers["fi_target"], 4), "floor": FLOOR, "cap": CAP}
+    head = [
+        HEADER,
+        line("name", name),
+        line("summary", own["summary"].strip()),
+        line("intended_for", own["intended_for"].strip()),
+        line("scheme", numbers["scheme"]),
+        line("epoch_seconds", numbers["epoch_seconds"]),
+        line("stay", "self"),
+        line("ends", "censored", "the recording, not the sleeper, cut the first and the last bout"),
+        line("strength", strength, f"lower median of the mean FI of {fi_means(numbers)}"),
+        line("rare", [], f"none supported: {rare_reason(numbers)}"),
+        line("tvr_pairs", numbers["tvr_pairs"], "counted and reported, not discouraged"),
+        f"# No minimum bouts, no flip-flop penalty: {minimum_reason(numbers)}.",
+    ]
+    origin = f"counted on {', '.join(numbers['sources'])}, equal weight each"
+    return (
+        "\n\n".join(
+            [
+                "\n".join(head),
+                *(section("[[not_for]]", entry) for entry in fitted_cautions(name, numbers, words)),
+                section("[transitions]", by_stage(numbers["stages"], numbers["transitions"]), origin),
+                section("[bands]", bands(numbers, results)),
+                *fitted_provenance(numbers, own, results),
+            ]
+        )
+        + "\n"
+    )
+
+
+def by_stage(stages: list[str], matrix: list[list[float]]) -> dict[str, dict[str, float]]:
+    """A matrix as nested tables."""
+    return {a: dict(zip(stages, row, strict=True)) for a, row in zip(stages, matrix, strict=True)}
+
+
+def fitted_cautions(name: str, numbers: dict, words: dict) -> list[dict]:
+    """``not_for`` of a fitted profile, its figures filled in."""
+    species, fragments = species_of(name), words["fragments"]
+    limit = f"{CAP * round(numbers['fi_target'], 4):.4g}"
+    fill = {
+        "epoch": f"{numbers['epoch_seconds']:g}",
+        "smoothed": fragments["smoothed"].format(limit=limit, whom=fragments["whom"][species]),
+    }
+    if "slpdb" in numbers["fit"]:
+        share = numbers["fit"]["slpdb"]["above_twice_target_percent"]
+        fill["apnoea"] = fragments["apnoea"].format(share=f"{share:.0f}")
+    return [
+        caution(entry, entry[species].format(**fill), species, words)
+        for entry in words["cautions"]
+        if species in entry
+    ]
+
+
+def caution(entry: dict, reason: str, species: str, words: dict) -> dict:
+    """One entry of ``not_for``."""
+    cohort = entry["cohort"]
+    aliases = words["aliases"].get(cohort, []) + words[f"aliases_{species}"].get(cohort, [])
+    return {"cohort": cohort, "aliases": aliases, "action": entry["action"], "reason": reason}
+
+
+def species_of(name: str) -> str:
+    """Whose profile it is."""
+    return "mouse" if "mouse" in name else "human"
+
+
+def fi_means(numbers: dict) -> str:
+    """Mean FI by source, in words."""
+    return ", ".join(f"{source} {mean:.4f}" for source, mean in numbers["fi_means"].items())
+
+
+def rare_reason(numbers: dict) -> str:
+    """Why no pair is rare, from the counts."""
+    if not numbers["rare"]:
+        return "with two stages there is one way to go only"
+    if any(entry["supported"] for entry in numbers["rare"].values()):
+        raise ValueError(f"the counts support a rare pair, decide anew: {numbers['rare']}")
+    shares = []
+    for pair, entry in numbers["rare"].items():
+        low, high = entry["percent_of_exits"]
+        shares.append(f"{pair} {low:.1f}-{high:.1f} %")
+    return f"of a stage's exits experts score {', '.join(shares)}, which the transitions hold already"
+
+
+def minimum_reason(numbers: dict) -> str:
+    """Which minima experts support, and why none is imposed."""
+    listed = ", ".join(f"{stage} {seconds:g} s" for stage, seconds in supported_minima(numbers).items())
+    if not listed:
+        return "in no stage do experts keep to a minimum"
+    why = "a hard minimum would change nights the band rule leaves alone"
+    return f"experts keep to {listed} in nine bouts of ten, but {why}"
+
+
+def supported_minima(numbers: dict) -> dict[str, float]:
+    """Supported minimum bouts in seconds, only where there is one."""
+    epochs = numbers["supported_minimum_epochs"]
+    return {stage: n * numbers["epoch_seconds"] for stage, n in epochs.items() if n > 1}
+
+
+def bands(numbers: dict, results: dict) -> dict[str, dict]:
+    """Expert ranges with source and unit."""
+    n_scorings = sum(counts_of(results, source, numbers)["n_scorings"] for source in numbers["sources"])
+    named = ", ".join(numbers["sources"])
+    source = f"5th to 95th percentile over expert nights, widest of {named} ({n_scorings} scorings)"
+    return {
+        key: {"low": float(f"{low:.4g}"), "high": float(f"{high:.4g}"), "source": source, "unit": unit(key)}
+        for key, (low, high) in numbers["bands"].items()
+    }
+
+
+def unit(key: str) -> str:
+    """Unit of an indicator, from its name."""
+    if "percent" in key:
+        return "% of adjacent scored pairs" if key.startswith("tvr") else "% of complete bouts"
+    if key.endswith("per_hour"):
+        return "per hour"
+    return "min" if key.startswith("mean_bout") else "per adjacent scored pair"
+
+
+def counts_of(results: dict, source: str, numbers: dict) -> dict:
+    """Counts of a cohort, or of one of its groups."""
+    cohort, _, group = source.partition("/")
+    entry = results["cohorts"][cohort]
+    return (entry["groups"][group] if group else entry["counts"])[numbers["scheme"]]
+
+
+def fitted_provenance(numbers: dict, own: dict, results: dict) -> list[str]:
+    """Who was scored, how many, by whom; and what was decided on that ground."""
+    counts = {source: counts_of(results, source, numbers) for source in numbers["sources"]}
+    total = {key: sum(c[key] for c in counts.values()) for key in ("n_nights", "n_subjects", "n_scorings")}
+    entries = {
+        "source": "Counted on expert scorings: " + ", ".join(numbers["sources"]),
+        **total,
+        "script": SCRIPT,
+        "results": "studies/expert-scorings/results.md",
+        "choice_of_cohorts": own["choice"].strip(),
+        "modality": own["modality"].strip(),
+        "fi_target": f"lower median of the sources' mean FI over nights: {fi_means(numbers)}",
+        "rare": f"none: {rare_reason(numbers)}",
+        "minimum_bouts": f"none: {minimum_reason(numbers)}",
+        "supported_minimum_bout_seconds": supported_minima(numbers),
+    }
+    sections = [section("[provenance]", entries)]
+    for source, c in counts.items():
+        cohort = results["cohorts"][source.partition("/")[0]]
+        entries = {
+            **{key: cohort[key] for key in ("title", "people", "rules", "citation", "n_scorers_per_night")},
+            **{key: c[key] for key in ("n_nights", "n_subjects")},
+            "mean_fragmentation_index": round(numbers["fi_means"][source], 4),
+        }
+        sections.append(section(f"[provenance.cohorts.{table_name(source)}]", entries))
+    above = {table_name(s): round(fit["above_twice_target_percent"]) for s, fit in numbers["fit"].items()}
+    return [*sections, section("[provenance.expert_nights_above_twice_the_target_percent]", above)]
+
+
+def table_name(source: str) -> str:
+    """A source's name as a bare TOML key."""
+    return source.replace("/", "-").replace(" ", "-")
+
+
+# Published profiles
+
+
+def paper_profile(name: str, results: dict, paper: dict, words: dict) -> str:
+    """Return the text of one published profile."""
+    own = paper["profiles"][name]
+    printed = "transitions" in own
+    counted = results["cohorts"]["sleep-accel"]["counts"]["ws2"]
+    minima = {stage: n * own["epoch_seconds"] for stage, n in own["minimum_epochs"].items()}
+    head = [
+        HEADER,
+        line("name", name),
+        line("summary", own["summary"]),
+        line("intended_for", own["intended_for"]),
+        line("scheme", "wnr3" if printed else "ws2"),
+        line("epoch_seconds", own["epoch_seconds"], "section 'Datasets'"),
+        line("stay", "free", "staying scores 0, section 'Semi-Markov Constrained Decoding'"),
+        line("ends", "paper", "a night starts at d = 1, so its first bout has to reach the minimum"),
+        line("transition_weight", paper["transition_weight"]),
+        line("rare_probability", paper["rare_probability"], "epsilon, same section"),
+        line(
+            "rare", paper["rare"] if printed else [], "table 'Physiologically rare transitions by modality'"
+        ),
+        line("min_bout_seconds", minima, "d_min times the epoch length, section 'Duration Constraints'"),
+        line("flip_flop", paper["flip_flop"], "gamma and k, same section; greedy, as published"),
+    ]
+    transitions = own["transitions"] if printed else by_stage(counted["stages"], counted["transitions"])
+    origin = matrix_origin(own)
+    return (
+        "\n\n".join(
+            [
+                "\n".join(head),
+                *(section("[[not_for]]", entry) for entry in paper_cautions(name, paper, words)),
+                section("[transitions]", transitions, origin),
+                section("[provenance]", paper_provenance(own, results, paper)),
+            ]
+        )
+        + "\n"
+    )
+
+
+def paper_cautions(name: str, paper: dict, words: dict) -> list[dict]:
+    """``not_for`` of a published profile."""
+    own, species = paper["profiles"][name], species_of(name)
+    wording = "three" if "transitions" in own else "two"
+    fill = {"epoch": f"{own['epoch_seconds']:g}"}
+    return [
+        caution(entry, entry[wording].format(**fill), species, words)
+        for entry in paper["cautions"]
+        if not (species == "mouse" and entry["cohort"] == "children")
+    ]
+
+
+def matrix_origin(own: dict) -> str:
+    """Where the transitions come from."""
+    if "transitions" in own:
+        return f"appendix table 'Empirical transition probabilities', {own['dataset']}"
+    return f"not printed in the paper: counted on the expert scorings of {own['dataset']} by {SCRIPT}"
+
+
+def paper_provenance(own: dict, results: dict, paper: dict) -> dict:
+    """Name the paper and its tables, and what is not in it."""
+    entries = {
+        "source": f"StageGuard paper, doi {paper['doi']}",
+        "doi": paper["doi"],
+        "dataset": own["dataset"],
+        "n_nights": own["n_nights"],
+        "n_subjects": own["n_subjects"],
+        "transitions": matrix_origin(own),
+        "rare": "table 'Physiologically rare transitions by modality'",
+        "min_bout_seconds": "section 'Duration Constraints', epochs times epoch length",
+        "flip_flop": "section 'Duration Constraints'",
+        "not_for": "checklist of section 'Scope and Applicability to Pathological Populations', reworded",
+        "caution": paper["caution"],
+    }
+    if "transitions" not in own:
+        cohort = results["cohorts"]["sleep-accel"]
+        entries["counted_on"] = f"{cohort['title']}: {cohort['people']}. {cohort['citation']}"
+        entries["script"] = SCRIPT
+    return entries
+
+
+if __name__ == "__main__":
+    main()

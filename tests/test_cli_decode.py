@@ -1,0 +1,230 @@
+"""`stageguard decode`: outputs, tables, failures."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    return Runner(capsys)
+
+
+@pytest.fixture
+def night(tmp_path):
+    return write_night(tmp_path / "night.csv")
+
+
+def labels(path):
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    return [int(line[lines[0].index("label")]) for line in lines[1:]]
+
+
+def test_one_file_is_decoded_beside_itself_and_summarised(run, night, tmp_path):
+    ran = run("decode", night, "--profile", "human-psg-5")
+    assert (ran.code, ran.err) == (0, "")
+    expected = sg.decode(sg.read_density(night), "human-psg-5")
+    assert labels(tmp_path / "night.hypnogram.tsv") == expected.hypnogram.labels.tolist()
+    assert "night.csv with human-psg-5: 240 epochs of 30 s (2.0 h), stages W N1 N2 N3 R" in ran.out
+    before = np.mean(np.diff(expected.argmax) != 0)
+    assert re.search(rf"Fragmentation index \(changes per epoch\) +{before:.3f} above", ran.out)
+    n_changed = int(expected.changed.sum())
+    assert n_changed > 0
+    assert re.search(rf"Epochs changed +{n_changed} \({100 * n_changed / 240:.1f} %\)", ran.out)
+    assert " ".join(str(expected.strength).split()) in " ".join(ran.out.split())
+    assert "the file does not say how long an epoch is: 30 s assumed" in ran.out
+    assert "how the stager was trained is not said" in ran.out
+    assert str(tmp_path / "night.hypnogram.json") in ran.out.replace("\n", "")
+    assert "A trained scorer must review this output before any clinical decision." in ran.out
+
+
+def test_json_is_pure_and_complete(run, night, tmp_path):
+    ran = run("decode", night, "-p", "human-psg-5", "--json", "-o", tmp_path / "out", "--svg")
+    (report,) = ran.json
+    assert report["ok"] is True
+    assert report["n_epochs"] == 240
+    assert set(report["outputs"]) == {"tsv", "json", "svg"}
+    assert (tmp_path / "out" / "night.hypnogram.svg").read_text().startswith("<svg")
+    fi = report["indicators"]["fragmentation_index"]
+    assert fi["before_place"] == "above"
+    assert fi["expert_low"] < fi["expert_high"]
+    assert report["indicators"]["tst_minutes"]["before"] > 0
+
+
+def test_options_reach_the_decoder(run, night, tmp_path):
+    np.save(tmp_path / "beta.npy", np.r_[np.ones(200), np.zeros(40)])
+    ran = run(
+        "decode", night, "-p", "human-psg-3", "--quality", tmp_path / "beta.npy", "--pins", "5=R,6=REM",
+        "--pins", "7=R", "--trained", "natural", "--cohort", "narcolepsy", "--epoch-seconds", "20", "--json",
+    )  # fmt: skip
+    (report,) = ran.json
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.StageGuardWarning)
+        expected = sg.decode(
+            sg.read_density(night, epoch_seconds=20), "human-psg-3", quality=np.load(tmp_path / "beta.npy"),
+            pins={5: "R", 6: "R", 7: "R"}, trained="natural", cohort="narcolepsy",
+        )  # fmt: skip
+    assert labels(tmp_path / "night.hypnogram.tsv") == expected.hypnogram.labels.tolist()
+    assert any("narcolepsy" in warning for warning in report["warnings"])
+    assert report["epoch_seconds"] == 20
+    options = json.loads((tmp_path / "night.hypnogram.json").read_text())["stageguard"]["options"]
+    assert options["pins"] == {"5": "R", "6": "REM", "7": "R"}
+    assert (options["trained"], options["quality"], options["epoch_seconds"]) == ("natural", True, 20)
+
+
+def test_pins_and_quality_may_be_tables(run, night, tmp_path):
+    (tmp_path / "pins.tsv").write_text("epoch\tstage\n5\tR\n6\tR\n")
+    (tmp_path / "beta.csv").write_text("epoch,quality\n" + "".join(f"{t},{t % 2 / 4}\n" for t in range(240)))
+    ran = run("decode", night, "-p", "human-psg-5", "--pins", tmp_path / "pins.tsv", "--quality",
+              tmp_path / "beta.csv", "--json")  # fmt: skip
+    assert ran.code == 0, ran.err
+    expected = sg.decode(
+        sg.read_density(night), "human-psg-5", quality=np.arange(240) % 2 / 4, pins={5: "R", 6: "R"}
+    )
+    assert labels(tmp_path / "night.hypnogram.tsv") == expected.hypnogram.labels.tolist()
+
+
+def test_arrays_and_logits_are_read_as_told(run, night, tmp_path):
+    density = sg.read_density(night)
+    np.save(tmp_path / "raw.npy", np.log(density.probabilities[:, ::-1] + 1e-9) + 4)
+    ran = run(
+        "decode", tmp_path / "raw.npy", "-p", "human-psg-5", "--stages", "R,N3,N2,N1,W", "--logits", "--json"
+    )
+    assert ran.code == 0, ran.err
+    expected = sg.decode(density, "human-psg-5").hypnogram.labels.tolist()
+    assert labels(tmp_path / "raw.hypnogram.tsv") == expected
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_bad_file_is_one_row_and_the_others_go_on(run, night, tmp_path, jobs):
+    (tmp_path / "zero.csv").write_bytes(b"")
+    other = write_night(tmp_path / "[other].csv", seed=2)
+    ran = run("decode", night, tmp_path / "zero.csv", tmp_path / "gone.csv", other, "-p", "human-psg-5",
+              "--jobs", jobs, "-o", tmp_path / "out")  # fmt: skip
+    assert ran.code == 1
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "[other].hypnogram.json", "[other].hypnogram.tsv", "night.hypnogram.json", "night.hypnogram.tsv",
+    ]  # fmt: skip
+    assert "[other].csv" in ran.out.replace("\n", "")
+    assert "zero.csv" not in ran.out
+    assert "2 of 4 files failed" in ran.err
+    assert "is empty (0 bytes). Was it written completely?" in ran.err
+    assert "No such file or directory" in ran.err
+    again = run("decode", night, other, "-p", "human-psg-5", "-o", tmp_path / "out", "--json", "--jobs", jobs)
+    assert again.code == 1
+    assert [report["ok"] for report in again.json] == [False, False]
+    assert "exists already. Use --overwrite to replace it" in again.json[0]["error"]
+
+
+def test_two_files_never_share_an_output(run, night, tmp_path):
+    twin = write_night(tmp_path / "night.tsv", seed=2)
+    ran = run("decode", night, twin, "-p", "human-psg-5", "--overwrite", "--json")
+    assert ran.code == 1
+    assert [report["ok"] for report in ran.json] == [True, False]
+    assert "night.tsv: has the same output as" in ran.json[1]["error"]
+
+
+def test_existing_outputs_need_overwrite(run, night, tmp_path):
+    assert run("decode", night, "-p", "human-psg-5").code == 0
+    line = error_line(run("decode", night, "-p", "human-psg-3"))
+    assert re.match(
+        r"night\.csv: .*night\.hypnogram\.tsv exists already\. Use --overwrite to replace it", line
+    )
+    assert run("decode", night, "-p", "human-psg-3", "--overwrite").code == 0
+    assert set(labels(tmp_path / "night.hypnogram.tsv")) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "night.csv: is empty (0 bytes)."),
+        (b"PK\x03\x04", "night.csv: holds a ZIP archive (.npz), not a CSV or TSV table as its name says."),
+        (b"W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
+        (b"W,N1,N2,N3,R\n1,0,0,0\n", "night.csv: line 2 has 4 cells, the header has 5."),
+        (b"W,N1,N2,N3,R\n-2,1,0,0,3\n", "night.csv: probabilities: row 0 (line 2) has -2 for W"),
+        (b"W,S\n1,0\n", "night.csv: "),
+    ],
+)
+def test_bad_files_are_one_line(run, tmp_path, content, expected):
+    path = tmp_path / "night.csv"
+    path.write_bytes(content)
+    assert error_line(run("decode", path, "-p", "human-psg-5")).startswith(expected)
+    assert [p.name for p in tmp_path.iterdir()] == ["night.csv"]
+
+
+def test_the_hint_names_the_option_not_the_argument(run, tmp_path):
+    (tmp_path / "night.csv").write_text("W,N,R\n-2,1,3\n4,1,0\n")
+    line = error_line(run("decode", tmp_path / "night.csv", "-p", "human-psg-3"))
+    assert line.endswith("These look like logits: use --logits.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-p", "human-psg5"], "unknown profile 'human-psg5'."),
+        (
+            ["-p", "human-psg-5", "--cohort", "newborn"],
+            "night.csv: profile 'human-psg-5' is not made for 'newborn'",
+        ),
+        (
+            ["-p", "human-psg-5", "--pins", "999=R"],
+            "night.csv: pin at epoch 999 is out of range, expected 0 to 239.",
+        ),
+        (["-p", "human-psg-5", "--pins", "x=R"], "a pin needs an epoch index counted from 0, got 'x'."),
+        (["-p", "human-psg-5", "--pins", "5="], "cannot read the pin '5='. Write it as epoch=stage"),
+        (["-p", "human-psg-5", "--pins", "5=R,5=W"], "epoch 5 is pinned to 'R' and to 'W'. Keep one."),
+        (["-p", "human-psg-5", "--pins", "nowhere.tsv"], "'nowhere.tsv' is neither a file nor a pin."),
+        (["-p", "human-psg-5", "--quality", "nowhere.npy"], "nowhere.npy: No such file or directory"),
+        (["-p", "human-psg-5", "--epoch-seconds", "0"], "night.csv: epoch_seconds is 0"),
+        (["-p", "human-psg-5", "--stages", "W,X,N2,N3,R"], "night.csv: has no column for stage 'X'."),
+    ],
+)
+def test_bad_options_are_one_line(run, night, arguments, expected):
+    assert error_line(run("decode", night, *arguments)).startswith(expected)
+
+
+def test_output_must_be_a_folder(run, night, tmp_path):
+    line = error_line(run("decode", night, "-p", "human-psg-5", "-o", night))
+    assert line.endswith("night.csv is a file, expected a folder.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "Missing option '--profile'"),
+        (["-p", "human-psg-5", "--trained", "often"], "'often' is not one of 'natural', 'balanced'"),
+        (["-p", "human-psg-5", "--logits", "--log"], "--logits and --log exclude each other"),
+        (["-p", "human-psg-5", "second.csv", "--pins", "1=R"], "--quality and --pins belong to one file"),
+        (["-p", "human-psg-5", "--jobs", "-1"], "Invalid value for '--jobs'"),
+    ],
+)
+def test_wrong_usage_exits_2(run, night, arguments, expected):
+    ran = run("decode", night, *arguments)
+    assert ran.code == 2
+    assert expected in ran.err
+
+
+def test_gaps_are_counted(run, tmp_path):
+    probabilities = np.tile([0.8, 0.1, 0.1], (60, 1))
+    probabilities[10:12] = np.nan
+    probabilities[30:45] = np.nan
+    np.save(tmp_path / "night.npy", probabilities)
+    ran = run("decode", tmp_path / "night.npy", "-p", "human-psg-3", "--stages", "W,N,R")
+    assert re.search(r"Epochs filled \(no evidence\) +2\b", ran.out)
+    assert re.search(r"Epochs left unscored +15\b", ran.out)
+
+
+def test_terminal_codes_in_a_file_do_not_reach_the_terminal(run, tmp_path):
+    (tmp_path / "night.csv").write_text("\x1b[31mred,blue\n1,0\n")
+    ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
+    assert "\x1b" not in ran.err
+    assert "names no stages (got: [31mred, blue)" in error_line(ran)

@@ -1,0 +1,138 @@
+"""`stageguard verify`: the same again, or what differs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from cli_runner import Runner, error_line, write_night
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    return Runner(capsys)
+
+
+@pytest.fixture
+def decoded(run, tmp_path):
+    night = write_night(tmp_path / "night.csv")
+    assert run("decode", night, "-p", "human-psg-5").code == 0
+    return tmp_path
+
+
+def failed(ran) -> dict[str, str]:
+    return {check["name"]: check["finding"] for check in ran.json["checks"] if not check["ok"]}
+
+
+@pytest.mark.parametrize("name", ["night.hypnogram.tsv", "night.hypnogram.json"])
+def test_an_untouched_output_is_verified(run, decoded, name):
+    ran = run("verify", decoded / name)
+    assert ran.code == 0
+    assert f"{name}: verified" in ran.out
+    assert "all 240 epochs the same" in ran.out
+
+
+def test_every_option_is_repeated(run, tmp_path):
+    write_night(tmp_path / "night.csv")
+    density = np.loadtxt(tmp_path / "night.csv", delimiter=",", skiprows=1)
+    np.save(tmp_path / "logits.npy", np.log(density[:, ::-1] + 1e-9))
+    np.save(tmp_path / "beta.npy", np.linspace(0, 1, 240))
+    ran = run("decode", tmp_path / "logits.npy", "-p", "kdd2026-cardiorespiratory",
+              "--stages", "R,N3,N2,N1,W", "--logits", "--epoch-seconds", "15",
+              "--quality", tmp_path / "beta.npy", "--pins", "100=R",
+              "--trained", "natural", "--cohort", "severe OSA")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert run("verify", tmp_path / "logits.hypnogram.tsv", "--json").json["ok"] is True
+
+
+def test_an_edited_table_is_found_with_its_epochs(run, decoded):
+    path = decoded / "night.hypnogram.tsv"
+    lines = path.read_text().splitlines()
+    cells = lines[11].split("\t")
+    cells[2], cells[3] = ("W", "0") if cells[2] != "W" else ("R", "4")
+    lines[11] = "\t".join(cells)
+    path.write_text("\n".join(lines) + "\n")
+    ran = run("verify", path, "--json")
+    assert ran.code == 1
+    found = failed(ran)
+    assert found["hypnogram file"] == "night.hypnogram.tsv was changed after writing"
+    assert found["decoded again"].startswith(f"1 of 240 epochs differ (epoch 10: {cells[2]} now ")
+
+
+def test_another_input_is_found(run, decoded):
+    write_night(decoded / "night.csv", seed=9)
+    ran = run("verify", decoded / "night.hypnogram.tsv", "--json")
+    assert ran.code == 1
+    found = failed(ran)
+    assert "is recorded" in found["input"]
+    assert "of 240 epochs differ" in found["decoded again"]
+    assert "and " in found["decoded again"]
+
+
+def test_an_edited_profile_is_found(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    content = json.loads(path.read_text())
+    content["stageguard"]["profile"]["definition"]["strength"]["fi_target"] = 0.02
+    path.write_text(json.dumps(content))
+    ran = run("verify", path)
+    assert ran.code == 1
+    assert "DIFFERS" in ran.out
+    assert "is recorded" in ran.out
+    assert "NOT verified" in ran.out
+
+
+def test_a_newer_installed_profile_is_only_noted(run, decoded, monkeypatch):
+    from stageguard.cli import _verification
+
+    class Newer:
+        from_dict = _verification.Profile.from_dict
+
+        @staticmethod
+        def load(name):
+            return _verification_profile.replace(summary="newer")
+
+    _verification_profile = _verification.Profile.load("human-psg-5")
+    monkeypatch.setattr(_verification, "Profile", Newer)
+    ran = run("verify", decoded / "night.hypnogram.tsv")
+    assert ran.code == 0
+    assert "Note: the profile 'human-psg-5' installed here differs from the recorded one" in ran.out
+
+
+def test_the_input_may_be_elsewhere(run, decoded):
+    moved = decoded / "elsewhere.csv"
+    (decoded / "night.csv").rename(moved)
+    ran = run("verify", decoded / "night.hypnogram.tsv", "--json")
+    assert ran.code == 1
+    assert failed(ran)["input"].endswith("night.csv not found. Name it with --input.")
+    assert run("verify", decoded / "night.hypnogram.tsv", "--input", moved).code == 0
+
+
+def test_a_recorded_name_cannot_point_elsewhere(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    content = json.loads(path.read_text())
+    content["stageguard"]["input"]["file"] = "../../../../etc/passwd"
+    path.write_text(json.dumps(content))
+    assert (
+        failed(run("verify", path, "--json"))["input"]
+        == f"{decoded / 'passwd'} not found. Name it with --input."
+    )
+
+
+def test_what_is_no_output_is_one_line(run, decoded):
+    line = error_line(run("verify", decoded / "night.csv"))
+    assert line == "night.csv: is not an output of decode: expected a .hypnogram.tsv or .hypnogram.json file."
+    (decoded / "night.hypnogram.json").unlink()
+    line = error_line(run("verify", decoded / "night.hypnogram.tsv"))
+    assert line.startswith("night.hypnogram.json: is missing")
+
+
+@pytest.mark.parametrize("part", ["profile", "input", "options", "hypnogram"])
+def test_an_incomplete_sidecar_is_one_line(run, decoded, part):
+    path = decoded / "night.hypnogram.json"
+    content = json.loads(path.read_text())
+    content["stageguard"][part] = 7
+    path.write_text(json.dumps(content))
+    assert error_line(run("verify", path)).startswith("night.hypnogram.json: is incomplete or was edited")

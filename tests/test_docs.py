@@ -1,0 +1,70 @@
+"""The documents tell the truth: links lead somewhere, examples run, named code and tests exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import stageguard as sg
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_inside_the_repository_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8"))
+    local = [link for link in links if not link.startswith(("https://", "mailto:"))]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/profiles.md"])
+def test_python_examples_run(page, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    examples = blocks(page, "python")
+    assert examples
+    for example in examples:
+        exec(compile(example, page, "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_the_example_profile_is_valid_and_round_trips():
+    (text,) = blocks("docs/profiles.md", "toml")
+    profile = sg.Profile.from_dict(tomllib.loads(text))
+    assert profile.name == "my-lab-3"
+    assert sg.Profile.from_dict(profile.to_dict()) == profile
+
+
+def test_every_key_of_a_profile_is_documented():
+    from stageguard._profile_parsing import KEYS
+
+    text = (ROOT / "docs" / "profiles.md").read_text("utf-8")
+    table = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    assert [key for key in KEYS if f"`{key}`" not in table] == []
+
+
+def test_fidelity_names_code_and_tests_that_exist():
+    text = (ROOT / "docs" / "fidelity.md").read_text("utf-8")
+    tests = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", text)
+    code = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_]+)`", text)
+    code = [name for name in code if not name.endswith(".py")]
+    assert len(tests) > 10
+    assert len(code) > 10
+    for file, function in tests:
+        tree = ast.parse((ROOT / "tests" / file).read_text("utf-8"))
+        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert not function or function in names, f"{file} has no {function}"
+    for name in code:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(f"stageguard.{module}"), attribute), name

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stageguard._files import write_bytes_atomic, write_text_atomic
+from stageguard.errors import OutputError, OutputExistsError
+
+
+def names_in(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+def test_text_is_written_as_utf8_without_touching_newlines(tmp_path):
+    write_text_atomic(tmp_path / "a.txt", "τ = 1\r\nβ\n")
+    assert (tmp_path / "a.txt").read_bytes() == "τ = 1\r\nβ\n".encode()
+    assert names_in(tmp_path) == ["a.txt"]
+
+
+def test_path_may_be_text(tmp_path):
+    write_bytes_atomic(str(tmp_path / "a.bin"), b"\x00\xff")
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff"
+
+
+def test_existing_file_is_kept_unless_overwritten(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(OutputExistsError) as caught:
+        write_text_atomic(path, "new")
+    assert (
+        str(caught.value)
+        == f"{path} exists already. Pass overwrite=True to replace it, or choose another name."
+    )
+    assert path.read_text() == "old"
+    write_text_atomic(path, "new", overwrite=True)
+    assert path.read_text() == "new"
+    assert names_in(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("old", ["old", None])
+def test_interrupted_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch, error, old):
+    path = tmp_path / "a.txt"
+    if old is not None:
+        path.write_text(old)
+    seen = []
+
+    def interrupted(temporary, target):
+        seen.append(temporary.read_text())
+        raise error
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(error):
+        write_text_atomic(path, "new", overwrite=True)
+    assert seen == ["new"]  # it was under way
+    assert names_in(tmp_path) == ([] if old is None else ["a.txt"])
+    assert old is None or path.read_text() == old
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_killed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom stageguard._files import write_text_atomic\n"
+        "Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_text_atomic(sys.argv[1], 'new', overwrite=True)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert run.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+
+
+def test_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(tmp_path / "a.txt", "new")
+    assert str(caught.value) == f"cannot write {tmp_path / 'a.txt'}: No space left on device."
+
+
+def test_missing_folder_is_named(tmp_path):
+    path = tmp_path / "no" / "a.txt"
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(path, "new")
+    assert str(caught.value) == f"cannot write {path}: folder {path.parent} does not exist. Create it first."
+
+
+def test_folder_is_no_file_even_with_overwrite(tmp_path):
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(tmp_path, "new", overwrite=True)
+    assert str(caught.value) == f"cannot write {tmp_path}: it is a folder, expected a file name."
+
+
+def test_device_is_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(pipe, "new", overwrite=True)
+    assert str(caught.value) == f"cannot write {pipe}: it is a device or a pipe, expected a file name."
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    write_text_atomic(tmp_path / "ours", "x")
+    (tmp_path / "theirs").write_text("x")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
+
+
+def test_link_is_written_through(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text_atomic(link, "new", overwrite=True)
+    assert link.is_symlink()
+    assert target.read_text() == "new"
