@@ -77,7 +77,7 @@ def test_neither_neighbours_nor_threads_change_a_byte(backend, monkeypatch, n_st
 
     alone = answers([decode(night, profile) for night in nights])
     for n_threads in (1, 2, 7):
-        monkeypatch.setattr("stageguard._kernels.default_threads", lambda n=n_threads: n)
+        monkeypatch.setattr("stageguard._kernels.threads_for", lambda pieces, wanted=None, n=n_threads: n)
         assert answers(decode(nights, profile)) == alone
         assert answers(decode(nights[::-1], profile)) == alone[::-1]
         assert answers(decode(nights[5:12], profile)) == alone[5:12]

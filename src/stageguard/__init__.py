@@ -57,7 +57,7 @@ _HOMES = {
     "profiles": "profile",
     "read_density": "formats",
 }
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the names are one table
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,13 +1,15 @@
 """Choose the kernels: compiled where they can be imported, else plain NumPy. Does not compute.
 
-`active` has four functions over lists of pieces (contiguous float64 matrices of shape (n_epochs, n_stages))
-that return one flat int8 array of labels and one number per piece: `argmax`, `structured`, `greedy`, `automaton`.
+`active` has four functions over lists of pieces, contiguous float64 matrices of shape (n_epochs, n_stages):
+`argmax`, `structured`, `greedy` and `automaton`. Each returns all labels as one flat int8 array, then arrays
+of one number per piece.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from importlib import import_module
 from typing import Any
 
 from stageguard import _reference
@@ -15,9 +17,7 @@ from stageguard.errors import StageGuardWarning
 
 active: Any
 try:
-    from stageguard._core import _native
-
-    active = _native
+    active = import_module("stageguard._core._native")
 except ImportError:
     active = _reference
     warnings.warn(

@@ -55,7 +55,9 @@ def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
         return [None] * n_nights
     if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or len(values) != n_nights:
         got = f"{len(values)} of them" if hasattr(values, "__len__") else repr(values)
-        raise InputError(f"{what}: got {got} for {n_nights} nights, expected a list with one entry (or None) per night.")
+        raise InputError(
+            f"{what}: got {got} for {n_nights} nights, expected a list with one entry (or None) per night."
+        )
     return list(values)
 
 
@@ -74,7 +76,9 @@ def read_request(
         matrix = night.probabilities
         if night.scheme.names != profile.scheme.names:
             matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
-        return Request(matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments)
+        return Request(
+            matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments
+        )
     names = profile.scheme.names if options.stages is None else _checked_names(options.stages)
     matrix = _as_probabilities(night, names, options)
     if options.stages is None:
@@ -92,7 +96,8 @@ def read_request(
 def _refuse_for_density(options: Options) -> None:
     if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
         raise InputError(
-            "stages, epoch_seconds, logits and log describe a bare array; a Hypnodensity says all of it. Leave them out."
+            "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it. "
+            "Leave them out."
         )
 
 
@@ -108,10 +113,14 @@ def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Flo
     what = "logits" if options.logits else "log-probabilities" if options.log else "probabilities"
     matrix = as_float_matrix(night, len(names), names, what=what)
     if options.logits:
-        top = matrix.max(axis=1, keepdims=True)
-        if np.isinf(top).any():
-            row = int(np.isinf(top[:, 0]).argmax())
-            raise InputError(f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers.")
+        top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
+        wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InputError(
+                f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers, "
+                "or a whole row of NaN (no evidence)."
+            )
         odds = np.exp(matrix - top)
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
     if options.log:
@@ -125,7 +134,9 @@ def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Flo
     return matrix
 
 
-def _reorder(matrix: FloatMatrix, names: Sequence[str], scheme: StageScheme, assumed: list[str]) -> FloatMatrix:
+def _reorder(
+    matrix: FloatMatrix, names: Sequence[str], scheme: StageScheme, assumed: list[str]
+) -> FloatMatrix:
     """Bring columns into the scheme's order by their names, summing finer stages where needed."""
     own = _columns(names, scheme)
     if own is not None:
@@ -134,7 +145,9 @@ def _reorder(matrix: FloatMatrix, names: Sequence[str], scheme: StageScheme, ass
     merged = np.zeros((len(matrix), scheme.n_stages))
     for stage, target in enumerate(finer.merge_map(scheme)):
         merged[:, target] += matrix[:, columns[stage]]
-    assumed.append(f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's")
+    assumed.append(
+        f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's"
+    )
     return merged
 
 
@@ -177,7 +190,7 @@ def _check_night(
         n_switches=n_switches,
         spans=((0, n_epochs),),
         quality=check_quality(request.quality, n_epochs),
-        pins=check_pins(request.pins, profile.scheme, n_epochs) if request.pins else {},
+        pins={} if request.pins is None else check_pins(request.pins, profile.scheme, n_epochs),
         calibration=None if calibration.temperature == 1.0 and not calibration.biases else calibration,
     )
     segments = check_segments(request.segments, n_epochs)
@@ -194,7 +207,7 @@ def _check_night(
 
 def _missing_rows(matrix: FloatMatrix, profile: Profile) -> npt.NDArray[np.bool_]:
     """Return which rows are NaN throughout; refuse a matrix that is wrong in any other way."""
-    missing: npt.NDArray[np.bool_] = np.isnan(matrix).all(axis=1)
+    missing: npt.NDArray[np.bool_] = np.asarray(np.isnan(matrix).all(axis=1))
     rest = np.where(missing[:, None], 1.0 / matrix.shape[1], matrix)
     if not np.all((rest >= 0.0) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= 1e-3)):
         raise explain_bad_probabilities(matrix, profile.scheme.names)

@@ -51,7 +51,11 @@ def structured(
     n_stages = len(minimum)
 
     def one(i: int) -> Outcome:
-        evidence, own_stay, own_change = pieces[i], stay[table[i]], change[table[i]].reshape(n_stages, n_stages)
+        evidence, own_stay, own_change = (
+            pieces[i],
+            stay[table[i]],
+            change[table[i]].reshape(n_stages, n_stages),
+        )
         if products:
             rows = evidence / evidence.sum(axis=1, keepdims=True)
             evidence = np.log(np.maximum(rows, CLIP)) + np.log(weight[i])
@@ -128,9 +132,7 @@ def greedy(
 
     def one(i: int) -> Outcome:
         own = change[table[i]].reshape(n_stages, n_stages)
-        return _viterbi_greedy(
-            pieces[i], stay[table[i]], own, minimum, censored, penalty_nats, window_epochs
-        )
+        return _viterbi_greedy(pieces[i], stay[table[i]], own, minimum, censored, penalty_nats, window_epochs)
 
     return _collect(pieces, one)
 
@@ -221,9 +223,7 @@ def automaton(
     return _collect(pieces, one)
 
 
-def _lay_bouts(
-    n_epochs: int, s: int, start: int, previous: Callable[[int, int], tuple[int, int]]
-) -> Labels:
+def _lay_bouts(n_epochs: int, s: int, start: int, previous: Callable[[int, int], tuple[int, int]]) -> Labels:
     labels = np.empty(n_epochs, dtype=np.int8)
     end = n_epochs
     while True:

@@ -122,7 +122,15 @@ class Solver:
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
             result = kernels.structured(
-                pieces, products, table, weight, stay, change, minimum, self.profile.ends == "censored", threads
+                pieces,
+                products,
+                table,
+                weight,
+                stay,
+                change,
+                minimum,
+                self.profile.ends == "censored",
+                threads,
             )
         labels, scores, switches = result
         return _assemble(jobs, pieces, owners, labels, scores, switches)
@@ -143,7 +151,11 @@ class Solver:
         return self._kept[key]
 
     def _run_automaton(
-        self, pieces: list[Floats], table: npt.NDArray[np.int32], transition_weights: Sequence[float], threads: int
+        self,
+        pieces: list[Floats],
+        table: npt.NDArray[np.int32],
+        transition_weights: Sequence[float],
+        threads: int,
     ) -> tuple[Labels, Floats, npt.NDArray[np.int64]]:
         a = self.automaton
         assert a is not None
@@ -162,7 +174,7 @@ def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
     solver = profile._cache.get(key)
     if solver is None:
         solver = profile._cache[key] = Solver(profile, epoch_seconds)
-    return solver  # type: ignore[no-any-return]
+    return solver
 
 
 def _reach_epochs(tables: Tables) -> float:
@@ -198,7 +210,9 @@ def _weights(jobs: Sequence[Job], n_stages: int) -> Floats:
     return weights
 
 
-def _tables_of(jobs: Sequence[Job], owners: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.int32], list[float]]:
+def _tables_of(
+    jobs: Sequence[Job], owners: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.int32], list[float]]:
     """Return the table index of every piece and the transition weight of every table."""
     index: dict[float, int] = {}
     of_job = [index.setdefault(job.trial.transition_weight, len(index)) for job in jobs]
@@ -214,7 +228,11 @@ def _assemble(
     switches: npt.NDArray[np.int64],
 ) -> list[Path]:
     totals = np.bincount(owners, weights=switches, minlength=len(jobs)).tolist()
-    sums = [None] * len(jobs) if scores is None else np.bincount(owners, weights=scores, minlength=len(jobs)).tolist()
+    sums = (
+        [None] * len(jobs)
+        if scores is None
+        else np.bincount(owners, weights=scores, minlength=len(jobs)).tolist()
+    )
     paths, at = [], 0
     for (night, _), total, score in zip(jobs, totals, sums, strict=True):
         n_epochs = len(night.probabilities)

@@ -1,4 +1,4 @@
-"""Compile a Profile into numbers a decoder can run: rule tables, or an automaton of states and edges. Does not decode.
+"""Compile a Profile into tables, or into an automaton of states and weighted edges. Does not decode.
 
 Every constraint a profile can state looks back a bounded number of epochs, so all of them together are
 a finite automaton: states that carry a stage, edges that carry a weight. Minimum bouts alone need no
@@ -50,7 +50,9 @@ def compile_tables(profile: Profile, epoch_seconds: float) -> Tables:
     stay = np.zeros(len(names))
     if profile.stay == "self":
         stay = _log(self_probability)
-    for name in profile.durations:  # the duration table says how long a bout lasts, the row only where it goes next
+    for (
+        name
+    ) in profile.durations:  # the duration table says how long a bout lasts, the row only where it goes next
         i = names.index(name)
         stay[i] = 0.0
         probabilities[i] /= 1.0 - self_probability[i]
@@ -81,7 +83,7 @@ def minimum_epochs(profile: Profile, epoch_seconds: float) -> Ints:
 
 
 def weigh(scores: Floats, transition_weight: float) -> Floats:
-    """Return scores times the transition weight; at weight 0 the prior is off, forbidden switches included."""
+    """Return scores times the transition weight; at 0 the prior is off, forbidden switches included."""
     return np.zeros_like(scores) if transition_weight == 0.0 else transition_weight * scores
 
 
@@ -147,7 +149,9 @@ class Automaton:
     def describe(self) -> str:
         """Return what was compiled, for a person to read."""
         profile, names = self.profile, self.profile.scheme.names
-        lines = [f"{profile.name} at {self.epoch_seconds:g} s epochs: {self.n_states} states, {self.n_edges} edges"]
+        lines = [
+            f"{profile.name} at {self.epoch_seconds:g} s epochs: {self.n_states} states, {self.n_edges} edges"
+        ]
         minimum = minimum_epochs(profile, self.epoch_seconds)
         for i, name in enumerate(names):
             seconds = profile.min_bout_seconds.get(name)
@@ -175,7 +179,9 @@ class _State(NamedTuple):
     stage: int
     is_cut: bool  # the recording's start cut this bout (told apart only where bout lengths have a table)
     negative_age: int  # older bouts first
-    seen: tuple[tuple[int, int], ...]  # (other stage, epochs since it was last seen) while it can still matter
+    seen: tuple[
+        tuple[int, int], ...
+    ]  # (other stage, epochs since it was last seen) while it can still matter
 
 
 def compile_automaton(profile: Profile, epoch_seconds: float | None = None) -> Automaton:
@@ -188,8 +194,8 @@ class _Compiler:
     def __init__(self, profile: Profile, epoch_seconds: float) -> None:
         if profile.durations and epoch_seconds != profile.epoch_seconds:
             raise ProfileError(
-                f"durations are counted in epochs of {profile.epoch_seconds:g} s, got epochs of {epoch_seconds:g} s. "
-                "Count them again at that epoch length, or remove the durations."
+                f"durations are counted in epochs of {profile.epoch_seconds:g} s, got epochs of "
+                f"{epoch_seconds:g} s. Count them again at that epoch length, or remove the durations."
             )
         self.profile = profile
         self.epoch_seconds = epoch_seconds
@@ -201,7 +207,8 @@ class _Compiler:
             for name, table in profile.durations.items()
         }
         self.cap = [
-            len(self.durations[s].log_length) if s in self.durations else m for s, m in enumerate(self.minimum)
+            len(self.durations[s].log_length) if s in self.durations else m
+            for s, m in enumerate(self.minimum)
         ]
         self.window = profile.flip_flop.window_epochs if profile.flip_flop.penalty_nats > 0 else 0
 
@@ -297,7 +304,10 @@ class _Compiler:
         if self.window and sum(self.cap) <= MOST_STATES:
             key, value = "flip_flop.window_epochs", f"{self.window}"
         elif longest in self.durations:
-            key, value = f"durations.{names[longest]}", f"{len(self.profile.durations[names[longest]])} entries"
+            key, value = (
+                f"durations.{names[longest]}",
+                f"{len(self.profile.durations[names[longest]])} entries",
+            )
         else:
             key = f"min_bout_seconds.{names[longest]}"
             value = f"{self.profile.min_bout_seconds[names[longest]]:g} ({self.cap[longest]} epochs)"

@@ -1,4 +1,4 @@
-"""The result of decoding one night: what was decided, what was changed, and how to report it. Does not decode."""
+"""The result of decoding one night: what was decided and changed, and how to report it. Does not decode."""
 
 from __future__ import annotations
 
@@ -84,12 +84,14 @@ class Decoding:
     def changed(self) -> Mask:
         """Epochs decided otherwise than by the stager."""
         own = self.night.argmax
-        return (self.hypnogram.labels != own) & (own >= 0)
+        changed: Mask = (self.hypnogram.labels != own) & (own >= 0)
+        return changed
 
     @property
     def changed_share(self) -> float:
         """Share of the stager's epochs that were changed."""
-        return float(np.count_nonzero(self.changed) / max(1, np.count_nonzero(self.night.argmax >= 0)))
+        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
+        return int(np.count_nonzero(self.changed)) / max(1, n_scored)
 
     @property
     def filled(self) -> Mask:
@@ -102,7 +104,11 @@ class Decoding:
     def density(self) -> Hypnodensity:
         """The probabilities that were decoded, in the profile's stage order."""
         return Hypnodensity(
-            self.night.probabilities, self.profile.scheme, self.epoch_seconds, self.hypnogram.start, self.source
+            self.night.probabilities,
+            self.profile.scheme,
+            self.epoch_seconds,
+            self.hypnogram.start,
+            self.source,
         )
 
     def advice(self) -> tuple[str, ...]:
@@ -117,12 +123,13 @@ class Decoding:
         n_changed = int(np.count_nonzero(self.changed))
         rule = {
             "fixed": f"with a fixed transition weight of {self.strength.transition_weight:g}",
-            "band": "with its strength set per recording so that fragmentation stays inside the expert band",
+            "band": "with its strength set per recording to be about as fragmented as expert scorings",
             "match": "with its strength set per recording to match the experts' fragmentation",
         }[self.strength.rule]
         return (
-            f"Stage probabilities ({', '.join(self.profile.scheme.names)}; {self.epoch_seconds:g}-s epochs) were decoded with "
-            f"StageGuard {__version__} under the profile {self.profile.name} (SHA-256 {self.profile.sha256[:12]}), {rule}. "
+            f"Stage probabilities ({', '.join(self.profile.scheme.names)}; {self.epoch_seconds:g}-s epochs) "
+            f"were decoded with StageGuard {__version__} under the profile {self.profile.name} "
+            f"(SHA-256 {self.profile.sha256[:12]}), {rule}. "
             f"{self.strength} Of {n_scored} epochs scored by the stager, {n_changed} "
             f"({100 * n_changed / max(1, n_scored):.1f} %) were changed. {CITATION}."
         )

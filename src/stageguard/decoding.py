@@ -136,7 +136,11 @@ def decode(
     )
     requests = [_nights.read_request(night, profile, options, q, p, s) for night, q, p, s in said]
     nights = _nights.check_nights(requests, profile, is_batch=batch)
-    solved = _solve(profile, requests, nights, natural)
+    try:
+        solved = _solve(profile, requests, nights, natural)
+    except _NoPathError as failure:
+        at = next(i for i, night in enumerate(nights) if night is failure.job.night)
+        raise _explain_no_path(failure, f"night {at}: " if batch else "") from None
     results = [
         _result(profile, request, night, path, strength, cohort, trained)
         for request, night, (path, strength) in zip(requests, nights, solved, strict=True)
@@ -233,7 +237,9 @@ def _argmax_path(night: Night) -> Path:
     if night.calibration is None and night.filled is None and len(night.spans) == 1:
         return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
     if night.calibration is not None:
-        labels = np.where(labels < 0, labels, np.nan_to_num(night.calibrated()).argmax(axis=1).astype(np.int8))
+        labels = np.where(
+            labels < 0, labels, np.nan_to_num(night.calibrated()).argmax(axis=1).astype(np.int8)
+        )
     changes = pairs = 0
     for start, stop in night.spans:
         before, after = labels[start : stop - 1], labels[start + 1 : stop]
@@ -243,34 +249,43 @@ def _argmax_path(night: Night) -> Path:
     return Path(labels, None, changes / pairs if pairs else float("nan"))
 
 
+class _NoPathError(Exception):
+    """No path of a night obeys the constraints."""
+
+    def __init__(self, solver: Solver, job: Job) -> None:
+        super().__init__(solver, job)
+        self.solver, self.job = solver, job
+
+
 def _feasible(solver: Solver, jobs: Sequence[Job]) -> list[Path]:
-    """Solve jobs; where no path obeys the constraints, say which pins are to blame."""
     paths = solver.solve(jobs) if jobs else []
     for job, path in zip(jobs, paths, strict=True):
         if path.score == -np.inf:
-            raise _explain_conflict(solver, job)
+            raise _NoPathError(solver, job)
     return paths
 
 
-def _explain_conflict(solver: Solver, job: Job) -> InputError:
-    night, names = job.night, solver.profile.scheme.names
-    if not night.pins:
-        return InputError(
-            "no path obeys the profile's forbidden transitions and minimum bouts on this night. "
-            "Give every transition that may occur a probability above 0, or shorten min_bout_seconds."
-        )
+def _explain_no_path(failure: _NoPathError, which: str) -> InputError:
+    """Return the error that names the pins that cannot hold together, or blames the profile."""
+    night, solver = failure.job.night, failure.solver
     pins = list(night.pins.items())
 
-    def conflicts(subset: list[tuple[int, int]]) -> bool:
-        trial_night = replace(night, pins=dict(subset))
-        return solver.solve([Job(trial_night, job.trial)])[0].score == -np.inf
+    def conflicts(subset: Sequence[tuple[int, int]]) -> bool:
+        job = Job(replace(night, pins=dict(subset)), failure.job.trial)
+        return solver.solve([job])[0].score == -np.inf
 
+    if conflicts([]):
+        return InputError(
+            f"{which}no path obeys the profile's forbidden transitions, bout lengths and minimum bouts. "
+            "Give every transition that may occur a probability above 0, or shorten min_bout_seconds."
+        )
     last = next(i for i in range(len(pins)) if conflicts(pins[: i + 1]))
     first = next(i for i in range(last, -1, -1) if conflicts(pins[i : last + 1]))
+    names = solver.profile.scheme.names
     blamed = ", ".join(f"{epoch} ({names[stage]})" for epoch, stage in pins[first : last + 1])
     return PinError(
-        f"the pins at epochs {blamed} cannot all hold under the profile's minimum bouts and forbidden transitions. "
-        "Remove one of them, or shorten min_bout_seconds."
+        f"{which}the pins at epochs {blamed} cannot all hold under the profile's minimum bouts and forbidden "
+        "transitions. Remove one of them, or shorten min_bout_seconds."
     )
 
 
@@ -285,8 +300,8 @@ def advise(result: Decoding) -> tuple[str, ...]:
     ((path, strength),) = _advance_together(result.profile, solver, [result.night], natural=True)
     n_changed = int(np.count_nonzero(path.labels != result.hypnogram.labels))
     return (
-        f"If the stager was trained on natural class frequencies, trained='natural' would change {n_changed} epochs "
-        f"(fragmentation index {result.strength.fi_after:.3f} -> {strength.fi_after:.3f}).",
+        "If the stager was trained on natural class frequencies, trained='natural' would change "
+        f"{n_changed} epochs; fragmentation index {result.strength.fi_after:.3f} -> {strength.fi_after:.3f}.",
     )
 
 
@@ -328,7 +343,7 @@ def _conversion(profile: Profile, epoch_seconds: float) -> str:
         if name in profile.min_bout_seconds
     ]
     shown = f"; minimum bouts: {', '.join(bouts)}" if bouts else ""
-    return f"the profile's {profile.epoch_seconds:g} s transitions are rescaled to {epoch_seconds:g} s epochs{shown}"
+    return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
 
 
 def _warn_of_many_changes(results: Sequence[Decoding]) -> None:

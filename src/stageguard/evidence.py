@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from stageguard import _checks
 from stageguard._profile_parts import Calibration
 from stageguard.errors import InputError, PinError, did_you_mean
 from stageguard.stages import StageScheme
@@ -97,7 +99,9 @@ def log_probabilities(probabilities: Floats, calibration: Calibration | None) ->
     return np.maximum(scores, LOG_CLIP, out=scores)
 
 
-def cut(missing: Mask, segments: Sequence[int], epoch_seconds: float) -> tuple[tuple[tuple[int, int], ...], Mask]:
+def cut(
+    missing: Mask, segments: Sequence[int], epoch_seconds: float
+) -> tuple[tuple[tuple[int, int], ...], Mask]:
     """Return the stretches to decode and the missing epochs within them.
 
     Runs of missing epochs up to five minutes are bridged, at the ends too; longer ones are gaps. A
@@ -106,7 +110,7 @@ def cut(missing: Mask, segments: Sequence[int], epoch_seconds: float) -> tuple[t
     spans: list[tuple[int, int]] = []
     filled = np.zeros(len(missing), dtype=bool)
     bounds = [*segments, len(missing)]
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
         gap = np.zeros(end - begin, dtype=bool)
         for start, stop in runs(missing[begin:end]):
             gap[start:stop] = (stop - start) * epoch_seconds > LONGEST_BRIDGE_SECONDS + 1e-9
@@ -145,7 +149,9 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     try:
         beta = np.asarray(quality, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch.") from None
+        raise InputError(
+            "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."
+        ) from None
     if beta.shape != (n_epochs,):
         raise InputError(f"quality has shape {beta.shape}, expected one value per epoch: ({n_epochs},).")
     outside = ~((beta >= 0.0) & (beta <= 1.0))
@@ -158,10 +164,14 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     return beta if beta.any() else None
 
 
-def check_pins(pins: Mapping[int, str | int] | None, scheme: StageScheme, n_epochs: int) -> dict[int, int]:
+def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int) -> dict[int, int]:
     """Return pinned stages by epoch, in order of time."""
     checked: dict[int, int] = {}
-    for epoch, stage in dict(pins or {}).items():
+    if not isinstance(pins, Mapping):
+        raise PinError(
+            f"pins is {_checks.shown(pins)}, expected epochs and their stages, such as {{120: 'R'}}."
+        )
+    for epoch, stage in pins.items():
         if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
             raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
         if not 0 <= epoch < n_epochs:
@@ -178,7 +188,5 @@ def _stage_index(stage: str | int, scheme: StageScheme, epoch: int) -> int:
     try:
         return scheme.index(stage)  # type: ignore[arg-type]  # index says what it expected
     except InputError:
-        known = ", ".join(scheme.names)
-        raise PinError(
-            f"pin at epoch {epoch} is {stage!r}, expected one of {known}.{did_you_mean(str(stage), scheme.names)}"
-        ) from None
+        known, hint = ", ".join(scheme.names), did_you_mean(str(stage), scheme.names)
+        raise PinError(f"pin at epoch {epoch} is {stage!r}, expected one of {known}.{hint}") from None

@@ -64,10 +64,10 @@ class Strength:
         if self.rule == "match":
             target = f"the experts' fragmentation index {self.fi_low:.3f}"
             return f"{tau.capitalize()} comes nearest to {target}; {change}."
-        band = f"the expert band {self.fi_low:.3f} to {self.fi_high:.3f}"
+        band = f"the rule allows ({self.fi_low:.3f} to {self.fi_high:.3f})"
         if self.step == "untouched":
             return self._untouched(band)
-        reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside it"
+        reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
         if self.step == "lowered":
             return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
         raised = f"Less fragmented than {band}: prior exponent {self.prior_exponent:g} lifts minority stages"
@@ -80,10 +80,10 @@ class Strength:
             return "Too few epochs to measure fragmentation: argmax is returned untouched."
         if self.fi_before < self.fi_low:
             return (
-                f"Fragmentation index {self.fi_before:.3f} lies below {band}; minority stages are lifted only "
-                "for a stager known to be trained on natural class frequencies: argmax is returned untouched."
+                f"Less fragmented ({self.fi_before:.3f}) than {band}; minority stages are lifted only for a "
+                "stager known to be trained on natural class frequencies: argmax is returned untouched."
             )
-        return f"Fragmentation index {self.fi_before:.3f} lies inside {band}: argmax is returned untouched."
+        return f"As fragmented ({self.fi_before:.3f}) as {band}: argmax is returned untouched."
 
 
 def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
@@ -165,7 +165,7 @@ def _calm(
 def _lift(
     night: Night, low: float, fi_free: float
 ) -> Generator[list[Trial], list[float], tuple[Trial, float, float]]:
-    """Find the smallest prior exponent that brings fragmentation up to `low`, else the one that comes nearest."""
+    """Find the smallest prior exponent that brings fragmentation up to `low`, else the best there is."""
     best, best_exponent, best_fi = UNTOUCHED, 0.0, fi_free
     for exponent in PRIOR_EXPONENTS[1:]:
         trial = Trial(0.0, share_log_weight(night, exponent), is_free=True)
