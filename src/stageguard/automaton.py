@@ -50,14 +50,13 @@ def compile_tables(profile: Profile, epoch_seconds: float) -> Tables:
     stay = np.zeros(len(names))
     if profile.stay == "self":
         stay = _log(self_probability)
-    for (
-        name
-    ) in profile.durations:  # the duration table says how long a bout lasts, the row only where it goes next
-        i = names.index(name)
-        stay[i] = 0.0
-        probabilities[i] /= 1.0 - self_probability[i]
     for pair in profile.rare:
         probabilities[names.index(pair.source), names.index(pair.target)] = pair.probability
+    for name in profile.durations:  # the table says how long a bout lasts, the row only where it goes next
+        i = names.index(name)
+        stay[i] = 0.0
+        if self_probability[i] < 1.0:
+            probabilities[i] /= 1.0 - self_probability[i]
     change = _log(probabilities)
     np.fill_diagonal(change, -np.inf)
     return Tables(stay, change, minimum_epochs(profile, epoch_seconds))
