@@ -28,8 +28,10 @@ $(1)/$(BIN)/python -m pip install $(QUIET) --no-build-isolation --constraint con
 endef
 
 define create
+@command -v $(PYTHON) >/dev/null || { echo "stageguard: there is no '$(PYTHON)' here. \
+Install Python 3.11 or newer, or name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stageguard: \
-'$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true), but Python 3.11 or newer is needed. \
+'$(PYTHON)' is $$($(PYTHON) --version 2>&1), expected Python 3.11 or newer. \
 Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 @$(PYTHON) -m venv $(1) || { echo "stageguard: could not create $(1). \
 Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
@@ -66,18 +68,18 @@ $(VENV)/.created $(BENCH)/.created $(FRESH)/.created:
 # cmake and ninja come as wheels, so that a compiler is all a machine needs, and not even that: without one the
 # package falls back to NumPy.
 $(VENV)/.installed $(BENCH)/.installed: %/.installed: pyproject.toml constraints.txt $(CORE) | %/.created
-	@echo "Installing stageguard into $*"
+	@echo "Installing stageguard into $* (a minute or two)"
 	@$*/$(BIN)/python -m pip install $(QUIET) --constraint constraints.txt $(BUILD_TOOLS)
 	@$(call install,$*)
 	@touch $@
 
 $(TESTS_STAMP): pyproject.toml constraints.txt | $(VENV)/.installed
-	@echo "Installing the test tools into $(VENV)"
+	@echo "Installing the test tools into $(VENV) (a few minutes)"
 	@$(call install,$(VENV),[$(EXTRAS)])
 	@touch $@
 
 $(BENCH)/.installed-bench: pyproject.toml constraints.txt | $(BENCH)/.installed
-	@echo "Installing the peers into $(BENCH)"
+	@echo "Installing the peers into $(BENCH) (a few minutes)"
 	@$(call install,$(BENCH),[bench])
 	@touch $@
 

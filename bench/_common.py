@@ -1,4 +1,4 @@
-"""What every bench shares: interleaved timing, nights and profiles to time, tables. Measures nothing by itself."""
+"""What every bench shares: timing, nights and profiles to time, tables. Measures nothing by itself."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def profile_of(minimum: Sequence[int], **changes: Any) -> sg.Profile:
 
 
 def night_of(n_epochs: int, n_stages: int, seed: int = 0) -> np.ndarray:
-    """Stage probabilities of a flickering stager: bouts of random length seen through noise. (n_epochs, n_stages)."""
+    """Probabilities (n_epochs, n_stages) of a stager that flickers: bouts of random length seen in noise."""
     rng = np.random.default_rng(seed)
     n_bouts = n_epochs // 4 + 1
     stage = np.cumsum(rng.integers(1, n_stages, n_bouts)) % n_stages
@@ -106,7 +106,7 @@ def structured_kernel(
     solver: Solver = solver_for(profile, profile.epoch_seconds)
     assert solver.is_structured
     n = len(pieces)
-    stay, change = (np.exp(score) for score in (solver.tables.stay[None], solver.tables.change.reshape(1, -1)))
+    stay, change = np.exp(solver.tables.stay[None]), np.exp(solver.tables.change.reshape(1, -1))
     table, weight = np.zeros(n, dtype=np.int32), np.ones((n, solver.n_stages))
     minimum, censored = solver.tables.minimum_epochs, profile.ends == "censored"
     kernel = _kernels.active.structured
@@ -127,7 +127,7 @@ def machine() -> dict[str, Any]:
         "stageguard": sg.__version__,
         "core": _kernels.active.NAME,
         "simd": getattr(_kernels.active, "SIMD", "none"),
-        "load_per_core": round(os.getloadavg()[0] / (os.cpu_count() or 1), 2) if hasattr(os, "getloadavg") else None,
+        "load_average": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
     }
 
 
@@ -136,10 +136,9 @@ def report(name: str, title: str, rows: Sequence[Row], **extra: Any) -> None:
     print(f"\n{title}\n{'=' * len(title)}")
     cells = [("", "value", "unit", "goal", "")] + [tuple(cells_of(row)) for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(5)]
-    for what, value, unit, goal, verdict in cells:
-        print(
-            f"{what:<{widths[0]}}  {value:>{widths[1]}}  {unit:<{widths[2]}}  {goal:>{widths[3]}}  {verdict}".rstrip()
-        )
+    for row in cells:
+        aligned = (f"{text:{side}{width}}" for text, side, width in zip(row, "<><><", widths, strict=True))
+        print("  ".join(aligned).rstrip())
     RESULTS.mkdir(exist_ok=True)
     document = {"title": title, "machine": machine(), "rows": [asdict(row) for row in rows], **extra}
     path = RESULTS / f"{name}.json"
@@ -150,7 +149,8 @@ def report(name: str, title: str, rows: Sequence[Row], **extra: Any) -> None:
 def cells_of(row: Row) -> list[str]:
     """Return what, value, unit, goal and verdict as words."""
     sign = "≤" if row.better == "less" else "≥"
-    return [row.what, number(row.value), row.unit, "" if row.goal is None else f"{sign} {number(row.goal)}", row.verdict]
+    goal = "" if row.goal is None else f"{sign} {number(row.goal)}"
+    return [row.what, number(row.value), row.unit, goal, row.verdict]
 
 
 def number(value: float) -> str:

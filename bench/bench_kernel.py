@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from _common import HUMAN, MOUSE, Row, nanoseconds, night_of, profile_of, race, report, structured_kernel
@@ -74,7 +74,7 @@ def whole_call() -> list[Row]:
             mouse.replace(transition_weight=0.3, min_bout_seconds=bouts, flip_flop=FLIP_FLOP),
         ),
     }
-    runners = {name: lambda p=p, profile=profile: sg.decode(p, profile) for name, (p, profile) in cases.items()}
+    runners = {name: lambda held=arguments: sg.decode(*held) for name, arguments in cases.items()}
     best = race({**runners, "log": lambda: np.log(night), "argmax": lambda: night.argmax(1)}, rounds=40)
     yardstick = max(best.pop("log"), best.pop("argmax"))
     rows = [Row("max(np.log, argmax) of T = 21,600, K = 3", nanoseconds(yardstick, len(night)), "ns/epoch")]
@@ -119,25 +119,34 @@ def start_up() -> list[Row]:
     best = dict.fromkeys([*imports, "help"], float("inf"))
     for _ in range(10):
         for name, module in imports.items():
-            out = subprocess.run(
-                [sys.executable, "-c", TIMED_IMPORT.format(module)], capture_output=True, check=True, text=True
-            )
-            best[name] = min(best[name], float(out.stdout))
-        before = os.times()
-        command = [sys.executable, "-m", "stageguard.cli", "--help"]
-        subprocess.run(command, capture_output=True, check=True)
-        after = os.times()
-        spent = after.children_user + after.children_system - before.children_user - before.children_system
-        best["help"] = min(best["help"], spent)
+            out = _python("-c", TIMED_IMPORT.format(module))
+            best[name] = min(best[name], float(out))
+        before = _children_seconds()
+        assert "decode" in _python("-m", "stageguard.cli", "--help")
+        best["help"] = min(best["help"], _children_seconds() - before)
     numpy = best.pop("numpy")
     rows = [Row("import numpy", 1e3 * numpy, "ms of CPU")]
     rows += [Row(name, best[name] / numpy, "× import numpy", 1.5) for name in best if name != "help"]
     return [*rows, Row("stageguard --help", best["help"], "s of CPU, the whole process", 0.5)]
 
 
+def _python(*arguments: str) -> str:
+    """Return what a fresh interpreter prints."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+
+def _children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def memory() -> list[Row]:
     """Peak memory that one structured decode adds to its input, in fresh processes of growing size."""
     rows = []
+    if not Path("/proc/self/status").exists():
+        print("memory: skipped, its peak is read from Linux's /proc")
+        return rows
     for minimum in (MOUSE["minimum"], HUMAN["minimum"]):
         sizes = [2**18, 2**19, 2**20, 2**21]
         extra = [_extra_bytes(n, minimum) for n in sizes]
@@ -150,11 +159,7 @@ def memory() -> list[Row]:
 
 
 def _extra_bytes(n_epochs: int, minimum: Sequence[int]) -> float:
-    arguments = [str(n_epochs), *map(str, minimum)]
-    out = subprocess.run(
-        [sys.executable, __file__, "--memory", *arguments], capture_output=True, check=True, text=True
-    )
-    return float(out.stdout)
+    return float(_python(__file__, "--memory", str(n_epochs), *map(str, minimum)))
 
 
 def print_extra_memory(n_epochs: int, minimum: Sequence[int]) -> None:
@@ -169,8 +174,9 @@ def print_extra_memory(n_epochs: int, minimum: Sequence[int]) -> None:
 
 
 def _peak_bytes() -> int:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Peak of this program alone; getrusage's would begin at that of the process it was started from."""
+    (line,) = (s for s in Path("/proc/self/status").read_text("ascii").splitlines() if s.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])
 
 
 def main() -> None:

@@ -93,7 +93,7 @@ def test_demo_spares_files_it_did_not_write(run, tmp_path):
     mine = tmp_path / "synthetic-night.csv"
     mine.write_text("mine")
     line = error_line(run("demo", "-o", tmp_path))
-    assert line.endswith("exists already. Use --overwrite to replace it, or choose another place.")
+    assert line.endswith("exists already. Use --overwrite to replace it, or choose another name.")
     assert mine.read_text() == "mine"
     assert run("demo", "-o", tmp_path, "--overwrite").code == 0
     assert mine.read_text() != "mine"

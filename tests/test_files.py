@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stageguard._files import write_bytes_atomic, write_text_atomic
+from stageguard._files import write_text_atomic, write_together
 from stageguard.errors import OutputError, OutputExistsError
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs signals, pipes and links")
 
 
 def names_in(folder):
@@ -23,8 +25,8 @@ def test_text_is_written_as_utf8_without_touching_newlines(tmp_path):
     assert names_in(tmp_path) == ["a.txt"]
 
 
-def test_path_may_be_text(tmp_path):
-    write_bytes_atomic(str(tmp_path / "a.bin"), b"\x00\xff")
+def test_bytes_are_written_as_they_are(tmp_path):
+    write_together({tmp_path / "a.bin": b"\x00\xff"})
     assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff"
 
 
@@ -63,7 +65,7 @@ def test_interrupted_write_leaves_what_was_there_and_nothing_else(tmp_path, monk
     assert old is None or path.read_text() == old
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+@posix
 def test_killed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
@@ -100,6 +102,7 @@ def test_folder_is_no_file_even_with_overwrite(tmp_path):
     assert str(caught.value) == f"cannot write {tmp_path}: it is a folder, expected a file name."
 
 
+@posix
 def test_device_is_never_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -115,6 +118,7 @@ def test_new_file_has_the_permissions_of_any_new_file(tmp_path):
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
 
 
+@posix
 def test_link_is_written_through(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from stageguard._files import write_together
 from stageguard.errors import FileFormatError, OutputError, OutputExistsError
-from stageguard.formats._atomic import write_texts
 from stageguard.formats.outputs import plain, read_hypnogram_tsv, read_sidecar, write_decoding
 from stageguard.simulate import simulate_night
 
@@ -170,7 +170,7 @@ def test_an_interrupted_write_leaves_everything_as_it_was(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from stageguard.formats._atomic import write_texts
+from stageguard._files import write_together
 replace, calls = Path.replace, []
 def dying_replace(self, target):
     calls.append(target)
@@ -179,7 +179,7 @@ def dying_replace(self, target):
     return replace(self, target)
 Path.replace = dying_replace
 folder = Path(sys.argv[1])
-write_texts({folder / "a.tsv": "new" * 1000, folder / "a.json": "new" * 1000}, overwrite=True)
+write_together({folder / "a.tsv": "new" * 1000, folder / "a.json": "new" * 1000}, overwrite=True)
 """
 
 
@@ -205,7 +205,7 @@ def test_unwritable_places_are_one_line(tmp_path, decoding):
     with pytest.raises(OutputError, match=r"file is a file, expected a folder\."):
         write_decoding(decoding, tmp_path / "file" / "night")
     (tmp_path / "night.hypnogram.tsv").mkdir()
-    with pytest.raises(OutputError, match=r"night\.hypnogram\.tsv: it is a folder\. Choose another name\."):
+    with pytest.raises(OutputError, match=r"night\.hypnogram\.tsv: it is a folder, expected a file name\."):
         write_decoding(decoding, tmp_path / "night", overwrite=True)
 
 
@@ -214,7 +214,7 @@ def test_a_folder_without_permission_is_one_line(tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     with pytest.raises(OutputError, match=r"Permission denied\. Choose a folder you can write to\."):
-        write_texts({folder / "a": "x"})
+        write_together({folder / "a": "x"})
 
 
 def test_missing_folders_are_made(tmp_path, decoding):
@@ -224,7 +224,7 @@ def test_missing_folders_are_made(tmp_path, decoding):
 def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    write_texts({tmp_path / "link": "new"}, overwrite=True)
+    write_together({tmp_path / "link": "new"}, overwrite=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
 

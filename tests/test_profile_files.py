@@ -103,7 +103,7 @@ def test_missing_file_and_folder_are_named(tmp_path):
 
 
 def test_name_too_long_for_any_file_is_one_line():
-    with pytest.raises(ProfileError, match=r"x\.toml: cannot be read: File name too long\.$"):
+    with pytest.raises(ProfileError, match=r"x\.toml: cannot be read: .+\.$"):
         Profile.load(f"{'x' * 5000}.toml")
 
 

@@ -1,60 +1,108 @@
-"""Writing a file whole or not at all. Knows nothing about what is in it."""
+"""Writing files whole or not at all, one or several together. Knows nothing about what is in them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from stageguard.errors import OutputError, OutputExistsError
 
 
 def write_text_atomic(path: str | Path, text: str, *, overwrite: bool = False) -> None:
-    """Write text as UTF-8; see `write_bytes_atomic`."""
-    write_bytes_atomic(path, text.encode(), overwrite=overwrite)
+    """Write text as UTF-8; see `write_together`."""
+    write_together({Path(path): text}, overwrite=overwrite)
 
 
-def write_bytes_atomic(path: str | Path, data: bytes, *, overwrite: bool = False) -> None:
-    """Write a file that is complete whenever it can be seen under its name.
+def write_together(
+    contents: Mapping[Path, str | bytes], *, overwrite: bool = False, make_folders: bool = False
+) -> None:
+    """Write files that are complete whenever they can be seen under their names, all of them or none.
 
-    The bytes go to a temporary file in the same folder, which then takes the name. An
-    interruption leaves the old file, or none, and nothing else.
+    Text is UTF-8. The bytes go to temporary files in the same folders, which then take the names. An interruption
+    leaves the old files, or none, and nothing else; a failure puts back what was there.
 
     Raises
     ------
     OutputExistsError
-        The file exists and ``overwrite`` is False.
+        A file exists and ``overwrite`` is False; nothing was touched.
     OutputError
-        It cannot be written; the message says why.
+        A file cannot be written; the message says why.
     """
-    path = Path(path)
+    for path in contents:
+        _check_place(path, overwrite)
+    written: dict[Path, Path] = {}  # final place -> temporary file
+    path = next(iter(contents))
     try:
-        _write(path, data, overwrite)
-    except OutputError:
-        raise
+        for path, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            place = path.resolve()  # through a link, so that the link survives
+            if make_folders:
+                place.parent.mkdir(parents=True, exist_ok=True)
+            written[place] = _write_beside(place, data)
+        _move_all(written)
     except FileNotFoundError:
         raise OutputError(
             f"cannot write {path}: folder {path.parent} does not exist. Create it first."
         ) from None
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}.") from error
+        raise _explain(path, error) from error
+    finally:
+        for leftover in written.values():
+            with contextlib.suppress(OSError):
+                leftover.unlink(missing_ok=True)
 
 
-def _write(path: Path, data: bytes, overwrite: bool) -> None:
-    target = path.resolve()  # through a link, so that the link survives
-    if target.is_dir():
-        raise OutputError(f"cannot write {path}: it is a folder, expected a file name.")
-    if target.exists() and not target.is_file():
-        raise OutputError(f"cannot write {path}: it is a device or a pipe, expected a file name.")
-    if target.exists() and not overwrite:
-        raise OutputExistsError(
-            f"{path} exists already. Pass overwrite=True to replace it, or choose another name."
-        )
+def _check_place(path: Path, overwrite: bool) -> None:
+    try:
+        if path.is_dir():
+            raise OutputError(f"cannot write {path}: it is a folder, expected a file name.")
+        if path.exists() and not path.is_file():
+            raise OutputError(f"cannot write {path}: it is a device or a pipe, expected a file name.")
+        if path.exists() and not overwrite:
+            raise OutputExistsError(
+                f"{path} exists already. Pass overwrite=True to replace it, or choose another name."
+            )
+        if path.parent.exists() and not path.parent.is_dir():
+            raise OutputError(f"cannot write {path}: {path.parent} is a file, expected a folder.")
+    except OutputError:
+        raise
+    except OSError as error:
+        raise _explain(path, error) from error
+
+
+def _explain(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"cannot write {path}: {error.strerror or error}. Choose a folder you can write to.")
+
+
+def _write_beside(place: Path, data: bytes) -> Path:
     # a plain open, unlike tempfile's, gives the permissions that any other new file would get
-    temporary = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}.tmp")
+    temporary = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.tmp")
     try:
         with temporary.open("xb") as stream:
             stream.write(data)
-        temporary.replace(target)
+            stream.flush()
+            os.fsync(stream.fileno())
     except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _move_all(written: Mapping[Path, Path]) -> None:
+    is_alone = len(written) == 1
+    before = {place: place.read_bytes() if place.exists() and not is_alone else None for place in written}
+    moved: list[Path] = []
+    try:
+        for place, temporary in written.items():
+            temporary.replace(place)
+            moved.append(place)
+    except BaseException:
+        for place in moved:
+            old = before[place]
+            if old is None:
+                place.unlink(missing_ok=True)
+            else:
+                place.write_bytes(old)
         raise

@@ -40,7 +40,7 @@ class RarePair:
 
 @dataclass(frozen=True, slots=True)
 class FlipFlop:
-    """What it costs to return to a stage left less than ``window_epochs`` ago; 0 nats is off."""
+    """What it costs to switch to a stage seen within the last ``window_epochs`` epochs; 0 nats is off."""
 
     penalty_nats: float = 0.0
     window_epochs: int = 5

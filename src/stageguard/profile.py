@@ -40,6 +40,45 @@ class Profile:
     A profile has one way in, a document of the keys a profile file has: see `load` and
     `from_dict`. All of it is checked at once, and nothing can be changed later; `replace`
     gives another profile. Two profiles are equal when their documents are.
+
+    Attributes
+    ----------
+    name, summary, intended_for : str
+        What it is called, what it is, and for whom.
+    not_for : tuple of Caution
+        For whom it is not.
+    scheme : StageScheme
+        Stages; every tuple of numbers below is in its order.
+    epoch_seconds : float
+        Epoch length the transitions were counted at.
+    stay : {"self", "free"}
+        Whether another epoch in a stage scores the log of its self-transition, or 0.
+    ends : {"censored", "paper"}
+        Whether the first bout, cut by the recording, is free of its minimum. The last always is.
+    transition_weight : float or None
+        How much transitions count against the evidence; None when `strength` sets it.
+    strength : StrengthRule or None
+        Rule that sets the weight per recording.
+    prior_exponent, prior : float, tuple of float or None
+        Evidence is lowered by this many times the log of the prior share of its stage.
+    rare_probability, rare : float, tuple of RarePair
+        Discouraged switches, and their probability unless a pair has its own.
+    tvr_pairs : tuple of (str, str)
+        Switches the transition violation rate counts.
+    min_bout_seconds : mapping of str to float
+        Shortest complete bout of the stages that have one.
+    flip_flop : FlipFlop
+        Cost of a quick return.
+    transitions : tuple of tuple of float
+        Probability per epoch from the row's stage to the column's, staying included.
+    calibration : Calibration
+        Temperature and biases applied to a stager's probabilities.
+    durations : mapping of str to tuple of float
+        Probability of a bout of 1, 2, ... epochs; the last hazard carries on.
+    bands : mapping of str to Band
+        Range of each indicator over expert scorings.
+    provenance : mapping
+        Where the numbers come from.
     """
 
     name: str
@@ -187,11 +226,11 @@ def _is_file(path: Path) -> bool:
 
 def _read(path: Path) -> str:
     try:
+        if path.is_dir():
+            raise ProfileError("is a folder, expected a .toml file.")
         data = path.read_bytes()
     except FileNotFoundError:
         raise ProfileError("no such file. Give a built-in name or the path of a .toml file.") from None
-    except IsADirectoryError:
-        raise ProfileError("is a folder, expected a .toml file.") from None
     except OSError as error:
         raise ProfileError(f"cannot be read: {error.strerror or error}.") from None
     if not data.strip():

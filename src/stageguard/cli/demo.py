@@ -52,9 +52,9 @@ def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], 
     """Write the demo's files; also says whether they replaced an earlier demo's."""
     import warnings
 
+    from stageguard._files import write_together
     from stageguard.cli._decode_file import DecodeOptions, decode_file, describe
     from stageguard.errors import StageGuardWarning
-    from stageguard.formats._atomic import write_texts
     from stageguard.formats.outputs import write_decoding
     from stageguard.profile import Profile
     from stageguard.report.hypnogram_svg import hypnogram_svg
@@ -65,7 +65,8 @@ def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], 
     again = (folder / MARKER).is_file()
     overwrite = overwrite or again
     csv_path = folder / "synthetic-night.csv"
-    write_texts({csv_path: density_csv(night), folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
+    contents = {csv_path: density_csv(night), folder / MARKER: MARKER_TEXT}
+    write_together(contents, overwrite=overwrite, make_folders=True)
     options = DecodeOptions()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)

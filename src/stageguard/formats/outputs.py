@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._files import write_together
 from stageguard.errors import FileFormatError
-from stageguard.formats._atomic import write_texts
 from stageguard.formats._density_file import file_error
 
 if TYPE_CHECKING:
@@ -114,10 +114,13 @@ def write_decoding(
     files = output_paths(Path(path))
     table = _table_text(decoding, quality)
     sidecar = _sidecar(decoding, files, table, source_path, options or {}, notes)
-    texts = {files.tsv: table, files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n"}
+    texts: dict[Path, str | bytes] = {
+        files.tsv: table,
+        files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n",
+    }
     if svg is not None and files.svg is not None:
         texts[files.svg] = svg
-    write_texts(texts, overwrite=overwrite)
+    write_together(texts, overwrite=overwrite, make_folders=True)
     return WrittenFiles(files.tsv, files.sidecar, files.svg if svg is not None else None)
 
 

@@ -1,0 +1,139 @@
+"""Bouts and adjacent pairs of a label array, which all measures share. Knows no profile and judges nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks
+from stageguard.decoded import Decoding
+from stageguard.errors import InputError
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.stages import StageScheme
+
+Labels = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.intp]
+
+ScoredNight = Decoding | Hypnogram
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bouts:
+    """Runs of one label, in order of time; runs of unscored epochs are among them, with stage -1.
+
+    Attributes
+    ----------
+    starts : array of int, shape (n_bouts,)
+        First epoch of each.
+    stages : array of int8, shape (n_bouts,)
+        Its label.
+    lengths : array of int, shape (n_bouts,)
+        How many epochs it lasts.
+    """
+
+    starts: Integers
+    stages: Labels
+    lengths: Integers
+
+    @property
+    def complete(self) -> Mask:
+        """Bouts with a scored epoch of another stage on either side: nothing cut them, so they have a length."""
+        scored = self.stages != UNSCORED
+        complete = np.zeros(len(scored), dtype=bool)
+        complete[1:-1] = scored[:-2] & scored[1:-1] & scored[2:]
+        return complete
+
+
+def bouts_of(labels: Labels) -> Bouts:
+    """Return the runs of equal labels."""
+    changes = (labels[1:] != labels[:-1]).nonzero()[0]
+    edges = np.empty(len(changes) + 2, dtype=np.intp)
+    edges[0], edges[-1] = 0, len(labels)
+    np.add(changes, 1, out=edges[1:-1])
+    starts = edges[:-1]
+    return Bouts(starts, labels[starts], edges[1:] - starts)
+
+
+def pair_counts(labels: Labels, n_stages: int) -> npt.NDArray[np.int64]:
+    """Return (from, to) counts of adjacent epochs that are both scored, stays included."""
+    before, after = labels[:-1].astype(np.int64), labels[1:].astype(np.int64)
+    scored = (before >= 0) & (after >= 0)
+    places = before[scored] * n_stages + after[scored]
+    return np.bincount(places, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
+
+
+def whole_epochs(seconds: float, epoch_seconds: float) -> int:
+    """Return how many epochs it takes to last at least so long."""
+    return math.ceil(seconds / epoch_seconds - 1e-9)  # the slack keeps 0.3 s / 0.1 s at three epochs
+
+
+def hypnogram_of(night: ScoredNight) -> Hypnogram:
+    """Return the stages of a scored night: a hypnogram, or what a decoding decided."""
+    if isinstance(night, Hypnogram):
+        return night
+    if isinstance(night, Decoding):
+        return night.hypnogram
+    raise InputError(
+        f"the night is {_checks.shown(night)}, expected a Hypnogram or a Decoding. "
+        "Wrap an array of labels: Hypnogram(labels, scheme, epoch_seconds)."
+    )
+
+
+def hypnogram_before(decoding: Decoding) -> Hypnogram:
+    """Return the stager's own choice as a hypnogram, to be measured beside the decoded one."""
+    after = decoding.hypnogram
+    return Hypnogram(decoding.argmax, after.scheme, after.epoch_seconds, after.start, decoding.source)
+
+
+def in_scheme(hypnogram: Hypnogram, scheme: StageScheme) -> Hypnogram:
+    """Return a hypnogram merged into a coarser scheme, or as it is."""
+    if hypnogram.scheme == scheme:
+        return hypnogram
+    merge = np.append(hypnogram.scheme.merge_map(scheme), UNSCORED).astype(np.int8)  # index -1 finds UNSCORED
+    return Hypnogram(
+        merge[hypnogram.labels], scheme, hypnogram.epoch_seconds, hypnogram.start, hypnogram.scorer
+    )
+
+
+def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
+    """Refuse an expert scoring that does not cover the same epochs as the night."""
+    if expert.epoch_seconds != night.epoch_seconds:
+        raise InputError(
+            f"the expert scored {expert.epoch_seconds:g} s epochs and the night has {night.epoch_seconds:g} s "
+            "epochs, expected the same. Bring both to one epoch length."
+        )
+    if expert.n_epochs != night.n_epochs:
+        raise InputError(
+            f"the expert scored {expert.n_epochs} epochs and the night has {night.n_epochs}, expected the same "
+            f"epochs. Cut or pad one of them; {UNSCORED} marks an unscored epoch."
+        )
+    if expert.start is None or night.start is None:
+        return
+    if (expert.start.tzinfo is None) == (night.start.tzinfo is None):
+        apart = abs((expert.start - night.start).total_seconds())
+        if apart > night.epoch_seconds / 2:
+            raise InputError(
+                f"the expert scoring starts at {expert.start} and the night at {night.start}, {apart:g} s apart, "
+                "expected the same epochs. Cut or pad one of them."
+            )
+
+
+def cuts_of(night: ScoredNight) -> Sequence[int]:
+    """Return the first epochs of a decoding's segments: nothing is adjacent across such a cut."""
+    if not isinstance(night, Decoding):
+        return ()
+    spans = night.night.spans
+    return [start for (_, stop), (start, _) in zip(spans, spans[1:], strict=False) if start == stop]
+
+
+def clock_at(hypnogram: Hypnogram, epoch: int) -> datetime | None:
+    """Return when an epoch begins, or None when the start is not known."""
+    if hypnogram.start is None:
+        return None
+    return hypnogram.start + timedelta(seconds=epoch * hypnogram.epoch_seconds)
