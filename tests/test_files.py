@@ -86,7 +86,8 @@ def test_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(OutputError) as caught:
         write_text_atomic(tmp_path / "a.txt", "new")
-    assert str(caught.value) == f"cannot write {tmp_path / 'a.txt'}: No space left on device."
+    place, remedy = tmp_path / "a.txt", "Choose a folder you can write to."
+    assert str(caught.value) == f"cannot write {place}: No space left on device. {remedy}"
 
 
 def test_missing_folder_is_named(tmp_path):

@@ -20,8 +20,8 @@ def write_together(
 ) -> None:
     """Write files that are complete whenever they can be seen under their names, all of them or none.
 
-    Text is UTF-8. The bytes go to temporary files in the same folders, which then take the names. An interruption
-    leaves the old files, or none, and nothing else; a failure puts back what was there.
+    Text is UTF-8. The bytes go to temporary files in the same folders, which then take the names. An
+    interruption leaves the old files, or none, and nothing else; a failure puts back what was there.
 
     Raises
     ------
