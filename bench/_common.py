@@ -24,6 +24,7 @@ SHORTEST_SAMPLE_SECONDS = 0.01  # well above the clock's own resolution
 # The two sizes the goals are stated at: a mouse for 24 h in epochs of 4 s, and one human night.
 MOUSE = {"n_epochs": 21_600, "minimum": (2, 3, 2)}
 HUMAN = {"n_epochs": 1_000, "minimum": (2, 2, 3, 3, 2)}
+FLIP_FLOP = {"penalty_nats": 2.0, "window_epochs": 5, "method": "exact"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,16 @@ def structured_kernel(
     minimum, censored = solver.tables.minimum_epochs, profile.ends == "censored"
     kernel = _kernels.active.structured
     return lambda: kernel(list(pieces), True, table, weight, stay, change, minimum, censored, threads)
+
+
+def automaton_kernel(profile: sg.Profile, evidence: Sequence[np.ndarray]) -> Callable[[], tuple[Any, ...]]:
+    """The generic kernel alone on log-evidence, one thread: (labels, scores, switches)."""
+    a = solver_for(profile, profile.epoch_seconds).automaton
+    assert a is not None
+    table, weight = np.zeros(len(evidence), dtype=np.int32), (a.scaled + a.fixed)[None]
+    tables = (table, a.stage, a.first, a.source, weight, a.initial[None], a.final[None])
+    kernel = _kernels.active.automaton
+    return lambda: kernel(list(evidence), *tables, 1)
 
 
 def machine() -> dict[str, Any]:

@@ -10,15 +10,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from _common import HUMAN, MOUSE, Row, nanoseconds, night_of, profile_of, race, report, structured_kernel
+from _common import (
+    FLIP_FLOP,
+    HUMAN,
+    MOUSE,
+    Row,
+    automaton_kernel,
+    nanoseconds,
+    night_of,
+    profile_of,
+    race,
+    report,
+    structured_kernel,
+)
 
 import stageguard as sg
-from stageguard import _kernels
-from stageguard._solver import solver_for
-from stageguard.automaton import weigh
 from stageguard.simulate import simulate_night
 
-FLIP_FLOP = {"penalty_nats": 2.0, "window_epochs": 5, "method": "exact"}
 N_NIGHTS = 5_800
 
 
@@ -42,14 +50,10 @@ def exact_flip_flop() -> list[Row]:
     for size, goal in ((MOUSE, 200.0), (HUMAN, 1000.0)):
         n_epochs, minimum = size["n_epochs"], size["minimum"]
         profile = profile_of(minimum, flip_flop=FLIP_FLOP)
-        a = solver_for(profile, profile.epoch_seconds).automaton
-        evidence = [np.log(night_of(n_epochs, len(minimum)))]
-        weight = (weigh(a.scaled, 1.0) + a.fixed)[None]
-        table, initial, final = np.zeros(1, dtype=np.int32), a.initial[None], weigh(a.final, 1.0)[None]
-        arguments = (evidence, table, a.stage, a.first, a.source, weight, initial, final, 1)
-        seconds = race({"": lambda held=arguments: _kernels.active.automaton(*held)}, rounds=15)[""]
-        shown = ",".join(map(str, minimum))
-        what = f"exact flip-flop, T = {n_epochs:,}, K = {len(minimum)}, m = {shown} ({a.n_states} states)"
+        kernel = automaton_kernel(profile, [np.log(night_of(n_epochs, len(minimum)))])
+        seconds = race({"": kernel}, rounds=15)[""]
+        shown, n_states = ",".join(map(str, minimum)), profile.automaton().n_states
+        what = f"exact flip-flop, T = {n_epochs:,}, K = {len(minimum)}, m = {shown} ({n_states} states)"
         rows.append(Row(what, nanoseconds(seconds, n_epochs), "ns/epoch", goal))
     return rows
 

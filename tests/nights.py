@@ -77,8 +77,6 @@ def random_mapping(rng, n_stages, *, ends, stay, flip, durations, minimum, epoch
     if durations:
         chosen = rng.choice(n_stages, size=int(rng.integers(1, n_stages + 1)), replace=False)
         mapping["durations"] = {names[i]: random_table(rng) for i in sorted(chosen)}
-        rare = mapping.pop("rare", [])
-        mapping["rare"] = [pair for pair in rare if pair[0] not in mapping["durations"]]  # tested by itself
     if rng.random() < 0.3:
         biases = as_row(names, rng.normal(size=n_stages) * 0.7)
         mapping["calibration"] = {"temperature": float(rng.uniform(0.5, 2)), "biases": biases}

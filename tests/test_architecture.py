@@ -26,7 +26,7 @@ LAYERS = {
         _checks _files _toml _profile_document _profile_parsing _profile_parts""",
     "machine": "automaton _core _reference _kernels",
     "verbs": """evidence strength decoding decoded _nights _solver posterior streaming explain calibration
-        tuning bands consensus bouts _day validity statistics agreement rare_events simulate""",
+        tuning bands consensus bouts cycles _day validity statistics agreement rare_events simulate""",
     "world": "formats quality features datasets nn",
     "work": "engine study report review",
     "command line": "cli",
@@ -73,8 +73,9 @@ def is_for_type_checker(node: ast.AST) -> bool:
 def complaint(found: Import) -> str | None:
     """What is wrong with an import, or None."""
     where = f"{found.source}, line {found.line}"
-    if found.target not in LEVEL:
-        return f"{where}: imports {found.target!r}, which is no module in LAYERS"
+    for module in (found.source, found.target):
+        if module not in LEVEL:
+            return f"{where}: imports {found.target!r}, but {module!r} is no module in LAYERS"
     if LEVEL[found.target] <= LEVEL[found.source]:
         return None
     if found.deferred and (found.source, found.target) in DEFERRED_UPWARD:

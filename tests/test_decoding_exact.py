@@ -131,7 +131,7 @@ def test_decode_finds_the_best_path_of_longer_nights(backend, seed):
         mapping["durations"] = {"W": [0.1, 0.2, 0.1, 0.05]}
     mapping["transition_weight"] = 0.3
     course = np.arange(n_epochs) // 5 % n_stages  # something to switch to, every five epochs
-    weights = np.exp(2.0 * (np.arange(n_stages) == course[:, None]) + rng.normal(size=(n_epochs, n_stages)))
+    weights = np.exp(3.0 * (np.arange(n_stages) == course[:, None]) + rng.normal(size=(n_epochs, n_stages)))
     probabilities = weights / weights.sum(axis=1, keepdims=True)
     rules, evidence = oracle.rules_of(mapping), oracle.evidence_of(probabilities, mapping)
     result = decode(probabilities, sg.Profile.from_dict(mapping))

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard import _checks
 from stageguard.bouts import Integers, Labels, bouts_of
@@ -33,7 +34,7 @@ class Stretch:
     Attributes
     ----------
     name : str
-        ``light``, ``dark``, ``ZT 3`` (fourth hour after lights on) or ``hour 3`` (fourth hour of the recording).
+        ``light``, ``dark``, ``ZT 3`` (fourth hour after lights on) or ``hour 3`` (fourth hour of TIB).
     n_epochs : int
         Epochs in it; the first and the last hour may be cut short.
     scored_minutes : float
@@ -78,11 +79,12 @@ def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) ->
 
 
 def phases_of(
-    labels: Labels, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
+    epochs: bytes, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
 ) -> Mapping[str, Stretch]:
     """Return what happened in the light and in the dark, all days together; empty without a light cycle."""
     if zeitgeber is None:
         return MappingProxyType({})
+    labels = np.frombuffer(epochs, dtype=np.int8)
     elapsed = np.arange(len(labels)) * epoch_seconds + zeitgeber
     in_dark = (elapsed % DAY_SECONDS >= LIGHT_PHASE_SECONDS).astype(np.intp)
     both = _stretches(labels, scheme, epoch_seconds, in_dark, ["light", "dark"])
@@ -90,9 +92,10 @@ def phases_of(
 
 
 def hours_of(
-    labels: Labels, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
+    epochs: bytes, scheme: StageScheme, epoch_seconds: float, zeitgeber: float | None
 ) -> tuple[Stretch, ...]:
     """Return what happened hour by hour: hours after lights on, or of the recording without a light cycle."""
+    labels = np.frombuffer(epochs, dtype=np.int8)
     elapsed = np.arange(len(labels)) * epoch_seconds + (zeitgeber or 0.0)
     hours = (elapsed // 3600.0).astype(np.intp)
     numbers = range(int(hours[0]), int(hours[-1]) + 1)
@@ -130,7 +133,7 @@ def _stretches(
     return stretches
 
 
-def _named(scheme: StageScheme, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Mapping[str, float]:
+def _named(scheme: StageScheme, values: npt.NDArray[np.floating]) -> Mapping[str, float]:
     return MappingProxyType(dict(zip(scheme.names, values.tolist(), strict=True)))
 
 
@@ -194,7 +197,7 @@ def _time_of_day(hypnogram: Hypnogram, moment: str | datetime, what: str) -> flo
 
 
 def _clock_seconds(text: str, what: str) -> float:
-    found = _CLOCK.fullmatch(text.strip()) if isinstance(text, str) else None
+    found = _CLOCK.fullmatch(str(text).strip())
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise InputError(f"{what} is {_checks.shown(text)}, expected a time of day such as '07:00'.")

@@ -1,4 +1,4 @@
-"""Bouts and adjacent pairs of a label array, which all measures share. Knows no profile and judges nothing."""
+"""Bouts and adjacent pairs of a label array, which all measures share. Knows no profile."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class Bouts:
 
     @property
     def complete(self) -> Mask:
-        """Bouts with a scored epoch of another stage on either side: nothing cut them, so they have a length."""
+        """Bouts with a scored epoch of another stage on either side: nothing cut them short."""
         scored = self.stages != UNSCORED
         complete = np.zeros(len(scored), dtype=bool)
         complete[1:-1] = scored[:-2] & scored[1:-1] & scored[2:]
@@ -58,6 +59,13 @@ def bouts_of(labels: Labels) -> Bouts:
     np.add(changes, 1, out=edges[1:-1])
     starts = edges[:-1]
     return Bouts(starts, labels[starts], edges[1:] - starts)
+
+
+def bout_stages(labels: Labels) -> bytes:
+    """Return the label of each bout as one byte, 255 where unscored: all it takes to count bouts."""
+    last_epochs = (labels[1:] != labels[:-1]).nonzero()[0]
+    stages: bytes = labels[last_epochs].tobytes() + labels[-1:].tobytes()
+    return stages
 
 
 def pair_counts(labels: Labels, n_stages: int) -> npt.NDArray[np.int64]:
@@ -105,13 +113,13 @@ def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
     """Refuse an expert scoring that does not cover the same epochs as the night."""
     if expert.epoch_seconds != night.epoch_seconds:
         raise InputError(
-            f"the expert scored {expert.epoch_seconds:g} s epochs and the night has {night.epoch_seconds:g} s "
-            "epochs, expected the same. Bring both to one epoch length."
+            f"the expert's epochs last {expert.epoch_seconds:g} s and the night's {night.epoch_seconds:g} s, "
+            "expected the same. Bring both to one epoch length."
         )
     if expert.n_epochs != night.n_epochs:
         raise InputError(
-            f"the expert scored {expert.n_epochs} epochs and the night has {night.n_epochs}, expected the same "
-            f"epochs. Cut or pad one of them; {UNSCORED} marks an unscored epoch."
+            f"the expert scored {expert.n_epochs} epochs and the night has {night.n_epochs}, "
+            f"expected the same epochs. Cut or pad one of them; {UNSCORED} marks an unscored epoch."
         )
     if expert.start is None or night.start is None:
         return
@@ -119,7 +127,7 @@ def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
         apart = abs((expert.start - night.start).total_seconds())
         if apart > night.epoch_seconds / 2:
             raise InputError(
-                f"the expert scoring starts at {expert.start} and the night at {night.start}, {apart:g} s apart, "
+                f"the expert scoring starts at {expert.start} and the night at {night.start}, "
                 "expected the same epochs. Cut or pad one of them."
             )
 
@@ -129,7 +137,7 @@ def cuts_of(night: ScoredNight) -> Sequence[int]:
     if not isinstance(night, Decoding):
         return ()
     spans = night.night.spans
-    return [start for (_, stop), (start, _) in zip(spans, spans[1:], strict=False) if start == stop]
+    return [start for (_, stop), (start, _) in pairwise(spans) if start == stop]
 
 
 def clock_at(hypnogram: Hypnogram, epoch: int) -> datetime | None:

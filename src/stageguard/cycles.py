@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from stageguard.bouts import Labels, whole_epochs
+from stageguard.bouts import whole_epochs
 from stageguard.stages import StageScheme, canonical_name
 
 REM_INTERRUPTION_SECONDS = 15 * 60.0
@@ -27,9 +27,9 @@ SHORTEST_NREM_SECONDS = 15 * 60.0
 _LIGHT = b"W1?"
 
 
-def count_cycles(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> int:
-    """Return the number of NREM-REM cycles; the scheme must have wake and REM."""
-    text = labels.tobytes().translate(_letters(scheme))
+def count_cycles(epochs: bytes, scheme: StageScheme, epoch_seconds: float) -> int:
+    """Return the number of cycles in label bytes, 255 where unscored; the scheme must have wake and REM."""
+    text = epochs.translate(_letters(scheme))
     shortest_rem = whole_epochs(SHORTEST_REM_PERIOD_SECONDS, epoch_seconds)
     shortest_nrem = whole_epochs(SHORTEST_NREM_SECONDS, epoch_seconds)
     n_cycles = begin = 0

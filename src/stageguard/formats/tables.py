@@ -38,7 +38,7 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
     Columns are matched by stage name in any order and any known alias; the others (epoch, onset, time, ...)
     are ignored and listed. A row whose stage cells are all empty or NaN is an epoch without evidence.
     """
-    lines = _text(path).split("\n")
+    lines = read_text(path).split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
@@ -55,7 +55,8 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
     return RawDensity(values, layout.names, notes=notes, first_line=layout.first_line + 1)
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Text of a file in UTF-8, lines ending in \\n; anything else is one line that names the file."""
     data = path.read_bytes()
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
@@ -71,7 +72,8 @@ def _text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _split(line: str, delimiter: str) -> tuple[str, ...]:
+def split_line(line: str, delimiter: str) -> tuple[str, ...]:
+    """Cells of one line, without the space around them; none when the quotes do not match."""
     try:
         rows = list(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
     except csv.Error:
@@ -90,12 +92,12 @@ def _find_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None)
     best: tuple[int, str, int] = (1, "", -1)
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         for delimiter in DELIMITERS:
-            n_found = sum(is_stage(cell) for cell in _split(line, delimiter))
+            n_found = sum(is_stage(cell) for cell in split_line(line, delimiter))
             if n_found > best[0]:
                 best = (n_found, delimiter, number)
     if best[2] < 0:
         return _headerless_layout(path, lines, stages)
-    header = _split(lines[best[2]], best[1])
+    header = split_line(lines[best[2]], best[1])
     if stages is None:
         columns = tuple(i for i, cell in enumerate(header) if canonical_name(cell))
         _refuse_twins(path, header, columns)
@@ -109,8 +111,8 @@ def _find_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None)
 
 def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None) -> Layout:
     """Bare numbers are read only when the caller names every column."""
-    delimiter = max(DELIMITERS, key=lambda mark: len(_split(lines[0], mark)))
-    cells = _split(lines[0], delimiter)
+    delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
+    cells = split_line(lines[0], delimiter)
     if not cells or not all(_is_number(cell) for cell in cells):
         shown = ", ".join(cells[:8]) or lines[0][:40]
         raise file_error(

@@ -1,0 +1,211 @@
+"""One stretch of a night as SVG elements: hypnograms, changed epochs, rare events, probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.report.stage_look import colour_of, top_down
+from stageguard.report.svg import GAP, GREY, INK, PALE, rect, runs, shortened, text_at
+from stageguard.report.time_axis import Axis, draw_axis
+from stageguard.stages import StageScheme
+
+Labels = npt.NDArray[np.int8]
+
+LANE_HEIGHT = {2: 30.0, 3: 25.0}
+STRIP_HEIGHT = 64.0
+MAX_COLUMNS = 1400  # a strip finer than the pixels it is drawn on only makes the file heavy
+TINT = "#FBF0D2"  # behind changed epochs
+MARKS = {"kept": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z", "lost": "M-3.4 -3.4l6.8 6.8m0 -6.8l-6.8 6.8",
+         "new": "M-4.2 0h8.4m-4.2 -4.2v8.4"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A hypnogram to draw, and what is written beside it."""
+
+    name: str
+    details: tuple[str, ...]
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at an epoch; `kind` is kept, lost or new."""
+
+    epoch: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class NightPicture:
+    """All that is drawn of one night."""
+
+    scheme: StageScheme
+    panels: tuple[Panel, ...]
+    changed: npt.NDArray[np.bool_]
+    probabilities: npt.NDArray[np.float64]
+    marks: tuple[Mark, ...] = ()
+    lights: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some epoch is without a stage or without evidence."""
+        unscored = any((panel.labels < 0).any() for panel in self.panels)
+        return unscored or bool(np.isnan(self.probabilities).any())
+
+
+def draw_night(night: NightPicture, axis: Axis, y: float) -> tuple[list[str], float]:
+    """Return the elements of one stretch, and the height at which they end."""
+    parts: list[str] = []
+    height = LANE_HEIGHT.get(night.scheme.n_stages, 19.0) * night.scheme.n_stages
+    top = y
+    for panel in night.panels:
+        tint = panel.name in ("Before", "After")
+        parts += _panel(panel, night.scheme, axis, y, height, night.changed if tint else None)
+        y += height + 14
+        if panel.name == "Before":
+            parts += _changed_lane(night.changed, axis, y - 4)
+            y += 22
+    if night.marks:
+        parts += _marks_lane(night.marks, axis, y - 4)
+        y += 22
+    parts += _strip(night.probabilities, night.scheme, axis, y + 2)
+    y += STRIP_HEIGHT + 12
+    parts += draw_axis(axis, top, y)
+    parts += _lights(night.lights, axis, top, y)
+    return parts, y + 24
+
+
+def _panel(
+    panel: Panel,
+    scheme: StageScheme,
+    axis: Axis,
+    y: float,
+    height: float,
+    changed: npt.NDArray[np.bool_] | None,
+) -> Iterator[str]:
+    frame, order = axis.frame, top_down(scheme)
+    step = height / len(order)
+    middle = {stage: y + step * (rank + 0.5) for rank, stage in enumerate(order)}
+    yield text_at(frame.name_left, y + 15, panel.name, font_size=15, font_weight=600)
+    for number, detail in enumerate(panel.details):
+        yield text_at(frame.name_left, y + 32 + 15 * number, detail, font_size=11, fill=GREY)
+    if changed is not None and (tint := _blocks(changed, axis, y, height)):
+        yield f'<path d="{tint}" fill="{TINT}"/>'
+    for stage, line in middle.items():
+        yield f'<path d="M{frame.left:.1f} {line:.1f}h{frame.plot:.1f}" stroke="{PALE}" stroke-width="1"/>'
+        name = shortened(scheme.names[stage], 9)
+        yield text_at(frame.left - 8, line + 4, name, font_size=11.5, text_anchor="end", fill=INK)
+    yield from _bouts(panel.labels, scheme, axis, y, height, middle)
+
+
+def _bouts(
+    labels: Labels, scheme: StageScheme, axis: Axis, y: float, height: float, middle: dict[int, float]
+) -> Iterator[str]:
+    """Draw each bout as a bar in its stage's lane, joined by thin risers; unscored stretches as blocks."""
+    risers: list[str] = []
+    bars: dict[int, list[str]] = {stage: [] for stage in middle}
+    previous = -1
+    for start, end, label in runs(labels[axis.first : axis.stop]):
+        left, right = axis.x(axis.first + start), axis.x(axis.first + end)
+        if label >= 0:
+            bars[int(label)].append(f"M{left:.2f} {middle[int(label)]:.1f}H{right:.2f}")
+            if previous >= 0:
+                risers.append(f"M{left:.2f} {middle[previous]:.1f}V{middle[int(label)]:.1f}")
+        else:
+            yield rect(left, y, right - left, height, GAP)
+        previous = int(label)
+    if risers:
+        width = 0.9 if len(risers) < 500 else 0.35
+        yield f'<path d="{"".join(risers)}" stroke="#9AA1A9" stroke-width="{width}" fill="none"/>'
+    thickness = min(9.0, 0.5 * height / len(middle))
+    for stage, path in bars.items():
+        if path:
+            colour = colour_of(scheme, stage)
+            yield f'<path d="{"".join(path)}" stroke="{colour}" stroke-width="{thickness:.1f}"/>'
+
+
+def _blocks(flags: npt.NDArray[np.bool_], axis: Axis, y: float, height: float) -> str:
+    """Return a path of blocks where a flag is set, each wide enough to be seen."""
+    return "".join(
+        f"M{axis.x(axis.first + start):.2f} {y:.1f}"
+        f"H{max(axis.x(axis.first + end), axis.x(axis.first + start) + 0.8):.2f}"
+        f"v{height:g}H{axis.x(axis.first + start):.2f}z"
+        for start, end, flag in runs(flags[axis.first : axis.stop])
+        if flag
+    )
+
+
+def _changed_lane(changed: npt.NDArray[np.bool_], axis: Axis, y: float) -> Iterator[str]:
+    frame = axis.frame
+    yield text_at(frame.left - 8, y + 9, "changed", font_size=11.5, text_anchor="end", fill=INK)
+    yield rect(frame.left, y, frame.plot, 11, "#F6F7F8")
+    if path := _blocks(changed, axis, y, 11):
+        yield f'<path d="{path}" fill="{INK}"/>'
+
+
+def _marks_lane(marks: tuple[Mark, ...], axis: Axis, y: float) -> Iterator[str]:
+    frame = axis.frame
+    yield text_at(frame.left - 8, y + 9, "rare events", font_size=11.5, text_anchor="end", fill=INK)
+    yield rect(frame.left, y, frame.plot, 11, "#F6F7F8")
+    for mark in marks:
+        if axis.first <= mark.epoch < axis.stop:
+            fill = INK if mark.kind == "kept" else "none"
+            yield (
+                f'<path d="{MARKS[mark.kind]}" transform="translate({axis.x(mark.epoch):.1f} {y + 5.5:.1f})" '
+                f'fill="{fill}" stroke="{INK}" stroke-width="1.4"/>'
+            )
+
+
+def _lights(lights: tuple[tuple[float, str], ...], axis: Axis, top: float, y: float) -> Iterator[str]:
+    for epoch, text in lights:
+        if axis.first <= epoch <= axis.stop:
+            x = axis.x(epoch)
+            anchor, shift = ("start", 4) if x < axis.frame.left + axis.frame.plot / 2 else ("end", -4)
+            yield (
+                f'<path d="M{x:.1f} {top - 12:.1f}V{y:.1f}" stroke="{INK}" stroke-width="1.2" '
+                'stroke-dasharray="5 3"/>'
+            )
+            yield text_at(x + shift, top - 4, text, font_size=11.5, text_anchor=anchor)
+
+
+def _strip(
+    probabilities: npt.NDArray[np.float64], scheme: StageScheme, axis: Axis, y: float
+) -> Iterator[str]:
+    """Stacked stage probabilities, deepest sleep at the bottom; epochs without evidence stay blank."""
+    yield text_at(axis.frame.name_left, y + 15, "Probabilities", font_size=15, font_weight=600)
+    yield text_at(axis.frame.name_left, y + 32, "of the stager", font_size=11, fill=GREY)
+    n_columns = min(axis.stop - axis.first, MAX_COLUMNS)
+    edges = np.linspace(axis.first, axis.stop, n_columns + 1).round().astype(int)
+    here = probabilities[: axis.stop]
+    known = ~np.isnan(here[:, 0])
+    sums = np.add.reduceat(np.where(known[:, None], here, 0.0), edges[:-1], axis=0)
+    counts = np.add.reduceat(known.astype(float), edges[:-1])
+    shares = sums / np.maximum(counts, 1)[:, None]
+    order = top_down(scheme)[::-1]
+    tops = np.cumsum(shares[:, order], axis=1)
+    for start, end, has_evidence in runs(counts > 0):
+        if not has_evidence:
+            left, right = axis.x(int(edges[start])), axis.x(int(edges[end]))
+            yield rect(left, y, right - left, STRIP_HEIGHT, GAP)
+            continue
+        floor = np.zeros(end - start)
+        for rank, stage in enumerate(order):
+            roof = tops[start:end, rank]
+            places = (y + STRIP_HEIGHT * (1 - floor), y + STRIP_HEIGHT * (1 - roof))
+            path = _area(axis, edges[start : end + 1], *places)
+            yield f'<path d="{path}" fill="{colour_of(scheme, stage)}"/>'
+            floor = roof
+
+
+def _area(axis: Axis, edges: npt.NDArray[Any], floor: npt.NDArray[Any], roof: npt.NDArray[Any]) -> str:
+    """Return steps along the roof, then back along the floor."""
+    x = [f"{axis.x(edge):.1f}" for edge in edges.tolist()]
+    there = "".join(f"V{top:.1f}H{x[i + 1]}" for i, top in enumerate(roof.tolist()))
+    back = "".join(f"V{floor[i]:.1f}H{x[i]}" for i in range(len(floor) - 1, -1, -1))
+    return f"M{x[0]} {floor[0]:.1f}{there}{back}z"

@@ -1,0 +1,52 @@
+"""Numbers as people read them: decimals that suit their size, signs, units. Measures nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+ABSENT = "–"
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """Return how many decimals show three digits of the largest of some numbers that stand side by side."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest >= 100:
+        return 0
+    if largest >= 10:
+        return 1
+    return 2 if largest >= 1 else 3
+
+
+def shown(value: float, decimals: int) -> str:
+    """Write a number, or a dash where there is none."""
+    if not math.isfinite(value):
+        return ABSENT
+    text = f"{value:,.{decimals}f}"
+    if float(text.replace(",", "")) == 0:
+        text = text.lstrip("-")  # no negative zero
+    return text.replace("-", "−")
+
+
+def difference(after: float, before: float, decimals: int) -> str:
+    """Write a change with its sign, from the numbers as they are and not as they are shown."""
+    if not (math.isfinite(after) and math.isfinite(before)):
+        return ABSENT
+    text = shown(after - before, decimals)
+    if float(text.replace(",", "").replace("−", "-")) == 0:
+        return text if after == before else f"±{text}"
+    return text if text.startswith("−") else f"+{text}"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """Write a number of things."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Write a length of time in hours and minutes."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:g} s"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{rest} min"

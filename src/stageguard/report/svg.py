@@ -1,0 +1,89 @@
+"""Small pieces of SVG: safe text, paths, runs, the document around them. Knows nothing about sleep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+INK, GREY, PALE, GAP = "#22262B", "#626972", "#E4E7EA", "#E9EBEE"
+FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+
+
+def printable(text: str) -> str:
+    """Replace what a document cannot hold or show: control, surrogate and direction-changing characters."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def safe(text: str) -> str:
+    """Escape markup, and drop the control characters XML cannot hold."""
+    return escape(printable(text), quote=True)
+
+
+def shortened(text: str, length: int) -> str:
+    """Cut a text that is too long for its place."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def text_at(x: float, y: float, text: str, **style: Any) -> str:
+    """Return a text element; style is SVG attributes, with _ for -."""
+    attributes = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in style.items())
+    return f'<text x="{x:.1f}" y="{y:.1f}"{attributes}>{safe(text)}</text>'
+
+
+def rect(x: float, y: float, width: float, height: float, fill: str, **style: Any) -> str:
+    """Return a filled rectangle."""
+    attributes = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in style.items())
+    return (
+        f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height:.1f}" fill="{fill}"{attributes}/>'
+    )
+
+
+def runs(values: npt.NDArray[Any]) -> Iterator[tuple[int, int, Any]]:
+    """Start, end and value of each run of equal values."""
+    edges = np.flatnonzero(values[1:] != values[:-1]) + 1
+    bounds = [0, *edges.tolist(), len(values)]
+    for start, end in pairwise(bounds):
+        yield start, end, values[start]
+
+
+def document(
+    title: str,
+    description: str,
+    parts: Sequence[str],
+    size: tuple[float, float],
+    *,
+    inline: str | None = None,
+) -> str:
+    """Return the picture around its parts.
+
+    Parameters
+    ----------
+    title, description : str
+        What a screen reader says.
+    parts : sequence of str
+        Elements, escaped already.
+    size : (float, float)
+        Width and height.
+    inline : str, optional
+        Prefix of the ids of a picture inside an HTML page, which scales with the page; by default a file of
+        its own.
+    """
+    width, height = (f"{length:.0f}" for length in size)
+    if inline is None:
+        opening = f'xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        ids = ("", "")
+    else:
+        opening = f'width="100%" aria-labelledby="{inline}-title {inline}-desc"'
+        ids = (f' id="{inline}-title"', f' id="{inline}-desc"')
+    return (
+        f'<svg {opening} viewBox="0 0 {width} {height}" role="img" font-family="{FONT}" fill="{INK}">\n'
+        f"<title{ids[0]}>{safe(title)}</title>\n<desc{ids[1]}>{safe(description)}</desc>\n"
+        + ('<rect width="100%" height="100%" fill="#FFFFFF"/>\n' if inline is None else "")
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
