@@ -1,7 +1,7 @@
 """Instructions per epoch of each kernel, counted by callgrind. Counts no cycles and no waiting for memory.
 
 One process prepares every kernel and calls each once; another does the same and then calls one of them again
-and again. The difference is that kernel's work: the interpreter's start cancels out, and so does a busy machine.
+and again. The difference is that kernel's work: the interpreter's start cancels, and load does not count.
 """
 
 from __future__ import annotations

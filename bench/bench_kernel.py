@@ -118,7 +118,7 @@ def start_up() -> list[Row]:
     imports = {
         "numpy": "numpy",
         "import stageguard": "stageguard",
-        "import stageguard and sg.decode": "stageguard.decoding",
+        "import stageguard, with all that sg.decode needs": "stageguard.decoding",
     }
     best = dict.fromkeys([*imports, "help"], float("inf"))
     for _ in range(10):
@@ -130,8 +130,10 @@ def start_up() -> list[Row]:
         best["help"] = min(best["help"], _children_seconds() - before)
     numpy = best.pop("numpy")
     rows = [Row("import numpy", 1e3 * numpy, "ms of CPU")]
-    rows += [Row(name, best[name] / numpy, "× import numpy", 1.5) for name in best if name != "help"]
-    return [*rows, Row("stageguard --help", best["help"], "s of CPU, the whole process", 0.5)]
+    help_seconds, lazily, *whole = best.pop("help"), *best
+    rows.append(Row(lazily, best[lazily] / numpy, "× import numpy", 1.5))
+    rows += [Row(name, best[name] / numpy, "× import numpy") for name in whole]
+    return [*rows, Row("stageguard --help", help_seconds, "s of CPU, the whole process", 0.5)]
 
 
 def _python(*arguments: str) -> str:

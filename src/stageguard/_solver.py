@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +101,7 @@ class Solver:
         pieces, owners = _pieces(jobs, probabilities=route in ("argmax", "products"))
         threads = _kernels.threads_for(len(pieces), n_threads)
         kernels = _kernels.for_stages(self.n_stages)
-        weight = np.exp(_weights(jobs, self.n_stages))[owners]
+        weight = _weights(jobs, owners, self.n_stages)
         if route == "argmax":
             labels, switches, _ = kernels.argmax(pieces, weight, threads)
             return _assemble(jobs, pieces, owners, labels, None, switches)
@@ -202,11 +202,12 @@ def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], 
     return pieces, np.array(owners, dtype=np.intp)
 
 
-def _weights(jobs: Sequence[Job], n_stages: int) -> Floats:
-    weights = np.zeros((len(jobs), n_stages))
-    for i, job in enumerate(jobs):
-        if job.trial.log_weight is not None:
-            weights[i] = job.trial.log_weight
+def _weights(jobs: Sequence[Job], owners: npt.NDArray[np.intp], n_stages: int) -> Floats:
+    """Return what multiplies each stage's probability, per piece."""
+    if all(job.trial.log_weight is None for job in jobs):
+        return np.ones((len(owners), n_stages))
+    zeros = (0.0,) * n_stages
+    weights: Floats = np.exp(np.array([job.trial.log_weight or zeros for job in jobs]))[owners]
     return weights
 
 
@@ -219,6 +220,12 @@ def _tables_of(
     return np.array(of_job, dtype=np.int32)[owners], list(index)
 
 
+def _sum_by_job(values: npt.NDArray[Any], owners: npt.NDArray[np.intp], n_jobs: int) -> list[Any]:
+    if len(owners) == n_jobs:  # one piece each
+        return list(values.tolist())
+    return list(np.bincount(owners, weights=values, minlength=n_jobs).tolist())
+
+
 def _assemble(
     jobs: Sequence[Job],
     pieces: Sequence[Floats],
@@ -227,12 +234,8 @@ def _assemble(
     scores: Floats | None,
     switches: npt.NDArray[np.int64],
 ) -> list[Path]:
-    totals = np.bincount(owners, weights=switches, minlength=len(jobs)).tolist()
-    sums = (
-        [None] * len(jobs)
-        if scores is None
-        else np.bincount(owners, weights=scores, minlength=len(jobs)).tolist()
-    )
+    totals = _sum_by_job(switches, owners, len(jobs))
+    sums = [None] * len(jobs) if scores is None else _sum_by_job(scores, owners, len(jobs))
     paths, at = [], 0
     for (night, _), total, score in zip(jobs, totals, sums, strict=True):
         n_epochs = len(night.probabilities)

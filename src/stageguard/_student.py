@@ -6,7 +6,7 @@ A t variable with noncentrality δ is (Z + δ) / U with Z standard normal and U 
 
 The expectation is taken over log U, whose density is smooth and falls off on both sides, by the
 trapezoidal rule, which then is exact to rounding. The quantile in t and the limits in δ are its
-roots by bisection.
+roots.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 _N_POINTS = 1024
+_MOST_STEPS = 200
 _LOG_NEGLIGIBLE = 40.0  # e^-40 of the peak is below rounding
 _SQRT_HALF = math.sqrt(0.5)
 
@@ -43,7 +44,9 @@ def noncentrality_limits(t: float, freedom: float, confidence: float) -> tuple[f
     tail = (1.0 - confidence) / 2.0
 
     def limit(level: float) -> float:
-        return _root(lambda delta: level - t_cdf(t, freedom, delta), t, t + 1.0)  # the cdf falls as delta grows
+        return _root(
+            lambda delta: level - t_cdf(t, freedom, delta), t, t + 1.0
+        )  # the cdf falls as delta grows
 
     return limit(1.0 - tail), limit(tail)
 
@@ -59,15 +62,22 @@ def _scale_distribution(freedom: float) -> tuple[npt.NDArray[np.float64], npt.ND
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Root of a rising function by bisection; the bracket grows until it holds one."""
+    """Root of a rising function by the Illinois method; the bracket grows until it holds one."""
     step = high - low
-    while rising(high) < 0.0:
+    while (at_high := rising(high)) < 0.0:
         low, step = high, 2.0 * step
         high += step
-    while rising(low) > 0.0:
-        high, step = low, 2.0 * step
+    while (at_low := rising(low)) > 0.0:
+        high, at_high, step = low, at_low, 2.0 * step
         low -= step
-    while high - low > 1e-13 * max(1.0, abs(low), abs(high)):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if rising(middle) < 0.0 else (low, middle)
-    return 0.5 * (low + high)
+    for _ in range(_MOST_STEPS):
+        if abs(at_high) < 1e-15 or abs(high - low) <= 1e-12 * max(1.0, abs(high)):
+            break
+        new = high - at_high * (high - low) / (at_high - at_low)
+        at_new = rising(new)
+        if at_new * at_high < 0.0:
+            low, at_low = high, at_high
+        else:
+            at_low *= 0.5  # the same end was kept twice: trust it less
+        high, at_high = new, at_new
+    return high

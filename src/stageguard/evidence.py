@@ -22,7 +22,8 @@ Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
 
-LOG_CLIP = float(np.log(1e-12))
+CLIP = 1e-12
+LOG_CLIP = float(np.log(CLIP))
 LONGEST_BRIDGE_SECONDS = 300.0
 
 
@@ -86,16 +87,17 @@ class Night:
 
 def log_probabilities(probabilities: Floats, calibration: Calibration | None) -> Floats:
     """Return log-probabilities after temperature and biases, renormalised and clipped."""
+    if calibration is None:
+        sums = probabilities @ np.ones(probabilities.shape[1])  # several times faster than sum(axis=1)
+        rows: Floats = probabilities / sums[:, None]
+        np.maximum(rows, CLIP, out=rows)
+        return np.log(rows, out=rows)
     with np.errstate(divide="ignore"):
-        scores: Floats = np.log(probabilities)
-    if calibration is not None:
-        scores /= calibration.temperature
-        if calibration.biases is not None:
-            scores += np.array(calibration.biases)
-        top = scores.max(axis=1, keepdims=True)
-        scores -= top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
-    else:
-        scores -= np.log(probabilities.sum(axis=1, keepdims=True))
+        scores: Floats = np.log(probabilities) / calibration.temperature
+    if calibration.biases is not None:
+        scores += np.array(calibration.biases)
+    top = scores.max(axis=1, keepdims=True)
+    scores -= top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
     return np.maximum(scores, LOG_CLIP, out=scores)
 
 

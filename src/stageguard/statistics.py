@@ -45,10 +45,11 @@ _APART_SLEEP_SECONDS = 5 * 60.0
 _WHOLE: tuple[str, ...] = ("TIB is the whole recording: neither lights off nor lights on is given",)
 _NO_OFF = ("TIB begins with the recording: lights off is not given",)
 _NO_ON = ("TIB ends with the recording: lights on is not given",)
+_UNSCORED_BYTE = UNSCORED % 256
 
 
 class SleepStatistics(NamedTuple):
-    """What a study reports from one hypnogram. NaN fields have their reason in `reasons`.
+    """What a study reports from one hypnogram. NaN where a quantity does not exist: see `reasons`.
 
     Attributes
     ----------
@@ -58,14 +59,12 @@ class SleepStatistics(NamedTuple):
         First epoch of TIB, and first epoch after it.
     awakenings, awakenings_with_final : float
         Wake bouts within SPT, and the same with the one that ended the night.
-    reasons : mapping
-        Name of a NaN field to why it is NaN.
+    shortest_rem_epochs : int
+        What REM latency took for a first REM bout.
     assumed : tuple of str
         What had to be assumed.
-    zeitgeber_seconds : float or None
-        How long before lights off the light phase began; None without `lights_on_phase`.
-    stage_epochs : tuple of int
-        Number of epochs of each stage of the scheme.
+    zeitgeber : float or None
+        How many seconds before TIB the light phase began; None without `lights_on_phase`.
     epochs, bout_stages : bytes
         Label of each epoch of TIB and of each of its bouts, 255 where unscored.
     """
@@ -89,27 +88,25 @@ class SleepStatistics(NamedTuple):
     awakenings_with_final: float
     sfi_per_hour: float
     unscored_minutes: float
-    reasons: Mapping[str, str]
+    shortest_rem_epochs: int
     assumed: tuple[str, ...]
-    zeitgeber_seconds: float | None
-    stage_epochs: tuple[int, ...]
+    zeitgeber: float | None
     epochs: bytes
     bout_stages: bytes
 
     @property
     def stage_minutes(self) -> Mapping[str, float]:
         """Minutes of every stage of the scheme, wake included."""
-        minutes = self.epoch_seconds / 60.0
-        own = zip(self.scheme.names, self.stage_epochs, strict=True)
-        return MappingProxyType({name: n * minutes for name, n in own})
+        minutes, count = self.epoch_seconds / 60.0, self.epochs.count
+        names = enumerate(self.scheme.names)
+        return MappingProxyType({name: count(label) * minutes for label, name in names})
 
     @property
     def stage_percent(self) -> Mapping[str, float]:
         """Percent of TST, for every stage but wake; NaN without sleep."""
-        minutes, tst = self.epoch_seconds / 60.0, self.tst_minutes or NAN
-        own = zip(self.scheme.names, self.stage_epochs, strict=True)
-        percent = {name: 100.0 * n * minutes / tst for name, n in own if name != self.scheme.wake}
-        return MappingProxyType(percent)
+        tst, wake = self.tst_minutes or NAN, self.scheme.wake
+        own = self.stage_minutes.items()
+        return MappingProxyType({name: 100.0 * minutes / tst for name, minutes in own if name != wake})
 
     @property
     def bouts(self) -> Mapping[str, int]:
@@ -120,19 +117,30 @@ class SleepStatistics(NamedTuple):
     @property
     def cycles(self) -> float:
         """NREM-REM cycles, as `stageguard.cycles` defines them."""
-        if "cycles" in self.reasons:
+        if self._why_no_cycles() is not None:
             return NAN
         return float(count_cycles(self.epochs, self.scheme, self.epoch_seconds))
 
     @property
     def phases(self) -> Mapping[str, Stretch]:
         """Stage times in the ``light`` and in the ``dark``; empty unless `lights_on_phase` was given."""
-        return phases_of(self.epochs, self.scheme, self.epoch_seconds, self.zeitgeber_seconds)
+        return phases_of(self.epochs, self.scheme, self.epoch_seconds, self.zeitgeber)
 
     @property
     def hours(self) -> tuple[Stretch, ...]:
-        """Stage times hour by hour: after lights on, or without `lights_on_phase` after lights off."""
-        return hours_of(self.epochs, self.scheme, self.epoch_seconds, self.zeitgeber_seconds)
+        """Stage times hour by hour: after lights on, or without `lights_on_phase` from the start of TIB."""
+        return hours_of(self.epochs, self.scheme, self.epoch_seconds, self.zeitgeber)
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Name of each field that is NaN, and why it is."""
+        absent = [name for name in _NUMBERS if getattr(self, name) != getattr(self, name)]
+        reasons = {name: self._why(name) for name in absent}
+        if not self.tst_minutes > 0.0:
+            reasons["stage_percent"] = self._why("stage_percent")
+        if (no_cycles := self._why_no_cycles()) is not None:
+            reasons["cycles"] = no_cycles
+        return MappingProxyType(reasons)
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers under the keys YASA users know; `units` has the unit of each."""
@@ -145,14 +153,44 @@ class SleepStatistics(NamedTuple):
     def units(self) -> Mapping[str, str]:
         """Unit of each number in `to_dict`."""
         units = {key: unit for key, (_, unit) in _KEYS.items()}
-        units |= {_long_name(self.scheme, name): "min" for name in self.stage_minutes}
-        units |= {f"%{_long_name(self.scheme, name)}": "% of TST" for name in self.stage_percent}
+        units |= {_long_name(self.scheme, name): "min" for name in self.scheme.names}
+        units |= {f"%{_long_name(self.scheme, name)}": "% of TST" for name in self.scheme.sleep}
         return MappingProxyType(units)
 
     def __repr__(self) -> str:
         """Return the numbers, without the epochs."""
         numbers = ", ".join(f"{key}={value:g}" for key, value in self.to_dict().items())
         return f"<SleepStatistics {self.convention}: {numbers}>"
+
+    def _why(self, name: str) -> str:
+        """Return why a number does not exist, the most general reason first."""
+        n_epochs, n_unscored = len(self.epochs), self.epochs.count(_UNSCORED_BYTE)
+        if self.scheme.wake is None:
+            return f"scheme {self.scheme.name!r} does not say which stage is wake"
+        if n_epochs == n_unscored:
+            return "no epoch is scored"
+        if name in _NEEDS_BEDTIME and _is_long(self.tib_minutes):
+            hours = self.tib_minutes / 60.0
+            return (
+                f"{hours:.1f} h are no single night and no moment is bedtime: give lights_off and lights_on"
+            )
+        if not self.tst_minutes:
+            return "no epoch is scored as sleep"
+        if name in ("se_percent", "sme_percent"):
+            return f"{n_unscored} of {n_epochs} epochs are unscored"
+        if name in ("sol_5min_minutes", "sol_10min_minutes"):
+            return f"there are no {name.split('_')[1].removesuffix('min')} min of sleep without a break"
+        if self.scheme.rem is None:
+            return f"scheme {self.scheme.name!r} has no REM stage"
+        seconds = self.shortest_rem_epochs * self.epoch_seconds
+        return "there is no REM" + (f" bout of {seconds:g} s" if self.shortest_rem_epochs > 1 else "")
+
+    def _why_no_cycles(self) -> str | None:
+        if _is_long(self.tib_minutes) or self.zeitgeber is not None:
+            return "cycles are defined for one night of human sleep"
+        if self.scheme.rem is None or not self.tst_minutes > 0.0:
+            return self._why("cycles")
+        return None
 
 
 # Field and unit behind each key of `to_dict`.
@@ -173,13 +211,11 @@ _KEYS = {
     "NREMC": ("cycles", "count"),
     "UNS": ("unscored_minutes", "min"),
 }
-# The numbers, in the order of the fields.
 _NUMBERS = SleepStatistics._fields[5:19]
 _NEEDS_BEDTIME = (
     *("se_percent", "sol_minutes", "sol_5min_minutes", "sol_10min_minutes"),
     "rem_latency_minutes",
 )
-_NO_REASONS: Mapping[str, str] = MappingProxyType({})
 
 
 def sleep_statistics(
@@ -217,102 +253,68 @@ def sleep_statistics(
     hypnogram = hypnogram_of(night)
     if convention not in CONVENTIONS:
         _checks.choice(convention, "convention", CONVENTIONS)
-    labels, first, assumed = hypnogram.labels, 0, _WHOLE
+    scheme, epoch_seconds, labels = hypnogram.scheme, hypnogram.epoch_seconds, hypnogram.labels
+    first, assumed = 0, _WHOLE
     if lights_off is not None or lights_on is not None:
         first, stop = lights_window(hypnogram, lights_off, lights_on)
         assumed = _NO_OFF if lights_off is None else _NO_ON if lights_on is None else ()
         labels = labels[first:stop]
     if convention == "luna":
-        labels, n_left_out = _as_luna_sees(labels, hypnogram.scheme, hypnogram.epoch_seconds)
+        labels, n_left_out = _as_luna_sees(labels, scheme, epoch_seconds)
         first += n_left_out
     zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
     shortest_rem = 1
     if min_first_rem_seconds:
         seconds = _checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
-        shortest_rem = max(1, whole_epochs(seconds, hypnogram.epoch_seconds))
-
-    epochs, bouts, words = labels.tobytes(), bout_stages(labels), _words(hypnogram.scheme)
-    counts = tuple([epochs.count(label) for label in words.labels])
-    it = _Night(epochs, bouts, words, counts, hypnogram.epoch_seconds, convention, shortest_rem)
-    values = _values(it)
-    reasons = _NO_REASONS
-    if zeitgeber is not None or (total := sum(values)) != total:  # NaN as soon as one of them is
-        reasons = _reasons(it, values, is_rodent=zeitgeber is not None)
-    return SleepStatistics(
-        convention,
-        hypnogram.scheme,
-        hypnogram.epoch_seconds,
-        first,
-        first + len(epochs),
-        *values,
-        reasons,
-        assumed,
-        zeitgeber,
-        counts,
-        epochs,
-        bouts,
-    )
+        shortest_rem = max(1, whole_epochs(seconds, epoch_seconds))
+    epochs, bouts = labels.tobytes(), bout_stages(labels)
+    numbers = _numbers(epochs, bouts, scheme, epoch_seconds, convention, shortest_rem)
+    before = (convention, scheme, epoch_seconds, first, first + len(epochs))
+    return SleepStatistics._make((*before, *numbers, shortest_rem, assumed, zeitgeber, epochs, bouts))
 
 
-class _Words(NamedTuple):
-    """A scheme in bytes."""
-
-    scheme: StageScheme
-    labels: range
-    letters: bytes  # table that turns label bytes into S (sleep), W (wake) and ? (unscored)
-    wake: int | None
-    rem: bytes | None
-
-
-class _Night(NamedTuple):
-    """What is to be measured."""
-
-    epochs: bytes  # label per epoch of TIB
-    bout_stages: bytes  # label per bout
-    words: _Words
-    counts: tuple[int, ...]  # epochs per stage
-    epoch_seconds: float
-    convention: Convention
-    shortest_rem: int
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it is a day rather than a night."""
-        return len(self.epochs) * self.epoch_seconds >= LONGEST_NIGHT_HOURS * 3600.0
-
-
-def _values(it: _Night) -> tuple[float, ...]:
+def _numbers(
+    epochs: bytes,
+    bouts: bytes,
+    scheme: StageScheme,
+    epoch_seconds: float,
+    convention: Convention,
+    shortest_rem: int,
+) -> tuple[float, ...]:
     """Return the numbers of `SleepStatistics`, in its order, NaN where they do not exist."""
-    epochs, bouts, words, counts, epoch_seconds, convention, shortest_rem = it
-    n_epochs, n_scored, minutes = len(epochs), sum(counts), epoch_seconds / 60.0
-    tib, unscored = n_epochs * minutes, (n_epochs - n_scored) * minutes
-    as_yasa = convention == "yasa"
-    if words.wake is None or not (n_scored or as_yasa):
-        return (tib, *[NAN] * (len(_NUMBERS) - 2), unscored)
-    n_sleep = n_scored - counts[words.wake]
+    n_epochs, n_unscored = len(epochs), epochs.count(_UNSCORED_BYTE)
+    n_scored, minutes, as_yasa = n_epochs - n_unscored, epoch_seconds / 60.0, convention == "yasa"
+    tib, unscored = n_epochs * minutes, n_unscored * minutes
+    letters, rem = _alphabet(scheme)
+    if scheme.wake is None or not (n_scored or as_yasa):
+        return (tib, *[NAN] * 12, unscored)
     is_trusted = as_yasa or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
-    se = 100.0 * n_sleep / n_epochs if is_trusted and not it.is_long else NAN
-    if not n_sleep:
-        return (tib, 0.0 if as_yasa else NAN, 0.0, NAN, se, *[NAN] * (len(_NUMBERS) - 6), unscored)
-    text, runs = epochs.translate(words.letters), bouts.translate(words.letters)
+    has_bedtime = not _is_long(tib)
+    text, runs = epochs.translate(letters), bouts.translate(letters)
     first, stop, last_run = text.find(b"S"), text.rfind(b"S") + 1, runs.rfind(b"S")
-    spt = (len(text.rstrip(b"W")) if convention == "luna" else stop) - first
+    if not stop:
+        spt, se = (0.0 if as_yasa else NAN), (0.0 if is_trusted and has_bedtime else NAN)
+        return (tib, spt, 0.0, NAN, se, *[NAN] * 8, unscored)
+    n_waso = text.count(b"W", first, stop)
+    n_sleep = n_scored - n_waso - text.count(b"W", 0, first) - text.count(b"W", stop)
+    spt_stop = len(text.rstrip(b"W")) if convention == "luna" else stop
     awakenings = runs.count(b"W", runs.find(b"S"), last_run)
     sol = sol_5min = sol_10min = rem_latency = NAN
-    if not it.is_long:
+    if has_bedtime:
         sol = first * minutes
-        onset = text.find(b"S" * whole_epochs(300.0, epoch_seconds))
-        sol_5min = onset * minutes if onset >= 0 else NAN
-        onset = text.find(b"S" * whole_epochs(600.0, epoch_seconds)) if onset >= 0 else -1
-        sol_10min = onset * minutes if onset >= 0 else NAN
-        rem = epochs.find(words.rem * shortest_rem) if words.rem is not None else -1
-        rem_latency = (rem if as_yasa else rem - first) * minutes if rem >= 0 else NAN
+        five, ten = _persistent_sleep(epoch_seconds)
+        if (onset := text.find(five)) >= 0:
+            sol_5min = onset * minutes
+        if (onset := text.find(ten)) >= 0:
+            sol_10min = onset * minutes
+        if rem is not None and (onset := epochs.find(rem * shortest_rem)) >= 0:
+            rem_latency = (onset if as_yasa else onset - first) * minutes
     return (
         tib,
-        spt * minutes,
+        (spt_stop - first) * minutes,
         n_sleep * minutes,
-        text.count(b"W", first, stop) * minutes,
-        se,
+        n_waso * minutes,
+        100.0 * n_sleep / n_epochs if is_trusted and has_bedtime else NAN,
         100.0 * n_sleep / (stop - first) if is_trusted else NAN,
         sol,
         sol_5min,
@@ -320,53 +322,20 @@ def _values(it: _Night) -> tuple[float, ...]:
         rem_latency,
         float(awakenings),
         float(awakenings + (b"W" in runs[last_run:])),
-        runs.count(b"SW") * 60.0 / (n_sleep * minutes),
+        runs.count(b"SW") * 3600.0 / (n_sleep * epoch_seconds),
         unscored,
     )
 
 
-def _reasons(it: _Night, values: tuple[float, ...], *, is_rodent: bool) -> Mapping[str, str]:
-    """Return why each number that does not exist does not."""
-    absent = [name for name, value in zip(_NUMBERS, values, strict=True) if value != value]
-    if not _n_sleep(it):
-        absent += ["stage_percent", "cycles"]
-    elif it.words.rem is None:
-        absent.append("cycles")
-    reasons = {name: _why(name, it) for name in absent}
-    if it.is_long or is_rodent:
-        reasons["cycles"] = "cycles are defined for one night of human sleep"
-    return MappingProxyType(reasons)
-
-
-def _n_sleep(it: _Night) -> int:
-    return 0 if it.words.wake is None else sum(it.counts) - it.counts[it.words.wake]
-
-
-def _why(name: str, it: _Night) -> str:
-    """Return why a number does not exist, the most general reason first."""
-    scheme, n_epochs, n_scored = it.words.scheme, len(it.epochs), sum(it.counts)
-    if scheme.wake is None:
-        return f"scheme {scheme.name!r} does not say which stage is wake"
-    if not n_scored:
-        return "no epoch is scored"
-    if it.is_long and name in _NEEDS_BEDTIME:
-        hours = n_epochs * it.epoch_seconds / 3600.0
-        return f"{hours:.1f} h are no single night and no moment is bedtime: give lights_off and lights_on"
-    if not _n_sleep(it):
-        return "no epoch is scored as sleep"
-    if name in ("se_percent", "sme_percent"):
-        return f"{n_epochs - n_scored} of {n_epochs} epochs are unscored"
-    if name in ("sol_5min_minutes", "sol_10min_minutes"):
-        return f"there are no {name.split('_')[1].removesuffix('min')} min of sleep without a break"
-    if scheme.rem is None:
-        return f"scheme {scheme.name!r} has no REM stage"
-    seconds = it.shortest_rem * it.epoch_seconds
-    return "there is no REM" + (f" bout of at least {seconds:g} s" if it.shortest_rem > 1 else "")
+def _is_long(minutes: float) -> bool:
+    """Whether it is a day rather than a night."""
+    return minutes >= LONGEST_NIGHT_HOURS * 60.0
 
 
 def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> tuple[Labels, int]:
     """Return the epochs Luna 1.7 would count, and how many unscored ones it leaves out before them."""
-    text = labels.tobytes().translate(_words(scheme).letters)
+    letters, _ = _alphabet(scheme)
+    text = labels.tobytes().translate(letters)
     n_apart = whole_epochs(_APART_SLEEP_SECONDS, epoch_seconds) - 1
     asleep = [place for place, letter in enumerate(text) if letter == ord("S")][: n_apart + 1]
     # from the latest on, which of the first sleep does a long wake separate from the rest?
@@ -375,7 +344,7 @@ def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> 
         if text.count(b"W", asleep[last], following) * epoch_seconds > _APART_WAKE_SECONDS:
             labels = labels.copy()
             labels[asleep[: last + 1]] = UNSCORED
-            text = labels.tobytes().translate(_words(scheme).letters)
+            text = labels.tobytes().translate(letters)
             break
     n_left_out = len(text) - len(text.lstrip(b"?"))
     if n_left_out == len(text):
@@ -384,13 +353,19 @@ def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> 
 
 
 @cache
-def _words(scheme: StageScheme) -> _Words:
+def _alphabet(scheme: StageScheme) -> tuple[bytes, bytes | None]:
+    """Return the table that turns label bytes into S (sleep), W (wake) and ? (unscored), and REM's byte."""
     letters = bytearray(b"?" * 256)
     if scheme.wake_index is not None:
         letters[: scheme.n_stages] = b"S" * scheme.n_stages
         letters[scheme.wake_index] = ord("W")
-    rem = None if scheme.rem_index is None else bytes([scheme.rem_index])
-    return _Words(scheme, range(scheme.n_stages), bytes(letters), scheme.wake_index, rem)
+    return bytes(letters), None if scheme.rem_index is None else bytes([scheme.rem_index])
+
+
+@cache
+def _persistent_sleep(epoch_seconds: float) -> tuple[bytes, bytes]:
+    """Return 5 and 10 min of sleep."""
+    return b"S" * whole_epochs(300.0, epoch_seconds), b"S" * whole_epochs(600.0, epoch_seconds)
 
 
 def _long_name(scheme: StageScheme, name: str) -> str:

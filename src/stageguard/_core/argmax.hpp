@@ -12,30 +12,41 @@ namespace STAGEGUARD_VARIANT {
 
 constexpr double kSumTolerance = 1e-3;  // how far from 1 a row may sum
 
-// `weight` multiplies each stage; ones leave the stager's choice alone. Ties go to the earlier stage.
-template <int K>
-Choice argmax(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
-    bool bad = false;
+template <int K, bool kWeighted>
+Choice choose_each(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
+    double least[K], farthest = 0.0, total = 0.0;
+    for (int s = 0; s < K; ++s) least[s] = 0.0;
     std::int64_t switches = 0;
     int before = -1;
     for (std::int64_t t = 0; t < n_epochs; ++t) {
         const double* row = probabilities + t * K;
-        double best = row[0] * weight[0], sum = row[0];
-        bad |= row[0] < 0.0;
+        double best = kWeighted ? row[0] * weight[0] : row[0], sum = 0.0;
         int stage = 0;
-        for (int s = 1; s < K; ++s) {
-            const double weighted = row[s] * weight[s];
-            stage = weighted > best ? s : stage;
-            best = larger(weighted, best);
+        for (int s = 0; s < K; ++s) {
+            const double value = kWeighted ? row[s] * weight[s] : row[s];
+            stage = value > best ? s : stage;
+            best = larger(value, best);
             sum += row[s];
-            bad |= row[s] < 0.0;
+            least[s] = row[s] < least[s] ? row[s] : least[s];
         }
-        bad |= !(std::fabs(sum - 1.0) <= kSumTolerance);  // written so that NaN is bad
+        farthest = larger(std::fabs(sum - 1.0), farthest);
+        total += sum;
         switches += stage != before;
         before = stage;
         labels[t] = static_cast<std::int8_t>(stage);
     }
+    bool bad = farthest > kSumTolerance || std::isnan(total);  // NaN loses every comparison, but sticks in the total
+    for (int s = 0; s < K; ++s) bad |= least[s] < 0.0;
     return {switches - 1, bad};
+}
+
+// `weight` multiplies each stage; ones leave the stager's choice alone. Ties go to the earlier stage.
+template <int K>
+Choice argmax(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
+    bool is_weighted = false;
+    for (int s = 0; s < K; ++s) is_weighted |= weight[s] != 1.0;
+    return is_weighted ? choose_each<K, true>(probabilities, n_epochs, weight, labels)
+                       : choose_each<K, false>(probabilities, n_epochs, weight, labels);
 }
 
 }  // namespace STAGEGUARD_VARIANT

@@ -4,66 +4,40 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from stageguard.cli._options import (
+    AsJson,
+    Cohort,
+    EpochSeconds,
+    Log,
+    Logits,
+    Overwrite,
+    Pins,
+    ProfileName,
+    Quality,
+    Stages,
+    Trained,
+    TrainedOn,
+)
 
 if TYPE_CHECKING:
     from stageguard.cli._decode_file import DecodeOptions, Job
     from stageguard.profile import Profile
 
 
-class Trained(StrEnum):
-    """How the stager's training nights were weighted."""
-
-    natural = "natural"
-    balanced = "balanced"
-
-
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILES", help="CSV or TSV with stage-named columns, .npy or .npz.")
 ]
-ProfileName = Annotated[
-    str,
-    typer.Option("--profile", "-p", metavar="NAME", help="Name (see: stageguard profiles) or a .toml file."),
-]
-Stages = Annotated[
-    str | None,
-    typer.Option(metavar="W,N1,...", help="Names of the columns in order. Needed for bare arrays."),
-]
-EpochSeconds = Annotated[
-    float | None,
-    typer.Option(metavar="SECONDS", help="Epoch length. Default: the file's, else the profile's."),
-]
-Quality = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Signal quality per epoch, 0 clean to 1 lost (.npy or table)."),
-]
-Pins = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="120=R|FILE", help="Epochs you are sure of (from 0), or a table with epoch and stage."
-    ),
-]
-Cohort = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Who was recorded, e.g. narcolepsy: warns or refuses if need be."),
-]
-TrainedOn = Annotated[
-    Trained | None, typer.Option(help="How the stager was trained; unknown counts as balanced.")
-]
-Logits = Annotated[bool, typer.Option("--logits", help="The files hold logits.")]
-Log = Annotated[bool, typer.Option("--log", help="The files hold log-probabilities.")]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FOLDER", help="For the outputs. Default: beside each file."),
 ]
 Svg = Annotated[bool, typer.Option("--svg", help="Also draw each night as an SVG picture.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 
 def decode(

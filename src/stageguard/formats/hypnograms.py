@@ -125,7 +125,9 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
     own = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
     try:
-        scored = Hypnogram(_labels(path, raw.stages, raw.lines, own), own, epoch_seconds, raw.start, path.name)
+        scored = Hypnogram(
+            _labels(path, raw.stages, raw.lines, own), own, epoch_seconds, raw.start, path.name
+        )
         wanted = options.scheme or own
         argmax = None
         if raw.argmax is not None:

@@ -89,7 +89,9 @@ def _headings(expert_name: str | None) -> Iterator[str]:
 def _row(row: BandRow, y: float) -> Iterator[str]:
     yield f'<path d="M0 {y + ROW / 2:.1f}H{WIDTH:.0f}" stroke="{PALE}" stroke-width="1"/>'
     yield text_at(0, y + 4, shortened(row.name, 34), font_size=12.5)
-    yield text_at(BAND_LEFT - REACH - 4, y + 4, shortened(row.unit, 22), font_size=10.5, fill=GREY, text_anchor="end")
+    yield text_at(
+        BAND_LEFT - REACH - 4, y + 4, shortened(row.unit, 22), font_size=10.5, fill=GREY, text_anchor="end"
+    )
     yield rect(BAND_LEFT, y - 6, BAND_RIGHT - BAND_LEFT, 12, BAND_FILL)
     yield from _marks(row, y)
     decimals = decimals_for((row.low, row.high, row.before, row.after))
@@ -131,9 +133,7 @@ def after_mark(x: float, y: float) -> str:
 
 def expert_mark(x: float, y: float) -> str:
     """Return a cross."""
-    return (
-        f'<path d="M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9" stroke="#BB5566" stroke-width="2.2" fill="none"/>'
-    )
+    return f'<path d="M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9" stroke="#BB5566" stroke-width="2.2" fill="none"/>'
 
 
 def _legend(y: float, expert_name: str | None) -> Iterator[str]:

@@ -71,7 +71,9 @@ def statistic_groups(
     names = after.scheme.names
     minutes = [row(name, "min", 1, _stage("stage_minutes", name)) for name in names]
     shares = [
-        row(name, "% of TST", 1, _stage("stage_percent", name)) for name in names if name in after.stage_percent
+        row(name, "% of TST", 1, _stage("stage_percent", name))
+        for name in names
+        if name in after.stage_percent
     ]
     bouts = [row(name, "count", 0, _stage("bouts", name)) for name in names]
     return (

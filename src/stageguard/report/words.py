@@ -10,6 +10,7 @@ import numpy as np
 from stageguard.decoded import Decoding
 from stageguard.report.numbers import count, duration
 from stageguard.strength import Strength
+from stageguard.validity import Validity
 
 MANY_CHANGES = 0.10  # as decode warns
 MUCH_UNSCORED = 0.05  # our choice: worth a line of its own
@@ -42,7 +43,9 @@ def summary(decoding: Decoding) -> str:
         verdict = f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
     else:
         share = f"{100 * n_changed / n_scored:.1f} %"
-        verdict = f"{n_changed:,} of {count(n_scored, 'epoch')} ({share}) got another stage than the stager chose."
+        verdict = (
+            f"{n_changed:,} of {count(n_scored, 'epoch')} ({share}) got another stage than the stager chose."
+        )
     return f"{_why(decoding.strength)} {verdict}"
 
 
@@ -64,7 +67,9 @@ def _why(strength: Strength) -> str:
         return f"The stager's night changed stage far more often than expert scorings do; now it is calmer{still}."
     if strength.step == "nearest":
         return "The strength was chosen so that stages change as often as experts score."
-    return f"The stager's night changed stage far less often than expert scorings do; now it is livelier{still}."
+    return (
+        f"The stager's night changed stage far less often than expert scorings do; now it is livelier{still}."
+    )
 
 
 def unscored_words(decoding: Decoding) -> Iterator[str]:
@@ -99,3 +104,16 @@ def warnings_of(decoding: Decoding) -> Iterator[str]:
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
         share = n_unscored / decoding.hypnogram.n_epochs
         yield f"{share:.0%} of the recording is unscored: times are lower bounds, and latencies may be wrong."
+
+
+def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
+    """Return why the rule may be content with a night that lies outside the band."""
+    strength, indicator = decoding.strength, after.indicators["fragmentation_index"]
+    if strength.rule != "band" or indicator.place not in ("below", "above"):
+        return
+    if strength.fi_low <= strength.fi_after <= strength.fi_high:
+        yield (
+            f"The rule and the band are two things: the rule lets a night be while its fragmentation index lies "
+            f"between {strength.fi_low:.3f} and {strength.fi_high:.3f}, and does no more than that takes; the "
+            f"band ({indicator.low:.3f} to {indicator.high:.3f}) is where nine of ten expert nights lie."
+        )

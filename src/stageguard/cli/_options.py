@@ -1,0 +1,90 @@
+"""Options that several commands share. Declares them only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Trained(StrEnum):
+    """How the stager's training nights were weighted."""
+
+    natural = "natural"
+    balanced = "balanced"
+
+
+class Convention(StrEnum):
+    """Whose definitions of the sleep statistics."""
+
+    aasm = "aasm"
+    yasa = "yasa"
+    luna = "luna"
+
+
+class Scheme(StrEnum):
+    """The standard schemes."""
+
+    aasm5 = "aasm5"
+    wnr3 = "wnr3"
+    ws2 = "ws2"
+
+
+ProfileName = Annotated[
+    str,
+    typer.Option("--profile", "-p", metavar="NAME", help="Name (see: stageguard profiles) or a .toml file."),
+]
+Stages = Annotated[
+    str | None,
+    typer.Option(metavar="W,N1,...", help="Names of the columns in order. Needed for bare arrays."),
+]
+EpochSeconds = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Epoch length. Default: the file's, else the profile's, else 30."),
+]
+Quality = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Signal quality per epoch, 0 clean to 1 lost (.npy or table)."),
+]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="120=R|FILE", help="Epochs you are sure of (from 0), or a table with epoch and stage."
+    ),
+]
+Cohort = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Who was recorded, e.g. narcolepsy: warns or refuses if need be."),
+]
+TrainedOn = Annotated[
+    Trained | None, typer.Option(help="How the stager was trained; unknown counts as balanced.")
+]
+Logits = Annotated[bool, typer.Option("--logits", help="Probability files hold logits.")]
+Log = Annotated[bool, typer.Option("--log", help="Probability files hold log-probabilities.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+
+ScoredFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILES",
+        help="Hypnograms (what decode wrote, or text with a stage column), or probabilities.",
+    ),
+]
+SchemeName = Annotated[
+    Scheme | None,
+    typer.Option("--scheme", help="Scheme of the hypnograms; finer stages are merged into it."),
+]
+LightsOff = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Lights off: 22:30, seconds as 1800s, or the index of an epoch."),
+]
+LightsOn = Annotated[str | None, typer.Option(metavar="TIME", help="Lights on, likewise.")]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."
+    ),
+]

@@ -1,0 +1,166 @@
+"""Read any input of check, stats and compare as scored nights, one file after the other. Prints nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+from stageguard.bouts import hypnogram_before, in_scheme
+from stageguard.cli._terminal import error_text
+from stageguard.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.formats import read_density_file
+from stageguard.formats._density_file import DensityOptions
+from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
+from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.hypnogram import Hypnogram
+from stageguard.profile import Profile
+from stageguard.stages import StageScheme
+
+# A time of day without a date belongs to some day; which one matters to no statistic.
+SOME_DAY = date(2000, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read the files, as the command line said it."""
+
+    profile: Profile | None = None
+    scheme: StageScheme | None = None
+    stages: tuple[str, ...] | None = None
+    epoch_seconds: float | None = None
+    start: datetime | None = None
+    logits: bool = False
+    log: bool = False
+    decode: bool = False  # probabilities with the profile, instead of taking their argmax only
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredFile:
+    """What a file says about a night: the stager's argmax, the final scoring, or both."""
+
+    path: Path
+    before: Hypnogram | None
+    after: Hypnogram | None
+    profile: Profile | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def night_id(self) -> str:
+        """Name of the night: the file's, without what tells its format."""
+        return night_id(self.path)
+
+    @property
+    def final(self) -> Hypnogram:
+        """The scoring that counts: the decoded or scored stages where there are any, else the argmax."""
+        found = self.after if self.after is not None else self.before
+        assert found is not None
+        return found
+
+
+def night_id(path: Path) -> str:
+    """Return a file's name without `.hypnogram.tsv` or its last suffix."""
+    name = path.name
+    return name.removesuffix(TSV_SUFFIX) if name.endswith(TSV_SUFFIX) else path.stem
+
+
+def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
+    """Read a hypnogram, or the probabilities' argmax, in the profile's scheme where there is one."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, expected a file. Name the files in it.")
+    found = _read_hypnogram(path, options) if is_hypnogram(path) else _read_probabilities(path, options)
+    return dataclasses.replace(
+        found, before=_begin(found.before, options.start), after=_begin(found.after, options.start)
+    )
+
+
+def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
+    profile = options.profile
+    seconds = 30.0 if profile is None else profile.epoch_seconds
+    default = None if profile is None else profile.scheme
+    found = read_hypnogram_file(
+        path, HypnogramOptions(options.scheme, options.epoch_seconds, default, seconds)
+    )
+    scheme = found.hypnogram.scheme if profile is None else profile.scheme
+    argmax = None if found.argmax is None else in_scheme(found.argmax, scheme)
+    return ScoredFile(path, argmax, in_scheme(found.hypnogram, scheme), profile or found.profile, found.notes)
+
+
+def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
+    profile = options.profile
+    seconds = 30.0 if profile is None else profile.epoch_seconds
+    reading = DensityOptions(options.stages, options.epoch_seconds, seconds, options.logits, options.log)
+    found = read_density_file(path, reading)
+    density = found.density
+    if profile is not None and options.decode:
+        from stageguard.decoding import decode
+
+        decoding = decode(density, profile)
+        return ScoredFile(path, hypnogram_before(decoding), decoding.hypnogram, profile, found.notes)
+    scheme = options.scheme or (density.scheme if profile is None else profile.scheme)
+    density = density.merge(scheme)
+    argmax = Hypnogram(density.argmax(), density.scheme, density.epoch_seconds, density.start, "argmax")
+    return ScoredFile(path, argmax, None, profile, found.notes)
+
+
+def _begin(hypnogram: Hypnogram | None, start: datetime | None) -> Hypnogram | None:
+    """Return a hypnogram that knows when it began, where anybody does."""
+    if hypnogram is None or hypnogram.start is not None or start is None:
+        return hypnogram
+    return dataclasses.replace(hypnogram, start=start)
+
+
+def run_each(
+    paths: Sequence[Path], function: Callable[[Path], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield a report per file; a failure is a report with its one-line `error`."""
+    for path in paths:
+        report: dict[str, Any] = {"file": str(path), "ok": False}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StageGuardWarning)
+            try:
+                report |= function(path) | {"ok": True}
+            except (StageGuardError, OSError) as error:
+                report["error"] = error_text(error, path)
+        report["warnings"] = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+        yield report
+
+
+def parse_moment(text: str | None, option: str) -> str | int | float | datetime | None:
+    """Return what `sleep_statistics` takes: a time of day, an epoch's index, seconds, or a date and time."""
+    if text is None:
+        return None
+    text = text.strip()
+    try:
+        if text.isdecimal():
+            return int(text)
+        if text.endswith("s") or text.replace(".", "", 1).isdecimal():
+            return float(text.removesuffix("s"))
+        return datetime.fromisoformat(text) if "-" in text else _time_of_day(text).isoformat()
+    except ValueError:
+        raise InputError(
+            f"{option} is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30, seconds such as 1800s, "
+            "or the index of an epoch."
+        ) from None
+
+
+def parse_start(text: str | None) -> datetime | None:
+    """Return when a recording begins; a bare time of day is put on some day."""
+    if text is None:
+        return None
+    try:
+        if "-" in text:
+            return datetime.fromisoformat(text.strip())
+        return datetime.combine(SOME_DAY, _time_of_day(text.strip()))
+    except ValueError:
+        raise InputError(
+            f"--start is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30."
+        ) from None
+
+
+def _time_of_day(text: str) -> time:
+    return time.fromisoformat(f"0{text}" if text[1:2] == ":" else text)

@@ -1,0 +1,141 @@
+"""Rows of the validity picture and table: indicators before and after beside their expert bands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stageguard.profile import Profile
+from stageguard.report.bands_svg import BandRow
+from stageguard.report.numbers import ABSENT, decimals_for, shown
+from stageguard.validity import Indicator, Validity
+
+NAMES = {
+    "fragmentation_index": "Fragmentation index (FI)",
+    "transitions_per_hour": "Stage changes",
+    "tvr_percent": "Uncommon transitions (TVR)",
+    "tvr_per_change_percent": "Uncommon transitions, of changes",
+    "tvr_per_hour": "Uncommon transitions, per hour",
+    "paper_tvr_percent": "W→R and R→N (published TVR)",
+    "flips_per_hour": "One-epoch flips (A-B-A)",
+}
+STAGE_NAMES = {
+    "one_epoch_bouts_percent_": "One-epoch bouts",
+    "mean_bout_minutes_": "Mean bout",
+    "median_bout_minutes_": "Median bout",
+}
+OUTSIDE = ("below", "above")
+
+
+@dataclass(frozen=True, slots=True)
+class IndicatorRow:
+    """An indicator as the table shows it."""
+
+    name: str
+    unit: str
+    band: str
+    before: str
+    before_place: str
+    after: str
+    after_place: str
+    expert: str
+
+
+def indicator_name(key: str) -> str:
+    """Return what people call an indicator."""
+    for start, name in STAGE_NAMES.items():
+        if key.startswith(start):
+            return f"{name}, {key.removeprefix(start)}"
+    return NAMES.get(key, key.replace("_", " "))
+
+
+def band_rows(before: Validity, after: Validity, expert: Validity | None) -> tuple[BandRow, ...]:
+    """Return the indicators that have a band, to be drawn."""
+    rows = []
+    for key, own in after.indicators.items():
+        if not (math.isfinite(own.low) and math.isfinite(own.high)):
+            continue
+        then = before.indicators[key]
+        rows.append(
+            BandRow(
+                indicator_name(key),
+                own.unit,
+                own.low,
+                own.high,
+                then.value,
+                own.value,
+                _place(then),
+                _place(own),
+                math.nan if expert is None else expert.indicators[key].value,
+            )
+        )
+    return tuple(rows)
+
+
+def indicator_rows(before: Validity, after: Validity, expert: Validity | None) -> tuple[IndicatorRow, ...]:
+    """Return all indicators, with or without a band."""
+    rows = []
+    for key, own in after.indicators.items():
+        then = before.indicators[key]
+        truth = math.nan if expert is None else expert.indicators[key].value
+        has_band = math.isfinite(own.low) and math.isfinite(own.high)
+        decimals = decimals_for((own.low, own.high) if has_band else (then.value, own.value, truth))
+        band = f"{shown(own.low, decimals)} to {shown(own.high, decimals)}" if has_band else ABSENT
+        rows.append(
+            IndicatorRow(
+                indicator_name(key),
+                own.unit,
+                band,
+                shown(then.value, decimals),
+                _place(then),
+                shown(own.value, decimals),
+                _place(own),
+                shown(truth, decimals),
+            )
+        )
+    return tuple(rows)
+
+
+def bands_sentence(rows: tuple[BandRow, ...]) -> str:
+    """Return how many indicators lie inside their bands, and which still do not."""
+    if not rows:
+        return ""
+    inside = [sum(place == "inside" for place in places) for places in _places(rows)]
+    outside = [f"{row.name} ({row.after_place})" for row in rows if row.after_place in OUTSIDE]
+    sentence = (
+        f"Of {len(rows)} indicators with an expert band, {inside[1]} lie inside it after decoding, "
+        f"{inside[0]} before."
+    )
+    if not outside:
+        return sentence
+    named = "; ".join(outside[:4]) + (f"; and {len(outside) - 4} more" if len(outside) > 4 else "")
+    return f"{sentence} Outside: {named}."
+
+
+def reasons_of(columns: Mapping[str, Validity]) -> tuple[str, ...]:
+    """Return why indicators have no value: one sentence per reason."""
+    rows_by_reason: dict[str, list[str]] = {}
+    for key in next(iter(columns.values())).indicators:
+        by_reason: dict[str, list[str]] = {}
+        for column, validity in columns.items():
+            indicator = validity.indicators[key]
+            if math.isnan(indicator.value) and indicator.reason:
+                by_reason.setdefault(indicator.reason, []).append(column)
+        for reason, where in by_reason.items():
+            only = "" if len(where) == len(columns) else f" ({', '.join(where)})"
+            rows_by_reason.setdefault(reason, []).append(f"{indicator_name(key)}{only}")
+    return tuple(f"{'; '.join(rows)}: {reason.rstrip('.')}." for reason, rows in rows_by_reason.items())
+
+
+def band_sources(profile: Profile) -> tuple[str, ...]:
+    """Return where the bands come from, each source once."""
+    return tuple(dict.fromkeys(band.source for band in profile.bands.values() if band.source))
+
+
+def _place(indicator: Indicator) -> str:
+    return indicator.place if indicator.place in ("inside", *OUTSIDE) else ""
+
+
+def _places(rows: tuple[BandRow, ...]) -> tuple[list[str], list[str]]:
+    return [row.before_place for row in rows], [row.after_place for row in rows]
