@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "automaton.hpp"
+#include "forward_backward.hpp"
 #include "greedy.hpp"
 #include "rules.hpp"
 
@@ -73,7 +74,7 @@ std::vector<Result> spread(const Batch& batch, int n_threads, std::int8_t* label
         auto worker = make_worker();
         for (std::size_t i; (i = next.fetch_add(1)) < n;) {
             const Piece& piece = batch.pieces[i];
-            results[i] = worker(i, piece, labels + piece.offset);
+            results[i] = worker(i, piece, labels ? labels + piece.offset : nullptr);
         }
         workspace().trim();
     };
@@ -197,20 +198,58 @@ nb::tuple greedy(const nb::list& pieces, const Indices& table, const Tables& sta
     });
 }
 
+// An automaton's tables: `weight`, `initial` and `final_weight` have a row per table, `table` says which one a piece uses.
+struct AutomatonTables {
+    const Indices &stage, &first, &source, &table;
+    const Tables &weight, &initial, &final_weight;
+
+    Automaton operator()(std::size_t piece, std::int64_t n_stages) const {
+        const std::size_t i = static_cast<std::size_t>(table.data()[piece]);
+        const std::size_t n_states = stage.shape(0), n_edges = source.shape(0);
+        return {static_cast<std::int64_t>(n_states), n_stages, stage.data(), first.data(), source.data(),
+                weight.data() + i * n_edges, initial.data() + i * n_states, final_weight.data() + i * n_states};
+    }
+};
+
 nb::tuple automaton(const nb::list& pieces, const Indices& table, const Indices& stage, const Indices& first,
                     const Indices& source, const Tables& weight, const Tables& initial, const Tables& final_weight,
                     int n_threads) {
     const Batch batch(pieces);
-    const std::size_t n_states = stage.shape(0), n_edges = source.shape(0);
+    const AutomatonTables tables{stage, first, source, table, weight, initial, final_weight};
     return decode(batch, n_threads, [&] {
         return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
-            const std::size_t own = static_cast<std::size_t>(table.data()[i]);
-            const Automaton a{static_cast<std::int64_t>(n_states), batch.n_stages, stage.data(), first.data(), source.data(),
-                              weight.data() + own * n_edges, initial.data() + own * n_states,
-                              final_weight.data() + own * n_states};
+            const Automaton a = tables(i, batch.n_stages);
             return AutomatonViterbi(a, workspace()).run(p.evidence, p.n_epochs, labels);
         };
     });
+}
+
+template <class T>
+nb::object matrix(T* data, std::size_t n_rows, std::size_t n_columns) {
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {n_rows, n_columns}, owner));
+}
+
+// (log_partition, marginals, edge_counts)
+nb::tuple forward_backward(const nb::list& pieces, const Indices& table, const Indices& stage, const Indices& first,
+                           const Indices& source, const Tables& weight, const Tables& initial, const Tables& final_weight,
+                           bool want_edges, int n_threads) {
+    const Batch batch(pieces);
+    const AutomatonTables tables{stage, first, source, table, weight, initial, final_weight};
+    const std::size_t n = batch.pieces.size(), n_edges = source.shape(0), k = static_cast<std::size_t>(batch.n_stages);
+    const auto n_rows = static_cast<std::size_t>(batch.n_labels);
+    auto* marginals = new double[n_rows * k];
+    nb::object marginals_owner = matrix(marginals, n_rows, k);
+    auto* counts = new double[n * n_edges]();
+    nb::object counts_owner = matrix(counts, n, n_edges);
+    const auto sums = spread<double>(batch, n_threads, nullptr, [&] {
+        return [&](std::size_t i, const Piece& p, std::int8_t*) {
+            const Automaton a = tables(i, batch.n_stages);
+            double* own = marginals + static_cast<std::size_t>(p.offset) * k;
+            return ForwardBackward(a, workspace(), own, want_edges ? counts + i * n_edges : nullptr).run(p.evidence, p.n_epochs);
+        };
+    });
+    return nb::make_tuple(column<double>(sums, [](double sum) { return sum; }), marginals_owner, counts_owner);
 }
 
 }  // namespace
@@ -227,6 +266,8 @@ NB_MODULE(_native, m) {
           "censored"_a, "n_threads"_a);
     m.def("greedy", &greedy, "pieces"_a, "table"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,
           "window_epochs"_a, "n_threads"_a);
+    m.def("forward_backward", &forward_backward, "pieces"_a, "table"_a, "stage"_a, "first"_a, "source"_a, "weight"_a,
+          "initial"_a, "final_weight"_a, "want_edges"_a, "n_threads"_a);
     m.def("automaton", &automaton, "pieces"_a, "table"_a, "stage"_a, "first"_a, "source"_a, "weight"_a, "initial"_a,
           "final_weight"_a, "n_threads"_a);
 }
