@@ -6,6 +6,7 @@ and again. The difference is that kernel's work: the interpreter's start cancels
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from _common import (
@@ -34,31 +36,46 @@ import stageguard as sg
 from stageguard import _kernels
 from stageguard._solver import solver_for
 
-N_CALLS = 10
-TOLERANCE = 1.02  # a little of the interpreter's work does not cancel
+TOLERANCE = 1.02
+MOST_DRIFT = 500_000  # between two starts of the interpreter; compiling a module takes millions
 
 
-def subjects() -> dict[str, tuple[Callable[[], object], int]]:
-    """Return what is counted and the epochs (or calls) it is divided by."""
-    found: dict[str, tuple[Callable[[], object], int]] = {}
+class Subject(NamedTuple):
+    """What is counted, how many epochs one call has, and how often it is called."""
+
+    run: Callable[[], object]
+    n_epochs: int
+    n_calls: int
+
+
+def subjects() -> dict[str, Subject]:
+    """Return all of them; calls are many enough for what does not cancel to vanish."""
+    found: dict[str, Subject] = {}
+    n = 5_000
     for minimum in (MOUSE["minimum"], HUMAN["minimum"]):
-        k, n_epochs = len(minimum), 5_000
-        night, shown = night_of(n_epochs, k), ",".join(map(str, minimum))
-        weight, bouts = np.ones((1, k)), profile_of(minimum)
-        free, flips = profile_of((1,) * k), profile_of(minimum, flip_flop=FLIP_FLOP)
+        k, shown = len(minimum), ",".join(map(str, minimum))
+        night, weight = night_of(n, k), np.ones((1, k))
+        bouts, free, flips = (
+            profile_of(minimum),
+            profile_of((1,) * k),
+            profile_of(minimum, flip_flop=FLIP_FLOP),
+        )
         found |= {
-            f"structured, K = {k}, m = {shown}": (structured_kernel(bouts, [night]), n_epochs),
-            f"structured, K = {k}, no minimum": (structured_kernel(free, [night]), n_epochs),
-            f"exact flip-flop, K = {k}, m = {shown}": (automaton_kernel(flips, [np.log(night)]), n_epochs),
-            f"greedy flip-flop, K = {k}, m = {shown}": (_greedy(bouts, np.log(night)), n_epochs),
-            f"argmax and checks, K = {k}": (
-                lambda p=night, w=weight: _kernels.active.argmax([p], w, 1),
-                n_epochs,
+            f"structured, K = {k}, m = {shown}": Subject(structured_kernel(bouts, [night]), n, 300),
+            f"structured, K = {k}, no minimum": Subject(structured_kernel(free, [night]), n, 300),
+            f"exact flip-flop, K = {k}, m = {shown}": Subject(
+                automaton_kernel(flips, [np.log(night)]), n, 20
             ),
+            f"greedy flip-flop, K = {k}, m = {shown}": Subject(_greedy(bouts, np.log(night)), n, 20),
+            f"argmax and checks, K = {k}": Subject(_argmax(night, weight), n, 600),
         }
     short, profile = night_of(100, 5), profile_of(HUMAN["minimum"])
-    found["whole sg.decode of 100 epochs, K = 5"] = (lambda: sg.decode(short, profile), 1)
+    found["whole sg.decode of 100 epochs, K = 5"] = Subject(lambda: sg.decode(short, profile), 1, 200)
     return found
+
+
+def _argmax(night: np.ndarray, weight: np.ndarray) -> Callable[[], object]:
+    return lambda: _kernels.active.argmax([night], weight, 1)
 
 
 def _greedy(profile: sg.Profile, evidence: np.ndarray) -> Callable[[], object]:
@@ -70,13 +87,13 @@ def _greedy(profile: sg.Profile, evidence: np.ndarray) -> Callable[[], object]:
 
 def drive(chosen: str) -> None:
     """Call every subject once, and the chosen one more often."""
+    gc.disable()  # else one process collects garbage where the other does not
     known = subjects()
-    for run, _ in known.values():
-        run()
+    for subject in known.values():
+        subject.run()
     if chosen:
-        run = known[chosen][0]
-        for _ in range(N_CALLS):
-            run()
+        for _ in range(known[chosen].n_calls):
+            known[chosen].run()
 
 
 def instructions(chosen: str) -> int:
@@ -108,12 +125,15 @@ def main() -> None:
         return
     known, before = subjects(), previous()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        base, *counts = pool.map(instructions, ["", *known])
+        base, *counts, again = pool.map(instructions, ["", *known, ""])
+    if abs(again - base) > MOST_DRIFT:
+        sys.exit("bench_callgrind: a source file changed while instructions were counted. Run it again.")
     rows = []
-    for (name, (_, n)), count in zip(known.items(), counts, strict=True):
-        value = (count - base) / (N_CALLS * n)
+    for (name, subject), count in zip(known.items(), counts, strict=True):
+        value = (count - base) / (subject.n_calls * subject.n_epochs)
         goal = TOLERANCE * before[name] if name in before else None
-        rows.append(Row(name, value, "instructions/epoch" if n > 1 else "instructions/call", goal))
+        unit = "instructions/epoch" if subject.n_epochs > 1 else "instructions/call"
+        rows.append(Row(name, value, unit, goal))
     report("callgrind", "Instructions of the kernels (the goal is the last kept run)", rows)
 
 

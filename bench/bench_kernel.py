@@ -114,14 +114,14 @@ TIMED_IMPORT = "import time; t = time.process_time(); import {}; print(time.proc
 
 
 def start_up() -> list[Row]:
-    """Imports timed inside fresh interpreters, `--help` as the whole process; taking turns, best of ten."""
+    """Imports timed inside fresh interpreters, `--help` as the whole process; best of twenty turns."""
     imports = {
         "numpy": "numpy",
         "import stageguard": "stageguard",
         "import stageguard, with all that sg.decode needs": "stageguard.decoding",
     }
     best = dict.fromkeys([*imports, "help"], float("inf"))
-    for _ in range(10):
+    for _ in range(20):
         for name, module in imports.items():
             out = _python("-c", TIMED_IMPORT.format(module))
             best[name] = min(best[name], float(out))

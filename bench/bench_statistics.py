@@ -9,8 +9,8 @@ import numpy as np
 from _common import Row, race, report
 
 import stageguard as sg
+from stageguard.measures.statistics import SleepStatistics, sleep_statistics
 from stageguard.simulate import simulate_night
-from stageguard.statistics import SleepStatistics, sleep_statistics
 
 N_NIGHTS = 1_000
 YASA_NAMES = np.array(["WAKE", "N1", "N2", "N3", "REM"])

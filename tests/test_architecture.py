@@ -26,7 +26,7 @@ LAYERS = {
         _checks _files _toml _profile_document _profile_parsing _profile_parts""",
     "machine": "automaton _core _reference _kernels",
     "verbs": """evidence strength decoding decoded _nights _solver posterior streaming explain calibration
-        tuning bands consensus bouts cycles _day validity statistics agreement rare_events simulate""",
+        tuning bands consensus measures simulate""",
     "world": "formats quality features datasets nn",
     "work": "engine study report review",
     "command line": "cli",

@@ -13,6 +13,11 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from stageguard.cli import main
 
+COMMANDS = (
+    *("decode", "check", "stats", "compare", "report"),
+    *("profiles", "verify", "demo", "doctor"),
+)
+
 
 @pytest.fixture
 def run(capsys, monkeypatch):
@@ -68,10 +73,14 @@ def test_demo_writes_shows_and_verifies(run, tmp_path, monkeypatch):
     assert "synthetic" in ran.out
     assert "Fragmentation index" in ran.out
     assert "Agreement with the true stages" in ran.out
+    for row in ("TVR", "Total sleep time", "Sleep efficiency", "REM latency", "Wake after sleep onset",
+                "Awakenings", "Bouts", "Epochs changed"):  # fmt: skip
+        assert row in ran.out
+    assert "Look at it:  stageguard-demo/synthetic-night.report.html" in ran.out
     folder = tmp_path / "stageguard-demo"
     assert sorted(path.name for path in folder.iterdir()) == [
         "about-this-folder.txt", "synthetic-night.csv", "synthetic-night.hypnogram.json",
-        "synthetic-night.hypnogram.svg", "synthetic-night.hypnogram.tsv",
+        "synthetic-night.hypnogram.svg", "synthetic-night.hypnogram.tsv", "synthetic-night.report.html",
     ]  # fmt: skip
     assert run("verify", folder / "synthetic-night.hypnogram.tsv").code == 0
     report = run("demo", "--json").json
@@ -95,6 +104,13 @@ def test_demo_spares_files_it_did_not_write(run, tmp_path):
     line = error_line(run("demo", "-o", tmp_path))
     assert line.endswith("exists already. Use --overwrite to replace it, or choose another name.")
     assert mine.read_text() == "mine"
+    mine.unlink()
+    page = tmp_path / "synthetic-night.report.html"
+    page.write_text("mine")
+    for _ in range(2):  # the second time is no demo over a demo: the first one was not finished
+        assert "exists already" in error_line(run("demo", "-o", tmp_path))
+    assert page.read_text() == "mine"
+    mine.write_text("mine")
     assert run("demo", "-o", tmp_path, "--overwrite").code == 0
     assert mine.read_text() != "mine"
 
@@ -123,8 +139,8 @@ def test_version_and_help(run):
     assert run("--version").out == f"stageguard {sg.__version__}\n"
     shown = run("--help")
     assert shown.code == 0
-    assert all(command in shown.out for command in ("decode", "profiles", "verify", "demo", "doctor"))
-    for command in ("decode", "verify", "demo", "doctor", "profiles"):
+    assert all(command in shown.out for command in COMMANDS)
+    for command in COMMANDS:
         assert "--json" in run(command, "-h").out
 
 

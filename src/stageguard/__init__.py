@@ -26,16 +26,27 @@ if TYPE_CHECKING:
     from stageguard.errors import StageGuardError as StageGuardError
     from stageguard.errors import StageGuardWarning as StageGuardWarning
     from stageguard.formats import read_density as read_density
+    from stageguard.formats.hypnograms import read_hypnogram as read_hypnogram
     from stageguard.hypnodensity import Hypnodensity as Hypnodensity
     from stageguard.hypnogram import UNSCORED as UNSCORED
     from stageguard.hypnogram import Hypnogram as Hypnogram
+    from stageguard.measures.agreement import Agreement as Agreement
+    from stageguard.measures.agreement import agreement as agreement
+    from stageguard.measures.rare_events import RareEvent as RareEvent
+    from stageguard.measures.rare_events import rare_events as rare_events
+    from stageguard.measures.statistics import SleepStatistics as SleepStatistics
+    from stageguard.measures.statistics import sleep_statistics as sleep_statistics
+    from stageguard.measures.validity import Validity as Validity
+    from stageguard.measures.validity import validity as validity
     from stageguard.profile import Profile as Profile
     from stageguard.profile import profiles as profiles
+    from stageguard.report import night_report as night_report
     from stageguard.stages import StageScheme as StageScheme
     from stageguard.strength import Strength as Strength
 
 # Public name -> the module it lives in, imported when the name is first used.
 _HOMES = {
+    "Agreement": "measures.agreement",
     "CohortError": "errors",
     "Decoding": "decoded",
     "FileFormatError": "errors",
@@ -51,11 +62,20 @@ _HOMES = {
     "StageGuardError": "errors",
     "StageGuardWarning": "errors",
     "StageScheme": "stages",
+    "RareEvent": "measures.rare_events",
+    "SleepStatistics": "measures.statistics",
     "Strength": "strength",
     "UNSCORED": "hypnogram",
+    "Validity": "measures.validity",
+    "agreement": "measures.agreement",
     "decode": "decoding",
+    "night_report": "report",
     "profiles": "profile",
+    "rare_events": "measures.rare_events",
     "read_density": "formats",
+    "read_hypnogram": "formats.hypnograms",
+    "sleep_statistics": "measures.statistics",
+    "validity": "measures.validity",
 }
 __all__ = ["__version__", *_HOMES]
 

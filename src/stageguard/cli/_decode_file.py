@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,10 +19,13 @@ from stageguard.formats._density_file import DensityOptions
 from stageguard.formats.outputs import write_decoding
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import numpy.typing as npt
 
     from stageguard.decoded import Decoding
     from stageguard.decoding import Training
+    from stageguard.measures.cohort import StatisticsOptions
     from stageguard.profile import Profile
 
 
@@ -52,6 +56,31 @@ class DecodeOptions:
         }
 
 
+def decode_options(
+    stages: str | None,
+    epoch_seconds: float | None,
+    quality: Path | None,
+    pins: Sequence[str] | None,
+    cohort: str | None,
+    trained: str | None,
+    logits: bool,
+    log: bool,
+) -> DecodeOptions:
+    """Return what the command line said, with the files it names read."""
+    from stageguard.formats.companions import parse_pins, read_quality
+
+    return DecodeOptions(
+        stages=None if stages is None else tuple(part.strip() for part in stages.split(",")),
+        epoch_seconds=epoch_seconds,
+        logits=logits,
+        log=log,
+        quality=None if quality is None else read_quality(quality),
+        pins=parse_pins(pins) if pins else None,
+        cohort=cohort,
+        trained=cast("Training | None", None if trained is None else str(trained)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One file to decode, and where its outputs go."""
@@ -64,16 +93,21 @@ class Job:
     picture: bool = False
 
 
-def decode_file(path: Path, profile: Profile, options: DecodeOptions) -> tuple[Decoding, tuple[str, ...]]:
-    """Read and decode a file; also returns the reader's remarks."""
+def decode_file(
+    path: Path, profile: Profile, options: DecodeOptions, start: datetime | None = None
+) -> tuple[Decoding, tuple[str, ...]]:
+    """Read and decode a file, which begins at `start` unless it says otherwise; also returns remarks."""
     from stageguard.decoding import decode
 
     reading = DensityOptions(
         options.stages, options.epoch_seconds, profile.epoch_seconds, options.logits, options.log
     )
     found = read_density_file(path, reading)
+    density = found.density
+    if density.start is None and start is not None:
+        density = replace(density, start=start)
     decoding = decode(
-        found.density,
+        density,
         profile,
         quality=options.quality,
         pins=options.pins,
@@ -124,9 +158,9 @@ def _decode_and_write(job: Job) -> dict[str, Any]:
     }
 
 
-def describe(decoding: Decoding) -> dict[str, Any]:
+def describe(decoding: Decoding, statistics: StatisticsOptions | None = None) -> dict[str, Any]:
     """Return what a person wants to know about a decoding, in plain types."""
-    hypnogram, rows = decoding.hypnogram, summarise(decoding)
+    hypnogram, rows = decoding.hypnogram, summarise(decoding, statistics)
     return {
         "profile": {"name": decoding.profile.name, "sha256": decoding.profile.sha256},
         "stages": list(hypnogram.scheme.names),
@@ -140,17 +174,5 @@ def describe(decoding: Decoding) -> dict[str, Any]:
         "strength": str(decoding.strength),
         "assumptions": list(decoding.assumed),
         "advice": list(decoding.advice()),
-        "table": [[row.title, *_cells(row)] for row in rows],
+        "table": [row.cells() for row in rows],
     }
-
-
-def _cells(row: Any) -> list[str]:
-    """Before, after and expert range as a table shows them."""
-
-    def cell(value: float) -> str:
-        if np.isnan(value):
-            return "n/a"
-        return f"{value:.{row.decimals}f} {row.place(value)}".strip()
-
-    band = "" if np.isnan(row.low) else f"{row.low:.{row.decimals}f} to {row.high:.{row.decimals}f}"
-    return [cell(row.before), cell(row.after), band]

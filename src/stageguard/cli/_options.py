@@ -84,7 +84,5 @@ LightsOff = Annotated[
 LightsOn = Annotated[str | None, typer.Option(metavar="TIME", help="Lights on, likewise.")]
 Start = Annotated[
     str | None,
-    typer.Option(
-        metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."
-    ),
+    typer.Option(metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."),
 ]

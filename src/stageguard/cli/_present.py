@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stageguard.cli._terminal import console, one_line, print_heading, print_list, table
+from stageguard.cli._terminal import console, one_line, print_error, print_heading, print_list, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,21 +26,26 @@ def print_night(report: dict[str, Any], out: Console | None = None) -> None:
     print_review(out)
 
 
-def print_summary(report: dict[str, Any], out: Console) -> None:
-    """Headline and before/after table."""
+def print_headline(report: dict[str, Any], out: Console, link: str) -> None:
+    """Name the file, the profile and what was recorded."""
     from rich.text import Text
 
     hours = report["n_epochs"] * report["epoch_seconds"] / 3600
     out.print(
         Text.assemble(
             (one_line(Path(report["file"]).name), "bold"),
-            f" with {report['profile']['name']}: {report['n_epochs']:,} epochs of "
+            f" {link} {report['profile']['name']}: {report['n_epochs']:,} epochs of "
             f"{report['epoch_seconds']:g} s ({hours:.1f} h), stages {' '.join(report['stages'])}",
         )
     )
+
+
+def print_summary(report: dict[str, Any], out: Console) -> None:
+    """Headline and before/after table."""
+    print_headline(report, out, "with")
     shown = table("", "before", "after", "expert range", right=("before", "after"))
     for title, *cells in report["table"]:
-        shown.add_row(title, *(_marked(cell) for cell in cells))
+        shown.add_row(title, *(marked(cell) for cell in cells))
     share = 100 * report["n_changed"] / report["n_scored"] if report["n_scored"] else 0.0
     shown.add_row("Epochs changed", "", f"{report['n_changed']:,} ({share:.1f} %)", "")
     for key, title in (("n_filled", "Epochs filled (no evidence)"), ("n_unscored", "Epochs left unscored")):
@@ -49,7 +54,8 @@ def print_summary(report: dict[str, Any], out: Console) -> None:
     out.print(shown)
 
 
-def _marked(cell: str) -> Any:
+def marked(cell: str) -> Any:
+    """Return a cell in the colour of the place it ends with."""
     from rich.text import Text
 
     return Text(cell, style=PLACE_STYLE.get(cell.rpartition(" ")[2], ""))
@@ -76,8 +82,8 @@ def print_cohort(reports: Sequence[dict[str, Any]], out: Console | None = None) 
                 one_line(report["file"]),
                 f"{report['n_epochs']:,}",
                 f"{share:.1f} %",
-                _marked(fi["before"]),
-                _marked(fi["after"]),
+                marked(fi["before"]),
+                marked(fi["after"]),
                 one_line("; ".join(report["warnings"])),
             )
         out.print(shown)
@@ -94,7 +100,23 @@ def print_failures(reports: Sequence[dict[str, Any]]) -> None:
     shown = table("file", "problem")
     for report in failed:
         name = Path(report["file"]).name
-        shown.add_row(one_line(report["file"]), report["error"].removeprefix(f"{name}: "))
+        problem = report["error"].removeprefix(f"{report['file']}: ").removeprefix(f"{name}: ")
+        shown.add_row(one_line(report["file"]), problem)
     out = console(stderr=True)
     print_heading(out, f"{len(failed)} of {len(reports)} files failed")
     out.print(shown)
+
+
+def print_problems(reports: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """Write what failed to stderr: one line for the only file, a table for one of many."""
+    if len(reports) == 1 and not reports[0]["ok"]:
+        print_error(reports[0]["error"])
+    elif not as_json:
+        print_failures(reports)
+
+
+def short_names(reports: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how a table names the files: without their folders where that tells them apart."""
+    paths = [Path(report["file"]) for report in reports]
+    unique = len({path.name for path in paths}) == len(paths)
+    return [one_line(path.name if unique else path) for path in paths]

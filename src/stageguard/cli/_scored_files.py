@@ -10,14 +10,16 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from stageguard.bouts import hypnogram_before, in_scheme
+import typer
+
 from stageguard.cli._terminal import error_text
 from stageguard.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions
 from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
-from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
 from stageguard.hypnogram import Hypnogram
+from stageguard.measures.bouts import hypnogram_before, in_scheme
 from stageguard.profile import Profile
 from stageguard.stages import StageScheme
 
@@ -37,6 +39,32 @@ class ReadOptions:
     logits: bool = False
     log: bool = False
     decode: bool = False  # probabilities with the profile, instead of taking their argmax only
+
+
+def read_options(
+    profile: str | None,
+    scheme: str | None,
+    stages: str | None,
+    epoch_seconds: float | None,
+    *,
+    start: str | None = None,
+    logits: bool = False,
+    log: bool = False,
+    decode: bool = False,
+) -> ReadOptions:
+    """Return what the command line said, checked and loaded."""
+    if logits and log:
+        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+    return ReadOptions(
+        profile=None if profile is None else Profile.load(profile),
+        scheme=None if scheme is None else StageScheme.named(str(scheme)),
+        stages=None if stages is None else tuple(part.strip() for part in stages.split(",")),
+        epoch_seconds=epoch_seconds,
+        start=parse_start(start),
+        logits=logits,
+        log=log,
+        decode=decode,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +91,20 @@ class ScoredFile:
 
 
 def night_id(path: Path) -> str:
-    """Return a file's name without `.hypnogram.tsv` or its last suffix."""
-    name = path.name
-    return name.removesuffix(TSV_SUFFIX) if name.endswith(TSV_SUFFIX) else path.stem
+    """Return a file's name without `.hypnogram.tsv`, or without its last suffix."""
+    for suffix in (TSV_SUFFIX, JSON_SUFFIX):
+        if path.name.endswith(suffix):
+            return path.name.removesuffix(suffix)
+    return path.stem
 
 
 def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     """Read a hypnogram, or the probabilities' argmax, in the profile's scheme where there is one."""
     if path.is_dir():
         raise InputError(f"{path} is a folder, expected a file. Name the files in it.")
-    found = _read_hypnogram(path, options) if is_hypnogram(path) else _read_probabilities(path, options)
+    scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
+    is_scored = is_hypnogram(path, scheme)
+    found = _read_hypnogram(path, options) if is_scored else _read_probabilities(path, options)
     return dataclasses.replace(
         found, before=_begin(found.before, options.start), after=_begin(found.after, options.start)
     )
@@ -114,9 +146,7 @@ def _begin(hypnogram: Hypnogram | None, start: datetime | None) -> Hypnogram | N
     return dataclasses.replace(hypnogram, start=start)
 
 
-def run_each(
-    paths: Sequence[Path], function: Callable[[Path], dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+def run_each(paths: Sequence[Path], function: Callable[[Path], dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield a report per file; a failure is a report with its one-line `error`."""
     for path in paths:
         report: dict[str, Any] = {"file": str(path), "ok": False}
@@ -140,11 +170,14 @@ def parse_moment(text: str | None, option: str) -> str | int | float | datetime 
             return int(text)
         if text.endswith("s") or text.replace(".", "", 1).isdecimal():
             return float(text.removesuffix("s"))
-        return datetime.fromisoformat(text) if "-" in text else _time_of_day(text).isoformat()
+        if "-" in text:
+            return datetime.fromisoformat(text)
+        _time_of_day(text)  # checked here, so that the message names the option
+        return text
     except ValueError:
         raise InputError(
-            f"{option} is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30, seconds such as 1800s, "
-            "or the index of an epoch."
+            f"{option} is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30, seconds such as "
+            "1800s, or the index of an epoch."
         ) from None
 
 
@@ -157,9 +190,7 @@ def parse_start(text: str | None) -> datetime | None:
             return datetime.fromisoformat(text.strip())
         return datetime.combine(SOME_DAY, _time_of_day(text.strip()))
     except ValueError:
-        raise InputError(
-            f"--start is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30."
-        ) from None
+        raise InputError(f"--start is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30.") from None
 
 
 def _time_of_day(text: str) -> time:

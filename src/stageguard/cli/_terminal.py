@@ -6,12 +6,15 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+Item = TypeVar("Item")
 
 PIPE_WIDTH = 110
 
@@ -25,6 +28,14 @@ _OPTION_FOR = {
     "trained='natural'": "--trained natural",
     "logits=True": "--logits",
     "log=True": "--log",
+    "with scheme=": "with --scheme ",
+    "lights_on_phase is ": "--lights-on-phase is ",
+    "lights_off is ": "--lights-off is ",
+    "lights_on is ": "--lights-on is ",
+    "give lights_off and lights_on": "give --lights-off and --lights-on",
+    "Give start= to the Hypnogram, or an": "Say it with --start, or give an",
+    "Give start= to the Hypnogram": "Say it with --start",
+    "Give its name: validity(night, 'human-psg-5')": "Name it: --profile human-psg-5",
 }
 
 
@@ -67,6 +78,15 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False)
+
+
+def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> Iterable[Item]:
+    """Return the items, with a progress bar on stderr when there are several and a person is watching."""
+    if n_items < 2 or quiet or not sys.stderr.isatty():
+        return items
+    from rich.progress import track
+
+    return track(items, description=what, total=n_items, console=console(stderr=True), transient=True)
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:

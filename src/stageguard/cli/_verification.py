@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,11 @@ from stageguard.formats.outputs import (
     read_sidecar,
 )
 from stageguard.profile import Profile, profiles
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stageguard.decoded import Decoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,30 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
     except (KeyError, TypeError, AttributeError) as error:
         raise file_error(files.sidecar, f"is incomplete or was edited ({error!r}).") from None
     return Verification(tuple(checks), notes)
+
+
+def decode_recorded(output: Path, start: datetime | None = None) -> tuple[Decoding, tuple[str, ...]]:
+    """Decode the input of an output again, as recorded; an output that this does not give is refused."""
+    files = output_paths(output)
+    record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
+    try:
+        profile, _ = _check_profile(record)
+        options = _recorded_options(record, table)
+        source, check = _check_input(files.sidecar, record, None)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r}).") from None
+    if source is None:
+        raise file_error(
+            output, "comes without the probabilities it was decoded from, expected them beside it. "
+            "Name the file that holds them instead."
+        )  # fmt: skip
+    decoding, notes = decode_file(source, profile, options, start)
+    if not check.ok or not np.array_equal(decoding.hypnogram.labels, table.labels):
+        raise file_error(
+            output, f"is not what {source.name} gives, expected an output that was not edited. "
+            f"See: stageguard verify {output.name}."
+        )  # fmt: skip
+    return decoding, notes
 
 
 def _check_table(path: Path, record: dict[str, Any]) -> Check:

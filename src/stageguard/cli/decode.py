@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,6 @@ from stageguard.cli._options import (
     ProfileName,
     Quality,
     Stages,
-    Trained,
     TrainedOn,
 )
 
@@ -61,6 +59,7 @@ def decode(
 
     Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed.
     """
+    from stageguard.cli._decode_file import decode_options
     from stageguard.profile import Profile
 
     if len(files) > 1 and (quality is not None or pins):
@@ -68,37 +67,12 @@ def decode(
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     loaded = Profile.load(profile)
-    options = _options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
+    options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
     planned = _plan(files, loaded, options, output, overwrite=overwrite, picture=svg)
     reports = list(_run(planned, jobs, quiet=as_json))
     _print(reports, as_json)
     if not all(report["ok"] for report in reports):
         raise typer.Exit(1)
-
-
-def _options(
-    stages: str | None,
-    epoch_seconds: float | None,
-    quality: Path | None,
-    pins: Sequence[str] | None,
-    cohort: str | None,
-    trained: Trained | None,
-    logits: bool,
-    log: bool,
-) -> DecodeOptions:
-    from stageguard.cli._decode_file import DecodeOptions
-    from stageguard.formats.companions import parse_pins, read_quality
-
-    return DecodeOptions(
-        stages=None if stages is None else tuple(part.strip() for part in stages.split(",")),
-        epoch_seconds=epoch_seconds,
-        logits=logits,
-        log=log,
-        quality=None if quality is None else read_quality(quality),
-        pins=parse_pins(pins) if pins else None,
-        cohort=cohort,
-        trained=None if trained is None else trained.value,
-    )
 
 
 def _plan(
@@ -131,23 +105,17 @@ def _plan(
 def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, quiet: bool) -> Iterator[dict[str, Any]]:
     """Yield reports in the order of the files, with a progress bar on a terminal."""
     from stageguard.cli._decode_file import Job, run_job
+    from stageguard.cli._terminal import progress
     from stageguard.cli._workers import run_all
 
     results = run_all(run_job, [item for item in planned if isinstance(item, Job)], jobs)
-    items: Any = planned
-    if len(planned) > 1 and not quiet and sys.stderr.isatty():
-        from rich.progress import track
-
-        from stageguard.cli._terminal import console
-
-        items = track(planned, description="Decoding", console=console(stderr=True), transient=True)
-    for item in items:
+    for item in progress(planned, "Decoding", len(planned), quiet=quiet):
         yield next(results) if isinstance(item, Job) else item
 
 
 def _print(reports: list[dict[str, Any]], as_json: bool) -> None:
-    from stageguard.cli._present import print_cohort, print_failures, print_night
-    from stageguard.cli._terminal import print_error, print_json
+    from stageguard.cli._present import print_cohort, print_night, print_problems
+    from stageguard.cli._terminal import print_json
 
     if as_json:
         print_json([{key: value for key, value in report.items() if key != "table"} for report in reports])
@@ -155,7 +123,4 @@ def _print(reports: list[dict[str, Any]], as_json: bool) -> None:
         print_cohort(reports)
     elif reports[0]["ok"]:
         print_night(reports[0])
-    if len(reports) > 1 and not as_json:
-        print_failures(reports)
-    elif not reports[0]["ok"]:
-        print_error(reports[0]["error"])
+    print_problems(reports, as_json=as_json)

@@ -20,6 +20,7 @@ synthetic-night.csv             a stager's probabilities, one row per 30 s epoch
 synthetic-night.hypnogram.tsv   the hypnogram decoded from them
 synthetic-night.hypnogram.json  what the columns mean, and everything needed to decode again
 synthetic-night.hypnogram.svg   both, beside the true stages
+synthetic-night.report.html     the same with every number, to read in a browser
 
 Decode it yourself:  stageguard decode synthetic-night.csv --profile human-psg-5 --output mine
 Check the output:    stageguard verify synthetic-night.hypnogram.tsv
@@ -57,6 +58,7 @@ def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], 
     from stageguard.errors import StageGuardWarning
     from stageguard.formats.outputs import write_decoding
     from stageguard.profile import Profile
+    from stageguard.report import night_report
     from stageguard.report.hypnogram_svg import hypnogram_svg
     from stageguard.simulate import simulate_night
 
@@ -65,8 +67,7 @@ def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], 
     again = (folder / MARKER).is_file()
     overwrite = overwrite or again
     csv_path = folder / "synthetic-night.csv"
-    contents = {csv_path: density_csv(night), folder / MARKER: MARKER_TEXT}
-    write_together(contents, overwrite=overwrite, make_folders=True)
+    write_together({csv_path: density_csv(night)}, overwrite=overwrite, make_folders=True)
     options = DecodeOptions()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
@@ -81,7 +82,12 @@ def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], 
         notes=notes,
         svg=svg,
     )
+    html_path = folder / "synthetic-night.report.html"
+    page = night_report(decoding, expert=night.expert, title="A synthetic night, before and after StageGuard")
+    # the marker comes last: a folder with it holds nothing but a demo's files
+    write_together({html_path: page, folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
     outputs = {"csv": csv_path, "tsv": written.tsv, "json": written.sidecar, "svg": written.svg}
+    outputs["html"] = html_path
     report = describe(decoding) | {
         "file": str(csv_path),
         "ok": True,
@@ -119,5 +125,5 @@ def _print(report: dict[str, Any], again: bool, folder: Path) -> None:
     if again:
         out.print(f"{folder} held an earlier demo; its files were written again.", style="dim")
     out.print(
-        f"Look at it:  {report['outputs']['svg']}\nCheck it:    stageguard verify {report['outputs']['tsv']}"
+        f"Look at it:  {report['outputs']['html']}\nCheck it:    stageguard verify {report['outputs']['tsv']}"
     )

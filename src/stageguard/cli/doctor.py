@@ -59,7 +59,12 @@ def _version(name: str) -> str | None:
 
 
 # What each library is for; the base install brings all of them.
-LIBRARIES = {"numpy": "arrays", "typer": "command line", "rich": "tables on the terminal"}
+LIBRARIES = {
+    "numpy": "arrays",
+    "typer": "command line",
+    "rich": "tables on the terminal",
+    "jinja2": "the HTML report",
+}
 
 
 def _libraries() -> list[Finding]:

@@ -1,9 +1,10 @@
-"""Read what may accompany a night: signal quality per epoch, and pinned epochs. Does not judge the values."""
+"""Read what may accompany nights: signal quality per epoch, pinned epochs, groups. Judges no value."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,17 @@ from stageguard.formats._density_file import file_error
 
 QUALITY_COLUMNS = ("quality", "beta", "sqi")
 PIN_COLUMNS = ("epoch", "stage")
+GROUP_COLUMNS = ("id", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedNight:
+    """A line of a table of groups; `subject` and `expert` are None where there is no such column or cell."""
+
+    night_id: str
+    group: str
+    subject: str | None = None
+    expert: Path | None = None
 
 
 def read_quality(path: Path) -> npt.NDArray[np.float64]:
@@ -91,6 +103,34 @@ def _pin_table(path: Path) -> list[tuple[str, str]]:
         if max(columns) >= len(row):
             raise file_error(path, f"row {number} has {len(row)} cells, the header has {len(header)}.")
     return [(row[columns[0]], row[columns[1]]) for row in rows[1:]]
+
+
+def read_groups(path: Path) -> dict[str, GroupedNight]:
+    """Nights by id from a table with the columns id and group, and optionally subject and expert.
+
+    `expert` is the path of an expert's hypnogram, from the table's own folder.
+    """
+    rows = _rows(path)
+    header = [cell.casefold() for cell in rows[0]]
+    if not all(name in header for name in GROUP_COLUMNS):
+        raise file_error(path, f"expected the columns id and group, got: {', '.join(rows[0])}.")
+    nights: dict[str, GroupedNight] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise file_error(path, f"row {number} has {len(row)} cells, the header has {len(header)}.")
+        cells = dict(zip(header, row, strict=True))
+        name, group = (cells[column] for column in GROUP_COLUMNS)
+        if not name or not group:
+            raise file_error(path, f"row {number} has no {'group' if name else 'id'}.")
+        if name in nights:
+            raise file_error(path, f"row {number} names {name!r} again. Expected one row per night.")
+        expert = cells.get("expert")
+        nights[name] = GroupedNight(
+            name, group, cells.get("subject") or None, path.parent / expert if expert else None
+        )
+    if not nights:
+        raise file_error(path, "has a header but no rows. Expected one row per night.")
+    return nights
 
 
 def _rows(path: Path) -> list[list[str]]:

@@ -13,19 +13,22 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.bouts import in_scheme
 from stageguard.errors import FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.formats._density_file import file_error
 from stageguard.formats.outputs import TSV_SUFFIX, output_paths, read_sidecar
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.measures.bouts import in_scheme
 from stageguard.profile import Profile
 from stageguard.stages import AASM5, SCHEMES, WNR3, WS2, StageScheme, as_scheme, canonical_name
 
 STAGE_COLUMNS = ("stage", "sleep_stage", "sleep stage", "stages", "hypnogram", "trial_type", "description")
 UNSCORED_WORDS = frozenset(
-    "? -1 n/a na nan none uns unscored unknown undefined art artefact artifact movement mt".split()
-) | {"", "movement time", "sleep stage ?"}
+    (
+        *("?", "-1", "", "n/a", "na", "nan", "none", "uns", "unscored", "unknown", "undefined"),
+        *("art", "artefact", "artifact", "movement", "movement time", "mt", "sleep stage ?"),
+    )
+)
 DEFAULT_EPOCH_SECONDS = 30.0
 ARGMAX_COLUMN = "argmax_stage"
 
@@ -94,11 +97,11 @@ def read_hypnogram_file(path: str | os.PathLike[str], options: HypnogramOptions)
     path = Path(path)
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file.")
-    return build_hypnogram(path, _read_text_hypnogram(path), options)
+    return build_hypnogram(path, _read_text_hypnogram(path, options), options)
 
 
-def is_hypnogram(path: Path) -> bool:
-    """Whether a file holds stages rather than probabilities, by its content; unreadable text is neither."""
+def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
+    """Whether a file holds stages, also those of a scheme of one's own, rather than probabilities."""
     if path.name.endswith(TSV_SUFFIX):
         return True
     try:
@@ -111,7 +114,7 @@ def is_hypnogram(path: Path) -> bool:
             return False  # several columns named after stages are probabilities
         if any(_stage_column(head) is not None for head in heads):
             return True
-    return _is_stage(next((line.strip() for line in lines if line.strip()), ""))
+    return _is_stage(next((line.strip() for line in lines if line.strip()), ""), scheme)
 
 
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
@@ -138,7 +141,7 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         raise file_error(path, str(error)) from None
 
 
-def _read_text_hypnogram(path: Path) -> RawHypnogram:
+def _read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     lines = read_text(path).split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -150,15 +153,15 @@ def _read_text_hypnogram(path: Path) -> RawHypnogram:
             column = _stage_column(header)
             if column is not None:
                 return _from_table(path, lines, number, delimiter, header, column)
-    return _from_bare_lines(path, lines)
+    return _from_bare_lines(path, lines, options.scheme or options.default_scheme)
 
 
-def _from_bare_lines(path: Path, lines: Sequence[str]) -> RawHypnogram:
-    if not _is_stage(lines[0].strip()):
+def _from_bare_lines(path: Path, lines: Sequence[str], scheme: StageScheme | None) -> RawHypnogram:
+    if not _is_stage(lines[0].strip(), scheme):
         raise file_error(
             path,
-            f"line 1 is {lines[0].strip()[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a header "
-            "with a column named stage. Tools number stages differently, so numbers other than -1 are not read.",
+            f"line 1 is {lines[0].strip()[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a "
+            "header with a column named stage. Numbers are not read, since tools number stages differently.",
         )
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -209,8 +212,8 @@ def _row_seconds(
         line = numbers[int(different[0])]
         raise file_error(
             path,
-            f"line {line} lasts {durations[different[0]]:g} s and the first row {durations[0]:g} s. Expected one "
-            "row per epoch, all of one length.",
+            f"line {line} lasts {durations[different[0]]:g} s and the first row {durations[0]:g} s. "
+            "Expected one row per epoch, all of one length.",
         )
     if "onset" in names:
         onsets = _numbers(path, names.index("onset"), "onset", rows, numbers)
@@ -220,8 +223,8 @@ def _row_seconds(
             place = int(apart[0])
             raise file_error(
                 path,
-                f"line {numbers[place]} begins at {onsets[place]:g} s, expected {expected[place]:g} s: one row per "
-                "epoch without gaps. Write ? for unscored epochs.",
+                f"line {numbers[place]} begins at {onsets[place]:g} s, expected {expected[place]:g} s: one "
+                "row per epoch without gaps. Write ? for unscored epochs.",
             )
     return float(durations[0])
 
@@ -260,18 +263,22 @@ def _stage_column(header: Sequence[str]) -> int | None:
     return next((names.index(name) for name in STAGE_COLUMNS if name in names), None)
 
 
-def _is_stage(text: str) -> bool:
-    return bool(text) and (text.casefold() in UNSCORED_WORDS or canonical_name(text) is not None)
+def _is_stage(text: str, scheme: StageScheme | None) -> bool:
+    known = scheme is not None and text in scheme.names
+    return bool(text) and (known or text.casefold() in UNSCORED_WORDS or canonical_name(text) is not None)
 
 
 def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> StageScheme:
     """Scheme the names belong to: the one given if they fit it, else the standard one they name."""
     names = {name for name in raw.stages if name.casefold() not in UNSCORED_WORDS}
-    if options.scheme is not None and _all_known(names, options.scheme):
-        return options.scheme
+    for scheme in (options.scheme, options.default_scheme):
+        if scheme is not None and _all_known(names, scheme):
+            return scheme
     meanings = {canonical_name(name) for name in names}
     if None in meanings:
-        return options.scheme or AASM5  # `_labels` names the line of the unknown one
+        return (
+            options.scheme or options.default_scheme or AASM5
+        )  # `_labels` names the line of the unknown one
     fitting = [scheme for scheme in SCHEMES.values() if meanings <= set(scheme.names)]
     if not fitting:
         raise file_error(
@@ -282,8 +289,6 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> Stag
         )
     if len(fitting) == 1:
         return fitting[0]
-    if options.default_scheme in fitting:
-        return options.default_scheme
     raise file_error(
         path,
         f"names {' and '.join(sorted(map(str, meanings))) or 'no stage'} only, so its scheme may be "

@@ -56,7 +56,7 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
 
 
 def read_text(path: Path) -> str:
-    """Text of a file in UTF-8, lines ending in \\n; anything else is one line that names the file."""
+    """Text of a file in UTF-8, with plain line ends; anything else is one line that names the file."""
     data = path.read_bytes()
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")

@@ -1,1 +1,5 @@
 """Pictures and reports of decoded nights. Measures and decides nothing."""
+
+from __future__ import annotations
+
+from stageguard.report.night import night_report as night_report

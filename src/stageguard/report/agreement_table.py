@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stageguard.agreement import Agreement
+from stageguard.measures.agreement import Agreement
 from stageguard.report.numbers import count, difference, shown
 
 
@@ -23,20 +23,25 @@ def agreement_rows(before: Agreement, after: Agreement) -> Iterator[AgreementRow
     """Return accuracy, kappa, F1 by stage and the recall of rare transitions."""
 
     def row(name: str, own: float, now: float, decimals: int, unit: str = "") -> AgreementRow:
-        cells = [shown(value, decimals) for value in (own, now)]
-        return AgreementRow(name + unit, *cells, difference(now, own, decimals))
+        change = difference(now, own, decimals)
+        return AgreementRow(name + unit, shown(own, decimals), shown(now, decimals), change)
 
     yield row("Accuracy", 100 * before.accuracy, 100 * after.accuracy, 1, " (%)")
     yield row("Cohen's κ", before.kappa, after.kappa, 3)
     yield row("Macro F1", before.macro_f1, after.macro_f1, 3)
     for stage in after.f1:
         yield row(f"F1, {stage}", before.f1[stage], after.f1[stage], 3)
+    if after.n_rare:
+        found = f"Rare transitions found, of {after.n_rare:,}"
+        yield row(f"{found}, same epoch", 100 * before.rare_recall_0, 100 * after.rare_recall_0, 0, " (%)")
+        yield row(f"{found}, ± 2 epochs", 100 * before.rare_recall_2, 100 * after.rare_recall_2, 0, " (%)")
 
 
-def agreement_caption(after: Agreement, expert_name: str) -> str:
+def agreement_caption(after: Agreement) -> str:
     """Return on how many epochs, and what guessing would score."""
-    majority = f"{100 * after.majority_accuracy:.1f} %"
-    return (
-        f"{count(after.n_epochs, 'epoch')} scored by both. "
-        f"Calling every epoch the {expert_name}'s most frequent stage would be right in {majority}."
+    left_out = f", {after.n_left_out:,} left out" if after.n_left_out else ""
+    majority = (
+        f"Calling every epoch {after.majority_stage} would be right in {100 * after.majority_accuracy:.1f} %."
     )
+    scored = f"{count(after.n_epochs, 'epoch')} scored by both{left_out}."
+    return f"{scored} {majority}" if after.n_epochs else scored

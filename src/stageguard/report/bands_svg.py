@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from stageguard.report.numbers import decimals_for, shown
 from stageguard.report.svg import GREY, INK, PALE, document, rect, shortened, text_at
 
+SHORT_UNITS = {
+    "per adjacent scored pair": "per pair of epochs",
+    "% of adjacent scored pairs": "% of pairs",
+    "% of complete bouts": "% of bouts",
+}
 WIDTH, ROW, TOP = 980.0, 26.0, 46.0
 BAND_LEFT, BAND_RIGHT, REACH = 372.0, 552.0, 104.0  # where every band is drawn, and the room beside it
 VALUES = (704.0, 772.0, 868.0)  # right edges of the columns before, after and band
-BAND_FILL, BEFORE_INK, AFTER_FILL = "#CFE0D4", "#22262B", "#22262B"
+BAND_FILL = "#CFE0D4"
+NO_VALUE = "no value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +94,9 @@ def _headings(expert_name: str | None) -> Iterator[str]:
 
 def _row(row: BandRow, y: float) -> Iterator[str]:
     yield f'<path d="M0 {y + ROW / 2:.1f}H{WIDTH:.0f}" stroke="{PALE}" stroke-width="1"/>'
-    yield text_at(0, y + 4, shortened(row.name, 34), font_size=12.5)
-    yield text_at(
-        BAND_LEFT - REACH - 4, y + 4, shortened(row.unit, 22), font_size=10.5, fill=GREY, text_anchor="end"
-    )
+    yield text_at(0, y + 4, shortened(row.name, 28), font_size=12.5)
+    unit = shortened(SHORT_UNITS.get(row.unit, row.unit), 18)
+    yield text_at(BAND_LEFT - REACH - 4, y + 4, unit, font_size=10.5, fill=GREY, text_anchor="end")
     yield rect(BAND_LEFT, y - 6, BAND_RIGHT - BAND_LEFT, 12, BAND_FILL)
     yield from _marks(row, y)
     decimals = decimals_for((row.low, row.high, row.before, row.after))
@@ -100,11 +105,12 @@ def _row(row: BandRow, y: float) -> Iterator[str]:
     for x, text, place in zip(VALUES, (*values, band), (row.before_place, row.after_place, ""), strict=True):
         weight = {"font_weight": 600} if place in ("below", "above") else {}
         yield text_at(x, y + 4, text, font_size=12, text_anchor="end", **weight)
-    yield text_at(WIDTH, y + 4, _verdict(row), font_size=11.5, text_anchor="end", fill=GREY)
+    style = {"font_weight": "600"} if row.after_place in ("below", "above") else {"fill": GREY}
+    yield text_at(WIDTH, y + 4, _verdict(row), font_size=11.5, text_anchor="end", **style)
 
 
 def _verdict(row: BandRow) -> str:
-    before, after = row.before_place or "none", row.after_place or "none"
+    before, after = row.before_place or NO_VALUE, row.after_place or NO_VALUE
     return before if before == after else f"{before} → {after}"
 
 
@@ -123,22 +129,23 @@ def _marks(row: BandRow, y: float) -> Iterator[str]:
 
 def before_mark(x: float, y: float) -> str:
     """Return a ring."""
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="#FFFFFF" stroke="{INK}" stroke-width="1.6"/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="#FFFFFF" stroke="{INK}" stroke-width="1.6"/>'
 
 
 def after_mark(x: float, y: float) -> str:
     """Return a filled diamond."""
-    return f'<path d="M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z" fill="{INK}"/>'
+    return f'<path d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" fill="{INK}"/>'
 
 
 def expert_mark(x: float, y: float) -> str:
     """Return a cross."""
-    return f'<path d="M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9" stroke="#BB5566" stroke-width="2.2" fill="none"/>'
+    path = f"M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9"
+    return f'<path d="{path}" stroke="#BB5566" stroke-width="2.2" fill="none"/>'
 
 
 def _legend(y: float, expert_name: str | None) -> Iterator[str]:
     style = {"font_size": 12}
-    yield before_mark(6, y - 4)
+    yield before_mark(7, y - 4)
     yield text_at(18, y, "before: the stager's own", **style)
     yield after_mark(178, y - 4)
     yield text_at(190, y, "after: decoded", **style)
@@ -151,5 +158,6 @@ def _legend(y: float, expert_name: str | None) -> Iterator[str]:
 
 def _description(rows: Sequence[BandRow]) -> str:
     return " ".join(
-        f"{row.name}: before {row.before_place or 'none'}, after {row.after_place or 'none'}." for row in rows
+        f"{row.name}: before {row.before_place or NO_VALUE}, after {row.after_place or NO_VALUE}."
+        for row in rows
     )

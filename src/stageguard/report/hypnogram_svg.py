@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stageguard.hypnogram import Hypnogram
 
 FILE_FRAME = Frame(width=1200.0, left=186.0, right=30.0, name_left=24.0)
-PAGE_FRAME = Frame(width=980.0, left=158.0, right=14.0)
+PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)
 LEFT, PLOT = FILE_FRAME.left, FILE_FRAME.plot
 LONGEST_STRIP_HOURS = 14.0  # beyond it a page shows strips of STRIP_HOURS each
 STRIP_HOURS = 6.0
@@ -68,6 +68,7 @@ def page_strips(
     *,
     marks: Sequence[Mark] = (),
     lights: Sequence[tuple[float, str]] = (),
+    zeitgeber: float | None = None,
 ) -> list[str]:
     """Draw a night for an HTML page: one picture, or several below each other for a long recording.
 
@@ -79,16 +80,17 @@ def page_strips(
         Rare events, drawn in a lane of their own.
     lights : sequence of (epoch, text)
         Lights off and on.
+    zeitgeber : float, optional
+        Seconds since the lights of a 12 h : 12 h cycle went on when the recording began; draws that cycle.
     """
-    picture = night_picture(decoding, expert, marks=tuple(marks), lights=tuple(lights))
+    picture = night_picture(decoding, expert, marks=tuple(marks), lights=tuple(lights), zeitgeber=zeitgeber)
     n_epochs = decoding.hypnogram.n_epochs
     windows = _windows(n_epochs, decoding.epoch_seconds)
     strips = []
     for number, (first, stop) in enumerate(windows):
         axis = _axis(decoding, PAGE_FRAME, first, stop)
         parts, y = draw_night(picture, axis, 16.0 if lights else 4.0)
-        last = number == len(windows) - 1
-        if last:
+        if number == 0:
             y += 22
             parts += legend(picture, PAGE_FRAME, y - 4)
         span = f"{axis.time_text(first * axis.epoch_seconds)} to {axis.time_text(stop * axis.epoch_seconds)}"
@@ -98,7 +100,7 @@ def page_strips(
                 f"Hypnogram before and after decoding{which}",
                 _description(decoding, expert),
                 parts,
-                (PAGE_FRAME.width, y + (4 if last else 0)),
+                (PAGE_FRAME.width, y + 6),
                 inline=f"night-{number + 1}",
             )
         )
@@ -111,6 +113,7 @@ def night_picture(
     *,
     marks: tuple[Mark, ...] = (),
     lights: tuple[tuple[float, str], ...] = (),
+    zeitgeber: float | None = None,
 ) -> NightPicture:
     """Gather what is drawn: the expert's panel first, then before and after."""
     given = [("Before", decoding.argmax), ("After", decoding.hypnogram.labels)]
@@ -125,6 +128,7 @@ def night_picture(
         decoding.density.probabilities,
         marks,
         lights,
+        zeitgeber,
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from stageguard.decoded import Decoding
-from stageguard.rare_events import RareEvent
+from stageguard.measures.rare_events import RareEvent
 from stageguard.report.night_panels import Mark
-from stageguard.report.numbers import count, shown
+from stageguard.report.numbers import arrowed, count, duration, shown
 
 MAX_ROWS = 150  # a mouse's day can hold hundreds; those decoding lost or made come first
 
@@ -24,8 +24,10 @@ class LedgerRow:
     kind: str
     before: str
     after: str
-    outcome: str
+    fate: str
+    length: str
     evidence: str
+    bout_evidence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,59 +40,71 @@ class LedgerCount:
     new: int
 
 
-def outcome_of(event: RareEvent) -> str:
-    """Return kept, lost or new."""
-    return ("kept" if event.in_after else "lost") if event.in_before else "new"
-
-
 def marks_of(events: Sequence[RareEvent]) -> tuple[Mark, ...]:
     """Return where events are marked below the hypnograms."""
-    return tuple(Mark(event.epoch, outcome_of(event)) for event in events)
+    return tuple(Mark(event.epoch, event.fate) for event in events)
 
 
 def ledger_counts(events: Sequence[RareEvent]) -> tuple[LedgerCount, ...]:
     """Return one row per kind of event."""
-    found = Counter((event.kind, outcome_of(event)) for event in events)
+    found = Counter((event.kind, event.fate) for event in events)
     kinds = dict.fromkeys(event.kind for event in events)
-    return tuple(LedgerCount(kind, *(found[kind, o] for o in ("kept", "lost", "new"))) for kind in kinds)
+    return tuple(
+        LedgerCount(arrowed(kind), *(found[kind, o] for o in ("kept", "lost", "new"))) for kind in kinds
+    )
 
 
 def ledger_rows(decoding: Decoding, events: Sequence[RareEvent]) -> tuple[LedgerRow, ...]:
     """Return the events in order of time; of very many, those that decoding lost or made come first."""
-    chosen = sorted(events, key=lambda event: outcome_of(event) == "kept")[:MAX_ROWS]
+    chosen = sorted(events, key=lambda event: event.fate == "kept")[:MAX_ROWS]
     return tuple(
         LedgerRow(
             event.epoch,
             time_of(decoding, event.epoch),
-            event.kind,
+            arrowed(event.kind),
             "yes" if event.in_before else "no",
             "yes" if event.in_after else "no",
-            outcome_of(event),
+            event.fate,
+            duration(event.n_epochs * decoding.epoch_seconds),
             shown(event.evidence_nats, 2),
+            shown(event.bout_evidence_nats, 1),
         )
         for event in sorted(chosen, key=lambda event: (event.epoch, event.kind))
     )
 
 
 def ledger_intro(decoding: Decoding, events: Sequence[RareEvent]) -> str:
-    """Return in one or two sentences what the ledger holds."""
-    watched = ", ".join(f"{a}→{b}" for a, b in decoding.profile.tvr_pairs) or "no transition"
-    looked = f"Watched: {watched}, Wake→REM, and REM soon after sleep onset."
-    if not events:
-        return f"{looked} None occurs, neither before nor after decoding."
-    n = Counter(outcome_of(event) for event in events)
-    return f"{looked} {count(n['kept'], 'event')} kept, {n['lost']} lost, {n['new']} new."
+    """Return what was watched for, and what became of it."""
+    scheme = decoding.profile.scheme
+    watched = [f"{a}→{b}" for a, b in decoding.profile.tvr_pairs]
+    if scheme.wake is not None and scheme.rem is not None:
+        early = [f"{scheme.wake}→{scheme.rem}", f"{scheme.rem} soon after sleep onset"]
+        watched = list(dict.fromkeys([*watched, *early]))
+    if not watched:
+        return "These stages know no rare event."
+    looked = f"Watched: {', '.join(watched)}."
+    return f"{looked} {fates(events)}" if events else f"{looked} None occurs, before or after."
+
+
+def fates(events: Sequence[RareEvent]) -> str:
+    """Return how many events were kept, lost and made, in one sentence."""
+    n = Counter(event.fate for event in events)
+    n_own = n["kept"] + n["lost"]
+    if not n_own:
+        return f"The stager has no rare event; decoding made {count(n['new'], 'new one')}."
+    own = count(n_own, "rare event")
+    return f"Of the stager's {own}, decoding kept {n['kept']:,} and lost {n['lost']:,}; {n['new']:,} new."
 
 
 def ledger_caption(events: Sequence[RareEvent]) -> str:
     """Return what the columns mean, and how many rows are left out."""
     meaning = (
-        "Evidence: how much more probable the stager found the event's stage than the best other one, "
-        "as a log ratio; below 0 it preferred another."
+        "Evidence: log-probability of the stage gone to, less that of the best other stage; above 0 the "
+        "stager was for it. At its first epoch, and summed over the bout."
     )
     if len(events) <= MAX_ROWS:
         return meaning
-    return f"{meaning} {len(events) - MAX_ROWS:,} of {len(events):,} events are left out here, kept ones first."
+    return f"{meaning} {len(events) - MAX_ROWS:,} of {len(events):,} are left out, kept ones before others."
 
 
 def time_of(decoding: Decoding, epoch: int) -> str:

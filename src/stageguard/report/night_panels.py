@@ -19,6 +19,7 @@ Labels = npt.NDArray[np.int8]
 LANE_HEIGHT = {2: 30.0, 3: 25.0}
 STRIP_HEIGHT = 64.0
 MAX_COLUMNS = 1400  # a strip finer than the pixels it is drawn on only makes the file heavy
+HALF_DAY = 43200.0  # s: 12 h of light and 12 h of darkness
 TINT = "#FBF0D2"  # behind changed epochs
 MARKS = {"kept": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z", "lost": "M-3.4 -3.4l6.8 6.8m0 -6.8l-6.8 6.8",
          "new": "M-4.2 0h8.4m-4.2 -4.2v8.4"}  # fmt: skip
@@ -51,6 +52,7 @@ class NightPicture:
     probabilities: npt.NDArray[np.float64]
     marks: tuple[Mark, ...] = ()
     lights: tuple[tuple[float, str], ...] = ()
+    zeitgeber: float | None = None  # seconds since lights on at the first epoch
 
     @property
     def has_gaps(self) -> bool:
@@ -76,6 +78,9 @@ def draw_night(night: NightPicture, axis: Axis, y: float) -> tuple[list[str], fl
         y += 22
     parts += _strip(night.probabilities, night.scheme, axis, y + 2)
     y += STRIP_HEIGHT + 12
+    if night.zeitgeber is not None:
+        parts += _light_cycle(night.zeitgeber, axis, y - 6)
+        y += 10
     parts += draw_axis(axis, top, y)
     parts += _lights(night.lights, axis, top, y)
     return parts, y + 24
@@ -93,7 +98,7 @@ def _panel(
     step = height / len(order)
     middle = {stage: y + step * (rank + 0.5) for rank, stage in enumerate(order)}
     yield text_at(frame.name_left, y + 15, panel.name, font_size=15, font_weight=600)
-    for number, detail in enumerate(panel.details):
+    for number, detail in enumerate(panel.details if axis.first == 0 else ()):  # they are of the whole night
         yield text_at(frame.name_left, y + 32 + 15 * number, detail, font_size=11, fill=GREY)
     if changed is not None and (tint := _blocks(changed, axis, y, height)):
         yield f'<path d="{tint}" fill="{TINT}"/>'
@@ -172,6 +177,15 @@ def _lights(lights: tuple[tuple[float, str], ...], axis: Axis, top: float, y: fl
                 'stroke-dasharray="5 3"/>'
             )
             yield text_at(x + shift, top - 4, text, font_size=11.5, text_anchor=anchor)
+
+
+def _light_cycle(zeitgeber: float, axis: Axis, y: float) -> Iterator[str]:
+    """Draw the light phase as an empty bar and the dark phase as a black one."""
+    yield text_at(axis.frame.left - 8, y + 9, "light / dark", font_size=11.5, text_anchor="end", fill=INK)
+    elapsed = np.arange(axis.first, axis.stop) * axis.epoch_seconds + zeitgeber
+    for start, end, is_dark in runs(elapsed % (2 * HALF_DAY) >= HALF_DAY):
+        left, right = axis.x(axis.first + start), axis.x(axis.first + end)
+        yield rect(left, y, right - left, 10, INK if is_dark else "#FFFFFF", stroke=INK, stroke_width=1)
 
 
 def _strip(

@@ -38,15 +38,27 @@ def difference(after: float, before: float, decimals: int) -> str:
     return text if text.startswith("−") else f"+{text}"
 
 
+def arrowed(text: str) -> str:
+    """Write arrows as one character."""
+    return text.replace("->", "→")
+
+
+def sentence(text: str) -> str:
+    """Write a clause as a sentence."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """Write a number of things."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def duration(seconds: float) -> str:
-    """Write a length of time in hours and minutes."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
+    """Write a length of time in hours and minutes, with seconds when it is short."""
+    if seconds < 60:
         return f"{seconds:g} s"
-    hours, rest = divmod(minutes, 60)
-    return f"{hours} h {rest} min" if hours else f"{rest} min"
+    if seconds < 600:
+        minutes, rest = divmod(seconds, 60)
+        return f"{minutes:.0f} min" + (f" {rest:g} s" if rest else "")
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

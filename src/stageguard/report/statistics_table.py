@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from stageguard.measures.statistics import SleepStatistics
+from stageguard.report.measures import Measured
 from stageguard.report.numbers import difference, shown
-from stageguard.statistics import SleepStatistics
 
 # Field of SleepStatistics, name, unit, decimals.
 FIELDS = (
@@ -45,6 +46,16 @@ class StatisticRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """Time in one stage in the light or in the dark, one cell per scoring."""
+
+    phase: str
+    stage: str
+    minutes: tuple[str, ...]
+    percent: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StatisticGroup:
     """Rows under one heading."""
 
@@ -52,20 +63,20 @@ class StatisticGroup:
     rows: tuple[StatisticRow, ...]
 
 
-def statistic_groups(
-    before: SleepStatistics, after: SleepStatistics, expert: SleepStatistics | None
-) -> tuple[StatisticGroup, ...]:
+def statistic_groups(measured: Measured) -> tuple[StatisticGroup, ...]:
     """Return all rows: the night as a whole, then minutes, shares and bouts of each stage."""
+    before, after = measured.before.statistics, measured.after.statistics
+    expert = None if measured.expert is None else measured.expert.statistics
 
     def row(name: str, unit: str, decimals: int, read: Reader) -> StatisticRow:
-        values = [read(before), read(after)]
-        cells = [shown(value, decimals) for value in values]
-        change = difference(values[1], values[0], decimals)
+        own, now = read(before), read(after)
+        shown_row = StatisticRow(
+            name, unit, shown(own, decimals), shown(now, decimals), difference(now, own, decimals)
+        )
         if expert is None:
-            return StatisticRow(name, unit, *cells, change)
+            return shown_row
         truth = read(expert)
-        error = difference(values[1], truth, decimals)
-        return StatisticRow(name, unit, *cells, change, shown(truth, decimals), error)
+        return replace(shown_row, expert=shown(truth, decimals), error=difference(now, truth, decimals))
 
     whole = [row(name, unit, decimals, _field(key)) for key, name, unit, decimals in FIELDS]
     names = after.scheme.names
@@ -84,25 +95,34 @@ def statistic_groups(
     )
 
 
-def absent_reasons(statistics: Mapping[str, SleepStatistics]) -> tuple[str, ...]:
-    """Return why numbers do not exist: one sentence per reason, naming the rows and, if not all, the columns.
-
-    Parameters
-    ----------
-    statistics : mapping of str to SleepStatistics
-        The statistics by the title of their column.
-    """
+def absent_reasons(measured: Measured) -> tuple[str, ...]:
+    """Return why numbers do not exist: one sentence per reason, naming rows and, if not all, columns."""
     titles = {key: name for key, name, _, _ in FIELDS} | {"stage_percent": "Share of total sleep time"}
     rows_by_reason: dict[str, list[str]] = {}
     for key, title in titles.items():
         columns: dict[str, list[str]] = {}
-        for column, values in statistics.items():
-            if key in values.reasons:
-                columns.setdefault(values.reasons[key], []).append(column)
+        for column in measured.columns:
+            if key in column.statistics.reasons:
+                columns.setdefault(column.statistics.reasons[key], []).append(column.name)
         for reason, where in columns.items():
-            only = "" if len(where) == len(statistics) else f" ({', '.join(where)})"
+            only = "" if len(where) == len(measured.columns) else f" ({', '.join(where)})"
             rows_by_reason.setdefault(reason, []).append(f"{title}{only}")
     return tuple(f"{'; '.join(rows)}: {reason}." for reason, rows in rows_by_reason.items())
+
+
+def phase_rows(measured: Measured) -> tuple[PhaseRow, ...]:
+    """Return the shares of scored time in the light and in the dark; empty without a light cycle."""
+    phases = [column.statistics.phases for column in measured.columns]
+    return tuple(
+        PhaseRow(
+            name,
+            stage,
+            tuple(shown(phase[name].stage_minutes[stage], 1) for phase in phases),
+            tuple(shown(phase[name].stage_percent[stage], 1) for phase in phases),
+        )
+        for name in phases[0]
+        for stage in measured.after.statistics.scheme.names
+    )
 
 
 def _field(key: str) -> Reader:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stageguard.measures.validity import Indicator, Validity
 from stageguard.profile import Profile
 from stageguard.report.bands_svg import BandRow
-from stageguard.report.numbers import ABSENT, decimals_for, shown
-from stageguard.validity import Indicator, Validity
+from stageguard.report.measures import Measured
+from stageguard.report.numbers import ABSENT, count, decimals_for, shown
 
 NAMES = {
     "fragmentation_index": "Fragmentation index (FI)",
@@ -50,10 +51,11 @@ def indicator_name(key: str) -> str:
     return NAMES.get(key, key.replace("_", " "))
 
 
-def band_rows(before: Validity, after: Validity, expert: Validity | None) -> tuple[BandRow, ...]:
+def band_rows(measured: Measured) -> tuple[BandRow, ...]:
     """Return the indicators that have a band, to be drawn."""
+    before, expert = measured.before.validity, measured.expert
     rows = []
-    for key, own in after.indicators.items():
+    for key, own in _ordered(measured.after.validity):
         if not (math.isfinite(own.low) and math.isfinite(own.high)):
             continue
         then = before.indicators[key]
@@ -67,18 +69,19 @@ def band_rows(before: Validity, after: Validity, expert: Validity | None) -> tup
                 own.value,
                 _place(then),
                 _place(own),
-                math.nan if expert is None else expert.indicators[key].value,
+                math.nan if expert is None else expert.validity.indicators[key].value,
             )
         )
     return tuple(rows)
 
 
-def indicator_rows(before: Validity, after: Validity, expert: Validity | None) -> tuple[IndicatorRow, ...]:
+def indicator_rows(measured: Measured) -> tuple[IndicatorRow, ...]:
     """Return all indicators, with or without a band."""
+    before, expert = measured.before.validity, measured.expert
     rows = []
-    for key, own in after.indicators.items():
+    for key, own in _ordered(measured.after.validity):
         then = before.indicators[key]
-        truth = math.nan if expert is None else expert.indicators[key].value
+        truth = math.nan if expert is None else expert.validity.indicators[key].value
         has_band = math.isfinite(own.low) and math.isfinite(own.high)
         decimals = decimals_for((own.low, own.high) if has_band else (then.value, own.value, truth))
         band = f"{shown(own.low, decimals)} to {shown(own.high, decimals)}" if has_band else ABSENT
@@ -99,10 +102,10 @@ def indicator_rows(before: Validity, after: Validity, expert: Validity | None) -
 
 def bands_sentence(rows: tuple[BandRow, ...]) -> str:
     """Return how many indicators lie inside their bands, and which still do not."""
-    if not rows:
-        return ""
     inside = [sum(place == "inside" for place in places) for places in _places(rows)]
-    outside = [f"{row.name} ({row.after_place})" for row in rows if row.after_place in OUTSIDE]
+    outside = [f"{row.name} {row.after_place}" for row in rows if row.after_place in OUTSIDE]
+    if inside == [len(rows), len(rows)]:
+        return f"All {len(rows)} indicators with an expert band lie inside it, before and after."
     sentence = (
         f"Of {len(rows)} indicators with an expert band, {inside[1]} lie inside it after decoding, "
         f"{inside[0]} before."
@@ -113,24 +116,48 @@ def bands_sentence(rows: tuple[BandRow, ...]) -> str:
     return f"{sentence} Outside: {named}."
 
 
-def reasons_of(columns: Mapping[str, Validity]) -> tuple[str, ...]:
-    """Return why indicators have no value: one sentence per reason."""
+def indicator_reasons(measured: Measured) -> tuple[str, ...]:
+    """Return why indicators have no value or no band: one sentence per reason."""
     rows_by_reason: dict[str, list[str]] = {}
-    for key in next(iter(columns.values())).indicators:
+    for key, _ in _ordered(measured.after.validity):
         by_reason: dict[str, list[str]] = {}
-        for column, validity in columns.items():
-            indicator = validity.indicators[key]
-            if math.isnan(indicator.value) and indicator.reason:
-                by_reason.setdefault(indicator.reason, []).append(column)
+        for column in measured.columns:
+            reason = column.validity.indicators[key].reason
+            if reason:
+                by_reason.setdefault(reason, []).append(column.name)
         for reason, where in by_reason.items():
-            only = "" if len(where) == len(columns) else f" ({', '.join(where)})"
+            only = "" if len(where) == len(measured.columns) else f" ({', '.join(where)})"
             rows_by_reason.setdefault(reason, []).append(f"{indicator_name(key)}{only}")
     return tuple(f"{'; '.join(rows)}: {reason.rstrip('.')}." for reason, rows in rows_by_reason.items())
+
+
+def minimum_words(measured: Measured) -> Iterator[str]:
+    """Return how many bouts are shorter than the profile's minima, and which of the expert's that cost."""
+    before, after = measured.before.validity, measured.after.validity
+    for stage, n_after in after.bouts_below_minimum.items():
+        n_before = before.bouts_below_minimum[stage]
+        sentence = f"{stage}: {count(n_before, 'bout')} below the profile's minimum before, {n_after:,} after"
+        if after.expert_bouts_below_minimum is not None and after.expert_bouts_lost is not None:
+            n_expert, n_lost = after.expert_bouts_below_minimum[stage], after.expert_bouts_lost[stage]
+            sentence += (
+                f"; {n_expert:,} scored so short for comparison, {n_lost:,} of them without trace after"
+            )
+        yield f"{sentence}."
 
 
 def band_sources(profile: Profile) -> tuple[str, ...]:
     """Return where the bands come from, each source once."""
     return tuple(dict.fromkeys(band.source for band in profile.bands.values() if band.source))
+
+
+def _ordered(validity: Validity) -> list[tuple[str, Indicator]]:
+    """Return whole-night indicators first, then those of the stages, each kind together."""
+    kinds = list(STAGE_NAMES)
+
+    def kind(item: tuple[str, Indicator]) -> int:
+        return next((number for number, start in enumerate(kinds) if item[0].startswith(start)), -1)
+
+    return sorted(validity.indicators.items(), key=kind)
 
 
 def _place(indicator: Indicator) -> str:

@@ -8,68 +8,108 @@ from collections.abc import Iterator
 import numpy as np
 
 from stageguard.decoded import Decoding
-from stageguard.report.numbers import count, duration
-from stageguard.strength import Strength
-from stageguard.validity import Validity
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SleepStatistics
+from stageguard.measures.validity import Validity
+from stageguard.report.ledger_table import fates, time_of
+from stageguard.report.measures import Lights, Measured
+from stageguard.report.numbers import count, duration, shown
+from stageguard.report.validity_table import band_rows, bands_sentence
 
 MANY_CHANGES = 0.10  # as decode warns
 MUCH_UNSCORED = 0.05  # our choice: worth a line of its own
 
 
+def noun(decoding: Decoding) -> str:
+    """Return what to call the recording."""
+    hours = decoding.hypnogram.n_epochs * decoding.epoch_seconds / 3600
+    return "night" if hours < LONGEST_NIGHT_HOURS else "recording"
+
+
 def headline(decoding: Decoding) -> str:
     """Return what happened, in one short sentence."""
     strength, n_changed = decoding.strength, int(np.count_nonzero(decoding.changed))
-    if strength.rule == "fixed":
-        return "The profile was applied at its fixed strength." if n_changed else "Nothing had to be changed."
     if strength.step == "untouched":
-        if n_changed:
-            return "The guard stepped aside, except where stages were given."
         return "The guard stepped aside."
     if not n_changed:
-        return "Nothing had to be changed."
+        return (
+            "The guard could change nothing." if strength.step == "lowered" else "Nothing had to be changed."
+        )
     return {
-        "lowered": "The guard calmed an over-fragmented night.",
+        "fixed": "The profile was applied at its fixed strength.",
+        "lowered": f"The guard calmed an over-fragmented {noun(decoding)}.",
         "raised": "The guard brought back stages that the stager starved.",
-        "raised then lowered": "The guard brought back starved stages, then calmed the night.",
-        "nearest": "The guard brought the night close to the experts' fragmentation.",
+        "raised then lowered": f"The guard brought back starved stages, then calmed the {noun(decoding)}.",
+        "nearest": f"The guard brought the {noun(decoding)} close to the experts' fragmentation.",
     }[strength.step]
 
 
-def summary(decoding: Decoding) -> str:
-    """Return why, and how much was changed."""
+def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
+    """Return why, how much was changed, and how the result compares."""
+    yield f"{_why(decoding)} {_how_much(decoding)}"
+    yield from unscored_words(decoding)
+    rows = band_rows(measured)
+    if rows:
+        yield bands_sentence(rows)
+    if measured.events:
+        yield fates(measured.events)
+    if measured.agreement is not None and measured.expert is not None:
+        before, after = (found.kappa for found in measured.agreement)
+        verb = "rose" if after > before else "fell" if after < before else "stayed"
+        if verb == "stayed" or math.isnan(before) or math.isnan(after):
+            change = f"is κ {shown(before, 2)} before and {shown(after, 2)} after"
+        else:
+            change = f"{verb} from κ {shown(before, 3)} to {shown(after, 3)}"
+        yield f"Agreement with the {measured.expert.name} {change}."
+
+
+def _how_much(decoding: Decoding) -> str:
     n_scored = int(np.count_nonzero(decoding.argmax >= 0))
     n_changed = int(np.count_nonzero(decoding.changed))
     if not n_changed:
-        verdict = f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
-    else:
-        share = f"{100 * n_changed / n_scored:.1f} %"
-        verdict = (
-            f"{n_changed:,} of {count(n_scored, 'epoch')} ({share}) got another stage than the stager chose."
+        return f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
+    by = ""
+    if decoding.strength.step == "untouched":  # what else can tell a stage from the stager's own
+        night = decoding.night
+        causes = {"stages that were given": bool(night.pins), "calibration": night.calibration is not None}
+        by = (
+            f", by {' and '.join(cause for cause, acts in causes.items() if acts)}"
+            if any(causes.values())
+            else ""
         )
-    return f"{_why(decoding.strength)} {verdict}"
+    share = f"{100 * n_changed / n_scored:.1f} %"
+    return (
+        f"{n_changed:,} of {count(n_scored, 'epoch')} ({share}) got another stage than the stager chose{by}."
+    )
 
 
-def _why(strength: Strength) -> str:
-    if strength.rule == "fixed":
+def _why(decoding: Decoding) -> str:
+    strength, rule, name = decoding.strength, decoding.profile.strength, noun(decoding)
+    if rule is None:
         return "This profile acts on every night alike, whatever its fragmentation."
     if math.isnan(strength.fi_before):
         return "There are too few epochs to measure fragmentation."
-    if strength.step == "untouched" and strength.fi_before < strength.fi_low:
-        return (
-            "The night changes stage less often than expert scorings do, and what would be needed to lift "
-            "starved stages, a stager trained on natural class frequencies, is not known."
-        )
-    if strength.step == "untouched":
-        return "The stager's night changes stage about as often as expert scorings do, so it is left alone."
-    outside = not strength.fi_low <= strength.fi_after <= strength.fi_high and strength.rule == "band"
-    still = ", although not as far as the rule asks" if outside else ""
-    if strength.step == "lowered":
-        return f"The stager's night changed stage far more often than expert scorings do; now it is calmer{still}."
     if strength.step == "nearest":
         return "The strength was chosen so that stages change as often as experts score."
-    return (
-        f"The stager's night changed stage far less often than expert scorings do; now it is livelier{still}."
-    )
+    seldom = f"changes stage less than {_times(rule.floor)} as often as expert scorings do on average"
+    if strength.step == "untouched" and strength.fi_before < strength.fi_low:
+        cure = "no lifting of minority stages helps"
+        if decoding.trained != "natural":
+            cure = "minority stages are lifted only for a stager trained on natural class frequencies"
+        return f"The stager's {name} {seldom}, but {cure}, so it is left alone."
+    if strength.step == "untouched":
+        return f"The stager's {name} changes stage about as often as expert scorings do, so it is left alone."
+    reached = strength.fi_low <= strength.fi_after <= strength.fi_high
+    still = "" if reached else ", although not as far as the rule asks"
+    if strength.step == "lowered":
+        often = f"changes stage more than {_times(rule.cap)} as often as expert scorings do on average"
+        if not decoding.changed.any():
+            return f"The stager's {name} {often}, but is too sure of each epoch to be calmed."
+        return f"The stager's {name} {often}; decoded, it is calmer{still}."
+    return f"The stager's {name} {seldom}; decoded, it is livelier{still}."
+
+
+def _times(factor: float) -> str:
+    return {0.5: "half", 2.0: "twice"}.get(factor, f"{factor:g} times")
 
 
 def unscored_words(decoding: Decoding) -> Iterator[str]:
@@ -79,8 +119,8 @@ def unscored_words(decoding: Decoding) -> Iterator[str]:
     seconds = decoding.epoch_seconds
     if n_filled:
         yield (
-            f"{count(n_filled, 'epoch')} without evidence ({duration(n_filled * seconds)}) got the stage that "
-            "fits their neighbours best."
+            f"{count(n_filled, 'epoch')} without evidence ({duration(n_filled * seconds)}) got the stage "
+            "that fits their neighbours best."
         )
     if n_unscored:
         yield (
@@ -94,16 +134,17 @@ def warnings_of(decoding: Decoding) -> Iterator[str]:
     if decoding.cohort is not None:
         caution = decoding.profile.caution_for(decoding.cohort)
         if caution is not None:
-            yield f"The profile is not made for {decoding.cohort!r}: {caution.reason}"
+            yield f"The profile is not made for “{decoding.cohort}”: {caution.reason}"
     if decoding.changed_share > MANY_CHANGES:
         yield (
-            f"{decoding.changed_share:.0%} of scored epochs were changed, more than {MANY_CHANGES:.0%}: look at "
-            "the night before using it; the stager or the profile may not fit."
+            f"{100 * decoding.changed_share:.1f} % of scored epochs were changed, more than "
+            f"{100 * MANY_CHANGES:.0f} %: look at the {noun(decoding)} before using it; the stager or the "
+            "profile may not fit."
         )
     n_unscored = int(np.count_nonzero(decoding.hypnogram.labels < 0))
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
-        share = n_unscored / decoding.hypnogram.n_epochs
-        yield f"{share:.0%} of the recording is unscored: times are lower bounds, and latencies may be wrong."
+        share = 100 * n_unscored / decoding.hypnogram.n_epochs
+        yield f"{share:.0f} % of the recording is unscored: times are lower bounds, latencies may be wrong."
 
 
 def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
@@ -113,7 +154,21 @@ def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
         return
     if strength.fi_low <= strength.fi_after <= strength.fi_high:
         yield (
-            f"The rule and the band are two things: the rule lets a night be while its fragmentation index lies "
-            f"between {strength.fi_low:.3f} and {strength.fi_high:.3f}, and does no more than that takes; the "
-            f"band ({indicator.low:.3f} to {indicator.high:.3f}) is where nine of ten expert nights lie."
+            "Why the fragmentation index may stay outside its band: the rule leaves a night alone between "
+            f"{strength.fi_low:.3f} and {strength.fi_high:.3f}, and does no more than it takes to get there; "
+            f"the band, {indicator.low:.3f} to {indicator.high:.3f}, is the range of single expert nights."
         )
+
+
+def statistics_caption(decoding: Decoding, statistics: SleepStatistics, lights: Lights) -> str:
+    """Return whose definitions are used, and what time in bed is."""
+    sentences = ["AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake"]
+    known = {"lights_off": statistics.lights_off_epoch, "lights_on": statistics.lights_on_epoch}
+    given = [
+        f"{key.replace('_', ' ')} at {time_of(decoding, epoch)}"
+        for key, epoch in known.items()
+        if lights[key] is not None  # type: ignore[literal-required]
+    ]
+    if given:
+        sentences.append(", ".join(given).capitalize())
+    return ". ".join([*sentences, *statistics.assumed]) + "."

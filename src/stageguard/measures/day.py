@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
-from stageguard.bouts import Integers, Labels, bouts_of
 from stageguard.errors import InputError
 from stageguard.hypnogram import Hypnogram
+from stageguard.measures.bouts import Integers, Labels, bouts_of
 from stageguard.stages import StageScheme
 
 Moment = int | float | timedelta | datetime | str

@@ -11,10 +11,14 @@ REM latency         first epoch of sleep to the first REM
 SFI                 changes from sleep to wake per hour of TST, the last awakening included
 ==================  ==================================================================================
 
-An unscored epoch is neither sleep nor wake, and ends a run of either. Conventions: ``aasm`` is the
-above; ``yasa`` counts REM latency from lights off, and a night without sleep as SPT 0; ``luna``
-takes unscored epochs at the ends out of TIB, lets SPT run to the last stretch of wake, and
-disregards less than 5 min of sleep that more than 2 h of wake separate from the rest of the night.
+An unscored epoch is neither sleep nor wake, and ends a run of either. Conventions:
+
+* ``aasm`` is the above, and gives no efficiency when more than half of TIB is unscored.
+* ``yasa`` counts REM latency from lights off, and takes SPT as 0 in a night without sleep.
+* ``luna`` takes unscored epochs at the ends out of TIB, lets SPT run to the last stretch of wake, and
+  disregards less than 5 min of sleep that more than 2 h of wake separate from all later sleep.
+
+In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are NaN in all three.
 """
 
 from __future__ import annotations
@@ -24,11 +28,13 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from stageguard import _checks
-from stageguard._day import Moment, Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
-from stageguard.bouts import Labels, ScoredNight, bout_stages, hypnogram_of, whole_epochs
-from stageguard.cycles import count_cycles
 from stageguard.hypnogram import UNSCORED
+from stageguard.measures.bouts import Labels, ScoredNight, bouts_of, hypnogram_of, whole_epochs
+from stageguard.measures.cycles import count_cycles
+from stageguard.measures.day import Moment, Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
 from stageguard.stages import StageScheme, canonical_name
 
 Convention = Literal["aasm", "yasa", "luna"]
@@ -45,6 +51,7 @@ _APART_SLEEP_SECONDS = 5 * 60.0
 _WHOLE: tuple[str, ...] = ("TIB is the whole recording: neither lights off nor lights on is given",)
 _NO_OFF = ("TIB begins with the recording: lights off is not given",)
 _NO_ON = ("TIB ends with the recording: lights on is not given",)
+_LONGEST_NIGHT_MINUTES = 60.0 * LONGEST_NIGHT_HOURS
 _UNSCORED_BYTE = UNSCORED % 256
 
 
@@ -65,8 +72,10 @@ class SleepStatistics(NamedTuple):
         What had to be assumed.
     zeitgeber : float or None
         How many seconds before TIB the light phase began; None without `lights_on_phase`.
-    epochs, bout_stages : bytes
-        Label of each epoch of TIB and of each of its bouts, 255 where unscored.
+    stage_epochs : tuple of int
+        Epochs of each stage of the scheme.
+    epochs : bytes
+        Label of each epoch of TIB, 255 where unscored.
     """
 
     convention: Convention
@@ -91,32 +100,32 @@ class SleepStatistics(NamedTuple):
     shortest_rem_epochs: int
     assumed: tuple[str, ...]
     zeitgeber: float | None
+    stage_epochs: tuple[int, ...]
     epochs: bytes
-    bout_stages: bytes
 
     @property
     def stage_minutes(self) -> Mapping[str, float]:
         """Minutes of every stage of the scheme, wake included."""
-        minutes, count = self.epoch_seconds / 60.0, self.epochs.count
-        names = enumerate(self.scheme.names)
-        return MappingProxyType({name: count(label) * minutes for label, name in names})
+        minutes, own = self.epoch_seconds / 60.0, zip(self.scheme.names, self.stage_epochs, strict=True)
+        return {name: n_epochs * minutes for name, n_epochs in own}
 
     @property
     def stage_percent(self) -> Mapping[str, float]:
         """Percent of TST, for every stage but wake; NaN without sleep."""
-        tst, wake = self.tst_minutes or NAN, self.scheme.wake
-        own = self.stage_minutes.items()
-        return MappingProxyType({name: 100.0 * minutes / tst for name, minutes in own if name != wake})
+        wake, tst = self.scheme.wake, self.tst_minutes * 60.0 / self.epoch_seconds or NAN
+        own = zip(self.scheme.names, self.stage_epochs, strict=True)
+        return {name: 100.0 * n_epochs / tst for name, n_epochs in own if name != wake}
 
     @property
     def bouts(self) -> Mapping[str, int]:
         """Number of bouts of every stage, those that lights cut included."""
-        names = enumerate(self.scheme.names)
-        return MappingProxyType({name: self.bout_stages.count(label) for label, name in names})
+        stages = bouts_of(np.frombuffer(self.epochs, dtype=np.int8)).stages
+        n_bouts = np.bincount(stages + 1, minlength=self.scheme.n_stages + 1)[1:].tolist()
+        return dict(zip(self.scheme.names, n_bouts, strict=True))
 
     @property
     def cycles(self) -> float:
-        """NREM-REM cycles, as `stageguard.cycles` defines them."""
+        """NREM-REM cycles, as `stageguard.measures.cycles` defines them."""
         if self._why_no_cycles() is not None:
             return NAN
         return float(count_cycles(self.epochs, self.scheme, self.epoch_seconds))
@@ -140,22 +149,23 @@ class SleepStatistics(NamedTuple):
             reasons["stage_percent"] = self._why("stage_percent")
         if (no_cycles := self._why_no_cycles()) is not None:
             reasons["cycles"] = no_cycles
-        return MappingProxyType(reasons)
+        return reasons
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers under the keys YASA users know; `units` has the unit of each."""
         values = {key: float(getattr(self, name)) for key, (name, _) in _KEYS.items()}
-        values |= {_long_name(self.scheme, name): value for name, value in self.stage_minutes.items()}
-        values |= {f"%{_long_name(self.scheme, name)}": value for name, value in self.stage_percent.items()}
+        long = _long_names(self.scheme)
+        values |= {long[name]: value for name, value in self.stage_minutes.items()}
+        values |= {f"%{long[name]}": value for name, value in self.stage_percent.items()}
         return values
 
     @property
     def units(self) -> Mapping[str, str]:
         """Unit of each number in `to_dict`."""
-        units = {key: unit for key, (_, unit) in _KEYS.items()}
-        units |= {_long_name(self.scheme, name): "min" for name in self.scheme.names}
-        units |= {f"%{_long_name(self.scheme, name)}": "% of TST" for name in self.scheme.sleep}
-        return MappingProxyType(units)
+        units, long = {key: unit for key, (_, unit) in _KEYS.items()}, _long_names(self.scheme)
+        units |= {long[name]: "min" for name in self.scheme.names}
+        units |= {f"%{long[name]}": "% of TST" for name in self.scheme.sleep}
+        return units
 
     def __repr__(self) -> str:
         """Return the numbers, without the epochs."""
@@ -169,7 +179,7 @@ class SleepStatistics(NamedTuple):
             return f"scheme {self.scheme.name!r} does not say which stage is wake"
         if n_epochs == n_unscored:
             return "no epoch is scored"
-        if name in _NEEDS_BEDTIME and _is_long(self.tib_minutes):
+        if name in _NEEDS_BEDTIME and self.tib_minutes >= _LONGEST_NIGHT_MINUTES:
             hours = self.tib_minutes / 60.0
             return (
                 f"{hours:.1f} h are no single night and no moment is bedtime: give lights_off and lights_on"
@@ -186,7 +196,7 @@ class SleepStatistics(NamedTuple):
         return "there is no REM" + (f" bout of {seconds:g} s" if self.shortest_rem_epochs > 1 else "")
 
     def _why_no_cycles(self) -> str | None:
-        if _is_long(self.tib_minutes) or self.zeitgeber is not None:
+        if self.tib_minutes >= _LONGEST_NIGHT_MINUTES or self.zeitgeber is not None:
             return "cycles are defined for one night of human sleep"
         if self.scheme.rem is None or not self.tst_minutes > 0.0:
             return self._why("cycles")
@@ -234,7 +244,7 @@ def sleep_statistics(
     night : Hypnogram or Decoding
         The scored night; of a decoding, what it decided.
     convention : {"aasm", "yasa", "luna"}
-        Whose definitions to use where they differ: see `stageguard.statistics`.
+        Whose definitions to use where they differ: see `stageguard.measures.statistics`.
     lights_off, lights_on : int, float, timedelta, datetime or str, optional
         When TIB begins and ends: the index of an epoch (a whole number), seconds from the start (a number
         with a decimal point), or a time; times of day such as ``"22:30"`` need a night with a start. The
@@ -267,38 +277,51 @@ def sleep_statistics(
     if min_first_rem_seconds:
         seconds = _checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
         shortest_rem = max(1, whole_epochs(seconds, epoch_seconds))
-    epochs, bouts = labels.tobytes(), bout_stages(labels)
-    numbers = _numbers(epochs, bouts, scheme, epoch_seconds, convention, shortest_rem)
+    epochs, words = labels.tobytes(), _words(scheme)
+    counts = [epochs.count(label) for label in words.counted]
+    counts.insert(words.commonest, len(epochs) - epochs.count(_UNSCORED_BYTE) - sum(counts))
+    numbers = _numbers(epochs, counts, words, epoch_seconds, convention, shortest_rem)
     before = (convention, scheme, epoch_seconds, first, first + len(epochs))
-    return SleepStatistics._make((*before, *numbers, shortest_rem, assumed, zeitgeber, epochs, bouts))
+    return SleepStatistics._make((*before, *numbers, shortest_rem, assumed, zeitgeber, tuple(counts), epochs))
+
+
+class _Words(NamedTuple):
+    """A scheme in bytes. Counting takes time for each epoch found, so the commonest stage is what is left."""
+
+    letters: bytes  # table that turns a label into S (sleep), a blank (wake) or ? (unscored)
+    wake: int | None
+    rem: bytes | None
+    counted: tuple[int, ...]
+    commonest: int
 
 
 def _numbers(
     epochs: bytes,
-    bouts: bytes,
-    scheme: StageScheme,
+    counts: list[int],
+    words: _Words,
     epoch_seconds: float,
     convention: Convention,
     shortest_rem: int,
 ) -> tuple[float, ...]:
     """Return the numbers of `SleepStatistics`, in its order, NaN where they do not exist."""
-    n_epochs, n_unscored = len(epochs), epochs.count(_UNSCORED_BYTE)
-    n_scored, minutes, as_yasa = n_epochs - n_unscored, epoch_seconds / 60.0, convention == "yasa"
-    tib, unscored = n_epochs * minutes, n_unscored * minutes
-    letters, rem = _alphabet(scheme)
-    if scheme.wake is None or not (n_scored or as_yasa):
+    n_epochs, n_scored, minutes = len(epochs), sum(counts), epoch_seconds / 60.0
+    tib, unscored, as_yasa = n_epochs * minutes, (n_epochs - n_scored) * minutes, convention == "yasa"
+    letters, wake, rem, *_ = words
+    if wake is None or not (n_scored or as_yasa):
         return (tib, *[NAN] * 12, unscored)
-    is_trusted = as_yasa or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
-    has_bedtime = not _is_long(tib)
-    text, runs = epochs.translate(letters), bouts.translate(letters)
-    first, stop, last_run = text.find(b"S"), text.rfind(b"S") + 1, runs.rfind(b"S")
-    if not stop:
-        spt, se = (0.0 if as_yasa else NAN), (0.0 if is_trusted and has_bedtime else NAN)
-        return (tib, spt, 0.0, NAN, se, *[NAN] * 8, unscored)
-    n_waso = text.count(b"W", first, stop)
-    n_sleep = n_scored - n_waso - text.count(b"W", 0, first) - text.count(b"W", stop)
-    spt_stop = len(text.rstrip(b"W")) if convention == "luna" else stop
-    awakenings = runs.count(b"W", runs.find(b"S"), last_run)
+    n_sleep = n_scored - counts[wake]
+    is_trusted = convention != "aasm" or n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
+    has_bedtime = tib < _LONGEST_NIGHT_MINUTES
+    se = 100.0 * n_sleep / n_epochs if is_trusted and has_bedtime else NAN
+    if not n_sleep:
+        return (tib, 0.0 if as_yasa else NAN, 0.0, NAN, se, *[NAN] * 8, unscored)
+    text = epochs.translate(letters)  # S sleep, a blank for wake, ? unscored
+    first, stop = text.find(b"S"), text.rfind(b"S") + 1
+    inside = text[first:stop]
+    spt = len(text.rstrip(b" ")) - first if convention == "luna" else stop - first
+    n_waso = inside.count(b" ") if unscored else counts[wake] - (n_epochs - len(inside))  # all wake outside
+    n_awakenings = len(inside.split()) - 1
+    n_from_sleep = n_awakenings - (inside.count(b"? ") if unscored else 0) + text.startswith(b" ", stop)
     sol = sol_5min = sol_10min = rem_latency = NAN
     if has_bedtime:
         sol = first * minutes
@@ -311,37 +334,32 @@ def _numbers(
             rem_latency = (onset if as_yasa else onset - first) * minutes
     return (
         tib,
-        (spt_stop - first) * minutes,
+        spt * minutes,
         n_sleep * minutes,
         n_waso * minutes,
-        100.0 * n_sleep / n_epochs if is_trusted and has_bedtime else NAN,
-        100.0 * n_sleep / (stop - first) if is_trusted else NAN,
+        se,
+        100.0 * n_sleep / len(inside) if is_trusted else NAN,
         sol,
         sol_5min,
         sol_10min,
         rem_latency,
-        float(awakenings),
-        float(awakenings + (b"W" in runs[last_run:])),
-        runs.count(b"SW") * 3600.0 / (n_sleep * epoch_seconds),
+        float(n_awakenings),
+        float(n_awakenings + (text.find(b" ", stop) >= 0)),
+        n_from_sleep * 60.0 / (n_sleep * minutes),
         unscored,
     )
 
 
-def _is_long(minutes: float) -> bool:
-    """Whether it is a day rather than a night."""
-    return minutes >= LONGEST_NIGHT_HOURS * 60.0
-
-
 def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> tuple[Labels, int]:
     """Return the epochs Luna 1.7 would count, and how many unscored ones it leaves out before them."""
-    letters, _ = _alphabet(scheme)
+    letters = _words(scheme).letters
     text = labels.tobytes().translate(letters)
     n_apart = whole_epochs(_APART_SLEEP_SECONDS, epoch_seconds) - 1
     asleep = [place for place, letter in enumerate(text) if letter == ord("S")][: n_apart + 1]
     # from the latest on, which of the first sleep does a long wake separate from the rest?
     for last in range(min(n_apart, len(asleep)) - 1, -1, -1):
         following = asleep[last + 1] if last + 1 < len(asleep) else len(text)
-        if text.count(b"W", asleep[last], following) * epoch_seconds > _APART_WAKE_SECONDS:
+        if text.count(b" ", asleep[last], following) * epoch_seconds > _APART_WAKE_SECONDS:
             labels = labels.copy()
             labels[asleep[: last + 1]] = UNSCORED
             text = labels.tobytes().translate(letters)
@@ -353,13 +371,15 @@ def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> 
 
 
 @cache
-def _alphabet(scheme: StageScheme) -> tuple[bytes, bytes | None]:
-    """Return the table that turns label bytes into S (sleep), W (wake) and ? (unscored), and REM's byte."""
-    letters = bytearray(b"?" * 256)
-    if scheme.wake_index is not None:
+def _words(scheme: StageScheme) -> _Words:
+    letters, wake, rem = bytearray(b"?" * 256), scheme.wake_index, scheme.rem_index
+    if wake is not None:
         letters[: scheme.n_stages] = b"S" * scheme.n_stages
-        letters[scheme.wake_index] = ord("W")
-    return bytes(letters), None if scheme.rem_index is None else bytes([scheme.rem_index])
+        letters[wake] = ord(" ")
+    meanings = [canonical_name(name) for name in scheme.names]
+    commonest = next((k for k, meaning in enumerate(meanings) if meaning in ("N2", "N", "S")), 0)
+    counted = tuple(k for k in range(scheme.n_stages) if k != commonest)
+    return _Words(bytes(letters), wake, None if rem is None else bytes([rem]), counted, commonest)
 
 
 @cache
@@ -368,8 +388,9 @@ def _persistent_sleep(epoch_seconds: float) -> tuple[bytes, bytes]:
     return b"S" * whole_epochs(300.0, epoch_seconds), b"S" * whole_epochs(600.0, epoch_seconds)
 
 
-def _long_name(scheme: StageScheme, name: str) -> str:
-    """Return YASA's name of a stage where it has one."""
-    if name in (scheme.wake, scheme.rem):
-        return "WAKE" if name == scheme.wake else "REM"
-    return {"N": "NREM", "S": "SLEEP"}.get(canonical_name(name) or "", name)
+@cache
+def _long_names(scheme: StageScheme) -> Mapping[str, str]:
+    """Return YASA's names of the stages where it has one."""
+    names = {name: {"N": "NREM", "S": "SLEEP"}.get(canonical_name(name) or "", name) for name in scheme.names}
+    names |= {} if scheme.wake is None else {scheme.wake: "WAKE"}
+    return MappingProxyType(names | ({} if scheme.rem is None else {scheme.rem: "REM"}))

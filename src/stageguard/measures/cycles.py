@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from stageguard.bouts import whole_epochs
+from stageguard.measures.bouts import whole_epochs
 from stageguard.stages import StageScheme, canonical_name
 
 REM_INTERRUPTION_SECONDS = 15 * 60.0

@@ -61,13 +61,6 @@ def bouts_of(labels: Labels) -> Bouts:
     return Bouts(starts, labels[starts], edges[1:] - starts)
 
 
-def bout_stages(labels: Labels) -> bytes:
-    """Return the label of each bout as one byte, 255 where unscored: all it takes to count bouts."""
-    last_epochs = (labels[1:] != labels[:-1]).nonzero()[0]
-    stages: bytes = labels[last_epochs].tobytes() + labels[-1:].tobytes()
-    return stages
-
-
 def pair_counts(labels: Labels, n_stages: int) -> npt.NDArray[np.int64]:
     """Return (from, to) counts of adjacent epochs that are both scored, stays included."""
     before, after = labels[:-1].astype(np.int64), labels[1:].astype(np.int64)

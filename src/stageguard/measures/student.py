@@ -18,7 +18,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-_N_POINTS = 1024
 _MOST_STEPS = 200
 _LOG_NEGLIGIBLE = 40.0  # e^-40 of the peak is below rounding
 _SQRT_HALF = math.sqrt(0.5)
@@ -55,7 +54,8 @@ def noncentrality_limits(t: float, freedom: float, confidence: float) -> tuple[f
 def _scale_distribution(freedom: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return values of U and their weights, which sum to 1."""
     spread = math.sqrt(_LOG_NEGLIGIBLE / freedom)
-    log_u = np.linspace(-_LOG_NEGLIGIBLE / freedom - spread, spread, _N_POINTS)
+    n_points = 1024 if freedom < 10.0 else 384  # few degrees of freedom have a long tail towards 0
+    log_u = np.linspace(-_LOG_NEGLIGIBLE / freedom - spread, spread, n_points)
     log_density = freedom * (log_u - 0.5 * np.expm1(2.0 * log_u))  # of log U, 0 at its peak
     weights = np.exp(log_density)
     return np.exp(log_u), weights / weights.sum()

@@ -1,0 +1,66 @@
+"""Find and read the expert's scoring of a night, by name in a folder or as told. Prints nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from errno import ENOENT
+from pathlib import Path
+
+from stageguard.cli._scored_files import ReadOptions, night_id
+from stageguard.errors import InputError
+from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.hypnogram import Hypnogram
+
+SUFFIXES = (".tsv", ".csv", ".txt", ".eannot", ".hyp")
+
+
+class Experts:
+    """Expert scorings by the name of the night."""
+
+    def __init__(self, place: Path | None, named: Mapping[str, Path] | None = None) -> None:
+        self._named = dict(named or {})
+        self._file: Path | None = None
+        self._folder: dict[str, list[Path]] = {}
+        if place is not None and not place.exists():
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(place))
+        if place is not None and place.is_dir():
+            for path in sorted(place.iterdir()):
+                if path.suffix.lower() in SUFFIXES:
+                    self._folder.setdefault(night_id(path), []).append(path)
+            if not self._folder:
+                raise InputError(
+                    f"{place} holds no hypnogram, expected files such as night.tsv or night.txt."
+                )
+        else:
+            self._file = place
+
+    def path_for(self, name: str) -> Path | None:
+        """Return the file that holds the expert's scoring of a night, or None."""
+        if name in self._named:
+            return self._named[name]
+        if self._file is not None:
+            return self._file
+        found = self._folder.get(name, [])
+        if len(found) > 1:
+            listed = " and ".join(path.name for path in found[:2])
+            raise InputError(f"the expert of {name!r} may be {listed}, expected one file. Keep one.")
+        return found[0] if found else None
+
+    def read(self, name: str, night: Hypnogram | None, options: ReadOptions) -> Hypnogram | None:
+        """Read the expert's scoring of a night; what its file does not say is taken from the night."""
+        path = self.path_for(name)
+        return None if path is None else read_expert(path, night, options)
+
+
+def read_expert(path: Path, night: Hypnogram | None, options: ReadOptions) -> Hypnogram:
+    """Read an expert's scoring; what its file does not say, scheme to start, is taken from the night."""
+    given = HypnogramOptions(options.scheme, options.epoch_seconds)
+    if night is not None:
+        given = dataclasses.replace(
+            given, default_scheme=night.scheme, default_epoch_seconds=night.epoch_seconds
+        )
+    expert = read_hypnogram_file(path, given).hypnogram
+    start = options.start if night is None else night.start
+    return dataclasses.replace(expert, start=start) if expert.start is None else expert

@@ -1,0 +1,183 @@
+"""`stageguard report`: one night as one HTML file. Parses and prints only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stageguard.cli._options import (
+    AsJson,
+    Cohort,
+    EpochSeconds,
+    LightsOff,
+    LightsOn,
+    Log,
+    Logits,
+    Overwrite,
+    Pins,
+    Quality,
+    Stages,
+    TrainedOn,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stageguard.cli._decode_file import DecodeOptions
+    from stageguard.decoded import Decoding
+
+SUFFIX = ".report.html"
+
+Night = Annotated[
+    Path,
+    typer.Argument(
+        metavar="NIGHT", help="Probabilities, or a .hypnogram.tsv with its probabilities beside it."
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="NIGHT.html", help="The page. Default: NIGHT.report.html beside it."
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own."
+    ),
+]
+ExpertFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An expert's hypnogram of the night.")]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Headline. Default: the file's name.")]
+Start = Annotated[
+    str | None, typer.Option(metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
+]
+
+
+def report(
+    night: Night,
+    output: Output = None,
+    profile: ProfileName = None,
+    expert: ExpertFile = None,
+    title: Title = None,
+    lights_off: LightsOff = None,
+    lights_on: LightsOn = None,
+    start: Start = None,
+    stages: Stages = None,
+    epoch_seconds: EpochSeconds = None,
+    quality: Quality = None,
+    pins: Pins = None,
+    cohort: Cohort = None,
+    trained: TrainedOn = None,
+    logits: Logits = False,
+    log: Log = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write one night as one HTML file: pictures, measures against experts, statistics, methods.
+
+    The file needs no network and holds everything it shows.
+    """
+    from stageguard.cli._decode_file import decode_options
+    from stageguard.cli._scored_files import parse_moment, parse_start
+    from stageguard.cli._terminal import print_error
+    from stageguard.errors import StageGuardError
+
+    if logits and log:
+        raise typer.BadParameter("--logits and --log exclude each other: give the one the file holds.")
+    options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
+    if start is not None and "-" not in start:
+        raise typer.BadParameter(
+            f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30."
+        )
+    page = {
+        "title": title,
+        "lights_off": parse_moment(lights_off, "--lights-off"),
+        "lights_on": parse_moment(lights_on, "--lights-on"),
+    }
+    place = output or _beside(night)
+    try:
+        found = write_report(
+            night, place, profile, options, expert, parse_start(start), page, overwrite=overwrite
+        )
+    except (StageGuardError, OSError) as error:
+        print_error(error, night)
+        raise typer.Exit(1) from None
+    _print(found, as_json)
+
+
+def write_report(
+    night: Path,
+    output: Path,
+    profile: str | None,
+    options: DecodeOptions,
+    expert: Path | None,
+    start: datetime | None,
+    page: dict[str, Any],
+    *,
+    overwrite: bool,
+) -> dict[str, Any]:
+    """Decode, draw and write; returns what a person wants to know about it."""
+    import warnings
+
+    from stageguard._files import write_text_atomic
+    from stageguard.cli._decode_file import describe
+    from stageguard.cli._experts import read_expert
+    from stageguard.cli._scored_files import ReadOptions
+    from stageguard.errors import StageGuardWarning
+    from stageguard.measures.cohort import StatisticsOptions
+    from stageguard.report import night_report
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        decoding, notes = _decode(night, profile, options, start)
+    scored = None if expert is None else read_expert(expert, decoding.hypnogram, ReadOptions())
+    write_text_atomic(output, night_report(decoding, expert=scored, **page), overwrite=overwrite)
+    lights = StatisticsOptions(lights_off=page["lights_off"], lights_on=page["lights_on"])
+    return describe(decoding, lights) | {
+        "file": str(night),
+        "ok": True,
+        "notes": list(notes),
+        "warnings": [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)],
+        "outputs": {"html": str(output)},
+    }
+
+
+def _decode(
+    night: Path, profile: str | None, options: DecodeOptions, start: datetime | None
+) -> tuple[Decoding, tuple[str, ...]]:
+    from stageguard.cli._decode_file import DecodeOptions, decode_file
+    from stageguard.cli._verification import decode_recorded
+    from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
+    from stageguard.profile import Profile
+
+    if night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+        if profile is not None or options.to_dict() != DecodeOptions().to_dict():
+            raise typer.BadParameter(
+                f"{night.name} records its profile and options: leave them out, or name the probabilities."
+            )
+        return decode_recorded(night, start)
+    if profile is None:
+        raise typer.BadParameter("Missing option '--profile' / '-p': probabilities come without one.")
+    return decode_file(night, Profile.load(profile), options, start)
+
+
+def _beside(night: Path) -> Path:
+    from stageguard.cli._scored_files import night_id
+
+    return night.parent / (night_id(night) + SUFFIX)
+
+
+def _print(found: dict[str, Any], as_json: bool) -> None:
+    from stageguard.cli._present import print_review, print_summary
+    from stageguard.cli._terminal import console, print_json, print_list
+
+    if as_json:
+        print_json({key: value for key, value in found.items() if key != "table"})
+        return
+    out = console()
+    print_summary(found, out)
+    print_list(out, "Warning", found["warnings"])
+    print_list(out, "Wrote", found["outputs"].values())
+    print_review(out)

@@ -1,0 +1,115 @@
+"""`stageguard stats`: sleep statistics of many nights, and of groups. Parses and prints only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stageguard.cli._options import (
+    AsJson,
+    Convention,
+    EpochSeconds,
+    LightsOff,
+    LightsOn,
+    Log,
+    Logits,
+    Overwrite,
+    SchemeName,
+    ScoredFiles,
+    Stages,
+    Start,
+)
+
+if TYPE_CHECKING:
+    from stageguard.cli._cohort_run import Request
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="COHORT.tsv", help="Write one row per night, and a codebook beside it."
+    ),
+]
+DecodeWith = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", "-p", metavar="NAME", help="Decode probabilities with it; count its transitions."
+    ),
+]
+ByConvention = Annotated[Convention, typer.Option(help="Whose definitions, where they differ.")]
+LightsOnPhase = Annotated[
+    str | None,
+    typer.Option(metavar="07:00", help="For rodents: when the lights go on. Adds light, dark and hours."),
+]
+MinFirstRem = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="REM latency ends at a first REM bout this long.")
+]
+By = Annotated[
+    Path | None,
+    typer.Option(metavar="GROUPS.tsv", help="Compare groups: columns id, group (optional: subject, expert)."),
+]
+ExpertsIn = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Expert hypnograms, named like the nights; or one file for one night."
+    ),
+]
+
+
+def stats(
+    files: ScoredFiles,
+    output: Output = None,
+    profile: DecodeWith = None,
+    convention: ByConvention = Convention.aasm,
+    lights_off: LightsOff = None,
+    lights_on: LightsOn = None,
+    lights_on_phase: LightsOnPhase = None,
+    min_first_rem_seconds: MinFirstRem = 0.0,
+    start: Start = None,
+    by: By = None,
+    expert: ExpertsIn = None,
+    scheme: SchemeName = None,
+    stages: Stages = None,
+    epoch_seconds: EpochSeconds = None,
+    logits: Logits = False,
+    log: Log = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sleep statistics of one night or many, before and after decoding.
+
+    What decode wrote has a before and an after; probabilities have them with --profile. A hypnogram from
+    elsewhere counts as after.
+    """
+    from stageguard.cli._cohort_run import Request
+    from stageguard.cli._scored_files import parse_moment, read_options
+    from stageguard.measures.cohort import StatisticsOptions
+
+    if output is not None and output.suffix.lower() != ".tsv":
+        raise typer.BadParameter(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
+    if expert is not None and len(files) > 1 and expert.is_file():
+        raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
+    decode = profile is not None
+    reading = read_options(
+        profile, scheme, stages, epoch_seconds, start=start, logits=logits, log=log, decode=decode
+    )
+    lights = parse_moment(lights_off, "--lights-off"), parse_moment(lights_on, "--lights-on")
+    measuring = StatisticsOptions(convention.value, *lights, min_first_rem_seconds, lights_on_phase)
+    _run(Request(tuple(files), reading, measuring, by, expert, output, overwrite), as_json)
+
+
+def _run(request: Request, as_json: bool) -> None:
+    from stageguard.cli._cohort_present import print_stats
+    from stageguard.cli._cohort_run import run_cohort
+    from stageguard.cli._present import print_problems
+    from stageguard.cli._terminal import print_json
+
+    result = run_cohort(request, quiet=as_json)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        print_stats(result)
+    print_problems(result.reports, as_json=as_json)
+    if not all(report["ok"] for report in result.reports):
+        raise typer.Exit(1)

@@ -1,0 +1,221 @@
+"""Agreement of a night with an expert's scoring of the same epochs. Ranks nobody and tests no hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks
+from stageguard.decoded import Decoding
+from stageguard.errors import InputError
+from stageguard.hypnogram import Hypnogram
+from stageguard.measures.bouts import Labels, Mask, ScoredNight, check_aligned, hypnogram_of, in_scheme
+from stageguard.stages import StageScheme
+
+Pairs = tuple[tuple[str, str], ...]
+Counts = npt.NDArray[np.int64]
+
+NAN = float("nan")
+TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agreement:
+    """How far a night agrees with an expert. NaN fields have their reason in `reasons`.
+
+    Attributes
+    ----------
+    scheme : StageScheme
+        The stages compared, the coarser scheme of the two.
+    n_epochs, n_left_out : int
+        Epochs that both scored, and the others, which nothing here counts.
+    accuracy : float
+        Share of `n_epochs` with the same stage, 0 to 1.
+    majority_stage, majority_accuracy : str, float
+        The expert's most frequent stage, and the accuracy of naming nothing else.
+    kappa : float
+        Cohen's, unweighted.
+    f1 : mapping
+        F1 of every stage of the scheme, 0 to 1; NaN for a stage that neither scored.
+    macro_f1 : float
+        Mean of those that exist.
+    confusion : array of int, shape (n_stages, n_stages)
+        Epochs by the expert's stage (rows) and the night's (columns).
+    pairs : tuple of pairs of str
+        Which stage changes count as rare.
+    n_rare : int
+        How many of them the expert scored.
+    rare_recall_0, rare_recall_2 : float
+        Share of those that the night has at the same place, or within two epochs of it.
+    """
+
+    scheme: StageScheme
+    n_epochs: int
+    n_left_out: int
+    accuracy: float
+    majority_stage: str | None
+    majority_accuracy: float
+    kappa: float
+    f1: Mapping[str, float]
+    macro_f1: float
+    confusion: Counts = field(repr=False)
+    pairs: Pairs
+    n_rare: int
+    rare_recall_0: float
+    rare_recall_2: float
+    reasons: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        plain = {name: getattr(self, name) for name in ("n_epochs", "n_left_out", "accuracy", "kappa")}
+        return plain | {
+            "macro_f1": self.macro_f1,
+            "f1": dict(self.f1),
+            "majority_stage": self.majority_stage,
+            "majority_accuracy": self.majority_accuracy,
+            "n_rare": self.n_rare,
+            "rare_recall_0": self.rare_recall_0,
+            "rare_recall_2": self.rare_recall_2,
+            "pairs": [list(pair) for pair in self.pairs],
+            "stages": list(self.scheme.names),
+            "confusion": self.confusion.tolist(),
+            "reasons": dict(self.reasons),
+        }
+
+
+def agreement(
+    expert: Hypnogram, night: ScoredNight, *, pairs: Iterable[tuple[str, str]] | None = None
+) -> Agreement:
+    """Compare a night with an expert's scoring, over the epochs both scored.
+
+    Parameters
+    ----------
+    expert : Hypnogram
+        The expert's scoring.
+    night : Hypnogram or Decoding
+        What to compare with it, epoch by epoch. If one scheme is finer, it is merged into the other.
+    pairs : iterable of pairs of str, optional
+        Stage changes whose recall to report, such as ``[("W", "R")]``; by default the ``tvr_pairs`` of the
+        decoding's profile.
+
+    Returns
+    -------
+    Agreement
+        Accuracy beside the majority class's, kappa, F1 over the whole scheme, confusion, rare recall.
+    """
+    reference, compared = hypnogram_of(expert), hypnogram_of(night)
+    check_aligned(reference, compared)
+    scheme = _common_scheme(reference.scheme, compared.scheme)
+    truth, labels = in_scheme(reference, scheme).labels, in_scheme(compared, scheme).labels
+    rare = _rare_pairs(night, scheme, pairs)
+    both = (truth >= 0) & (labels >= 0)
+    n_epochs, n_stages = int(np.count_nonzero(both)), scheme.n_stages
+    places = truth[both].astype(np.intp) * n_stages + labels[both]
+    confusion = np.bincount(places, minlength=n_stages**2).reshape(n_stages, n_stages)
+    confusion.flags.writeable = False
+    reasons: dict[str, str] = {}
+    f1 = _f1(confusion, scheme, reasons)
+    known = [value for value in f1.values() if not np.isnan(value)]
+    recalled = _recalled(truth, labels, both, [(scheme.index(a), scheme.index(b)) for a, b in rare])
+    n_rare = len(recalled[0])
+    if not n_epochs:
+        nothing = ("accuracy", "kappa", "macro_f1", "majority_accuracy")
+        reasons |= dict.fromkeys(nothing, "no epoch is scored by both")
+    if not n_rare:
+        why = "the expert scored none of the pairs" if rare else "no pairs are named: give pairs=[('W', 'R')]"
+        reasons |= {"rare_recall_0": why, "rare_recall_2": why}
+    commonest = int(confusion.sum(axis=1).argmax())
+    return Agreement(
+        scheme=scheme,
+        n_epochs=n_epochs,
+        n_left_out=len(truth) - n_epochs,
+        accuracy=float(np.trace(confusion)) / n_epochs if n_epochs else NAN,
+        majority_stage=scheme.names[commonest] if n_epochs else None,
+        majority_accuracy=float(confusion[commonest].sum()) / n_epochs if n_epochs else NAN,
+        kappa=_kappa(confusion, reasons),
+        f1=MappingProxyType(f1),
+        macro_f1=float(np.mean(known)) if known else NAN,
+        confusion=confusion,
+        pairs=rare,
+        n_rare=n_rare,
+        rare_recall_0=float(np.mean(recalled[0])) if n_rare else NAN,
+        rare_recall_2=float(np.mean(recalled[1])) if n_rare else NAN,
+        reasons=MappingProxyType(reasons),
+    )
+
+
+def _common_scheme(a: StageScheme, b: StageScheme) -> StageScheme:
+    """Return the scheme both can be brought to."""
+    if a == b:
+        return a
+    fine, coarse = (a, b) if a.n_stages >= b.n_stages else (b, a)
+    fine.merge_map(coarse)  # raises an error that names the stage without a counterpart
+    return coarse
+
+
+def _rare_pairs(night: ScoredNight, scheme: StageScheme, pairs: Iterable[tuple[str, str]] | None) -> Pairs:
+    """Return the pairs to look for, by their names in the scheme compared."""
+    if pairs is not None:
+        return tuple(_pair(pair, scheme) for pair in pairs)
+    if not isinstance(night, Decoding):
+        return ()
+    own = night.profile.scheme
+    merge = range(own.n_stages) if own == scheme else own.merge_map(scheme)
+    merged = [
+        tuple(scheme.names[merge[own.index(stage)]] for stage in pair) for pair in night.profile.tvr_pairs
+    ]
+    return tuple((a, b) for a, b in dict.fromkeys(merged) if a != b)
+
+
+def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
+    if isinstance(pair, str) or not isinstance(pair, Iterable) or len(two := tuple(pair)) != 2:
+        raise InputError(f"a rare pair is {_checks.shown(pair)}, expected two stages such as ('W', 'R').")
+    a, b = (scheme.names[scheme.index(stage)] for stage in two)
+    if a == b:
+        raise InputError(
+            f"the rare pair ({a!r}, {b!r}) is no change of stage, expected two different stages."
+        )
+    return a, b
+
+
+def _f1(confusion: Counts, scheme: StageScheme, reasons: dict[str, str]) -> dict[str, float]:
+    """Return F1 by stage; NaN for one that neither scored."""
+    scored = confusion.sum(axis=0) + confusion.sum(axis=1)  # 2 TP + FP + FN
+    f1: dict[str, float] = {}
+    for label, name in enumerate(scheme.names):
+        if scored[label]:
+            f1[name] = float(2 * confusion[label, label] / scored[label])
+        else:
+            f1[name], reasons[f"f1_{name}"] = NAN, f"neither scored {name}"
+    return f1
+
+
+def _kappa(confusion: Counts, reasons: dict[str, str]) -> float:
+    n_epochs = int(confusion.sum())
+    if not n_epochs:
+        return NAN
+    by_chance = float(confusion.sum(axis=0) @ confusion.sum(axis=1)) / n_epochs
+    if by_chance == n_epochs:
+        reasons["kappa"] = "both scored one and the same stage only"
+        return NAN
+    return (float(np.trace(confusion)) - by_chance) / (n_epochs - by_chance)
+
+
+def _recalled(truth: Labels, labels: Labels, both: Mask, pairs: list[tuple[int, int]]) -> tuple[Mask, Mask]:
+    """Return, for each rare pair of the expert, whether the night has it there, and nearby."""
+    exact, nearby = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)]
+    for a, b in pairs:
+        expected = (truth[:-1] == a) & (truth[1:] == b) & both[:-1] & both[1:]
+        there = (labels[:-1] == a) & (labels[1:] == b)
+        near = there.copy()
+        for shift in range(1, min(TOLERANCE_EPOCHS, len(there) - 1) + 1):
+            near[shift:] |= there[:-shift]
+            near[:-shift] |= there[shift:]
+        exact.append(there[expected])
+        nearby.append(near[expected])
+    return np.concatenate(exact), np.concatenate(nearby)

@@ -1,0 +1,174 @@
+"""A ledger of rare events before and after decoding. Diagnoses nothing.
+
+Wake straight to REM and REM soon after sleep onset are what a narcolepsy clinic must not lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+
+from stageguard import _checks
+from stageguard.decoded import Decoding
+from stageguard.errors import InputError
+from stageguard.evidence import Floats
+from stageguard.measures.agreement import TOLERANCE_EPOCHS
+from stageguard.measures.bouts import Labels, clock_at, cuts_of
+from stageguard.stages import StageScheme
+
+Fate = Literal["kept", "lost", "new"]
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class RareEvent:
+    """One rare event of a night.
+
+    Attributes
+    ----------
+    kind : str
+        ``W->R`` and the like, or ``REM within 15 min of sleep onset``.
+    epoch : int
+        First epoch of the stage gone to; the stager's where it has the event, else the decoded night's.
+    clock : datetime or None
+        When that epoch begins, if the night has a start.
+    in_before, in_after : bool
+        Whether the stager's own choice has it, and the decoded night (within two epochs of it).
+    n_epochs : int
+        How long the stage gone to lasts there.
+    evidence_nats : float
+        Log-probability of that stage less that of the best other one, at its first epoch: above 0 the stager
+        was for it. After calibration, before anything the decoder adds. NaN where the stager gave nothing.
+    bout_evidence_nats : float
+        The same, summed over those of its `n_epochs` with evidence.
+    """
+
+    kind: str
+    epoch: int
+    clock: datetime | None
+    in_before: bool
+    in_after: bool
+    n_epochs: int
+    evidence_nats: float
+    bout_evidence_nats: float
+
+    @property
+    def fate(self) -> Fate:
+        """``kept``, ``lost`` or ``new``."""
+        if self.in_before:
+            return "kept" if self.in_after else "lost"
+        return "new"
+
+
+def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[RareEvent, ...]:
+    """List every rare event of a night before and after decoding.
+
+    An event is a change from wake to REM, any other of the profile's ``tvr_pairs``, or REM that begins
+    within some minutes of the first epoch of sleep (one per night). It is kept when the decoded night has
+    one of the same kind within two epochs.
+
+    Parameters
+    ----------
+    decoding : Decoding
+        A decoded night, which knows what it was before.
+    within_minutes : float
+        How soon after sleep onset REM is an event.
+
+    Returns
+    -------
+    tuple of RareEvent
+        In order of time.
+    """
+    if not isinstance(decoding, Decoding):
+        raise InputError(
+            f"the night is {_checks.shown(decoding)}, expected a Decoding, which knows what it was before. "
+            "Use the result of decode."
+        )
+    soon = _checks.number(within_minutes, "within_minutes", positive=True)
+    scheme = decoding.hypnogram.scheme
+    before, after = decoding.argmax, decoding.hypnogram.labels
+    evidence, cuts = decoding.night.calibrated(), cuts_of(decoding)
+    events: list[RareEvent] = []
+
+    def add(kind: str, epoch: int, in_before: bool, in_after: bool) -> None:
+        labels = before if in_before else after
+        length = _bout_length(labels, epoch)
+        nats = _margin(evidence[epoch : epoch + length], int(labels[epoch]))
+        known = nats[~np.isnan(nats)]
+        events.append(
+            RareEvent(
+                kind=kind,
+                epoch=epoch,
+                clock=clock_at(decoding.hypnogram, epoch),
+                in_before=in_before,
+                in_after=in_after,
+                n_epochs=length,
+                evidence_nats=float(nats[0]),
+                bout_evidence_nats=float(known.sum()) if len(known) else NAN,
+            )
+        )
+
+    for a, b in _kinds(decoding, scheme):
+        pair = scheme.index(a), scheme.index(b)
+        for epoch, *where in _matched(_changes(before, *pair, cuts), _changes(after, *pair, cuts)):
+            add(f"{a}->{b}", epoch, *where)
+    n_soon = soon * 60.0 / decoding.epoch_seconds
+    early = _early_rem(before, scheme, n_soon), _early_rem(after, scheme, n_soon)
+    first = early[0] if early[0] is not None else early[1]
+    if first is not None:
+        kind = f"REM within {soon:g} min of sleep onset"
+        add(kind, first, early[0] is not None, early[1] is not None)
+    return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))
+
+
+def _kinds(decoding: Decoding, scheme: StageScheme) -> list[tuple[str, str]]:
+    """Return wake to REM, if the scheme has both, and the profile's other pairs."""
+    first = [] if scheme.wake is None or scheme.rem is None else [(scheme.wake, scheme.rem)]
+    return list(dict.fromkeys([*first, *decoding.profile.tvr_pairs]))
+
+
+def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> list[int]:
+    """Return the epochs at which one stage gives way to another, within a segment."""
+    found = np.flatnonzero((labels[:-1] == source) & (labels[1:] == target)) + 1
+    return [epoch for epoch in found.tolist() if epoch not in cuts]
+
+
+def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
+    """Return events with where they occur; the nearest of the same kind are one event, each used once."""
+    near = [(abs(i - j), i, j) for i in before for j in after if abs(i - j) <= TOLERANCE_EPOCHS]
+    kept: dict[int, int] = {}
+    for _, i, j in sorted(near):
+        if i not in kept and j not in kept.values():
+            kept[i] = j
+    new = sorted(set(after) - set(kept.values()))
+    return [(i, True, i in kept) for i in before] + [(j, False, True) for j in new]
+
+
+def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> int | None:
+    """Return the first epoch of REM if it begins soon enough after the first epoch of sleep."""
+    if scheme.wake is None or scheme.rem is None:
+        return None
+    asleep = (labels >= 0) & (labels != scheme.wake_index)
+    in_rem = labels == scheme.rem_index
+    if not in_rem.any():
+        return None
+    onset, rem = int(asleep.argmax()), int(in_rem.argmax())
+    return rem if rem - onset <= n_soon + 1e-9 else None
+
+
+def _bout_length(labels: Labels, epoch: int) -> int:
+    """Return how many epochs from here on have the same stage."""
+    other = labels[epoch:] != labels[epoch]
+    return int(other.argmax()) if other.any() else len(other)
+
+
+def _margin(log_probabilities: Floats, stage: int) -> Floats:
+    """Return how far a stage leads over the best other one, per epoch in nats."""
+    others = np.delete(log_probabilities, stage, axis=1)
+    margin: Floats = log_probabilities[:, stage] - others.max(axis=1)
+    return margin

@@ -1,0 +1,341 @@
+"""Whether a hypnogram looks like expert scoring: validity indicators against two-sided expert bands.
+
+Says nothing about being right: a night can lie inside every band and agree with no expert.
+
+================================  ====================================================================
+fragmentation_index               stage changes / adjacent scored pairs
+transitions_per_hour              the same per hour of pairs
+tvr_percent                       pairs among the profile's ``tvr_pairs`` / adjacent scored pairs
+tvr_per_change_percent            the same / stage changes
+tvr_per_hour                      the same per hour of pairs
+paper_tvr_percent                 W to R and R to NREM, of the stages merged to W, N, R / adjacent pairs
+flips_per_hour                    A-B-A where B lasts one epoch, per scored hour
+one_epoch_bouts_percent_<stage>   of its complete bouts
+mean_, median_bout_minutes_<...>  of its complete bouts
+================================  ====================================================================
+
+A pair that touches an unscored epoch is no pair. A bout is complete when a scored epoch of another
+stage stands on either side. These are the definitions the bands of the profiles were counted with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks
+from stageguard.automaton import minimum_epochs
+from stageguard.decoded import Decoding
+from stageguard.errors import InputError
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.measures.bouts import (
+    Bouts,
+    Labels,
+    ScoredNight,
+    bouts_of,
+    check_aligned,
+    cuts_of,
+    hypnogram_of,
+    in_scheme,
+    pair_counts,
+)
+from stageguard.profile import Profile
+from stageguard.stages import WNR3, StageScheme
+
+Place = Literal["below", "inside", "above", "no band"]
+Value = tuple[float, str]  # a number, and why it is NaN
+
+NAN = float("nan")
+PAPER_PAIRS = (("W", "R"), ("R", "N"))
+
+_UNITS = {
+    "fragmentation_index": "per adjacent scored pair",
+    "transitions_per_hour": "per hour",
+    "tvr_percent": "% of adjacent scored pairs",
+    "tvr_per_change_percent": "% of stage changes",
+    "tvr_per_hour": "per hour",
+    "paper_tvr_percent": "% of adjacent scored pairs",
+    "flips_per_hour": "per hour",
+}
+_STAGE_UNITS = {
+    "one_epoch_bouts_percent": "% of complete bouts",
+    "mean_bout_minutes": "min",
+    "median_bout_minutes": "min",
+}
+# At another epoch length than the profile's, what is counted per pair of epochs grows with it, and what is
+# about single epochs means something else.
+_PER_PAIR = ("fragmentation_index", "tvr_percent", "paper_tvr_percent")
+_OF_ONE_EPOCH = ("flips_per_hour", "one_epoch_bouts_percent")
+
+
+@dataclass(frozen=True, slots=True)
+class Indicator:
+    """One indicator of a night, and where it lies in the experts' range.
+
+    Attributes
+    ----------
+    name, unit : str
+        What it is, and in what unit.
+    value : float
+        NaN where it does not exist.
+    low, high : float
+        The experts' range at this night's epoch length; NaN without one.
+    place : str
+        ``below``, ``inside`` or ``above`` the range; ``no band`` where there is nothing to compare.
+    reason : str
+        Why the value is NaN, or why a band of the profile does not apply; else empty.
+    """
+
+    name: str
+    value: float
+    unit: str
+    low: float
+    high: float
+    place: Place
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validity:
+    """The indicators of one night.
+
+    Attributes
+    ----------
+    profile : str
+        Whose bands, pairs and minimum bouts.
+    n_epochs_scored, hours_scored : int, float
+        How much there was to look at.
+    indicators : mapping
+        Each indicator by name; the names are listed in `stageguard.measures.validity`.
+    rare_pairs : mapping
+        How often each of the profile's ``tvr_pairs`` occurs, such as ``"W->R"``.
+    bouts_below_minimum : mapping
+        Complete bouts shorter than the profile's minimum, for each stage that has one.
+    expert_bouts_below_minimum, expert_bouts_lost : mapping or None
+        The same of an expert's scoring, and those of them that the night shows no epoch of; None without one.
+    """
+
+    profile: str
+    n_epochs_scored: int
+    hours_scored: float
+    indicators: Mapping[str, Indicator]
+    rare_pairs: Mapping[str, int]
+    bouts_below_minimum: Mapping[str, int]
+    expert_bouts_below_minimum: Mapping[str, int] | None = None
+    expert_bouts_lost: Mapping[str, int] | None = None
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Names of the indicators below or above their band."""
+        return tuple(name for name, own in self.indicators.items() if own.place in ("below", "above"))
+
+    @property
+    def fragmentation_index(self) -> float:
+        """Stage changes per adjacent scored pair."""
+        return self.indicators["fragmentation_index"].value
+
+    @property
+    def transitions_per_hour(self) -> float:
+        """Stage changes per hour."""
+        return self.indicators["transitions_per_hour"].value
+
+    @property
+    def tvr_percent(self) -> float:
+        """The profile's rare pairs in percent of adjacent scored pairs."""
+        return self.indicators["tvr_percent"].value
+
+    @property
+    def paper_tvr_percent(self) -> float:
+        """Wake to REM and REM to NREM in percent of adjacent scored pairs."""
+        return self.indicators["paper_tvr_percent"].value
+
+    @property
+    def flips_per_hour(self) -> float:
+        """A-B-A with one epoch of B, per hour."""
+        return self.indicators["flips_per_hour"].value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, indicator by indicator."""
+        fields = ("value", "unit", "low", "high", "place", "reason")
+        found: dict[str, Any] = {
+            "profile": self.profile,
+            "n_epochs_scored": self.n_epochs_scored,
+            "hours_scored": self.hours_scored,
+            "indicators": {k: {f: getattr(v, f) for f in fields} for k, v in self.indicators.items()},
+            "outside": list(self.outside),
+        }
+        for name in ("rare_pairs", "bouts_below_minimum", "expert_bouts_below_minimum", "expert_bouts_lost"):
+            if getattr(self, name) is not None:
+                found[name] = dict(getattr(self, name))
+        return found
+
+
+def validity(
+    night: ScoredNight, profile: Profile | str | None = None, *, expert: Hypnogram | None = None
+) -> Validity:
+    """Measure the validity indicators of a night, each with the experts' range.
+
+    Bands are two-sided: a night smoother than experts score is flagged like one that is more fragmented.
+
+    Parameters
+    ----------
+    night : Hypnogram or Decoding
+        The scored night; of a decoding, what it decided. Stages finer than the profile's are merged.
+    profile : Profile or str, optional
+        Where the bands, rare pairs and minimum bouts come from; by default the decoding's own.
+    expert : Hypnogram, optional
+        An expert's scoring of the same epochs, to count what a minimum bout takes away.
+
+    Returns
+    -------
+    Validity
+        `indicators` by name, `outside` for those outside their band.
+    """
+    profile = _profile_for(night, profile)
+    hypnogram = in_scheme(hypnogram_of(night), profile.scheme)
+    # an unscored epoch in every cut between segments: nothing is adjacent across it
+    labels = np.insert(hypnogram.labels, cuts_of(night), UNSCORED)
+    epoch_seconds, names = hypnogram.epoch_seconds, profile.scheme.names
+    pairs, bouts = pair_counts(labels, len(names)), bouts_of(labels)
+    n_scored = int(np.count_nonzero(labels != UNSCORED))
+    rare = {f"{a}->{b}": int(pairs[names.index(a), names.index(b)]) for a, b in profile.tvr_pairs}
+    values = _pair_values(pairs, sum(rare.values()) if rare else None, profile.scheme, epoch_seconds)
+    values["flips_per_hour"] = _flips(labels, n_scored * epoch_seconds / 3600.0)
+    values |= _bout_values(bouts, names, epoch_seconds)
+    minimum = minimum_epochs(profile, epoch_seconds)
+    too_short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
+    indicators = {name: _indicator(name, *own, profile, epoch_seconds) for name, own in values.items()}
+    of_expert = (None, None) if expert is None else _expert_bouts(profile, hypnogram, expert, minimum)
+    return Validity(
+        profile=profile.name,
+        n_epochs_scored=n_scored,
+        hours_scored=n_scored * epoch_seconds / 3600.0,
+        indicators=MappingProxyType(indicators),
+        rare_pairs=MappingProxyType(rare),
+        bouts_below_minimum=_with_minimum(profile, bouts.stages[too_short]),
+        expert_bouts_below_minimum=of_expert[0],
+        expert_bouts_lost=of_expert[1],
+    )
+
+
+def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
+    if isinstance(profile, Profile):
+        return profile
+    if profile is not None:
+        return Profile.load(profile)
+    if isinstance(night, Decoding):
+        return night.profile
+    hypnogram_of(night)  # says what was expected of the night, if it is neither
+    raise InputError(
+        "a Hypnogram comes without a profile, expected one to take the expert bands from. "
+        "Give its name: validity(night, 'human-psg-5')."
+    )
+
+
+def _pair_values(
+    pairs: npt.NDArray[np.int64], n_rare: int | None, scheme: StageScheme, epoch_seconds: float
+) -> dict[str, Value]:
+    """Return what is counted on adjacent pairs."""
+    n_pairs, n_changes = int(pairs.sum()), int(pairs.sum() - np.trace(pairs))
+    per_hour = 3600.0 / epoch_seconds
+    no_pairs = "there are no two adjacent scored epochs"
+    none = "the profile names no tvr_pairs"
+    n_paper = _paper_pairs(pairs, scheme)
+    return {
+        "fragmentation_index": _ratio(n_changes, n_pairs, no_pairs),
+        "transitions_per_hour": _ratio(n_changes * per_hour, n_pairs, no_pairs),
+        "tvr_percent": _ratio(n_rare, n_pairs, no_pairs, none, 100.0),
+        "tvr_per_change_percent": _ratio(n_rare, n_changes, "the stage never changes", none, 100.0),
+        "tvr_per_hour": _ratio(n_rare, n_pairs, no_pairs, none, per_hour),
+        "paper_tvr_percent": _ratio(
+            n_paper, n_pairs, no_pairs, f"scheme {scheme.name!r} cannot be merged to W, N, R", 100.0
+        ),
+    }
+
+
+def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale: float = 1.0) -> Value:
+    if count is None:
+        return NAN, if_none
+    return (scale * count / of, "") if of else (NAN, if_empty)
+
+
+def _paper_pairs(pairs: npt.NDArray[np.int64], scheme: StageScheme) -> int | None:
+    """Return how many pairs are W to R or R to NREM, or None where stages cannot be told so."""
+    try:
+        merge = scheme.merge_map(WNR3)
+    except InputError:
+        return None
+    counts = np.zeros((WNR3.n_stages, WNR3.n_stages), dtype=np.int64)
+    np.add.at(counts, (merge[:, None], merge[None, :]), pairs)
+    return int(sum(counts[WNR3.index(a), WNR3.index(b)] for a, b in PAPER_PAIRS))
+
+
+def _flips(labels: Labels, hours: float) -> Value:
+    """Return A-B-A with a single B, all three scored, per scored hour."""
+    if not hours:
+        return NAN, "no epoch is scored"
+    before, middle, after = labels[:-2], labels[1:-1], labels[2:]
+    flips = (before == after) & (middle != after) & (middle != UNSCORED) & (after != UNSCORED)
+    return float(np.count_nonzero(flips)) / hours, ""
+
+
+def _bout_values(bouts: Bouts, names: Iterable[str], epoch_seconds: float) -> dict[str, Value]:
+    """Return what is counted on the complete bouts of each stage."""
+    complete, minutes = bouts.complete, epoch_seconds / 60.0
+    values: dict[str, Value] = {}
+    for label, name in enumerate(names):
+        own = bouts.lengths[complete & (bouts.stages == label)]
+        reason = "" if len(own) else f"there is no complete bout of {name}"
+        single, mean, median = (
+            (100.0 * float(np.mean(own == 1)), float(own.mean()) * minutes, float(np.median(own)) * minutes)
+            if len(own)
+            else (NAN, NAN, NAN)
+        )
+        values[f"one_epoch_bouts_percent_{name}"] = single, reason
+        values[f"mean_bout_minutes_{name}"] = mean, reason
+        values[f"median_bout_minutes_{name}"] = median, reason
+    return values
+
+
+def _indicator(name: str, value: float, reason: str, profile: Profile, epoch_seconds: float) -> Indicator:
+    """Return a value beside the experts' band, brought to the night's epoch length."""
+    unit = _UNITS.get(name) or next(unit for stem, unit in _STAGE_UNITS.items() if name.startswith(stem))
+    band, scale = profile.bands.get(name), epoch_seconds / profile.epoch_seconds
+    if band is not None and scale != 1.0 and name.startswith(_OF_ONE_EPOCH):
+        band = None
+        reason = reason or (
+            f"the band is about single epochs of {profile.epoch_seconds:g} s, not of {epoch_seconds:g} s"
+        )
+    if band is None:
+        return Indicator(name, value, unit, NAN, NAN, "no band", reason)
+    scale = scale if name in _PER_PAIR else 1.0
+    low, high = band.low * scale, band.high * scale
+    place: Place = "below" if value < low else "above" if value > high else "inside"
+    return Indicator(name, value, unit, low, high, "no band" if np.isnan(value) else place, reason)
+
+
+def _with_minimum(profile: Profile, stages: Labels) -> Mapping[str, int]:
+    """Return how many of these bouts each stage with a minimum has."""
+    counts = np.bincount(stages, minlength=profile.scheme.n_stages).tolist()
+    names = zip(profile.scheme.names, counts, strict=True)
+    return MappingProxyType({name: n for name, n in names if name in profile.min_bout_seconds})
+
+
+def _expert_bouts(
+    profile: Profile, night: Hypnogram, expert: Hypnogram, minimum: npt.NDArray[np.int32]
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Return the expert's bouts that the minimum forbids, and those that left no trace in the night."""
+    if not isinstance(expert, Hypnogram):
+        raise InputError(f"expert is {_checks.shown(expert)}, expected a Hypnogram.")
+    check_aligned(expert, night)
+    scored = in_scheme(expert, profile.scheme).labels
+    bouts = bouts_of(scored)
+    short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
+    n_kept = np.add.reduceat(night.labels == scored, bouts.starts, dtype=np.intp)
+    lost = short & (n_kept == 0)
+    return _with_minimum(profile, bouts.stages[short]), _with_minimum(profile, bouts.stages[lost])

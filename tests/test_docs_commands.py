@@ -1,0 +1,68 @@
+"""Every command in docs/commands.md runs as written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nights
+import stageguard as sg
+from cli_runner import Runner, write_night
+from stageguard.cli._app import app
+from stageguard.formats.outputs import write_decoding
+from stageguard.simulate import simulate_night
+
+PAGE = (Path(__file__).parents[1] / "docs" / "commands.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+LINES = [line for block in BLOCKS for line in block.splitlines()]
+PROFILE = "human-psg-5"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The files the page speaks of."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "nights").mkdir()
+    (folder / "experts").mkdir()
+    rows = ["id\tgroup"]
+    for seed in range(4):
+        path = write_night(folder / "nights" / f"n{seed}.csv", seed=seed, hours=1)
+        write_decoding(nights.decode(sg.read_density(path), PROFILE), path.with_suffix(""), source_path=path)
+        expert = simulate_night(PROFILE, hours=1, seed=seed).expert
+        (folder / "experts" / f"n{seed}.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
+        rows.append(f"n{seed}\t{'ab'[seed % 2]}")
+    (folder / "groups.tsv").write_text("\n".join(rows) + "\n")
+    write_night(folder / "night.csv", hours=2)
+    expert = simulate_night(PROFILE, hours=2, seed=1).expert
+    (folder / "expert.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
+    mouse = simulate_night("mouse-eeg-emg-3", hours=2, seed=1).density
+    np.savez(
+        folder / "mouse.npz", probabilities=mouse.probabilities, stages=["W", "N", "R"], epoch_seconds=4.0
+    )
+    return folder
+
+
+def test_the_page_has_an_example_of_every_command():
+    shown = {shlex.split(line)[1] for line in LINES}
+    commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert commands | {"profiles"} == shown
+
+
+def test_every_example_runs_as_written(folder, capsys, monkeypatch):
+    """In the order of the page: later examples use what earlier ones wrote."""
+    monkeypatch.chdir(folder)
+    run = Runner(capsys)
+    for line in LINES:
+        program, *arguments = shlex.split(line)
+        assert program == "stageguard"
+        expanded = [sorted(Path().glob(part)) if "*" in part else [part] for part in arguments]
+        ran = run(*(one for several in expanded for one in several))
+        assert ran.code == (1 if "--strict" in arguments else 0), (line, ran.err)
+        assert ran.out
+    names = {path.name for path in folder.iterdir()}
+    assert {"night.hypnogram.tsv", "cohort.tsv", "cohort.json", "cohort-groups.tsv", "night.html"} <= names
+    assert {"mice.tsv", "mice-hours.tsv", "stageguard-demo"} <= names

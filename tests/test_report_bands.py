@@ -1,0 +1,105 @@
+"""The picture of indicators against bands: places, marks and words agree, without any colour."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from stageguard.report.bands_svg import BAND_LEFT, BAND_RIGHT, REACH, BandRow, bands_svg, place_of
+
+NAN = math.nan
+
+
+def row(before, after, before_place, after_place, **other):
+    options = {"name": "Stage changes", "unit": "per hour", "low": 10.0, "high": 20.0} | other
+    return BandRow(before=before, after=after, before_place=before_place, after_place=after_place, **options)
+
+
+def texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter("text")]
+
+
+def marks(svg):
+    """Horizontal places of rings, diamonds and crosses, the legend's last."""
+    root = ElementTree.fromstring(svg)
+    rings = [float(ring.get("cx")) for ring in root.iter("circle")]
+    paths = [path.get("d") for path in root.iter("path")]
+    diamonds = [float(d[1:].split()[0]) for d in paths if d.endswith("z")]
+    crosses = [float(d[1:].split()[0]) + 4.5 for d in paths if "m0 -9" in d]
+    return rings, diamonds, crosses
+
+
+@pytest.mark.parametrize(
+    ("value", "zone"),
+    [(0.0, "below"), (9.99, "below"), (10.0, "inside"), (15.0, "inside"), (20.0, "inside"), (20.01, "above"),
+     (1e9, "above"), (-1e9, "below")],
+)  # fmt: skip
+def test_a_value_is_drawn_where_it_lies(value, zone):
+    x = place_of(value, 10.0, 20.0)
+    assert BAND_LEFT - REACH < x < BAND_RIGHT + REACH
+    clear = 6  # the mark's half-width: outside the band it must not look inside
+    found = "below" if x < BAND_LEFT - clear else "above" if x > BAND_RIGHT + clear else "inside"
+    assert found == zone
+
+
+def test_places_keep_their_order():
+    values = [-50, 0, 9, 10, 12, 19, 20, 21, 30, 100, 1000]
+    places = [place_of(value, 10.0, 20.0) for value in values]
+    assert places == sorted(places)
+    assert len(set(places)) == len(places)
+    assert place_of(12.5, 10.0, 20.0) == pytest.approx(BAND_LEFT + 0.25 * (BAND_RIGHT - BAND_LEFT))
+
+
+def test_a_band_without_width_still_has_two_sides():
+    assert place_of(0.0, 0.0, 0.0) == (BAND_LEFT + BAND_RIGHT) / 2
+    assert place_of(0.1, 0.0, 0.0) > BAND_RIGHT
+    assert place_of(-0.1, 0.0, 0.0) < BAND_LEFT
+
+
+def test_before_is_a_ring_after_a_diamond_expert_a_cross():
+    svg = bands_svg([row(40.0, 15.0, "above", "inside", expert=12.0)], expert_name="expert")
+    rings, diamonds, crosses = marks(svg)
+    assert rings[0] == pytest.approx(place_of(40.0, 10.0, 20.0), abs=0.1)
+    assert diamonds[0] == pytest.approx(place_of(15.0, 10.0, 20.0), abs=0.1)
+    assert crosses[0] == pytest.approx(place_of(12.0, 10.0, 20.0), abs=0.1)
+    assert len(rings) == len(diamonds) == len(crosses) == 2  # one each in the legend
+    assert "expert" in texts(svg)
+
+
+def test_values_band_and_places_are_written_out():
+    shown = texts(bands_svg([row(40.0, 15.0, "above", "inside"), row(5.0, 6.0, "below", "below")]))
+    assert {"40.0", "15.0", "10.0 to 20.0", "above → inside", "below"} <= set(shown)
+    assert {"◂ below", "inside the expert band", "above ▸"} <= set(shown)
+    assert "expert" not in shown
+
+
+def test_outside_is_bold_and_inside_is_not():
+    root = ElementTree.fromstring(bands_svg([row(40.0, 15.0, "above", "inside")]))
+    weight = {element.text: element.get("font-weight") for element in root.iter("text")}
+    assert weight["40.0"] == "600"
+    assert weight["15.0"] is None
+
+
+def test_what_does_not_exist_has_a_dash_and_no_mark():
+    svg = bands_svg([row(NAN, 15.0, "", "inside")])
+    rings, diamonds, _ = marks(svg)
+    assert len(rings) == 1
+    assert len(diamonds) == 2
+    assert {"–", "no value → inside"} <= set(texts(svg))
+    assert "nan" not in re.sub(r"[<>]", " ", svg).lower().split()
+
+
+def test_the_description_says_what_the_picture_shows():
+    root = ElementTree.fromstring(bands_svg([row(40.0, 15.0, "above", "inside")]))
+    assert root.find("desc").text == "Stage changes: before above, after inside."
+
+
+def test_names_and_units_are_escaped_and_cut():
+    svg = bands_svg([row(1.0, 2.0, "below", "below", name="<script>" * 9, unit='"&' * 30)])
+    assert "<script" not in svg
+    shown = texts(svg)
+    assert ("<script>" * 9)[:27] + "…" in shown
+    assert ('"&' * 30)[:17] + "…" in shown

@@ -1,0 +1,435 @@
+"""Sleep statistics in closed form: every field, convention, light and reason."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stageguard as sg
+from nights import decode, random_probabilities
+from small import profile_of, refusal
+from stageguard.measures.statistics import sleep_statistics
+
+W, N1, N2, N3, R, U = 0, 1, 2, 3, 4, -1
+START = datetime(2024, 1, 1, 22, 0)
+FIELDS = (
+    *("tib_minutes", "spt_minutes", "tst_minutes", "waso_minutes", "se_percent", "sme_percent"),
+    *("sol_minutes", "sol_5min_minutes", "sol_10min_minutes", "rem_latency_minutes", "awakenings"),
+    *("awakenings_with_final", "sfi_per_hour", "unscored_minutes", "cycles"),
+)
+
+
+def night_of(*bouts, scheme="aasm5", seconds=30.0, start=None):
+    labels = [label for label, n in bouts for _ in range(n)]
+    return sg.Hypnogram(np.array(labels, dtype=np.int8), scheme, seconds, start)
+
+
+# 20 min awake, 4 min asleep, 1 min awake, 16 min asleep with a gap, 2 min awake, 30 min asleep, 5 min awake
+KNOWN = (
+    (W, 40),
+    (N1, 8),
+    (W, 2),
+    (N2, 20),
+    (U, 2),
+    (N3, 12),
+    (W, 4),
+    (N2, 40),
+    (R, 1),
+    (W, 1),
+    (R, 19),
+    (W, 10),
+)
+
+
+def test_a_known_night_in_closed_form():
+    found = sleep_statistics(night_of(*KNOWN))
+    assert found.tib_minutes == 159 * 0.5
+    assert found.spt_minutes == 109 * 0.5
+    assert found.tst_minutes == (8 + 20 + 12 + 40 + 1 + 19) * 0.5 == 50.0
+    assert found.waso_minutes == (2 + 4 + 1) * 0.5
+    assert found.se_percent == pytest.approx(100 * 50 / 79.5)
+    assert found.sme_percent == pytest.approx(100 * 50 / 54.5)
+    assert found.sol_minutes == 20.0
+    assert found.sol_5min_minutes == found.sol_10min_minutes == 25.0
+    assert found.rem_latency_minutes == (8 + 2 + 20 + 2 + 12 + 4 + 40) * 0.5
+    assert (found.awakenings, found.awakenings_with_final) == (3.0, 4.0)
+    assert found.sfi_per_hour == pytest.approx(4 / (50 / 60))
+    assert found.unscored_minutes == 1.0
+    assert found.stage_minutes == {"W": 28.5, "N1": 4.0, "N2": 30.0, "N3": 6.0, "R": 10.0}
+    assert found.stage_percent == pytest.approx({"N1": 8.0, "N2": 60.0, "N3": 12.0, "R": 20.0})
+    assert found.bouts == {"W": 5, "N1": 1, "N2": 2, "N3": 1, "R": 2}
+    assert found.cycles == 1.0
+    assert (found.lights_off_epoch, found.lights_on_epoch) == (0, 159)
+    assert found.reasons == {}
+    assert found.assumed == ("TIB is the whole recording: neither lights off nor lights on is given",)
+
+
+def test_rem_latency_runs_from_lights_off_for_yasa_only():
+    latency = {
+        c: sleep_statistics(night_of(*KNOWN), convention=c).rem_latency_minutes
+        for c in ("aasm", "yasa", "luna")
+    }
+    assert latency == {"aasm": 44.0, "yasa": 64.0, "luna": 44.0}
+
+
+def test_luna_leaves_unscored_ends_out_of_tib():
+    ends = night_of((U, 6), (W, 10), (N2, 30), (W, 4), (U, 8))
+    aasm, luna = (sleep_statistics(ends, convention=c) for c in ("aasm", "luna"))
+    assert (aasm.tib_minutes, aasm.sol_minutes, aasm.unscored_minutes) == (29.0, 8.0, 7.0)
+    assert (luna.tib_minutes, luna.sol_minutes, luna.unscored_minutes) == (22.0, 5.0, 0.0)
+    assert (luna.lights_off_epoch, luna.lights_on_epoch) == (6, 50)
+
+
+def test_luna_lets_spt_run_to_the_last_stretch_of_wake():
+    gap = night_of((W, 10), (N2, 30), (U, 4), (W, 6))
+    assert sleep_statistics(gap).spt_minutes == 15.0
+    luna = sleep_statistics(gap, convention="luna")
+    assert luna.spt_minutes == 17.0
+    assert luna.sme_percent == 100.0
+
+
+@pytest.mark.parametrize(("n_sleep", "n_wake", "apart"), [(9, 241, True), (10, 241, False), (9, 240, False)])
+def test_luna_disregards_a_little_sleep_long_before_the_rest(n_sleep, n_wake, apart):
+    early = night_of((W, 30), (N1, n_sleep), (W, n_wake), (N2, 100))
+    assert sleep_statistics(early).sol_minutes == 15.0
+    found = sleep_statistics(early, convention="luna")
+    assert found.sol_minutes == (15.0 + (n_sleep + n_wake) / 2 if apart else 15.0)
+    assert found.unscored_minutes == (n_sleep / 2 if apart else 0.0)
+    assert early.labels[30] == N1
+
+
+def test_without_sleep_what_is_about_sleep_is_nan_with_the_reason():
+    found = sleep_statistics(night_of((W, 30)))
+    assert (found.tst_minutes, found.se_percent, found.tib_minutes) == (0.0, 0.0, 15.0)
+    nan = {name for name in FIELDS if math.isnan(getattr(found, name))}
+    assert nan == {
+        *("spt_minutes", "waso_minutes", "sme_percent", "sol_minutes", "sol_5min_minutes"),
+        *("sol_10min_minutes", "rem_latency_minutes", "awakenings", "awakenings_with_final"),
+        *("sfi_per_hour", "cycles"),
+    }
+    assert found.reasons == dict.fromkeys([*nan, "stage_percent"], "no epoch is scored as sleep")
+    assert all(math.isnan(percent) for percent in found.stage_percent.values())
+    assert sleep_statistics(night_of((W, 30)), convention="yasa").spt_minutes == 0.0
+
+
+def test_an_unscored_night_has_no_sleep_time_at_all():
+    found = sleep_statistics(night_of((U, 10)))
+    assert math.isnan(found.tst_minutes)
+    assert math.isnan(found.se_percent)
+    assert (found.tib_minutes, found.unscored_minutes) == (5.0, 5.0)
+    assert set(found.reasons.values()) == {"no epoch is scored"}
+
+
+def test_efficiency_is_nan_when_most_of_the_night_is_unscored():
+    half, more = (sleep_statistics(night_of((N2, 10), (U, n), (N2, 10))) for n in (20, 21))
+    assert (half.se_percent, half.sme_percent) == (50.0, 50.0)
+    assert math.isnan(more.se_percent)
+    assert math.isnan(more.sme_percent)
+    assert more.reasons["sme_percent"] == "21 of 41 epochs are unscored"
+    assert more.tst_minutes == 10.0
+    unscored = night_of((N2, 10), (U, 21), (N2, 10))
+    assert sleep_statistics(unscored, convention="yasa").se_percent == pytest.approx(100 * 20 / 41)
+
+
+@pytest.mark.parametrize(
+    ("bouts", "field", "reason"),
+    [
+        (((W, 4), (N2, 9), (W, 4)), "sol_5min_minutes", "there are no 5 min of sleep without a break"),
+        (
+            ((W, 4), (N2, 19), (U, 1), (N2, 19)),
+            "sol_10min_minutes",
+            "there are no 10 min of sleep without a break",
+        ),
+        (((W, 4), (N2, 19)), "rem_latency_minutes", "there is no REM"),
+    ],
+)
+def test_a_latency_that_is_never_reached_is_nan(bouts, field, reason):
+    found = sleep_statistics(night_of(*bouts))
+    assert math.isnan(getattr(found, field))
+    assert found.reasons[field] == reason
+
+
+def test_stages_a_scheme_lacks_are_reasons():
+    two = sleep_statistics(night_of((0, 4), (1, 30), (0, 4), scheme="ws2"))
+    assert two.tst_minutes == 15.0
+    assert two.reasons == dict.fromkeys(("rem_latency_minutes", "cycles"), "scheme 'ws2' has no REM stage")
+    custom = sg.StageScheme.custom(["active", "quiet"])
+    none = sleep_statistics(night_of((0, 4), (1, 30), scheme=custom))
+    assert none.reasons["tst_minutes"] == "scheme 'custom' does not say which stage is wake"
+    assert none.stage_minutes == {"active": 2.0, "quiet": 15.0}
+    assert math.isnan(none.tst_minutes)
+    assert (none.tib_minutes, none.unscored_minutes) == (17.0, 0.0)
+
+
+def test_a_first_rem_bout_may_have_to_last():
+    rem = night_of((W, 4), (N2, 40), (R, 1), (N2, 10), (R, 2), (N2, 10), (R, 20))
+    assert sleep_statistics(rem).rem_latency_minutes == 20.0
+    assert sleep_statistics(rem, min_first_rem_seconds=30).rem_latency_minutes == 20.0
+    assert sleep_statistics(rem, min_first_rem_seconds=31).rem_latency_minutes == 25.5
+    assert sleep_statistics(rem, min_first_rem_seconds=180).rem_latency_minutes == 31.5
+    absent = sleep_statistics(rem, min_first_rem_seconds=1200)
+    assert math.isnan(absent.rem_latency_minutes)
+    assert absent.reasons["rem_latency_minutes"] == "there is no REM bout of 1200 s"
+
+
+# 22:00 to 06:00, asleep from 22:30 to 05:30
+EIGHT = ((W, 60), (N2, 840), (W, 60))
+
+
+@pytest.mark.parametrize(
+    ("off", "on"),
+    [
+        (40, 920),
+        (40.0 * 30, 920.0 * 30),
+        (timedelta(minutes=20), timedelta(minutes=460)),
+        ("22:20", "05:40"),
+        ("22:20:14", "05:40:14"),  # to the nearest epoch
+        (START + timedelta(minutes=20), START + timedelta(minutes=460)),
+        (np.int64(40), np.float64(27600.0)),
+    ],
+)
+def test_lights_may_be_given_as_epochs_seconds_or_times(off, on):
+    found = sleep_statistics(night_of(*EIGHT, start=START), lights_off=off, lights_on=on)
+    assert (found.lights_off_epoch, found.lights_on_epoch) == (40, 920)
+    assert (found.tib_minutes, found.sol_minutes, found.tst_minutes) == (440.0, 10.0, 420.0)
+    assert found.assumed == ()
+
+
+def test_sleep_outside_the_lights_does_not_count():
+    found = sleep_statistics(night_of(*EIGHT), lights_off=100, lights_on=200)
+    assert (found.tib_minutes, found.tst_minutes, found.sol_minutes) == (50.0, 50.0, 0.0)
+
+
+def test_one_light_alone_is_enough_and_the_other_is_assumed():
+    off = sleep_statistics(night_of(*EIGHT), lights_off=40)
+    on = sleep_statistics(night_of(*EIGHT), lights_on=920)
+    assert (off.lights_off_epoch, off.lights_on_epoch) == (40, 960)
+    assert (on.lights_off_epoch, on.lights_on_epoch) == (0, 920)
+    assert off.assumed == ("TIB ends with the recording: lights on is not given",)
+    assert on.assumed == ("TIB begins with the recording: lights off is not given",)
+
+
+def test_lights_on_at_a_time_of_day_is_the_first_one_after_lights_off():
+    two_days = night_of((W, 60), (N2, 5700), start=START)
+    found = sleep_statistics(two_days, lights_off="23:00", lights_on="22:30")
+    assert (found.lights_off_epoch, found.lights_on_epoch) == (120, 60 + 2880)
+
+
+@pytest.mark.parametrize(
+    ("options", "patterns"),
+    [
+        (
+            {"lights_off": 1800},
+            [r"lights_off is epoch 1800, expected 0 to 960\.", r"decimal point: 1800\.0\.$"],
+        ),
+        (
+            {"lights_off": "21:50"},
+            [r"lights_off is '21:50', 23\.83 h after the recording starts \(22:00:00\)"],
+        ),
+        ({"lights_on": 999999.0}, [r"lights_on is 999999\.0, 277\.78 h after", r"within its 8\.00 h\.$"]),
+        ({"lights_off": "25:00"}, [r"lights_off is '25:00', expected a time of day such as '07:00'\.$"]),
+        ({"lights_off": "bedtime"}, [r"expected a time of day such as '07:00'\.$"]),
+        (
+            {"lights_off": True},
+            [r"lights_off is True, expected the index of an epoch, seconds as 1800\.0, or"],
+        ),
+        ({"lights_off": float("nan")}, [r"lights_off is nan, expected the index of an epoch"]),
+        ({"lights_off": 500, "lights_on": 500}, [r"off from epoch 500 and on from epoch 500 of 960"]),
+        ({"lights_off": START.replace(tzinfo=UTC)}, [r"both with a time zone or both without\.$"]),
+        ({"lights_on_phase": "7"}, [r"lights_on_phase is '7', expected a time of day"]),
+        (
+            {"convention": "luma"},
+            [r"convention is 'luma', expected 'aasm' or 'yasa' or 'luna'\. Did you mean 'luna'"],
+        ),
+        ({"min_first_rem_seconds": -1}, [r"min_first_rem_seconds is -1, expected at least 0\.$"]),
+    ],
+)
+def test_wrong_options_say_what_was_expected(options, patterns):
+    with pytest.raises(sg.InputError) as error:
+        sleep_statistics(night_of(*EIGHT, start=START), **options)
+    refusal(error, *patterns)
+
+
+@pytest.mark.parametrize(
+    ("options", "way_out"),
+    [
+        ({"lights_off": "22:10"}, r"Give start= to the Hypnogram, or an epoch index or seconds\.$"),
+        ({"lights_on": START}, r"Give start= to the Hypnogram, or an epoch index or seconds\.$"),
+        ({"lights_on_phase": "07:00"}, r"Give start= to the Hypnogram\.$"),
+    ],
+)
+def test_a_time_needs_a_start(options, way_out):
+    with pytest.raises(sg.InputError) as error:
+        sleep_statistics(night_of(*EIGHT), **options)
+    refusal(error, r"but when the recording starts is not known\.", way_out)
+
+
+def test_a_decoding_is_measured_by_what_it_decided():
+    decoding = decode(
+        random_probabilities(np.random.default_rng(0), 400, 3), profile_of(transition_weight=1.0)
+    )
+    assert decoding.changed.any()
+    assert sleep_statistics(decoding).to_dict() == pytest.approx(
+        sleep_statistics(decoding.hypnogram).to_dict(), nan_ok=True
+    )
+
+
+def test_to_dict_speaks_yasa_and_every_number_has_a_unit():
+    found = sleep_statistics(night_of(*KNOWN))
+    numbers = found.to_dict()
+    assert list(numbers) == list(found.units)
+    assert numbers["REM_latency"] == 44.0
+    assert numbers["WAKE"] == 28.5
+    assert numbers["%REM"] == pytest.approx(20.0)
+    assert (numbers["NoA"], numbers["NoA_total"], numbers["NREMC"], numbers["UNS"]) == (3, 4, 1, 1.0)
+    assert {found.units[key] for key in ("TIB", "N1", "SOL_10min", "UNS")} == {"min"}
+    assert (found.units["SE"], found.units["%N1"], found.units["SFI"]) == (
+        "% of TIB",
+        "% of TST",
+        "per hour of TST",
+    )
+    three = sleep_statistics(night_of((0, 9), (1, 30), (2, 9), scheme="wnr3")).to_dict()
+    assert three["NREM"] == 15.0
+    assert {"WAKE", "%NREM", "%REM"} < three.keys()
+    assert "N1" not in three
+    assert repr(found).startswith("<SleepStatistics aasm: TIB=79.5, SPT=54.5,")
+
+
+# A mouse: 24 h of 4-s epochs from 05:00, asleep half of each light hour and none of the dark.
+def mouse_day():
+    labels = np.zeros(21600, dtype=np.int8)
+    clock = (5 * 3600 + 4 * np.arange(21600)) % 86400
+    in_light = (clock >= 7 * 3600) & (clock < 19 * 3600)
+    labels[in_light & (clock % 3600 < 1500)] = 1
+    labels[in_light & (clock % 3600 >= 1500) & (clock % 3600 < 1800)] = 2
+    return sg.Hypnogram(labels, "wnr3", 4.0, datetime(2024, 3, 1, 5))
+
+
+def test_a_day_has_no_bedtime_and_says_so():
+    found = sleep_statistics(mouse_day(), lights_on_phase="07:00")
+    assert found.tst_minutes == 360.0
+    for field in (
+        "sol_minutes",
+        "sol_5min_minutes",
+        "sol_10min_minutes",
+        "se_percent",
+        "rem_latency_minutes",
+    ):
+        assert math.isnan(getattr(found, field))
+        assert found.reasons[field].startswith(
+            "24.0 h are no single night and no moment is bedtime: give lights_off"
+        )
+    assert math.isnan(found.cycles)
+    assert found.reasons["cycles"] == "cycles are defined for one night of human sleep"
+    night_only = sleep_statistics(mouse_day(), lights_off="07:00", lights_on="19:00")
+    assert (night_only.se_percent, night_only.sol_minutes, night_only.rem_latency_minutes) == (
+        50.0,
+        0.0,
+        25.0,
+    )
+
+
+@pytest.mark.parametrize(("n_epochs", "is_nan"), [(2399, False), (2400, True)])
+def test_twenty_hours_make_a_day(n_epochs, is_nan):
+    found = sleep_statistics(night_of((W, 5), (N2, n_epochs - 5)))
+    assert math.isnan(found.se_percent) is is_nan
+    assert math.isnan(found.cycles) is is_nan
+
+
+def test_light_and_dark_are_told_apart():
+    phases = sleep_statistics(mouse_day(), lights_on_phase="07:00").phases
+    light, dark = phases["light"], phases["dark"]
+    assert light.n_epochs == dark.n_epochs == 10800
+    assert light.stage_minutes == pytest.approx({"W": 360.0, "N": 300.0, "R": 60.0})
+    assert light.stage_percent == pytest.approx({"W": 50.0, "N": 300 / 7.2, "R": 60 / 7.2})
+    assert dark.stage_percent == {"W": 100.0, "N": 0.0, "R": 0.0}
+    # wake that begins at 18:30 goes on through the dark; the dark before 07:00 begins with the recording
+    assert light.bouts == {"W": 12, "N": 12, "R": 12}
+    assert light.mean_bout_minutes == pytest.approx({"W": (11 * 30 + 630) / 12, "N": 25.0, "R": 5.0})
+    assert dark.bouts == {"W": 1, "N": 0, "R": 0}
+    assert dark.mean_bout_minutes["W"] == 120.0
+    assert math.isnan(dark.mean_bout_minutes["N"])
+
+
+def test_hours_follow_the_lights():
+    hours = sleep_statistics(mouse_day(), lights_on_phase="07:00").hours
+    assert [hour.name for hour in hours] == [f"ZT {(22 + k) % 24}" for k in range(24)]
+    assert {hour.n_epochs for hour in hours} == {900}
+    assert hours[1].stage_minutes == {"W": 60.0, "N": 0.0, "R": 0.0}
+    assert hours[2].stage_minutes == pytest.approx({"W": 30.0, "N": 25.0, "R": 5.0})
+    half_past = sleep_statistics(mouse_day(), lights_on_phase="07:30").hours
+    assert [half_past[0].n_epochs, half_past[-1].n_epochs, len(half_past)] == [450, 450, 25]
+
+
+def test_without_a_light_cycle_hours_count_from_lights_off_and_there_are_no_phases():
+    found = sleep_statistics(night_of(*EIGHT), lights_off=60)
+    assert [hour.name for hour in found.hours] == [f"hour {k}" for k in range(8)]
+    assert [hour.scored_minutes for hour in found.hours] == [60.0] * 7 + [30.0]
+    assert found.phases == {}
+
+
+def test_an_unscored_hour_keeps_its_row():
+    hours = sleep_statistics(night_of((N2, 120), (U, 120), (N2, 120))).hours
+    assert hours[1].scored_minutes == 0.0
+    assert math.isnan(hours[1].stage_percent["N2"])
+
+
+labels = st.lists(st.integers(-1, 4), min_size=1, max_size=80)
+
+
+def numbers(values, **options):
+    return sleep_statistics(sg.Hypnogram(np.array(values, dtype=np.int8), "aasm5", 30.0), **options)
+
+
+@given(labels, st.integers(1, 9))
+def test_unscored_epochs_at_the_end_change_tib_only(values, n_more):
+    before, after = numbers(values, convention="yasa"), numbers([*values, *[U] * n_more], convention="yasa")
+    assert after.tib_minutes == before.tib_minutes + n_more / 2
+    assert after.unscored_minutes == before.unscored_minutes + n_more / 2
+    kept = [name for name in FIELDS if name not in ("tib_minutes", "unscored_minutes", "se_percent")]
+    assert [getattr(after, n) for n in kept] == pytest.approx([getattr(before, n) for n in kept], nan_ok=True)
+    assert after.bouts == before.bouts
+
+
+@given(labels, st.permutations([0, 1, 2, 3, 4]))
+def test_the_order_of_the_stages_in_a_scheme_does_not_matter(values, order):
+    names = np.array(["W", "N1", "N2", "N3", "R"])
+    scheme = sg.StageScheme.custom(names[order].tolist(), wake="W", rem="R")
+    places = np.append(np.argsort(order), U)
+    renamed = sg.Hypnogram(places[values].astype(np.int8), scheme, 30.0)
+    assert sleep_statistics(renamed).to_dict() == pytest.approx(numbers(values).to_dict(), nan_ok=True)
+
+
+@given(labels)
+def test_halving_the_epoch_changes_no_number(values):
+    halves = sg.Hypnogram(np.repeat(values, 2).astype(np.int8), "aasm5", 15.0)
+    assert sleep_statistics(halves).to_dict() == pytest.approx(numbers(values).to_dict(), nan_ok=True)
+
+
+@given(labels, labels)
+def test_sleep_and_stage_minutes_of_two_halves_add_up(left, right):
+    parts = [numbers(half, convention="yasa") for half in (left, right)]
+    whole = numbers([*left, *right], convention="yasa")
+    for field in ("tib_minutes", "tst_minutes", "unscored_minutes"):
+        assert getattr(whole, field) == sum(getattr(part, field) for part in parts)
+    for stage, minutes in whole.stage_minutes.items():
+        assert minutes == sum(part.stage_minutes[stage] for part in parts)
+
+
+@given(labels, st.sampled_from(["aasm", "yasa", "luna"]))
+def test_exactly_what_is_nan_has_a_reason(values, convention):
+    found = numbers(values, convention=convention)
+    absent = {name for name in FIELDS if math.isnan(getattr(found, name))}
+    if any(map(math.isnan, found.stage_percent.values())):
+        absent.add("stage_percent")
+    assert set(found.reasons) == absent
+
+
+def test_the_hypnogram_is_left_alone():
+    bouts = night_of((N1, 4), (W, 300), (N2, 50))
+    before = bouts.labels.copy()
+    sleep_statistics(bouts, convention="luna")
+    assert (bouts.labels == before).all()
