@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import math
+import pickle
 import sys
 from pathlib import Path
 
@@ -15,7 +16,9 @@ import stageguard as sg
 from nights import decode, random_probabilities
 from peers import random_labels
 from small import profile_of, refusal
+from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import hypnogram_before
+from stageguard.measures.statistics import sleep_statistics
 from stageguard.measures.validity import validity
 
 W, N, R, U = 0, 1, 2, -1
@@ -234,6 +237,17 @@ def test_to_dict_is_plain():
     assert found["outside"] == list(validity(night(*KNOWN), PROFILE).outside)
     expert = validity(night(*KNOWN), PROFILE, expert=night(*KNOWN)).to_dict()
     assert expert["expert_bouts_lost"] == {"W": 0, "R": 0}
+
+
+def test_every_result_travels_between_processes():
+    scored = night(*KNOWN)
+    for found in (
+        validity(scored, PROFILE, expert=scored),
+        agreement(scored, scored, pairs=[("W", "R")]),
+        sleep_statistics(scored),
+        *sleep_statistics(scored).hours,
+    ):
+        assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
 
 
 STUDY = Path(__file__).parents[1] / "studies" / "expert-scorings"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -138,14 +137,14 @@ def agreement(
         majority_stage=scheme.names[commonest] if n_epochs else None,
         majority_accuracy=float(confusion[commonest].sum()) / n_epochs if n_epochs else NAN,
         kappa=_kappa(confusion, reasons),
-        f1=MappingProxyType(f1),
+        f1=f1,
         macro_f1=float(np.mean(known)) if known else NAN,
         confusion=confusion,
         pairs=rare,
         n_rare=n_rare,
         rare_recall_0=float(np.mean(recalled[0])) if n_rare else NAN,
         rare_recall_2=float(np.mean(recalled[1])) if n_rare else NAN,
-        reasons=MappingProxyType(reasons),
+        reasons=reasons,
     )
 
 

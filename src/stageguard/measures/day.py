@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -83,12 +82,12 @@ def phases_of(
 ) -> Mapping[str, Stretch]:
     """Return what happened in the light and in the dark, all days together; empty without a light cycle."""
     if zeitgeber is None:
-        return MappingProxyType({})
+        return {}
     labels = np.frombuffer(epochs, dtype=np.int8)
     elapsed = np.arange(len(labels)) * epoch_seconds + zeitgeber
     in_dark = (elapsed % DAY_SECONDS >= LIGHT_PHASE_SECONDS).astype(np.intp)
     both = _stretches(labels, scheme, epoch_seconds, in_dark, ["light", "dark"])
-    return MappingProxyType({stretch.name: stretch for stretch in both})
+    return {stretch.name: stretch for stretch in both}
 
 
 def hours_of(
@@ -126,7 +125,7 @@ def _stretches(
                 scored_minutes=n_scored * minutes,
                 stage_minutes=_named(scheme, own[1:] * minutes),
                 stage_percent=_named(scheme, 100.0 * share),
-                bouts=MappingProxyType(dict(zip(scheme.names, n[1:].tolist(), strict=True))),
+                bouts=dict(zip(scheme.names, n[1:].tolist(), strict=True)),
                 mean_bout_minutes=_named(scheme, mean * minutes),
             )
         )
@@ -134,7 +133,7 @@ def _stretches(
 
 
 def _named(scheme: StageScheme, values: npt.NDArray[np.floating]) -> Mapping[str, float]:
-    return MappingProxyType(dict(zip(scheme.names, values.tolist(), strict=True)))
+    return dict(zip(scheme.names, values.tolist(), strict=True))
 
 
 def _epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int) -> int:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -215,8 +214,8 @@ def validity(
         profile=profile.name,
         n_epochs_scored=n_scored,
         hours_scored=n_scored * epoch_seconds / 3600.0,
-        indicators=MappingProxyType(indicators),
-        rare_pairs=MappingProxyType(rare),
+        indicators=indicators,
+        rare_pairs=rare,
         bouts_below_minimum=_with_minimum(profile, bouts.stages[too_short]),
         expert_bouts_below_minimum=of_expert[0],
         expert_bouts_lost=of_expert[1],
@@ -323,7 +322,7 @@ def _with_minimum(profile: Profile, stages: Labels) -> Mapping[str, int]:
     """Return how many of these bouts each stage with a minimum has."""
     counts = np.bincount(stages, minlength=profile.scheme.n_stages).tolist()
     names = zip(profile.scheme.names, counts, strict=True)
-    return MappingProxyType({name: n for name, n in names if name in profile.min_bout_seconds})
+    return {name: n for name, n in names if name in profile.min_bout_seconds}
 
 
 def _expert_bouts(
