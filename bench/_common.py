@@ -42,7 +42,7 @@ class Row:
         if self.goal is None:
             return ""
         met = self.value <= self.goal if self.better == "less" else self.value >= self.goal
-        return "met" if met else f"missed by {100 * abs(self.value / self.goal - 1):.0f} %"
+        return "met" if met else f"missed by {100 * abs(self.value / self.goal - 1):.2g} %"
 
 
 def race(

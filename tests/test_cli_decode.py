@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -228,3 +231,24 @@ def test_terminal_codes_in_a_file_do_not_reach_the_terminal(run, tmp_path):
     ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
     assert "\x1b" not in ran.err
     assert "names no stages (got: [31mred, blue)" in error_line(ran)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_missing_core_is_said_once_and_not_for_every_file(night, tmp_path, jobs):
+    files = [tmp_path / f"night-{i}.csv" for i in range(3)]
+    for file in files:
+        file.write_bytes(night.read_bytes())
+    hide = "import sys; sys.modules['stageguard._core._native'] = None; "
+    command = f"{hide}from stageguard.cli import main; sys.exit(main())"
+    options = ["decode", *map(str, files), "-p", "human-psg-5", "--json", "--jobs", jobs]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *options],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the compiled core is missing") == 1
+    assert done.stderr.startswith("stageguard: warning: ")
+    assert all("core" not in text for report in json.loads(done.stdout) for text in report["warnings"])

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from stageguard.cli._app import app
-from stageguard.cli._terminal import print_error
+from stageguard.cli._terminal import print_error, print_warning
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning that no command has caught, such as that of a missing core, as one line."""
+    print_warning(message)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage."""
     from stageguard.errors import StageGuardError
 
+    warnings.showwarning = _show_warning
     try:
         app(args=None if arguments is None else list(arguments), prog_name="stageguard")
     except (StageGuardError, OSError) as error:

@@ -64,6 +64,11 @@ def print_error(error: object, path: Path | None = None) -> None:
     print(f"stageguard: {error_text(error, path)}", file=sys.stderr)
 
 
+def print_warning(warning: object) -> None:
+    """Write `stageguard: warning: <one line>` to stderr."""
+    print(f"stageguard: warning: {one_line(warning)}", file=sys.stderr)
+
+
 def print_json(value: Any) -> None:
     """Write JSON, and nothing but JSON, to stdout."""
     from stageguard.formats.outputs import plain

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def _be_quiet() -> None:
+    """Leave warnings to the process that started this one; what a job warns of comes back in its result."""
+    warnings.simplefilter("ignore")
 
 
 def run_all(function: Callable[[Item], Result], items: Sequence[Item], jobs: int = 1) -> Iterator[Result]:
@@ -21,5 +27,5 @@ def run_all(function: Callable[[Item], Result], items: Sequence[Item], jobs: int
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
     chunk = max(1, len(items) // (8 * n_workers))
-    with ProcessPoolExecutor(n_workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(n_workers, mp_context=context, initializer=_be_quiet) as pool:
         yield from pool.map(function, items, chunksize=chunk)
