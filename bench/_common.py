@@ -42,7 +42,8 @@ class Row:
         if self.goal is None:
             return ""
         met = self.value <= self.goal if self.better == "less" else self.value >= self.goal
-        return "met" if met else f"missed by {100 * abs(self.value / self.goal - 1):.2g} %"
+        percent = 100 * abs(self.value / self.goal - 1)
+        return "met" if met else f"missed by {percent:.{0 if percent >= 1 else 1}f} %"
 
 
 def race(

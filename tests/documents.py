@@ -134,13 +134,16 @@ def documents(draw):
         "rare_probability": draw(st.floats(0, 1)),
         "rare": rare,
         "tvr_pairs": draw(some_of(pairs)),
-        "min_bout_seconds": {s: draw(positive | st.integers(1, 600)) for s in own_stages},
+        "min_bout_seconds": {s: draw(st.floats(1e-6, 86_400) | st.integers(1, 600)) for s in own_stages},
         "flip_flop": {
             "penalty_nats": draw(st.floats(0, 50)),
             "window_epochs": draw(st.integers(2, 60)),
             "method": draw(st.sampled_from(["greedy", "exact"])),
         },
-        "calibration": {"temperature": draw(positive), "biases": {s: draw(finite) for s in own_stages}},
+        "calibration": {
+            "temperature": draw(st.floats(0.01, 100)),
+            "biases": {s: draw(st.floats(-1000, 1000)) for s in own_stages},
+        },
         "durations": {s: draw(st.lists(st.floats(1e-3, 0.2), min_size=1, max_size=5)) for s in own_stages},
         "bands": {name: draw(bands) for name in draw(some_of(indicators))},
         "provenance": draw(st.dictionaries(words, trees, max_size=4)),
@@ -148,7 +151,7 @@ def documents(draw):
     chosen = draw(some_of(list(optional)))
     required = {
         "name": draw(names),
-        "epoch_seconds": draw(positive),
+        "epoch_seconds": draw(st.floats(0.001, 3600)),
         "transitions": {s: draw(distributions(stages)) for s in stages},
     }
     return {**document, **required, **strength, **{key: optional[key] for key in chosen}}

@@ -360,3 +360,19 @@ def test_another_epoch_length_is_carried_to_the_output(backend):
     result = sg.decode(night(), profile_of(), epoch_seconds=10)
     assert result.epoch_seconds == 10.0
     assert result.hypnogram.epoch_seconds == 10.0
+
+
+def test_rounding_below_zero_is_no_error_and_no_logit(backend):
+    probabilities = night()
+    probabilities[3] = [1 + 1e-12, -1e-12, 0.0]
+    assert sg.decode(probabilities, profile_of()).hypnogram.n_epochs == len(probabilities)
+    probabilities[:] = [1.1, -0.1, 0.0]
+    with pytest.raises(InputError) as error:
+        sg.decode(probabilities, profile_of())
+    refusal(error, r"-0\.1", r"sum to 1.*no logits")
+
+
+def test_quality_that_leaves_nothing_is_refused(backend):
+    with pytest.raises(InputError) as error:
+        sg.decode(night(), profile_of(), quality=np.ones(len(night())))
+    refusal(error, r"1 \(lost\) at every epoch", r"other way round")

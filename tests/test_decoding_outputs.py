@@ -160,3 +160,18 @@ def test_nights_of_densities_and_arrays_may_be_mixed(backend):
     first, second = sg.decode([night(), density], profile_of())
     assert any("W, N, R" in text for text in first.assumed)
     assert not any("W, N, R" in text for text in second.assumed)
+
+
+def test_a_result_does_not_follow_the_callers_array(backend):
+    probabilities = night()
+    result = sg.decode(probabilities, profile_of(transition_weight=0.0))
+    before = result.score, result.density.probabilities.copy()
+    probabilities[:] = probabilities[::-1].copy()
+    assert result.score == before[0]
+    assert np.array_equal(result.density.probabilities, before[1])
+
+
+def test_an_unlisted_cohort_is_noted(backend):
+    assert any(
+        "'shift workers'" in text for text in sg.decode(night(), profile_of(), cohort="shift workers").assumed
+    )

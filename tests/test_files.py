@@ -127,3 +127,23 @@ def test_link_is_written_through(tmp_path):
     write_text_atomic(link, "new", overwrite=True)
     assert link.is_symlink()
     assert target.read_text() == "new"
+
+
+@posix
+def test_the_file_to_spare_is_not_written_through_a_link(tmp_path):
+    read, link = tmp_path / "night.csv", tmp_path / "night.tsv"
+    read.write_text("the only copy")
+    link.symlink_to(read)
+    with pytest.raises(OutputError, match=r"night\.tsv: it is the same file as .*night\.csv"):
+        write_together({link: "new"}, overwrite=True, spare=read)
+    assert read.read_text() == "the only copy"
+
+
+@posix
+def test_two_names_of_one_file_are_refused(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    second.symlink_to(first)
+    with pytest.raises(OutputError, match=r"/b: it is the same file as .*/a\."):
+        write_together({first: "1", second: "2"}, overwrite=True)
+    assert not first.exists()
+    assert names_in(tmp_path) == ["b"]

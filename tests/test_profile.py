@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from documents import FULL, MINIMAL, fields_of, profile_of
-from stageguard.errors import InputError, ProfileError
+from stageguard.errors import CohortError, InputError, ProfileError
 from stageguard.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair, StrengthRule
 from stageguard.stages import WNR3
 
@@ -209,3 +209,37 @@ def test_cohort_is_text():
 def test_automaton_is_compiled_for_this_profile():
     automaton = profile_of(min_bout_seconds={"R": 90}).automaton(epoch_seconds=30)
     assert automaton.n_states > profile_of().automaton().n_states
+
+
+COHORTS = [
+    ("narcolepsy patients", "narcolepsy"),
+    ("Narcoleptics", "narcolepsy"),
+    ("infant (3 months)", "infants"),
+    ("RBD/PD", "RBD"),
+]
+
+
+@pytest.mark.parametrize(("said", "meant"), COHORTS)
+def test_cohort_is_matched_by_its_words(said, meant):
+    profile = Profile.load("kdd2026-cardiorespiratory")
+    caution = profile.caution_for(said)
+    assert caution is not None
+    assert caution == profile.caution_for(meant)
+
+
+@pytest.mark.parametrize("said", ["healthy adults", "mild OSA", "insomnia", "Parkinson"])
+def test_cohort_without_a_caution_has_none(said):
+    assert Profile.load("human-psg-5").caution_for(said) is None
+
+
+def test_misspelt_cohort_is_refused_with_the_name():
+    with pytest.raises(CohortError, match=r"'narcolpesy' is unknown .* almost like 'narcolepsy'"):
+        Profile.load("human-psg-5").caution_for("narcolpesy")
+
+
+def test_nesting_too_deep_is_one_line():
+    deep = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    with pytest.raises(ProfileError, match="nested too deeply"):
+        Profile.from_dict({**MINIMAL, "provenance": deep})

@@ -182,21 +182,21 @@ def test_sums_may_miss_1_by_rounding(deviation):
 
 
 NUMBERS = {  # every number of a profile: a value that is fine, and one out of its range with what is said
-    ("epoch_seconds",): (20, 0, "expected a number above 0."),
-    ("transition_weight",): (0, -0.1, "expected at least 0."),
+    ("epoch_seconds",): (20, 0, "expected a number from 0.001 to 3600."),
+    ("transition_weight",): (0, -0.1, "expected a number from 0 to 1000."),
     ("prior_exponent",): (0, -1, "expected at least 0."),
     ("prior", "W"): (0.2, 0, "expected a number above 0."),
     ("rare_probability",): (1, 1.5, UNIT),
     ("min_bout_seconds", "R"): (0.1, -60, "expected a number above 0."),
     ("min_bout_seconds", "W"): (0.1, 0, "expected a number above 0."),
-    ("flip_flop", "penalty_nats"): (0, -2.0, "expected at least 0."),
+    ("flip_flop", "penalty_nats"): (0, -2.0, "expected a number from 0 to 1000."),
     ("strength", "fi_target"): (1, 0, "expected a number above 0."),
     ("strength", "floor"): (1, 1.5, UNIT),
     ("strength", "cap"): (1, 0.5, "expected at least 1."),
     ("transitions", "W", "W"): (0.883, -0.1, UNIT),
     ("transitions", "R", "N"): (0.03, 1.1, UNIT),
-    ("calibration", "temperature"): (9, 0, "expected a number above 0."),
-    ("calibration", "biases", "W"): (-9, None, None),
+    ("calibration", "temperature"): (9, 0, "expected a number from 0.01 to 100."),
+    ("calibration", "biases", "W"): (-9, 1e6, "expected a number from -1000 to 1000."),
     ("bands", "tvr_percent", "low"): (-9, None, None),
     ("bands", "tvr_percent", "high"): (9, None, None),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stageguard.errors import OutputError, OutputExistsError
@@ -16,12 +16,18 @@ def write_text_atomic(path: str | Path, text: str, *, overwrite: bool = False) -
 
 
 def write_together(
-    contents: Mapping[Path, str | bytes], *, overwrite: bool = False, make_folders: bool = False
+    contents: Mapping[Path, str | bytes],
+    *,
+    overwrite: bool = False,
+    make_folders: bool = False,
+    spare: Path | None = None,
 ) -> None:
     """Write files that are complete whenever they can be seen under their names, all of them or none.
 
     Text is UTF-8. The bytes go to temporary files in the same folders, which then take the names. An
     interruption leaves the old files, or none, and nothing else; a failure puts back what was there.
+
+    ``spare`` is a file that no name may lead to, such as the one that was read.
 
     Raises
     ------
@@ -32,6 +38,7 @@ def write_together(
     """
     for path in contents:
         _check_place(path, overwrite)
+    _check_apart(contents, spare)
     written: dict[Path, Path] = {}  # final place -> temporary file
     path = next(iter(contents))
     try:
@@ -70,6 +77,15 @@ def _check_place(path: Path, overwrite: bool) -> None:
         raise
     except OSError as error:
         raise _explain(path, error) from error
+
+
+def _check_apart(paths: Iterable[Path], spare: Path | None) -> None:
+    """Refuse names that lead, through links, to one file or to the file to spare."""
+    taken = {} if spare is None else {spare.resolve(): spare}
+    for path in paths:
+        other = taken.setdefault(path.resolve(), path)
+        if other is not path:
+            raise OutputError(f"cannot write {path}: it is the same file as {other}. Choose another name.")
 
 
 def _explain(path: Path, error: OSError) -> OutputError:

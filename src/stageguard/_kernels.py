@@ -21,8 +21,9 @@ try:
 except ImportError:
     active = _reference
     warnings.warn(
-        "the compiled core is missing: decoding works, but takes about 1,000 times as long. "
-        "Install a C++17 compiler, then: pip install --force-reinstall --no-deps stageguard",
+        "the compiled core is missing: decoding works, but takes about 100 to 500 times as long. Install a "
+        "C++17 compiler, then stageguard again (in a clone: pip install --force-reinstall --no-deps .); "
+        "`stageguard doctor` tells whether it worked.",
         StageGuardWarning,
         stacklevel=2,
     )

@@ -112,6 +112,8 @@ def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Flo
         raise InputError("logits=True and log=True exclude each other. Log-probabilities are log=True.")
     what = "logits" if options.logits else "log-probabilities" if options.log else "probabilities"
     matrix = as_float_matrix(night, len(names), names, what=what)
+    if matrix is night and matrix.flags.writeable:
+        matrix = matrix.copy()  # the result must not change when the caller's array does
     if options.logits:
         top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
         wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
@@ -209,7 +211,7 @@ def _missing_rows(matrix: FloatMatrix, profile: Profile) -> npt.NDArray[np.bool_
     """Return which rows are NaN throughout; refuse a matrix that is wrong in any other way."""
     missing: npt.NDArray[np.bool_] = np.asarray(np.isnan(matrix).all(axis=1))
     rest = np.where(missing[:, None], 1.0 / matrix.shape[1], matrix)
-    if not np.all((rest >= 0.0) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= 1e-3)):
+    if not np.all((rest >= -1e-9) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= 1e-3)):
         raise explain_bad_probabilities(matrix, profile.scheme.names)
     if missing.all():
         raise InputError(

@@ -42,11 +42,13 @@ def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
     parsed = {
         **_words(given),
         "scheme": scheme,
-        "epoch_seconds": _number(given["epoch_seconds"], "epoch_seconds", positive=True),
+        "epoch_seconds": _number(given["epoch_seconds"], "epoch_seconds", low=0.001, high=3600),
         **_strength(given),
         **_prior(given, scheme),
         **_pairs(given, scheme),
-        "min_bout_seconds": _per_stage(given, "min_bout_seconds", scheme, partial(_number, positive=True)),
+        "min_bout_seconds": _per_stage(
+            given, "min_bout_seconds", scheme, partial(_number, positive=True, high=86_400)
+        ),
         "flip_flop": _flip_flop(given.get("flip_flop", {})),
         "transitions": _transitions(given["transitions"], scheme),
         "calibration": _calibration(given.get("calibration", {}), scheme),
@@ -112,7 +114,7 @@ def _scheme(given: Mapping[str, object]) -> StageScheme:
 
 def _strength(given: Mapping[str, object]) -> dict[str, Any]:
     if "strength" not in given:
-        weight = _number(given.get("transition_weight", 1.0), "transition_weight", low=0)
+        weight = _number(given.get("transition_weight", 1.0), "transition_weight", low=0, high=1000)
         return {"transition_weight": weight, "strength": None}
     if "transition_weight" in given:
         raise ProfileError("keys 'transition_weight' and 'strength' exclude each other. Keep one of them.")
@@ -180,7 +182,7 @@ def _flip_flop(value: object) -> FlipFlop:
             f"flip_flop.window_epochs is {_checks.shown(window)}, expected a whole number from 2 to 60."
         )
     return FlipFlop(
-        penalty_nats=_number(table.get("penalty_nats", 0.0), "flip_flop.penalty_nats", low=0),
+        penalty_nats=_number(table.get("penalty_nats", 0.0), "flip_flop.penalty_nats", low=0, high=1000),
         window_epochs=int(window),
         method=_choice(table.get("method", "exact"), "flip_flop.method", ("greedy", "exact")),  # type: ignore[arg-type]
     )
@@ -202,9 +204,12 @@ def _calibration(value: object, scheme: StageScheme) -> Calibration:
     biases = None
     if "biases" in table:
         given = _stage_mapping(table["biases"], "calibration.biases", scheme)
-        biases = tuple(_number(given.get(name, 0.0), f"calibration.biases.{name}") for name in scheme.names)
+        biases = tuple(
+            _number(given.get(name, 0.0), f"calibration.biases.{name}", low=-1000, high=1000)
+            for name in scheme.names
+        )
     return Calibration(
-        _number(table.get("temperature", 1.0), "calibration.temperature", positive=True), biases
+        _number(table.get("temperature", 1.0), "calibration.temperature", low=0.01, high=100), biases
     )
 
 

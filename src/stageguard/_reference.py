@@ -22,6 +22,7 @@ LONGEST_MINIMUM = 1_000_000
 MOST_STAGES = 127
 CLIP = 1e-12
 SUM_TOLERANCE = 1e-3
+ROUNDING = 1e-9
 
 
 def argmax(
@@ -29,7 +30,9 @@ def argmax(
 ) -> tuple[Labels, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return labels, stage changes and whether some row is not a distribution, per piece."""
     labels = [np.argmax(p * w, axis=1).astype(np.int8) for p, w in zip(pieces, weight, strict=True)]
-    bad = [not (np.all(np.abs(p.sum(axis=1) - 1.0) <= SUM_TOLERANCE) and np.all(p >= 0.0)) for p in pieces]
+    bad = [
+        not (np.all(np.abs(p.sum(axis=1) - 1.0) <= SUM_TOLERANCE) and np.all(p >= -ROUNDING)) for p in pieces
+    ]
     return np.concatenate(labels), _count_switches(labels), np.array(bad)
 
 

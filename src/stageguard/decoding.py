@@ -317,6 +317,8 @@ def _result(
     assumed = list(request.assumed)
     if profile.strength is not None and profile.strength.rule == "band" and trained is None:
         assumed.append("how the stager was trained is not said: taken as class-balanced")
+    if cohort is not None and profile.caution_for(cohort) is None:
+        assumed.append(f"cohort {cohort!r} is not among the profile's cautions")
     if request.epoch_seconds != profile.epoch_seconds:
         assumed.append(_conversion(profile, request.epoch_seconds))
     hypnogram = Hypnogram(

@@ -163,6 +163,11 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
             f"quality is {beta[epoch]:g} at epoch {epoch}, expected 0 (clean) to 1 (lost). "
             "Give 1 where the signal is missing."
         )
+    if np.all(beta == 1.0):
+        raise InputError(
+            "quality is 1 (lost) at every epoch, expected evidence for at least one. "
+            "0 is clean and 1 is lost: is it the other way round?"
+        )
     return beta if beta.any() else None
 
 

@@ -15,6 +15,7 @@ from stageguard.errors import InputError
 from stageguard.stages import StageScheme, as_scheme
 
 SUM_TOLERANCE = 1e-3
+ROUNDING = 1e-9  # how far below 0 rounding may put a probability
 
 FloatMatrix = npt.NDArray[np.float64]
 
@@ -127,11 +128,11 @@ def check_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> None:
     """Raise InputError unless every row is a distribution over the stages, or NaN throughout."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix @ np.ones(matrix.shape[1])  # several times faster than sum(axis=1)
-    if matrix.min() >= 0:  # False as soon as there is a NaN
+    if matrix.min() >= -ROUNDING:  # False as soon as there is a NaN
         valid = sums.min() >= 1 - SUM_TOLERANCE and sums.max() <= 1 + SUM_TOLERANCE
     else:
         whole_rows = np.count_nonzero(np.isnan(matrix)) == matrix.shape[1] * np.count_nonzero(np.isnan(sums))
-        valid = whole_rows and not (matrix < 0).any() and not (np.abs(sums - 1) > SUM_TOLERANCE).any()
+        valid = whole_rows and not (matrix < -ROUNDING).any() and not (np.abs(sums - 1) > SUM_TOLERANCE).any()
     if not valid:
         raise explain_bad_probabilities(matrix, names)
 
@@ -141,7 +142,7 @@ def explain_bad_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> Inpu
     missing = np.isnan(matrix)
     n_missing = missing.sum(axis=1)
     partly_missing = (n_missing > 0) & (n_missing < len(names))
-    outside = (matrix < 0) | np.isinf(matrix)
+    outside = (matrix < -ROUNDING) | np.isinf(matrix)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
     deviation = np.nan_to_num(np.abs(sums - 1))
@@ -168,6 +169,8 @@ def _look_alike(values: FloatMatrix, sums: npt.NDArray[np.float64]) -> str:
     """Return what numbers that are mostly no probabilities look like instead, and what to do."""
     if values.max() <= SUM_TOLERANCE and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2):
         return "These look like log-probabilities: pass log=True."
+    if np.allclose(sums, 1, atol=SUM_TOLERANCE):
+        return "Rows sum to 1, so these are no logits: set what is below 0 to 0."
     if values.min() < 0:
         return "These look like logits: pass logits=True."
     if 0 < sums[0] < np.inf and np.allclose(sums, sums[0], rtol=1e-3):

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,7 @@ from stageguard._files import write_text_atomic
 from stageguard._profile_document import document_of
 from stageguard._profile_parsing import KEYS, check_keys, parse_profile
 from stageguard._profile_parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
-from stageguard.errors import ProfileError, did_you_mean
+from stageguard.errors import CohortError, ProfileError, did_you_mean
 from stageguard.stages import StageScheme
 
 if TYPE_CHECKING:
@@ -115,7 +116,10 @@ class Profile:
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> Profile:
         """Return the profile a mapping describes; its keys are those of a profile file."""
-        return cls(document)
+        try:
+            return cls(document)
+        except RecursionError:
+            raise ProfileError("tables or lists are nested too deeply, expected a profile.") from None
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Profile:
@@ -168,12 +172,28 @@ class Profile:
     def caution_for(self, cohort: str) -> Caution | None:
         """Return the caution against a cohort, refusals first, or None.
 
-        Case, hyphens and underscores do not count. A caution that is a plain sentence concerns
-        every cohort it mentions.
+        A cohort is matched by its words, whatever their case: "narcolepsy type 1" is narcolepsy. One that
+        is misspelt is an error, since it may not pass for an unknown one. A caution that is a plain
+        sentence concerns every cohort it mentions.
         """
-        wanted = _loose(_checks.text(cohort, "cohort"))
-        found = [caution for caution in self.not_for if wanted and _concerns(caution, wanted)]
+        wanted = _words(_checks.text(cohort, "cohort"))
+        found = [caution for caution in self.not_for if _concerns(caution, wanted)]
+        if not found:
+            self._refuse_misspelt(cohort, wanted)
         return min(found, key=lambda caution: caution.action != "refuse", default=None)
+
+    def _refuse_misspelt(self, cohort: str, wanted: tuple[str, ...]) -> None:
+        known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases) if name}
+        # of names that share a word, the shortest stands last and stays
+        names = sorted(known, key=len, reverse=True)
+        words = {word: name for name in names for word in _words(name) if len(word) >= 6}
+        for word in wanted:
+            near = get_close_matches(word, words, n=1, cutoff=0.85) if word not in words else []
+            if near:
+                raise CohortError(
+                    f"cohort {cohort!r} is unknown to profile {self.name!r}, but spelt almost like "
+                    f"{words[near[0]]!r}, which it cautions against. Say that, if it is meant."
+                )
 
     def automaton(self, epoch_seconds: float | None = None) -> Automaton:
         """Return the states and edges this profile compiles to, at its own epoch length or another."""
@@ -213,6 +233,8 @@ def _from_file(path: Path) -> Profile:
         return Profile(tomllib.loads(_read(path)))
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ProfileError(f"{path}: tables or lists are nested too deeply, expected a profile.") from None
     except ValueError as error:
         raise ProfileError(f"{path}: not valid TOML: {error}.") from None
 
@@ -243,11 +265,27 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _loose(text: str) -> str:
-    return re.sub(r"[\s_-]+", " ", text).strip().casefold()
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\w+", text.replace("_", " ").casefold()))
 
 
-def _concerns(caution: Caution, wanted: str) -> bool:
+def _concerns(caution: Caution, wanted: tuple[str, ...]) -> bool:
+    """Whether the caution's name or an alias is among the words, or the words are in its plain sentence."""
+    if not wanted:
+        return False
     if not caution.cohort:
-        return wanted in _loose(caution.reason)
-    return wanted in map(_loose, (caution.cohort, *caution.aliases))
+        return _contains(_words(caution.reason), wanted)
+    return any(_contains(wanted, _words(name)) for name in (caution.cohort, *caution.aliases))
+
+
+def _contains(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
+    starts = range(len(words) - len(phrase) + 1)
+    return bool(phrase) and any(all(map(_same_word, words[i:], phrase)) for i in starts)
+
+
+def _same_word(word: str, other: str) -> bool:
+    """Whether two words are equal but for their endings: narcoleptics and narcolepsy are one."""
+    shared = next(
+        (i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
+    )
+    return word == other or (shared >= 7 and max(len(word), len(other)) - shared <= 4)

@@ -11,6 +11,7 @@ namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
 constexpr double kSumTolerance = 1e-3;  // how far from 1 a row may sum
+constexpr double kRounding = 1e-9;      // how far below 0 rounding may put a probability
 
 template <int K, bool kWeighted>
 Choice choose_each(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
@@ -36,7 +37,7 @@ Choice choose_each(const double* probabilities, std::int64_t n_epochs, const dou
         labels[t] = static_cast<std::int8_t>(stage);
     }
     bool bad = farthest > kSumTolerance || std::isnan(total);  // NaN loses every comparison, but sticks in the total
-    for (int s = 0; s < K; ++s) bad |= least[s] < 0.0;
+    for (int s = 0; s < K; ++s) bad |= least[s] < -kRounding;
     return {switches - 1, bad};
 }
 

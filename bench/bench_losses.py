@@ -1,0 +1,146 @@
+"""What the training losses cost: the penalty beside a network's step, the likelihood beside a Python loop.
+
+A loss is timed by itself, forward and backward on logits of the network's shape, so that the share does not
+drown in the noise of a whole step. Needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from _common import Row, race, report
+from torch import Tensor, nn
+from torch.nn import functional
+
+import stageguard as sg
+from stageguard.nn import SemiMarkovLoss, StageGuardLoss, build_backbone
+
+BATCH, N_EPOCHS, N_FEATURES = 32, 100, 20
+N_LONG = 1_000  # epochs of the nights the likelihood is timed on
+# The share of a step the penalty may cost: the smallest network is the hardest.
+GOALS = {"accusleep": 3.0, "sleeptransformer": 1.0, "usleep": 1.0}
+ROUNDS = 15
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(*shape).requires_grad_()
+
+
+def step_of(network: nn.Module, x: Tensor, targets: Tensor) -> Callable[[], None]:
+    """One training step without the optimiser's: forward, cross-entropy as usually written, backward."""
+
+    def run() -> None:
+        network.zero_grad(set_to_none=True)
+        logits = network(x)
+        functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+
+    return run
+
+
+def pass_of(loss: Callable[[Tensor], Tensor], logits: Tensor) -> Callable[[], None]:
+    def run() -> None:
+        logits.grad = None
+        loss(logits).backward()
+
+    return run
+
+
+def naive_penalty(logits: Tensor) -> Tensor:
+    """The equation as one would first write it, for W, N, R with W->R and R->N rare."""
+    p = logits.softmax(-1)
+    return sum((p[:, :-1, s] * p[:, 1:, r]).mean() for s, r in ((0, 2), (2, 1)))
+
+
+class LoopField(nn.Module):
+    """A linear-chain conditional random field as it is usually written: one epoch at a time, in Python."""
+
+    def __init__(self, scores: Tensor) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(scores.detach().clone())
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        total, own = logits[:, 0], logits[:, 0].gather(1, targets[:, :1])[:, 0]
+        for t in range(1, logits.shape[1]):
+            total = torch.logsumexp(total[:, :, None] + self.scores + logits[:, t, None, :], dim=1)
+            own = own + self.scores[targets[:, t - 1], targets[:, t]]
+            own = own + logits[:, t].gather(1, targets[:, t : t + 1])[:, 0]
+        return (torch.logsumexp(total, dim=1) - own).sum() / targets.numel()
+
+
+def penalty_rows() -> list[Row]:
+    profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
+    rows = []
+    for name, goal in GOALS.items():
+        for size in ("small", "full"):
+            network = build_backbone(
+                name, n_frames=1, n_features=N_FEATURES, n_stages=3, small=size == "small"
+            )
+            n_epochs = min(N_EPOCHS, network.training_length or N_EPOCHS)
+            x, targets = torch.randn(BATCH, n_epochs, 1, N_FEATURES), torch.randint(0, 3, (BATCH, n_epochs))
+            logits, loss = leaf(BATCH, n_epochs, 3), StageGuardLoss(profile)
+            plain = pass_of(
+                lambda z, y=targets: functional.cross_entropy(z.flatten(0, 1), y.flatten()), logits
+            )
+            with_penalty = pass_of(lambda z, y=targets, loss=loss: loss(z, y), logits)
+            best = race({"plain": plain, "penalty": with_penalty}, rounds=2 * ROUNDS)
+            best |= race({"step": step_of(network, x, targets)}, rounds=3 if size == "full" else ROUNDS)
+            share = 100 * (best["penalty"] - best["plain"]) / best["step"]
+            unit = f"% of {1e3 * best['step']:.3g} ms ({BATCH} x {n_epochs} epochs)"
+            rows.append(Row(f"penalty, share of a step of {name}, {size}", share, unit, goal))
+    return rows
+
+
+def loss_rows() -> list[Row]:
+    profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
+    logits, targets = leaf(BATCH, N_EPOCHS, 3), torch.randint(0, 3, (BATCH, N_EPOCHS))
+    loss = StageGuardLoss(profile)
+
+    def plain(z: Tensor) -> Tensor:
+        return functional.cross_entropy(z.flatten(0, 1), targets.flatten())
+
+    runners = {
+        "cross-entropy as usually written": plain,
+        "cross-entropy and a naive penalty": lambda z: plain(z) + 0.5 * naive_penalty(z),
+        "StageGuardLoss": lambda z: loss(z, targets),
+    }
+    best = race({name: pass_of(run, logits) for name, run in runners.items()}, rounds=2 * ROUNDS)
+    return [Row(f"{name}, {BATCH} x {N_EPOCHS} epochs", 1e6 * best[name], "µs") for name in runners]
+
+
+def likelihood_rows() -> list[Row]:
+    profile = sg.Profile.load("human-psg-5")
+    rows = []
+    for n_nights, goal in ((1, 100.0), (8, None), (32, None)):
+        ours = SemiMarkovLoss(profile, learn_transitions=True)
+        assert ours.transition_scores is not None
+        theirs = LoopField(ours.transition_scores)
+        logits = leaf(n_nights, N_LONG, 5)
+        targets = torch.randint(0, 5, (n_nights, N_LONG // 10)).repeat_interleave(10, dim=1)
+        values = [loss(logits, targets).item() for loss in (ours, theirs)]
+        assert abs(values[0] - values[1]) < 1e-4, values
+        best = race({"ours": pass_of(lambda z, y=targets, loss=ours: loss(z, y), logits)}, rounds=ROUNDS)
+        best |= race({"loop": pass_of(lambda z, y=targets, loss=theirs: loss(z, y), logits)}, rounds=3)
+        times = f"× ({1e3 * best['loop']:.3g} and {1e3 * best['ours']:.3g} ms)"
+        nights = f"{n_nights} night{'s' if n_nights > 1 else ''} of {N_LONG:,} epochs, 5 stages"
+        rows.append(
+            Row(
+                f"likelihood, a Python loop beside ours, {nights}",
+                best["loop"] / best["ours"],
+                times,
+                goal,
+                "more",
+            )
+        )
+    return rows
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(42)
+    rows = [*penalty_rows(), *loss_rows(), *likelihood_rows()]
+    report("losses", "Training losses, forward and backward, one thread", rows, torch=torch.__version__)
+
+
+if __name__ == "__main__":
+    main()
