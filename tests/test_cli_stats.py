@@ -369,3 +369,22 @@ def test_wrong_usage_exits_2(run, cohort):
         ran = run("stats", *files, *arguments)
         assert ran.code == 2
         assert expected in " ".join(ran.err.split())
+
+
+def test_inputs_are_never_written_over(run, tmp_path):
+    night = shutil.copy(write_night(tmp_path / "n0.csv"), tmp_path / "n1.tsv")
+    before = night.read_bytes()
+    for command in (["stats", night, "-o", night], ["report", night, "-o", night]):
+        ran = run(*command, "-p", "human-psg-5", "--overwrite")
+        assert ran.code == 1
+        assert "it is the same file as" in ran.err
+        assert night.read_bytes() == before
+
+
+def test_a_group_of_n_a_is_no_group(run, tmp_path):
+    nights = [write_night(tmp_path / f"n{i}.csv", seed=i) for i in range(5)]
+    table = tmp_path / "groups.tsv"
+    table.write_text("id\tgroup\nn0\tn/a\nn1\tA\nn2\tA\nn3\tB\nn4\tB\n")
+    ran = run("stats", *nights, "-p", "human-psg-5", "--by", table, "--json")
+    assert ran.code == 0, ran.err
+    assert {(row["group_1"], row["group_2"]) for row in json.loads(ran.out)["groups"]} == {("A", "B")}

@@ -135,7 +135,7 @@ def test_the_file_to_spare_is_not_written_through_a_link(tmp_path):
     read.write_text("the only copy")
     link.symlink_to(read)
     with pytest.raises(OutputError, match=r"night\.tsv: it is the same file as .*night\.csv"):
-        write_together({link: "new"}, overwrite=True, spare=read)
+        write_together({link: "new"}, overwrite=True, spare=[read])
     assert read.read_text() == "the only copy"
 
 

@@ -164,3 +164,15 @@ def test_the_ledger_adds_up_on_random_nights():
         )
         assert all(event.evidence_nats > 0 for event in events if event.in_before)
     assert min(n_kept, n_lost, n_new) > 0
+
+
+def test_early_rem_that_comes_much_later_after_decoding_is_lost_and_new():
+    from stageguard.simulate import simulate_night
+
+    simulated = simulate_night("human-psg-5", seed=19)
+    decoding = decode(simulated.density, "human-psg-5")
+    rem = decoding.hypnogram.scheme.rem_index
+    first = [int(np.argmax(labels == rem)) for labels in (decoding.argmax, decoding.hypnogram.labels)]
+    assert first[1] - first[0] > 2
+    early = [event for event in sg.rare_events(decoding) if event.kind.startswith("REM within")]
+    assert [(event.epoch, event.fate) for event in early] == [(first[0], "lost"), (first[1], "new")]

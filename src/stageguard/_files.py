@@ -10,9 +10,11 @@ from pathlib import Path
 from stageguard.errors import OutputError, OutputExistsError
 
 
-def write_text_atomic(path: str | Path, text: str, *, overwrite: bool = False) -> None:
+def write_text_atomic(
+    path: str | Path, text: str, *, overwrite: bool = False, spare: Iterable[Path] = ()
+) -> None:
     """Write text as UTF-8; see `write_together`."""
-    write_together({Path(path): text}, overwrite=overwrite)
+    write_together({Path(path): text}, overwrite=overwrite, spare=spare)
 
 
 def write_together(
@@ -20,14 +22,14 @@ def write_together(
     *,
     overwrite: bool = False,
     make_folders: bool = False,
-    spare: Path | None = None,
+    spare: Iterable[Path] = (),
 ) -> None:
     """Write files that are complete whenever they can be seen under their names, all of them or none.
 
     Text is UTF-8. The bytes go to temporary files in the same folders, which then take the names. An
     interruption leaves the old files, or none, and nothing else; a failure puts back what was there.
 
-    ``spare`` is a file that no name may lead to, such as the one that was read.
+    ``spare`` are files that no name may lead to, such as those that were read.
 
     Raises
     ------
@@ -79,9 +81,9 @@ def _check_place(path: Path, overwrite: bool) -> None:
         raise _explain(path, error) from error
 
 
-def _check_apart(paths: Iterable[Path], spare: Path | None) -> None:
-    """Refuse names that lead, through links, to one file or to the file to spare."""
-    taken = {} if spare is None else {spare.resolve(): spare}
+def _check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> None:
+    """Refuse names that lead, through links, to one file or to a file to spare."""
+    taken = {path.resolve(): path for path in spare}
     for path in paths:
         other = taken.setdefault(path.resolve(), path)
         if other is not path:

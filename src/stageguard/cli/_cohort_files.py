@@ -96,8 +96,8 @@ def scoring_names(scorings: Iterable[str]) -> dict[str, str]:
     return SCORING_NAMES | ({} if "before" in present else {"after": "scored"})
 
 
-def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool) -> list[Path]:
-    """Write the tables and their codebooks together or not at all; returns the paths."""
+def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable[Path] = ()) -> list[Path]:
+    """Write the tables and their codebooks, all or none and none over a file to spare; returns the paths."""
     names = scoring_names(cohort.table.values)
     contents: dict[Path, str | bytes] = {path: _nights_tsv(cohort)}
     contents[path.with_suffix(".json")] = _json(_nights_codebook(cohort))
@@ -114,7 +114,7 @@ def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool) -> list[Path]:
         header, rows = _hours(cohort.nights, names)
         contents[place] = _tsv(header, rows)
         contents[place.with_suffix(".json")] = _json(header | {"stageguard": _origin()})
-    write_together(contents, overwrite=overwrite)
+    write_together(contents, overwrite=overwrite, spare=spare)
     return list(contents)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from stageguard.cli._cohort_files import scoring_names
 from stageguard.cli._cohort_run import CohortResult
 from stageguard.cli._summary import TITLES, shown
-from stageguard.cli._terminal import console, one_line, print_heading, print_list, table
+from stageguard.cli._terminal import console, count, one_line, print_heading, print_list, table
 from stageguard.measures.cohort import CohortTable, describe_measure
 from stageguard.measures.groups import METHOD, GroupDifference
 
@@ -82,9 +82,8 @@ def _print_one(result: CohortResult, out: Console) -> None:
     cohort, (night,) = result.cohort.table, result.cohort.nights
     facts = result.cohort.facts[0]
     hours = facts.n_epochs * facts.epoch_seconds / 3600
-    out.print(
-        f"{one_line(night.night_id)}: {facts.n_epochs:,} epochs of {facts.epoch_seconds:g} s ({hours:.1f} h)"
-    )
+    length = f"{count(facts.n_epochs, 'epoch')} of {facts.epoch_seconds:g} s"
+    out.print(f"{one_line(night.night_id)}: {length} ({hours:.1f} h)")
     titles = [_column_titles(cohort)[name] for name in _columns_of(cohort, cohort.names[0])]
     made = table("", *titles, "unit", right=tuple(titles))
     for name in cohort.names:
@@ -96,7 +95,7 @@ def _print_one(result: CohortResult, out: Console) -> None:
         )
     out.print(made)
     if facts.epochs_changed is not None:
-        out.print(f"{facts.epochs_changed:,} epochs changed.")
+        out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
     reasons = dict.fromkeys(reason for own in night.measures.values() for reason in own.reasons.values())
     print_list(out, "Why n/a", reasons)
 

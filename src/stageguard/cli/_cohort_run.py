@@ -73,13 +73,22 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
         name_of = {found.night_id: name for name, found in runner.group_of.items() if found}
         own = {name_of[row]: found for row, found in groups.items() if row in name_of}
         subjects = {name: found.subject for name, found in own.items() if found.subject is not None}
-        differences = group_differences(
-            table, {name: found.group for name, found in own.items()}, subjects=subjects
-        )
+        try:
+            differences = group_differences(
+                table, {name: found.group for name, found in own.items()}, subjects=subjects
+            )
+        except InputError as error:
+            failed = [report["error"] for report in result.reports if not report["ok"]]
+            if not failed:
+                raise
+            raise InputError(f"{error} {len(failed)} files failed, the first: {failed[0]}") from None
     result.cohort = Cohort(runner.nights, runner.facts, table, request.measuring, differences, runner.sources)
     result.notes = list(runner.notes())
     if request.output is not None:
-        result.written = write_cohort(result.cohort, request.output, overwrite=request.overwrite)
+        read = [request.by, request.expert, *request.files]
+        read += [path.with_suffix(".json") for path in request.files]  # where `decode` says what it did
+        spare = [path for path in read if path is not None]
+        result.written = write_cohort(result.cohort, request.output, overwrite=request.overwrite, spare=spare)
     return result
 
 

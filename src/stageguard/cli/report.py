@@ -133,7 +133,9 @@ def write_report(
         warnings.simplefilter("always", StageGuardWarning)
         decoding, notes = _decode(night, profile, options, start)
     scored = None if expert is None else read_expert(expert, decoding.hypnogram, ReadOptions())
-    write_text_atomic(output, night_report(decoding, expert=scored, **page), overwrite=overwrite)
+    read = [night, *((expert,) if expert is not None else ())]
+    html = night_report(decoding, expert=scored, **page)
+    write_text_atomic(output, html, overwrite=overwrite, spare=read)
     lights = StatisticsOptions(lights_off=page["lights_off"], lights_on=page["lights_on"])
     return describe(decoding, lights) | {
         "file": str(night),

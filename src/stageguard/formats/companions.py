@@ -16,6 +16,7 @@ from stageguard.formats._density_file import file_error
 QUALITY_COLUMNS = ("quality", "beta", "sqi")
 PIN_COLUMNS = ("epoch", "stage")
 GROUP_COLUMNS = ("id", "group")
+MOST_DIGITS = 9  # of an epoch's index: a recording of 30 years in epochs of 1 s has as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,10 @@ def parse_pins(texts: Sequence[str]) -> dict[int, str]:
             pairs += _pin_table(Path(text))
     pins: dict[int, str] = {}
     for epoch, stage in pairs:
-        if not epoch.strip().isdecimal():
-            raise PinError(f"a pin needs an epoch index counted from 0, got {epoch!r}. Write it as 120=R.")
+        if not epoch.strip().isdecimal() or len(epoch.strip()) > MOST_DIGITS:
+            raise PinError(
+                f"a pin needs an epoch index counted from 0, got {epoch[:40]!r}. Write it as 120=R."
+            )
         index = int(epoch)
         if pins.setdefault(index, stage) != stage:
             raise PinError(f"epoch {index} is pinned to {pins[index]!r} and to {stage!r}. Keep one.")
@@ -105,6 +108,9 @@ def _pin_table(path: Path) -> list[tuple[str, str]]:
     return [(row[columns[0]], row[columns[1]]) for row in rows[1:]]
 
 
+MISSING = ("n/a", "na", "nan")
+
+
 def read_groups(path: Path) -> dict[str, GroupedNight]:
     """Nights by id from a table with the columns id and group, and optionally subject and expert.
 
@@ -122,6 +128,9 @@ def read_groups(path: Path) -> dict[str, GroupedNight]:
         name, group = (cells[column] for column in GROUP_COLUMNS)
         if not name or not group:
             raise file_error(path, f"row {number} has no {'group' if name else 'id'}.")
+        if group.casefold() in MISSING:
+            continue  # the night is left out of the comparison, and said to be
+        cells |= {column: "" for column, cell in cells.items() if cell.casefold() in MISSING}
         if name in nights:
             raise file_error(path, f"row {number} names {name!r} again. Expected one row per night.")
         expert = cells.get("expert")

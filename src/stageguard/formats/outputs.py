@@ -120,7 +120,8 @@ def write_decoding(
     }
     if svg is not None and files.svg is not None:
         texts[files.svg] = svg
-    write_together(texts, overwrite=overwrite, make_folders=True)
+    spare = () if source_path is None else (Path(source_path),)
+    write_together(texts, overwrite=overwrite, make_folders=True, spare=spare)
     return WrittenFiles(files.tsv, files.sidecar, files.svg if svg is not None else None)
 
 

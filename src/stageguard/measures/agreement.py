@@ -165,10 +165,12 @@ def _rare_pairs(night: ScoredNight, scheme: StageScheme, pairs: Iterable[tuple[s
         return ()
     own = night.profile.scheme
     merge = range(own.n_stages) if own == scheme else own.merge_map(scheme)
-    merged = [
-        tuple(scheme.names[merge[own.index(stage)]] for stage in pair) for pair in night.profile.tvr_pairs
-    ]
-    return tuple((a, b) for a, b in dict.fromkeys(merged) if a != b)
+    rare = {(own.index(a), own.index(b)) for a, b in night.profile.tvr_pairs}
+    common = {(i, j) for i in range(own.n_stages) for j in range(own.n_stages) if i != j} - rare
+    # A merged pair is rare only if all that it stands for is: W to N3 is, W to NREM is not.
+    spoilt = {(merge[i], merge[j]) for i, j in common}
+    merged = dict.fromkeys((merge[i], merge[j]) for i, j in sorted(rare))
+    return tuple((scheme.names[i], scheme.names[j]) for i, j in merged if i != j and (i, j) not in spoilt)
 
 
 def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:

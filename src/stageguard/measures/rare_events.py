@@ -69,8 +69,8 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
     """List every rare event of a night before and after decoding.
 
     An event is a change from wake to REM, any other of the profile's ``tvr_pairs``, or REM that begins
-    within some minutes of the first epoch of sleep (one per night). It is kept when the decoded night has
-    one of the same kind within two epochs.
+    within some minutes of the first epoch of sleep (the first of a night). It is kept when the decoded
+    night has one of the same kind within two epochs.
 
     Parameters
     ----------
@@ -119,10 +119,9 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
             add(f"{a}->{b}", epoch, *where)
     n_soon = soon * 60.0 / decoding.epoch_seconds
     early = _early_rem(before, scheme, n_soon), _early_rem(after, scheme, n_soon)
-    first = early[0] if early[0] is not None else early[1]
-    if first is not None:
-        kind = f"REM within {soon:g} min of sleep onset"
-        add(kind, first, early[0] is not None, early[1] is not None)
+    found = ([epoch] if epoch is not None else [] for epoch in early)
+    for epoch, *where in _matched(*found):
+        add(f"REM within {soon:g} min of sleep onset", epoch, *where)
     return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))
 
 

@@ -279,7 +279,10 @@ def _flips(labels: Labels, hours: float) -> Value:
     if not hours:
         return NAN, "no epoch is scored"
     before, middle, after = labels[:-2], labels[1:-1], labels[2:]
-    flips = (before == after) & (middle != after) & (middle != UNSCORED) & (after != UNSCORED)
+    scored = (before != UNSCORED) & (middle != UNSCORED) & (after != UNSCORED)
+    if not scored.any():
+        return NAN, "no three adjacent epochs are scored"
+    flips = scored & (before == after) & (middle != after)
     return float(np.count_nonzero(flips)) / hours, ""
 
 

@@ -102,6 +102,9 @@ def indicator_rows(measured: Measured) -> tuple[IndicatorRow, ...]:
 
 def bands_sentence(rows: tuple[BandRow, ...]) -> str:
     """Return how many indicators lie inside their bands, and which still do not."""
+    rows = tuple(row for row in rows if not (math.isnan(row.before) and math.isnan(row.after)))
+    if not rows:
+        return "No indicator with an expert band could be measured."
     inside = [sum(place == "inside" for place in places) for places in _places(rows)]
     outside = [f"{row.name} {row.after_place}" for row in rows if row.after_place in OUTSIDE]
     if inside == [len(rows), len(rows)]:
