@@ -192,3 +192,58 @@ def test_help_costs_less_than_half_a_second_of_cpu():
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert "Usage: stageguard" in shown.stdout
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def small_profile(folder, **changes):
+    stages = ("W", "N", "R")
+    rare = {"W": {"W": 0.99998, "N": 0.00002, "R": 0.0}}
+    rows = {a: {b: 0.98 if a == b else 0.01 for b in stages} for a in stages} | rare
+    base = {"name": "own", "scheme": "wnr3", "epoch_seconds": 30.0, "transition_weight": 0.1}
+    profile = sg.Profile.from_dict(base | {"transitions": rows} | changes)
+    profile.save(folder / "own.toml")
+    return folder / "own.toml"
+
+
+def test_small_probabilities_do_not_look_forbidden(run, tmp_path):
+    shown = run("profiles", "show", small_profile(tmp_path)).out
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("W  ")]
+    assert row == ["W", "0.99998", "2e-05", "0"]
+    assert "0.0000" not in shown
+
+
+def test_one_epoch_is_one_epoch_in_a_profile(run, tmp_path):
+    shown = run("profiles", "show", small_profile(tmp_path, min_bout_seconds={"W": 30.0, "R": 60.0})).out
+    assert "W 30 s = 1 epoch, R 60 s = 2 epochs" in shown
+
+
+def test_characters_that_hide_or_turn_text_are_written_as_escapes(run, tmp_path):
+    path = small_profile(
+        tmp_path,
+        summary="safe\u202e \x1b[31mred",
+        intended_for="adults\u2066",
+        not_for=[{"cohort": "mice\u202e", "action": "warn", "reason": "none\u200f counted"}],
+        provenance={"by": {"who\u202e": "me\x07"}},
+    )
+    shown = run("profiles", "show", path).out
+    assert not [c for c in shown if not c.isprintable() and c != "\n"]
+    for text in (
+        r"safe\u202e \x1b[31mred",
+        r"adults\u2066",
+        r"mice\u202e",
+        r"none\u200f counted",
+        r"who\u202e: me\x07",
+    ):
+        assert text in shown
+
+
+def test_the_demos_own_file_says_how_long_its_epochs_are(run, tmp_path):
+    out = run("demo", "-o", tmp_path / "demo").out
+    assert (
+        (tmp_path / "demo" / "synthetic-night.csv")
+        .read_text()
+        .startswith("onset,duration,W,N1,N2,N3,R\n0,30,")
+    )
+    assert "epochs last 30 s: from the file's onset and duration columns" in out
+    assert "ignored" not in out
+    assert "does not say" not in out
+    assert "the rule stops at twice the experts' mean; single expert nights lie in the range shown." in out

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -187,7 +189,6 @@ def test_the_hint_names_the_option_not_the_argument(run, tmp_path):
         (["-p", "human-psg-5", "--pins", "5=R,5=W"], "epoch 5 is pinned to 'R' and to 'W'. Keep one."),
         (["-p", "human-psg-5", "--pins", "nowhere.tsv"], "'nowhere.tsv' is neither a file nor a pin."),
         (["-p", "human-psg-5", "--quality", "nowhere.npy"], "nowhere.npy: No such file or directory"),
-        (["-p", "human-psg-5", "--epoch-seconds", "0"], "night.csv: epoch_seconds is 0"),
         (["-p", "human-psg-5", "--stages", "W,X,N2,N3,R"], "night.csv: has no column for stage 'X'."),
     ],
 )
@@ -208,6 +209,10 @@ def test_output_must_be_a_folder(run, night, tmp_path):
         (["-p", "human-psg-5", "--logits", "--log"], "--logits and --log exclude each other"),
         (["-p", "human-psg-5", "second.csv", "--pins", "1=R"], "--quality and --pins belong to one file"),
         (["-p", "human-psg-5", "--jobs", "-1"], "Invalid value for '--jobs'"),
+        (["-p", "human-psg-5", "--epoch-seconds", "0"], "0 is not a length of 0.1 to 3600 seconds"),
+        (["-p", "human-psg-5", "--epoch-seconds=-30"], "-30 is not a length of 0.1 to 3600 seconds"),
+        (["-p", "human-psg-5", "--epoch-seconds", "nan"], "nan is not a length of 0.1 to 3600 seconds"),
+        (["-p", "human-psg-5", "--epoch-seconds", "3601"], "3601 is not a length of 0.1 to 3600 seconds"),
     ],
 )
 def test_wrong_usage_exits_2(run, night, arguments, expected):
@@ -252,3 +257,119 @@ def test_a_missing_core_is_said_once_and_not_for_every_file(night, tmp_path, job
     assert done.stderr.count("the compiled core is missing") == 1
     assert done.stderr.startswith("stageguard: warning: ")
     assert all("core" not in text for report in json.loads(done.stdout) for text in report["warnings"])
+
+
+def test_a_length_that_contradicts_the_file_is_said_in_the_options_words(run, tmp_path):
+    path = tmp_path / "night.csv"
+    path.write_text("onset,W,N,R\n0,1,0,0\n20,1,0,0\n")
+    line = error_line(run("decode", path, "-p", "human-psg-3", "--epoch-seconds", "30"))
+    assert line.startswith(
+        "night.csv: an epoch lasts 20 s by its onset column, got --epoch-seconds 30. Leave"
+    )
+
+
+def test_one_epoch_is_one_epoch(run, tmp_path):
+    path = tmp_path / "night.csv"
+    path.write_text("W,N,R\n1,0,0\n")
+    assert "human-psg-3: 1 epoch of 30 s" in run("decode", path, "-p", "human-psg-3").out
+
+
+def test_this_folder_is_named(run, tmp_path, monkeypatch):
+    folder = tmp_path / "nights"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    expected = "nights: is a folder. Name the files in it."
+    assert error_line(run("decode", ".", "-p", "human-psg-5")) == expected
+
+
+def test_no_line_ends_with_blanks(run, night, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    ran = run("decode", night, "-p", "human-psg-5")
+    assert "expert range" in ran.out
+    assert not re.search(r" $", ran.out, re.MULTILINE)
+
+
+def test_a_night_that_satisfies_the_rule_outside_the_range_is_explained(run, night, monkeypatch):
+    import stageguard.cli._summary as summary
+
+    note = "FI: the rule stops at twice the experts' mean; single expert nights lie in the range shown."
+    decoding = sg.decode(sg.read_density(night), "human-psg-5")
+    rows = [summary.Row("fragmentation_index", 0.3, 0.2, 0.06, 0.18, "above", "above")]
+    assert decoding.strength.fi_low <= decoding.strength.fi_after <= decoding.strength.fi_high
+    assert summary.range_note(decoding, rows) == note
+    inside = [summary.Row("fragmentation_index", 0.3, 0.1, 0.06, 0.18, "above", "inside")]
+    assert summary.range_note(decoding, inside) == ""
+    fixed = sg.decode(sg.read_density(night), sg.Profile.load("human-psg-5").replace(transition_weight=0.1))
+    assert summary.range_note(fixed, rows) == ""
+
+
+@pytest.fixture
+def own_profile(tmp_path):
+    stages = ("AW", "QW", "NR", "REMS")
+    profile = sg.Profile.from_dict(
+        {
+            "name": "own",
+            "stages": list(stages),
+            "wake": "AW",
+            "rem": "REMS",
+            "epoch_seconds": 4.0,
+            "transition_weight": 1.0,
+            "transitions": {a: {b: 0.97 if a == b else 0.01 for b in stages} for a in stages},
+        }
+    )
+    profile.save(tmp_path / "own.toml")
+    (tmp_path / "mouse.csv").write_text("AW,QW,REMS,NR\n" + "0.7,0.1,0.1,0.1\n" * 9 + "0.1,0.1,0.1,0.7\n" * 9)
+    return tmp_path / "own.toml"
+
+
+@pytest.mark.parametrize("command", ["decode", "check", "stats", "report"])
+def test_a_profile_with_stages_of_its_own_reads_them_without_being_told(run, own_profile, tmp_path, command):
+    ran = run(command, tmp_path / "mouse.csv", "-p", own_profile, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    if command == "decode":
+        names = (tmp_path / "mouse.hypnogram.tsv").read_text().splitlines()
+        assert [line.split("\t")[2] for line in names[1:]] == ["AW"] * 9 + ["NR"] * 9
+
+
+def start_long_run(night, folder, jobs):
+    """A decode of many files, of which some are written and most are not; also returns how many there are."""
+    files = [folder / f"night-{i}.csv" for i in range(1_500)]
+    for file in files:
+        os.link(night, file)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stageguard.cli", "decode", *map(str, files), "-p", "human-psg-5",
+         "--jobs", jobs, "-o", str(folder / "out")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # may be ignored where tests run
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not any((folder / "out").glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_stopped_run_says_what_it_wrote_and_leaves_no_process(night, tmp_path, kind, code, jobs):
+    process = start_long_run(night, tmp_path, jobs)
+    process.send_signal(kind)
+    # workers hold the pipes open: this returns only when they have ended too
+    _, err = process.communicate(timeout=30)
+    n_written = len(list((tmp_path / "out").glob("*.json")))
+    assert 0 < n_written < 1_500
+    assert err == f"stageguard: stopped: {n_written:,} of 1,500 files written\n"
+    assert process.returncode == code
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.endswith(".tmp")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+def test_workers_end_when_their_parent_is_killed(night, tmp_path):
+    process = start_long_run(night, tmp_path, "2")
+    process.kill()
+    process.communicate(timeout=30)
+    assert 0 < len(list((tmp_path / "out").glob("*.json"))) < 1_500

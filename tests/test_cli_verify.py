@@ -136,3 +136,63 @@ def test_an_incomplete_sidecar_is_one_line(run, decoded, part):
     content["stageguard"][part] = 7
     path.write_text(json.dumps(content))
     assert error_line(run("verify", path)).startswith("night.hypnogram.json: is incomplete or was edited")
+
+
+def edit(path, change):
+    content = json.loads(path.read_text())
+    change(content["stageguard"])
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("pins", {"abc": "R"}),
+        ("pins", [1]),
+        ("epoch_seconds", "x"),
+        ("stages", 5),
+        ("pins", {"9" * 4000: "R"}),
+    ],
+)
+def test_malformed_values_of_a_record_are_one_line(run, decoded, key, value):
+    path = decoded / "night.hypnogram.json"
+    edit(path, lambda own: own["options"].update({key: value}))
+    for command in ("verify", "report"):
+        ran = run(command, path)
+        assert ran.code == 1, (ran.out, ran.err)
+        assert len(ran.err.splitlines()) <= 1
+        assert "unexpected" not in ran.err
+
+
+def test_malformed_pins_are_said_to_be_edited(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    edit(path, lambda own: own["options"].update(pins={"abc": "R"}))
+    line = error_line(run("verify", path))
+    assert line.startswith("night.hypnogram.json: is incomplete or was edited (ValueError(")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda own: own["hypnogram"].update(n_epochs=7), "n_epochs is 240, but 7 is recorded"),
+        (lambda own: own["hypnogram"].update(epoch_seconds=20), "epoch_seconds is 30, but 20 is recorded"),
+        (lambda own: own.update(n_changed=-1), "n_changed is "),
+        (lambda own: own.update(n_changed="many"), "but many is recorded"),
+        (lambda own: own.update(n_filled=3), "n_filled is 0, but 3 is recorded"),
+        (lambda own: own.update(score=own["score"] + 1e-3), "score is "),
+        (lambda own: own.update(score=None), "but None is recorded"),
+    ],
+)
+def test_the_sidecars_own_numbers_are_checked(run, decoded, change, finding):
+    path = decoded / "night.hypnogram.json"
+    edit(path, change)
+    ran = run("verify", path, "--json")
+    assert ran.code == 1
+    assert list(failed(ran)) == ["numbers"]
+    assert finding in failed(ran)["numbers"]
+
+
+def test_a_score_that_differs_by_rounding_is_the_same(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    edit(path, lambda own: own.update(score=own["score"] + 1e-9))
+    assert run("verify", path).code == 0

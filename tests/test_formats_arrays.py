@@ -58,7 +58,9 @@ def test_npz_carries_stages_epoch_length_and_start(tmp_path):
     assert (found.density.epoch_seconds, found.density.start) == (4.0, start)
     assert found.notes == ("arrays ignored: extra",)
     np.testing.assert_array_equal(found.density.probabilities, P)
-    assert read_density(path, epoch_seconds=8).epoch_seconds == 8
+    assert read_density(path, epoch_seconds=4).epoch_seconds == 4
+    with pytest.raises(FileFormatError, match=r"an epoch lasts 4 s by the file, got epoch_seconds=8\."):
+        read_density(path, epoch_seconds=8)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -172,3 +174,36 @@ def test_a_flipped_byte_is_a_typed_error_or_still_a_density(tmp_path, kind, plac
         assert "\n" not in str(error)
     else:
         assert density.scheme.names == ("W", "N", "R")
+
+
+def test_a_garbage_header_is_damaged_and_not_called_dangerous(tmp_path):
+    path = tmp_path / "night.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + (20_000).to_bytes(4, "little") + b"{" * 20_000)
+    with pytest.raises(FileFormatError, match=r"^night\.npy: is damaged or cut short"):
+        read_density(path, stages=WNR)
+
+
+def test_an_array_that_does_not_fit_the_memory_is_too_large(tmp_path, monkeypatch):
+    path = tmp_path / "night.npy"
+    np.save(path, P)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "load", fail)
+    with pytest.raises(FileFormatError, match="is too large: it needs more memory than there is"):
+        read_density(path, stages=WNR)
+
+
+def test_an_archive_that_would_fill_the_memory_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "night.npz"
+    np.savez_compressed(path, probabilities=np.zeros((100_000, 3)))
+    monkeypatch.setattr("stageguard.formats.arrays.EXPANDED_BYTES", 1_000_000)
+    with pytest.raises(
+        FileFormatError, match=r"probabilities\.npy would take 2 MB unpacked from a file of 0\.0"
+    ):
+        read_density(path, stages=WNR)
+    monkeypatch.setattr("stageguard.formats.arrays.EXPANDED_BYTES", 100_000_000)
+    monkeypatch.setattr("stageguard.formats.arrays.MOST_BYTES", 1_000_000)
+    with pytest.raises(FileFormatError, match="would take 2 MB unpacked"):
+        read_density(path, stages=WNR)

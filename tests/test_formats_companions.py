@@ -83,3 +83,10 @@ def test_bad_pin_tables_are_one_line(tmp_path, text, message):
 def test_pins_need_an_epoch_index(text):
     with pytest.raises(PinError):
         parse_pins([text])
+
+
+def test_a_pin_with_thousands_of_digits_is_one_line(tmp_path):
+    path = tmp_path / "pins.csv"
+    path.write_text(f"epoch,stage\n{'9' * 5_000},R\n")
+    with pytest.raises(PinError, match=r"^a pin needs an epoch index counted from 0, got '9{40}'\. Write"):
+        parse_pins([str(path)])

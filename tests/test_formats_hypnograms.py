@@ -72,7 +72,11 @@ def test_tables_are_read_by_the_name_of_the_column(tmp_path, text):
     night = read_hypnogram(path, scheme="aasm5")
     assert night.labels.tolist() == [0, 2, -1]
     assert night.epoch_seconds == (20.0 if "duration" in text else 30.0)
-    assert read_hypnogram(path, epoch_seconds=15).epoch_seconds == 15.0
+    if "duration" not in text:
+        assert read_hypnogram(path, epoch_seconds=15).epoch_seconds == 15.0
+    else:
+        with pytest.raises(FileFormatError, match=r"lasts 20 s by the file, got epoch_seconds=15\."):
+            read_hypnogram(path, epoch_seconds=15)
     assert is_hypnogram(path)
 
 
@@ -173,6 +177,8 @@ def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
         ("epoch,stage\n0,W\n1\n", "line 3 has 1 cell, the header has 2. Every row needs one"),
         ("stage,duration\nW,30\nN2,60\n", "line 3 lasts 60 s and the first row 30 s. Expected one"),
         ("onset,duration,stage\n0,30,W\n60,30,N2\n", "line 3 begins at 60 s, expected 30 s: one row"),
+        ("onset,stage\n0,W\n30,W\n90,N2\n", "epochs are missing before line 4. Write ? for unscored"),
+        ("epoch,stage\n0,W\n1,W\n1,N2\n", "line 4, column 'epoch': 1 comes after 1, expected a larger"),
         ("stage,duration\nW,x\n", "line 2, column 'duration': expected seconds, got 'x'."),
         (b"\xff\xfeW\x00", "is UTF-16 text. Save it as UTF-8."),
         (b"\x00\x01", "holds binary data"),
@@ -217,3 +223,9 @@ def test_a_damaged_sidecar_is_one_line(tmp_path):
 )
 def test_stages_and_probabilities_are_told_apart(tmp_path, text, expected):
     assert is_hypnogram(write(tmp_path, text)) is expected
+
+
+def test_onsets_alone_say_how_long_an_epoch_is(tmp_path):
+    path = write(tmp_path, "onset,stage\n5,W\n25,N1\n45,N2\n", "night.csv")
+    found = read_hypnogram_file(path, HypnogramOptions())
+    assert (found.hypnogram.epoch_seconds, found.notes) == (20.0, ())

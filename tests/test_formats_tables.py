@@ -68,7 +68,7 @@ def test_delimiter_line_ends_and_byte_order_mark_do_not_matter(tmp_path, mark, n
 def test_other_columns_are_ignored_and_listed(tmp_path):
     text = f',epoch,onset,{HEADER},comment\n0,1,0,{ROW},"a, quoted"\n1,2,30,{ROW},\n'
     found = read_density_file(write(tmp_path, text), DensityOptions(epoch_seconds=30))
-    assert found.notes == ("columns ignored: (unnamed), epoch, onset, comment",)
+    assert found.notes == ("columns ignored: (unnamed), comment",)
     np.testing.assert_allclose(found.density.probabilities[1], [0.1, 0.2, 0.3, 0.25, 0.15])
 
 
@@ -258,3 +258,120 @@ def test_the_quick_parser_reads_only_what_the_careful_one_reads_alike(lines):
             _careful_values(path, body, layout)
     else:
         np.testing.assert_array_equal(quick, _careful_values(path, body, layout)[0])
+
+
+def timed(folder: Path, header: str, *cells: str) -> Path:
+    return write(folder, "\n".join([f"{header},{HEADER}", *(f"{cell},{ROW}" for cell in cells)]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "note"),
+    [
+        ("onset,duration", ("0,20", "20,20", "40,20"), "onset and duration columns"),
+        ("Onset", ("10", "30", "50"), "onset column"),
+        ("duration", ("20", "20.0", "2e1"), "duration column"),
+        ("epoch,onset", ("1,0", "2,20", "3,40"), "onset column"),
+        ("onset", ("0.001", "20.002", "39.999"), "onset column"),
+    ],
+)
+def test_the_epoch_length_is_taken_from_the_files_columns(tmp_path, header, cells, note):
+    found = read_density_file(timed(tmp_path, header, *cells), DensityOptions())
+    assert found.density.epoch_seconds == pytest.approx(20, abs=0.01)
+    assert found.density.n_epochs == 3
+    (said,) = found.notes
+    assert said.endswith(f"s: from the file's {note}")
+    assert said.startswith(f"epochs last {found.density.epoch_seconds:g} s")
+
+
+def test_an_epoch_column_says_the_order_but_no_length(tmp_path):
+    found = read_density_file(timed(tmp_path, "epoch", "1", "2", "3"), DensityOptions())
+    assert found.notes == ("the file does not say how long an epoch is: 30 s assumed",)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [("onset", ("0", "20", "80", "100")), ("epoch", ("5", "6", "9", "10")),
+     ("onset,duration,epoch", ("0,20,0", "20,20,1", "80,20,4", "100,20,5")),
+     ("onset,duration", ("0,10", "10,10", "40,10", "50,10"))],
+)  # fmt: skip
+def test_skipped_epochs_are_epochs_without_evidence(tmp_path, header, cells):
+    found = read_density_file(timed(tmp_path, header, *cells), DensityOptions())
+    empty = np.isnan(found.density.probabilities).all(axis=1)
+    assert empty.tolist() == [False, False, True, True, False, False]
+    column = header.split(",")[0]
+    assert (
+        f"2 epochs missing by the file's {column} column (first before line 4): read as without evidence"
+        in found.notes
+    )
+
+
+def test_a_bad_row_after_a_gap_is_named_by_its_line(tmp_path):
+    path = timed(tmp_path, "onset", "0", "30", "120")
+    path.write_text(path.read_text().replace("120,0.1", "120,0.9"))
+    assert "row 4 (line 4)" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "message"),
+    [
+        ("epoch", ("0", "1", "1"), "line 4, column 'epoch': 1 comes after 1, expected a larger number. Sort"),
+        ("epoch", ("0", "2", "1"), "line 4, column 'epoch': 1 comes after 2"),
+        ("epoch", ("0", "30", "60"), "line 3, column 'epoch': counts by 30, expected by 1. Name the column"),
+        ("epoch", ("0", "1", "2.5", "3.5"), "line 4, column 'epoch': 2.5 is 1.5 after the row before"),
+        ("epoch", ("0", "1", "9000000"), "line 4, column 'epoch': 8,999,999 epochs after the row before"),
+        ("onset", ("0", "30", "60", "77"), "line 5, column 'onset': 77 is 17 after the row before, expected"),
+        ("onset", ("0", "30", "30"), "line 4, column 'onset': 30 comes after 30"),
+        ("onset", ("0", "30", "x"), "line 4, column 'onset': expected a number, got 'x'."),
+        ("onset", ("0", "30", "nan"), "line 4, column 'onset': expected a number, got 'nan'."),
+        ("duration", ("30", "30", "31"), "line 4 lasts 31 s and the first row 30 s."),
+        ("duration", ("0", "0", "0"), "line 2, column 'duration': expected seconds above 0, got 0."),
+        ("onset,duration", ("0,30", "20,30"), "line 3, column 'onset': 20 is 20 after the row before"),
+        ("onset,epoch", ("0,0", "30,1", "60,3"), "line 4 is epoch 2 by its onset column and 3 by its epoch"),
+        ("epoch", ("-1e308", "1e308"), "line 3, column 'epoch': counts by inf, expected by 1."),
+        ("onset,duration", ("0,1e-320", "1,1e-320"), "line 3, column 'onset': inf epochs after the row"),
+        ("onset", ("0", "30000"), "an epoch lasts 30000 s by its onset column, expected 0.1 to 3600 s."),
+    ],
+)  # fmt: skip
+def test_times_that_do_not_go_forward_in_epochs_are_refused(tmp_path, header, cells, message):
+    assert refused(timed(tmp_path, header, *cells)).startswith(message)
+
+
+def test_a_length_that_contradicts_the_file_is_refused(tmp_path):
+    path = timed(tmp_path, "onset", "0", "20")
+    assert read_density(path, epoch_seconds=20).epoch_seconds == 20
+    assert refused(path, epoch_seconds=30) == (
+        "an epoch lasts 20 s by its onset column, got epoch_seconds=30. Leave it out, or correct the file."
+    )
+
+
+def test_a_time_column_without_numbers_is_not_used_and_that_is_said(tmp_path):
+    found = read_density_file(timed(tmp_path, "onset", "22:30:00", "22:30:30"), DensityOptions())
+    assert found.notes == (
+        "the onset column begins with '22:30:00', no number: not used",
+        "the file's epoch length could not be read: 30 s assumed",
+    )
+    found = read_density_file(timed(tmp_path, "epoch", "", "n/a"), DensityOptions())
+    assert found.notes[0] == "the epoch column is empty: not used"
+
+
+def test_a_time_that_is_left_out_is_named(tmp_path):
+    path = timed(tmp_path, "onset", "", "30", "60")
+    assert refused(path) == "line 2, column 'onset': expected a number, got ''."
+
+
+def test_of_many_ignored_columns_the_first_are_listed(tmp_path):
+    extra = ",".join(f"x{i}" for i in range(100_000))
+    text = f"{HEADER},{extra}\n{ROW}{',1' * 100_000}\n"
+    (note, _) = read_density_file(write(tmp_path, text), DensityOptions()).notes
+    assert note == "columns ignored: x0, x1, x2, x3, x4, x5, x6, x7 and 99,992 more"
+
+
+def test_a_scheme_of_ones_own_is_known_by_its_exact_names(tmp_path):
+    from stageguard.stages import StageScheme
+
+    scheme = StageScheme.custom(("AW", "QW", "NR", "REMS"), wake="QW", rem="REMS")
+    path = write(tmp_path, "onset,NR,AW,QW,REMS\n0,0.7,0.1,0.1,0.1\n4,0.1,0.7,0.1,0.1\n")
+    density = read_density_file(path, DensityOptions(scheme=scheme)).density
+    assert (density.scheme, density.epoch_seconds) == (scheme, 4.0)
+    assert density.argmax().tolist() == [2, 0]
+    assert "names no stages" in refused(write(tmp_path, "AW,QW\n0.5,0.5\n", "other.csv"))

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 
 from stageguard.cli._app import app
+from stageguard.cli._stopping import Stopped, stoppable
 from stageguard.cli._terminal import print_error, print_warning
 
 
@@ -17,12 +18,16 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage."""
+    """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage, 130 or 143 stopped."""
     from stageguard.errors import StageGuardError
 
     warnings.showwarning = _show_warning
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="stageguard")
+        with stoppable():
+            app(args=None if arguments is None else list(arguments), prog_name="stageguard")
+    except Stopped as stopped:
+        print_error(stopped)
+        sys.exit(stopped.exit_code)
     except (StageGuardError, OSError) as error:
         print_error(error)
         sys.exit(1)

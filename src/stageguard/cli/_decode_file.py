@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from stageguard.cli._summary import summarise
+from stageguard.cli._summary import range_note, summarise
 from stageguard.cli._terminal import error_text
 from stageguard.errors import StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions
 from stageguard.formats.outputs import write_decoding
+from stageguard.stages import SCHEMES, StageScheme
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -93,6 +94,11 @@ class Job:
     picture: bool = False
 
 
+def own_scheme(scheme: StageScheme | None) -> StageScheme | None:
+    """Return a scheme whose names a file may use as they are, or None for the standard ones."""
+    return None if scheme is None or scheme in SCHEMES.values() else scheme
+
+
 def decode_file(
     path: Path, profile: Profile, options: DecodeOptions, start: datetime | None = None
 ) -> tuple[Decoding, tuple[str, ...]]:
@@ -100,7 +106,12 @@ def decode_file(
     from stageguard.decoding import decode
 
     reading = DensityOptions(
-        options.stages, options.epoch_seconds, profile.epoch_seconds, options.logits, options.log
+        options.stages,
+        options.epoch_seconds,
+        profile.epoch_seconds,
+        options.logits,
+        options.log,
+        own_scheme(profile.scheme),
     )
     found = read_density_file(path, reading)
     density = found.density
@@ -174,5 +185,6 @@ def describe(decoding: Decoding, statistics: StatisticsOptions | None = None) ->
         "strength": str(decoding.strength),
         "assumptions": list(decoding.assumed),
         "advice": list(decoding.advice()),
+        "range_note": range_note(decoding, rows),
         "table": [row.cells() for row in rows],
     }

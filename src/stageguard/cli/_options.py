@@ -32,6 +32,12 @@ class Scheme(StrEnum):
     ws2 = "ws2"
 
 
+def _check_epoch_seconds(seconds: float | None) -> float | None:
+    if seconds is not None and not 0.1 <= seconds <= 3600:  # NaN is neither
+        raise typer.BadParameter(f"{seconds:g} is not a length of 0.1 to 3600 seconds, for example 30.")
+    return seconds
+
+
 ProfileName = Annotated[
     str,
     typer.Option("--profile", "-p", metavar="NAME", help="Name (see: stageguard profiles) or a .toml file."),
@@ -42,7 +48,11 @@ Stages = Annotated[
 ]
 EpochSeconds = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", help="Epoch length. Default: the file's, else the profile's, else 30."),
+    typer.Option(
+        metavar="SECONDS",
+        callback=_check_epoch_seconds,
+        help="Epoch length. Default: the file's, else the profile's, else 30.",
+    ),
 ]
 Quality = Annotated[
     Path | None,

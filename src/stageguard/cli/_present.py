@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stageguard.cli._terminal import console, one_line, print_error, print_heading, print_list, table
+from stageguard.cli._terminal import console, count, one_line, print_error, print_heading, print_list, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,8 +34,8 @@ def print_headline(report: dict[str, Any], out: Console, link: str) -> None:
     out.print(
         Text.assemble(
             (one_line(Path(report["file"]).name), "bold"),
-            f" {link} {report['profile']['name']}: {report['n_epochs']:,} epochs of "
-            f"{report['epoch_seconds']:g} s ({hours:.1f} h), stages {' '.join(report['stages'])}",
+            f" {link} {one_line(report['profile']['name'])}: {count(report['n_epochs'], 'epoch')} of "
+            f"{report['epoch_seconds']:g} s ({hours:.1f} h), stages {one_line(' '.join(report['stages']))}",
         )
     )
 
@@ -52,6 +52,8 @@ def print_summary(report: dict[str, Any], out: Console) -> None:
         if report[key]:
             shown.add_row(title, "", f"{report[key]:,}", "")
     out.print(shown)
+    if report.get("range_note"):
+        out.print(report["range_note"])
 
 
 def marked(cell: str) -> Any:

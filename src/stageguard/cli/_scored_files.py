@@ -12,10 +12,11 @@ from typing import Any
 
 import typer
 
+from stageguard.cli._decode_file import own_scheme
 from stageguard.cli._terminal import error_text
 from stageguard.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
-from stageguard.formats._density_file import DensityOptions
+from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
 from stageguard.hypnogram import Hypnogram
@@ -101,7 +102,7 @@ def night_id(path: Path) -> str:
 def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     """Read a hypnogram, or the probabilities' argmax, in the profile's scheme where there is one."""
     if path.is_dir():
-        raise InputError(f"{path} is a folder, expected a file. Name the files in it.")
+        raise file_error(path, "is a folder, expected a file. Name the files in it.")
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
     is_scored = is_hypnogram(path, scheme)
     found = _read_hypnogram(path, options) if is_scored else _read_probabilities(path, options)
@@ -125,7 +126,8 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
 def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
     seconds = 30.0 if profile is None else profile.epoch_seconds
-    reading = DensityOptions(options.stages, options.epoch_seconds, seconds, options.logits, options.log)
+    own = own_scheme(None if profile is None else profile.scheme)
+    reading = DensityOptions(options.stages, options.epoch_seconds, seconds, options.logits, options.log, own)
     found = read_density_file(path, reading)
     density = found.density
     if profile is not None and options.decode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -91,3 +91,16 @@ def _indicator_row(key: str, before: Mapping[str, Indicator], after: Mapping[str
     places = ["" if one.place == "no band" else one.place for one in (own, now)]
     reason = now.reason or own.reason
     return Row(key, own.value, now.value, now.low, now.high, places[0], places[1], reason)
+
+
+def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
+    """Say why a night that satisfies the strength's rule can lie outside the experts' range, or nothing."""
+    rule, strength = decoding.profile.strength, decoding.strength
+    place = next((row.after_place for row in rows if row.key == "fragmentation_index"), "")
+    if rule is None or strength.rule != "band" or place not in ("above", "below"):
+        return ""
+    if not strength.fi_low <= strength.fi_after <= strength.fi_high:
+        return ""
+    factor = rule.cap if place == "above" else rule.floor
+    times = {2.0: "twice", 0.5: "half"}.get(factor, f"{factor:g} times")
+    return f"FI: the rule stops at {times} the experts' mean; single expert nights lie in the range shown."

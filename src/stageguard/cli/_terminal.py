@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +28,7 @@ _OPTION_FOR = {
     "trained='natural'": "--trained natural",
     "logits=True": "--logits",
     "log=True": "--log",
+    "got epoch_seconds=": "got --epoch-seconds ",
     "with scheme=": "with --scheme ",
     "lights_on_phase is ": "--lights-on-phase is ",
     "lights_off is ": "--lights-off is ",
@@ -47,6 +48,17 @@ def one_line(text: object) -> str:
     return line
 
 
+def escaped(text: object) -> str:
+    """Text on one line, with characters that do not show, or turn a line around, written as escapes."""
+    line = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things, as in `1 epoch`, `960 epochs`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def error_text(error: object, path: Path | None = None) -> str:
     """One line for an error, beginning with the file it is about."""
     if isinstance(error, OSError) and error.strerror:  # our own errors carry no strerror
@@ -54,7 +66,8 @@ def error_text(error: object, path: Path | None = None) -> str:
         text = f"{place}{error.strerror}"
     else:
         text = str(error)
-    if path is not None and not re.match(rf"(\S*[/\\])?{re.escape(path.name)}:", text):
+    named = path is None or path.name in ("", "..")  # a folder such as "." is named by its error
+    if path is not None and not named and not re.match(rf"(\S*[/\\])?{re.escape(path.name)}:", text):
         text = f"{path.name}: {text}"
     return one_line(text)
 
@@ -82,7 +95,23 @@ def console(*, stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False)
+    file = None if stream.isatty() else cast("IO[str]", _Trimmed(stream))
+    return Console(
+        file=file, stderr=stderr, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False
+    )
+
+
+class _Trimmed:
+    """A stream whose lines end without blanks, which wrapped lines and tables leave behind."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> Iterable[Item]:

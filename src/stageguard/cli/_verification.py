@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
     from stageguard.decoded import Decoding
 
+# What reading a record raises when its values are not what `decode` wrote.
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
+SCORE_TOLERANCE = 1e-6  # other processors may add up in another order
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -77,10 +81,12 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
         input_path, input_check = _check_input(files.sidecar, record, source)
         checks += [profile_check, input_check]
         if input_path is not None:
-            checks.append(_check_labels(input_path, profile, record, table))
+            checks += _check_again(input_path, profile, record, table)
         notes = _notes(record)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r}).") from None
+    except StageGuardError:
+        raise
+    except MALFORMED as error:
+        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
     return Verification(tuple(checks), notes)
 
 
@@ -92,14 +98,16 @@ def decode_recorded(output: Path, start: datetime | None = None) -> tuple[Decodi
         profile, _ = _check_profile(record)
         options = _recorded_options(record, table)
         source, check = _check_input(files.sidecar, record, None)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r}).") from None
-    if source is None:
-        raise file_error(
-            output, "comes without the probabilities it was decoded from, expected them beside it. "
-            "Name the file that holds them instead."
-        )  # fmt: skip
-    decoding, notes = decode_file(source, profile, options, start)
+        if source is None:
+            raise file_error(
+                output, "comes without the probabilities it was decoded from, expected them beside it. "
+                "Name the file that holds them instead."
+            )  # fmt: skip
+        decoding, notes = decode_file(source, profile, options, start)
+    except StageGuardError:
+        raise
+    except MALFORMED as error:
+        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
     if not check.ok or not np.array_equal(decoding.hypnogram.labels, table.labels):
         raise file_error(
             output, f"is not what {source.name} gives, expected an output that was not edited. "
@@ -143,13 +151,45 @@ def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> 
     )
 
 
-def _check_labels(path: Path, profile: Profile, record: dict[str, Any], table: HypnogramTable) -> Check:
+def _check_again(path: Path, profile: Profile, record: dict[str, Any], table: HypnogramTable) -> list[Check]:
+    """Decode once more, and compare labels and the numbers of the sidecar."""
+    options = _recorded_options(record, table)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
-            decoding, _ = decode_file(path, profile, _recorded_options(record, table))
+            decoding, _ = decode_file(path, profile, options)
     except StageGuardError as error:
-        return Check("decoded again", False, f"failed: {error}")
+        return [Check("decoded again", False, f"failed: {error}")]
+    return [_check_labels(decoding, table), _check_numbers(decoding, record)]
+
+
+def _check_numbers(decoding: Decoding, record: dict[str, Any]) -> Check:
+    """Compare what the sidecar says of the night with the night."""
+    hypnogram = record["hypnogram"]
+    pairs = {
+        "n_epochs": (hypnogram["n_epochs"], decoding.hypnogram.n_epochs),
+        "epoch_seconds": (hypnogram["epoch_seconds"], decoding.hypnogram.epoch_seconds),
+        "n_changed": (record["n_changed"], int(np.count_nonzero(decoding.changed))),
+        "n_filled": (record["n_filled"], int(np.count_nonzero(decoding.filled))),
+        "score": (record["score"], decoding.score),
+    }
+    wrong = [
+        f"{name} is {now:.10g}, but {str(said)[:40]} is recorded"
+        for name, (said, now) in pairs.items()
+        if not _same_number(said, now)
+    ]
+    return Check("numbers", not wrong, "; ".join(wrong) or f"{', '.join(pairs)} as recorded")
+
+
+def _same_number(said: Any, now: float) -> bool:
+    if said is None:  # how the sidecar writes a number that is none
+        return not np.isfinite(now)
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return False
+    return bool(abs(said - now) <= SCORE_TOLERANCE * max(1.0, abs(now)))
+
+
+def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
     fresh, written = decoding.hypnogram.labels, table.labels
     if len(fresh) != len(written):
         return Check("decoded again", False, f"{len(fresh)} epochs, but {len(written)} are written")
@@ -157,7 +197,7 @@ def _check_labels(path: Path, profile: Profile, record: dict[str, Any], table: H
     stages = np.array(names)[fresh]
     different = np.flatnonzero((fresh != written) | (stages != np.array(table.stages)))
     if not len(different):
-        return Check("decoded again", True, f"all {len(fresh):,} epochs the same")
+        return Check("decoded again", True, f"all {len(fresh):,} epoch{'s' * (len(fresh) != 1)} the same")
     shown = ", ".join(f"{t}: {table.stages[t]} now {stages[t]}" for t in different[:5].tolist())
     more = f" and {len(different) - 5} more" if len(different) > 5 else ""
     return Check(

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-
-def _be_quiet() -> None:
-    """Leave warnings to the process that started this one; what a job warns of comes back in its result."""
-    warnings.simplefilter("ignore")
+_is_stopping = False  # in a worker: SIGTERM has come
 
 
-def run_all(function: Callable[[Item], Result], items: Sequence[Item], jobs: int = 1) -> Iterator[Result]:
-    """Results in the order of the items; `jobs` = 0 means one process per core."""
+def run_all(
+    function: Callable[[Item], Result], items: Sequence[Item], jobs: int = 1
+) -> Generator[Result, None, None]:
+    """Results in the order of the items; `jobs` = 0 means one process per core.
+
+    When the caller is interrupted, nothing else is begun and the processes end.
+    """
     n_workers = min(jobs or os.cpu_count() or 1, len(items))
     if n_workers <= 1:
         yield from map(function, items)
@@ -27,5 +35,59 @@ def run_all(function: Callable[[Item], Result], items: Sequence[Item], jobs: int
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
     chunk = max(1, len(items) // (8 * n_workers))
-    with ProcessPoolExecutor(n_workers, mp_context=context, initializer=_be_quiet) as pool:
-        yield from pool.map(function, items, chunksize=chunk)
+    pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin)
+    try:
+        with _ctrl_c_ignored():  # a terminal sends it to the workers too, who inherit this
+            results = pool.map(partial(_unless_stopping, function), items, chunksize=chunk)
+        yield from results
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """Prepare a worker: quiet, since what a job warns of comes back in its result, and easy to end."""
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _stop(*_: int | FrameType | None) -> None:
+    """End by an exception, so that half-written files are removed."""
+    global _is_stopping
+    _is_stopping = True
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that began this one, which may be killed without a word."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    parent.join()
+    while True:  # the first ends a job, the next the wait for another one
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+
+
+def _unless_stopping(function: Callable[[Item], Result], item: Item) -> Result:
+    if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
+        raise SystemExit(128 + signal.SIGTERM)
+    return function(item)
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,7 +69,7 @@ def decode(
     loaded = Profile.load(profile)
     options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
     planned = _plan(files, loaded, options, output, overwrite=overwrite, picture=svg)
-    reports = list(_run(planned, jobs, quiet=as_json))
+    reports = _run(planned, jobs, quiet=as_json)
     _print(reports, as_json)
     if not all(report["ok"] for report in reports):
         raise typer.Exit(1)
@@ -102,15 +102,35 @@ def _plan(
     return planned
 
 
-def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, quiet: bool) -> Iterator[dict[str, Any]]:
-    """Yield reports in the order of the files, with a progress bar on a terminal."""
+def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, quiet: bool) -> list[dict[str, Any]]:
+    """Return reports in the order of the files, with a progress bar on a terminal."""
+    from contextlib import closing
+
     from stageguard.cli._decode_file import Job, run_job
+    from stageguard.cli._stopping import Stopped
     from stageguard.cli._terminal import progress
     from stageguard.cli._workers import run_all
 
-    results = run_all(run_job, [item for item in planned if isinstance(item, Job)], jobs)
-    for item in progress(planned, "Decoding", len(planned), quiet=quiet):
-        yield next(results) if isinstance(item, Job) else item
+    work = [item for item in planned if isinstance(item, Job)]
+    before = _written(work)
+    try:
+        with closing(run_all(run_job, work, jobs)) as results:
+            return [
+                next(results) if isinstance(item, Job) else item
+                for item in progress(planned, "Decoding", len(planned), quiet=quiet)
+            ]
+    except Stopped as stopped:
+        n_written = len(_written(work) - before)
+        stopped.done = f"{n_written:,} of {len(planned):,} file{'s' * (len(planned) != 1)} written"
+        raise
+
+
+def _written(work: Sequence[Job]) -> set[tuple[Path, int]]:
+    """Return the outputs there are, and when each was written: workers may have done more than they said."""
+    from stageguard.formats.outputs import output_paths
+
+    places = [output_paths(job.output).sidecar for job in work]
+    return {(place, place.stat().st_mtime_ns) for place in places if place.is_file()}
 
 
 def _print(reports: list[dict[str, Any]], as_json: bool) -> None:

@@ -104,11 +104,11 @@ def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], 
 
 
 def density_csv(night: SimulatedNight) -> str:
-    """Return a stager's output as a table, epochs counted from 0."""
-    names = night.density.scheme.names
-    lines = [",".join(("epoch", *names))]
+    """Return a stager's output as a table, with onset and duration of each epoch in seconds."""
+    seconds = night.density.epoch_seconds
+    lines = [",".join(("onset", "duration", *night.density.scheme.names))]
     for epoch, row in enumerate(night.density.probabilities.tolist()):
-        lines.append(f"{epoch}," + ",".join(f"{value:.5f}" for value in row))
+        lines.append(f"{epoch * seconds:g},{seconds:g}," + ",".join(f"{value:.5f}" for value in row))
     return "\n".join(lines) + "\n"
 
 

@@ -95,35 +95,38 @@ def _headline(profile: Profile) -> dict[str, Any]:
 def _print_words(profile: Profile, out: Console) -> None:
     from rich.text import Text
 
-    from stageguard.cli._terminal import print_heading, table
+    from stageguard.cli._terminal import escaped, print_heading, table
 
-    out.print(Text.assemble((profile.name, "bold"), f"  sha256 {profile.sha256[:12]}"))
+    out.print(Text.assemble((escaped(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
     for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
         if line:
-            out.print(line)
+            out.print(escaped(line))
     if not profile.not_for:
         return
     print_heading(out, "Whom it is not for")
     shown = table("--cohort", "decode", "why")
     for caution in profile.not_for:
-        shown.add_row(caution.cohort, "refuses" if caution.action == "refuse" else "warns", caution.reason)
+        action = "refuses" if caution.action == "refuse" else "warns"
+        shown.add_row(escaped(caution.cohort), action, escaped(caution.reason))
     out.print(shown)
 
 
 def _print_rules(profile: Profile, out: Console) -> None:
-    from stageguard.cli._terminal import print_heading, table
+    from stageguard.cli._terminal import escaped, print_heading, table
 
     print_heading(out, "Rules")
     shown = table("rule", "value")
     for rule, value in _rules(profile).items():
-        shown.add_row(rule, value)
+        shown.add_row(rule, escaped(value))
     out.print(shown)
 
 
 def _rules(profile: Profile) -> dict[str, str]:
+    from stageguard.cli._terminal import count
+
     seconds = profile.epoch_seconds
     bouts = [
-        f"{stage} {value:g} s = {_n_epochs(value, seconds)} epochs"
+        f"{stage} {value:g} s = {count(_n_epochs(value, seconds), 'epoch')}"
         for stage, value in profile.min_bout_seconds.items()
     ]
     rare = [f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare]
@@ -173,29 +176,38 @@ def _strength(profile: Profile) -> str:
 
 
 def _print_transitions(profile: Profile, out: Console) -> None:
-    from stageguard.cli._terminal import print_heading, table
+    from stageguard.cli._terminal import escaped, print_heading, table
 
-    names = profile.scheme.names
+    names = tuple(escaped(name) for name in profile.scheme.names)
     print_heading(out, f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
     shown = table("from \\ to", *names, right=names)
     for name, row in zip(names, profile.transitions, strict=True):
-        shown.add_row(name, *(f"{value:.4f}" for value in row))
+        shown.add_row(name, *(_probability(value) for value in row))
     out.print(shown)
 
 
+def _probability(value: float) -> str:
+    """Return four decimals, or two digits of what would look impossible or certain with four."""
+    if value in (0.0, 1.0):
+        return f"{value:g}"
+    if value < 0.001:
+        return f"{value:.2g}"
+    return f"{value:.4f}" if value < 0.99995 else f"{value:.6g}"
+
+
 def _print_bands(profile: Profile, out: Console) -> None:
-    from stageguard.cli._terminal import print_heading, table
+    from stageguard.cli._terminal import escaped, print_heading, table
 
     if not profile.bands:
         return
     sources = {band.source for band in profile.bands.values()}
     one_source = len(sources) == 1 and all(sources)
-    print_heading(out, "Expert ranges" + (f": {sources.pop()}" if one_source else ""))
+    print_heading(out, "Expert ranges" + (f": {escaped(sources.pop())}" if one_source else ""))
     columns = ("indicator", "low", "high", "unit") + (() if one_source else ("source",))
     shown = table(*columns, right=("low", "high"))
     for name, band in profile.bands.items():
         row = (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, band.source)
-        shown.add_row(*row[: len(columns)])
+        shown.add_row(*map(escaped, row[: len(columns)]))
     out.print(shown)
 
 
@@ -211,10 +223,12 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
     """One entry per line; entries within an entry are indented."""
     from rich.padding import Padding
 
+    from stageguard.cli._terminal import escaped
+
     for key, value in mapping.items():
         if hasattr(value, "items"):
-            out.print(Padding(f"{key}:", (0, 0, 0, 2 * depth), expand=False))
+            out.print(Padding(f"{escaped(key)}:", (0, 0, 0, 2 * depth), expand=False))
             _print_nested(value, out, depth + 1)
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            out.print(Padding(f"{key}: {text}", (0, 0, 0, 2 * depth), expand=False))
+            out.print(Padding(escaped(f"{key}: {text}"), (0, 0, 0, 2 * depth), expand=False))

@@ -65,7 +65,7 @@ def read_density(
     stages : sequence of str, optional
         Names of the columns. Needed for bare arrays; in a table it selects columns by name.
     epoch_seconds : float, optional
-        Epoch length in seconds; by default what the file says, else 30.
+        Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
     logits, log : bool
         The file holds logits (a softmax is taken) or natural log-probabilities.
 

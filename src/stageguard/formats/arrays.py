@@ -13,7 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.errors import FileFormatError
-from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
+from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
+
+MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
+MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the archive
+EXPANDED_BYTES = 100_000_000
 
 KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "start")
 
@@ -26,11 +30,11 @@ def read_npy(path: Path, options: DensityOptions) -> RawDensity:
 
 def read_npz(path: Path, options: DensityOptions) -> RawDensity:
     """Read one array, or the keys probabilities, stages, epoch_seconds (s) and start (ISO 8601)."""
-    keys, content = _load(path, _known_arrays)
+    keys, content = _load(path, lambda archive: _known_arrays(path, archive))
     if len(keys) == 1:
         content = {"probabilities": content[keys[0]]}
     if "probabilities" not in content:
-        found = ", ".join(keys) if keys else "nothing"
+        found = listed(keys) if keys else "nothing"
         raise file_error(path, f"holds {found}. Expected one array, or an array named 'probabilities'.")
     ignored = [key for key in keys if len(keys) > 1 and key not in KNOWN_KEYS]
     return RawDensity(
@@ -38,30 +42,49 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
         _stages(path, content.get("stages"), options),
         epoch_seconds=_epoch_seconds(path, content),
         start=_start(path, content),
-        notes=(f"arrays ignored: {', '.join(ignored)}",) if ignored else (),
+        notes=(f"arrays ignored: {listed(ignored)}",) if ignored else (),
     )
 
 
-def _known_arrays(archive: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _known_arrays(path: Path, archive: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return all keys, and the arrays whose keys mean something, or the only one."""
     keys = tuple(archive.files)
     wanted = keys if len(keys) == 1 else [key for key in keys if key in KNOWN_KEYS]
+    n_archive = path.stat().st_size
+    for member in archive.zip.infolist():
+        if member.filename.removesuffix(".npy") in wanted:
+            _refuse_bomb(path, member.filename, member.file_size, n_archive)
     return keys, {key: archive[key] for key in wanted}
+
+
+def _refuse_bomb(path: Path, name: str, n_bytes: int, n_archive: int) -> None:
+    """Refuse an array that would fill the memory before it is unpacked."""
+    if n_bytes > MOST_BYTES or n_bytes > max(EXPANDED_BYTES, MOST_EXPANSION * n_archive):
+        raise file_error(
+            path,
+            f"{name} would take {n_bytes / 1e6:,.0f} MB unpacked from a file of {n_archive / 1e6:,.2f} MB, "
+            f"expected at most {MOST_BYTES / 2**30:g} GiB and {MOST_EXPANSION} times the file. Save "
+            "it as .npy.",
+        )
 
 
 def _load(path: Path, take: Callable[[Any], Any]) -> Any:
     """Let NumPy parse the bytes; a damaged file makes it raise almost anything, which becomes one line."""
-    stream = io.BytesIO(path.read_bytes())
     try:
+        stream = io.BytesIO(path.read_bytes())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return take(np.load(stream, allow_pickle=False))
+    except (FileFormatError, OSError):
+        raise
     except Exception as error:
         raise _explain(path, error) from None
 
 
 def _explain(path: Path, error: Exception) -> FileFormatError:
-    if "allow_pickle" in str(error):
+    if isinstance(error, MemoryError):
+        return file_error(path, "is too large: it needs more memory than there is. Cut it into parts.")
+    if str(error).startswith(("Object arrays", "Cannot load file containing pickled")):
         return file_error(
             path, "holds Python objects, which could run code when loaded. Save plain numbers: "
             "np.save(path, array.astype(float))."

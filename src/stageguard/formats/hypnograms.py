@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.errors import FileFormatError, InputError, ProfileError, did_you_mean
-from stageguard.formats._density_file import file_error
+from stageguard.formats._density_file import file_error, settle_epoch_seconds
+from stageguard.formats._timing import read_timing
 from stageguard.formats.outputs import TSV_SUFFIX, output_paths, read_sidecar
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.hypnogram import UNSCORED, Hypnogram
@@ -81,7 +82,7 @@ def read_hypnogram(
     scheme : StageScheme or str, optional
         The scheme to return; finer stages are merged into it. By default the one the names belong to.
     epoch_seconds : float, optional
-        Epoch length in seconds; by default what the file says, else 30.
+        Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
 
     Raises
     ------
@@ -110,19 +111,21 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
         return False
     for line in lines[:HEADER_SEARCH_LINES]:
         heads = [split_line(line, mark) for mark in DELIMITERS]
-        if any(sum(canonical_name(cell) is not None for cell in head) > 1 for head in heads):
+        if any(sum(_names_stage(cell, scheme) for cell in head) > 1 for head in heads):
             return False  # several columns named after stages are probabilities
         if any(_stage_column(head) is not None for head in heads):
             return True
     return _is_stage(next((line.strip() for line in lines if line.strip()), ""), scheme)
 
 
+def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
+    return canonical_name(cell) is not None or (scheme is not None and cell in scheme.names)
+
+
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
     """Check a raw hypnogram and turn names into labels; every complaint names the file."""
     notes = []
-    epoch_seconds = options.epoch_seconds
-    if epoch_seconds is None:
-        epoch_seconds = raw.epoch_seconds
+    epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     if epoch_seconds is None:
         epoch_seconds = options.default_epoch_seconds
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
@@ -205,7 +208,7 @@ def _row_seconds(
 ) -> float | None:
     """Length of an epoch where a table gives durations; every row must be one epoch after the last."""
     if "duration" not in names:
-        return None
+        return _step_seconds(path, names, rows, numbers)
     durations = _numbers(path, names.index("duration"), "duration", rows, numbers)
     different = np.flatnonzero(np.abs(durations - durations[0]) > 1e-6)
     if len(different):
@@ -227,6 +230,28 @@ def _row_seconds(
                 "row per epoch without gaps. Write ? for unscored epochs.",
             )
     return float(durations[0])
+
+
+def _step_seconds(
+    path: Path, names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]
+) -> float | None:
+    """Length of an epoch where a table gives onsets only; rows that skip epochs are refused."""
+    columns = {}
+    for name in ("onset", "epoch"):
+        if name in names and _is_number(rows[0][names.index(name)]):
+            columns[name] = _numbers(path, names.index(name), name, rows, numbers)
+    timing = read_timing(path, columns, numbers)
+    if timing.places is not None:
+        line = numbers[int(np.argmax(np.diff(timing.places) > 1)) + 1]
+        raise file_error(path, f"epochs are missing before line {line}. Write ? for unscored epochs.")
+    return timing.epoch_seconds
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False
 
 
 def _numbers(

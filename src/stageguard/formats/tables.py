@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.errors import did_you_mean
-from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
-from stageguard.stages import canonical_name
+from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
+from stageguard.formats._timing import TIMING_COLUMNS, FloatVector, read_timing
+from stageguard.stages import StageScheme, canonical_name
 
 DELIMITERS = ("\t", ";", ",")
 NO_EVIDENCE = frozenset({"", "nan", "na", "n/a", "null", "none"})
@@ -30,20 +31,23 @@ class Layout:
     columns: tuple[int, ...]
     names: tuple[str, ...]
     notes: tuple[str, ...]
+    timing: Mapping[str, int] = field(default_factory=dict)  # place of onset, duration and epoch
+    is_told: bool = False  # the file says when epochs are, in a way that is not read
 
 
 def read_table(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities from a delimited text file with one row per epoch.
 
-    Columns are matched by stage name in any order and any known alias; the others (epoch, onset, time, ...)
-    are ignored and listed. A row whose stage cells are all empty or NaN is an epoch without evidence.
+    Columns are matched by stage name in any order and any known alias. Onset, duration and epoch say how
+    long epochs are and which are missing; other columns are ignored and listed. A row whose stage cells are
+    all empty or NaN is an epoch without evidence.
     """
     lines = read_text(path).split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
-    layout = _find_layout(path, lines, options.stages)
+    layout = _find_layout(path, lines, options.stages, options.scheme)
     body = lines[layout.first_line :]
     if not body:
         raise file_error(path, "has a header but no rows. Expected one row per epoch.")
@@ -52,7 +56,18 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
     if values is None:
         values, decimal_comma = _careful_values(path, body, layout)
         notes += ("decimal commas were read as points",) if decimal_comma else ()
-    return RawDensity(values, layout.names, notes=notes, first_line=layout.first_line + 1)
+    numbers = [layout.first_line + 1 + row for row in range(len(values))]
+    timing = read_timing(path, _timing_values(path, body, layout), numbers)
+    return RawDensity(
+        values,
+        layout.names,
+        epoch_seconds=timing.epoch_seconds,
+        notes=notes + timing.notes,
+        lines=numbers,
+        epoch_source=timing.source,
+        places=timing.places,
+        is_told=layout.is_told,
+    )
 
 
 def read_text(path: Path) -> str:
@@ -81,32 +96,95 @@ def split_line(line: str, delimiter: str) -> tuple[str, ...]:
     return tuple(cell.strip() for cell in rows[0]) if rows else ()
 
 
-def _find_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None) -> Layout:
+def _find_layout(
+    path: Path, lines: Sequence[str], stages: Sequence[str] | None, own: StageScheme | None = None
+) -> Layout:
     """Header line and delimiter: the pair under which most cells are stage names."""
-    wanted = None if stages is None else {stage.casefold() for stage in stages}
+    wanted = set() if stages is None else {stage.casefold() for stage in stages}
+    own_names = set() if own is None or stages is not None else set(own.names)
 
-    def is_stage(cell: str) -> bool:
-        known = canonical_name(cell) is not None
-        return known if wanted is None else known or cell.casefold() in wanted
+    def n_stages(cells: Sequence[str]) -> int:
+        if own_names and own_names <= set(cells):
+            return len(own_names)
+        return sum(canonical_name(cell) is not None or cell.casefold() in wanted for cell in cells)
 
     best: tuple[int, str, int] = (1, "", -1)
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         for delimiter in DELIMITERS:
-            n_found = sum(is_stage(cell) for cell in split_line(line, delimiter))
+            n_found = n_stages(split_line(line, delimiter))
             if n_found > best[0]:
                 best = (n_found, delimiter, number)
     if best[2] < 0:
         return _headerless_layout(path, lines, stages)
     header = split_line(lines[best[2]], best[1])
+    if own is not None and own_names and own_names <= set(header):
+        stages = own.names
     if stages is None:
         columns = tuple(i for i, cell in enumerate(header) if canonical_name(cell))
         _refuse_twins(path, header, columns)
     else:
         columns = tuple(_column_of(path, stage, header) for stage in stages)
     names = tuple(header[i] for i in columns) if stages is None else tuple(stages)
-    ignored = [cell or "(unnamed)" for i, cell in enumerate(header) if i not in columns]
-    notes = (f"columns ignored: {', '.join(ignored)}",) if ignored else ()
-    return Layout(best[1], header, best[2] + 1, columns, names, notes)
+    layout = Layout(best[1], header, best[2] + 1, columns, names, ())
+    timing, unused = _timing_columns(layout, lines)
+    taken = {*columns, *timing.values()}
+    ignored = [
+        cell or "(unnamed)"
+        for i, cell in enumerate(header)
+        if i not in taken and cell.casefold() not in unused
+    ]
+    notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
+    is_told = bool(unused.keys() & {"onset", "duration"})
+    return replace(layout, notes=(*notes, *unused.values()), timing=timing, is_told=is_told)
+
+
+def _timing_columns(layout: Layout, lines: Sequence[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """Places of onset, duration and epoch; and why a column of such a name cannot be used."""
+    names = [cell.casefold() for cell in layout.header]
+    used, unused = {}, {}
+    for name in TIMING_COLUMNS:
+        if name not in names or names.index(name) in layout.columns:
+            continue
+        place = names.index(name)
+        cell = _first_cell(layout, lines, place)
+        if _is_number(_point(cell, layout)) and cell.casefold() not in NO_EVIDENCE:
+            used[name] = place
+        else:
+            found = f"begins with {cell[:40]!r}, no number" if cell else "is empty"
+            unused[name] = f"the {name} column {found}: not used"
+    return used, unused
+
+
+def _first_cell(layout: Layout, lines: Sequence[str], place: int) -> str:
+    """Return the first cell of a column that says anything."""
+    for line in lines[layout.first_line :]:
+        row = split_line(line, layout.delimiter)
+        if place < len(row) and row[place].casefold() not in NO_EVIDENCE:
+            return row[place]
+    return ""
+
+
+def _timing_values(path: Path, body: Sequence[str], layout: Layout) -> dict[str, FloatVector]:
+    """Numbers of the columns that say when an epoch is; the first cell that holds none is named."""
+    if not layout.timing:
+        return {}
+    clean = _fast_values(body, replace(layout, columns=tuple(layout.timing.values())))
+    if clean is not None and np.isfinite(clean).all():
+        return dict(zip(layout.timing, clean.T, strict=True))
+    found: dict[str, list[float]] = {name: [] for name in layout.timing}
+    for line, row in _rows(path, body, layout):
+        for name, i in layout.timing.items():
+            cell = _point(row[i].strip(), layout)
+            if not _is_number(cell) or not np.isfinite(float(cell)):
+                raise file_error(
+                    path, f"line {line}, column {layout.header[i]!r}: expected a number, got {cell[:40]!r}."
+                )
+            found[name].append(float(cell))
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def _point(cell: str, layout: Layout) -> str:
+    return cell if layout.delimiter == "," else cell.replace(",", ".")
 
 
 def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None) -> Layout:
@@ -127,7 +205,7 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
             "stage names such as W,N1,N2,N3,R, or name every column in order: --stages W,N1,N2,N3,R.",
         )
     names = tuple(stages)
-    note = f"no header: columns read as {', '.join(names)}"
+    note = f"no header: columns read as {listed(names)}"
     return Layout(delimiter, names, 0, tuple(range(len(names))), names, (note,))
 
 
@@ -158,7 +236,7 @@ def _column_of(path: Path, stage: str, header: Sequence[str]) -> int:
         if found:
             return found[0]
     raise file_error(
-        path, f"has no column for stage {stage!r}. Columns: {', '.join(header)}.{did_you_mean(stage, header)}"
+        path, f"has no column for stage {stage!r}. Columns: {listed(header)}.{did_you_mean(stage, header)}"
     )
 
 
