@@ -14,6 +14,7 @@ from stageguard.cli._scored_files import ReadOptions
 from stageguard.report import night_report
 
 PROFILE = "human-psg-5"
+NOTES = ("the file does not say how long an epoch is: 30 s assumed",)  # of what write_night writes
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_page_is_written_and_announced(run, night, tmp_path):
     assert "<svg" in page
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)  # nothing is loaded from elsewhere
     assert "<script" not in page
-    assert page == night_report(nights.decode(sg.read_density(night), PROFILE))
+    assert page == night_report(nights.decode(sg.read_density(night), PROFILE), notes=NOTES)
     assert re.search(r"Total sleep time \(min\) +\d", ran.out)
     assert "page.html" in ran.out
     assert "A trained scorer must review this output before any clinical decision." in ran.out
@@ -56,7 +57,8 @@ def test_what_decode_wrote_is_decoded_again(run, night, tmp_path):
         assert ran.code == 0, ran.err
     page = (tmp_path / "night.report.html").read_text()
     density = sg.read_density(night)
-    assert page == night_report(nights.decode(density, PROFILE, pins={5: "R"}, trained="natural"))
+    decoding = nights.decode(density, PROFILE, pins={5: "R"}, trained="natural")
+    assert page == night_report(decoding, notes=NOTES)
     assert run("report", tmp_path / "night.hypnogram.tsv", "-p", PROFILE).code == 2
     write_night(night, seed=9)
     line = error_line(run("report", tmp_path / "night.hypnogram.tsv", "--overwrite"))
@@ -87,7 +89,12 @@ def test_expert_title_lights_and_start_reach_the_page(run, night, tmp_path):
     decoding = nights.decode(density, PROFILE, cohort="narcolepsy")
     scored = read_expert(expert, decoding.hypnogram, ReadOptions())
     expected = night_report(
-        decoding, expert=scored, title="Night <1> & more", lights_off="22:40", lights_on="0:20"
+        decoding,
+        expert=scored,
+        title="Night <1> & more",
+        lights_off="22:40",
+        lights_on="0:20",
+        notes=NOTES,
     )
     assert page == expected
     report = run("report", night, "-p", PROFILE, *arguments, "--json", "--overwrite").json
@@ -150,3 +157,13 @@ def test_wrong_usage_exits_2(run, night, arguments, expected):
     ran = run("report", night, *arguments)
     assert ran.code == 2
     assert expected in " ".join(ran.err.split())
+
+
+def test_a_mouse_day_is_split_into_light_and_dark(run, tmp_path):
+    day = write_night(tmp_path / "day.csv", "mouse-eeg-emg-3", hours=24.0)
+    options = ["-p", "mouse-eeg-emg-3", "--start", "2024-05-01T07:00", "--lights-on-phase", "07:00"]
+    ran = run("report", day, *options)
+    assert ran.code == 0, ran.err
+    page = (tmp_path / "day.report.html").read_text()
+    assert re.search(r"(?i)light", page)
+    assert re.search(r"(?i)dark", page)

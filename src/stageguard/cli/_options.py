@@ -96,3 +96,7 @@ Start = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."),
 ]
+LightsOnPhase = Annotated[
+    str | None,
+    typer.Option(metavar="07:00", help="For rodents: when the lights go on. Adds light, dark and hours."),
+]

@@ -13,6 +13,7 @@ from stageguard.cli._options import (
     EpochSeconds,
     LightsOff,
     LightsOn,
+    LightsOnPhase,
     Log,
     Logits,
     Overwrite,
@@ -63,6 +64,7 @@ def report(
     title: Title = None,
     lights_off: LightsOff = None,
     lights_on: LightsOn = None,
+    lights_on_phase: LightsOnPhase = None,
     start: Start = None,
     stages: Stages = None,
     epoch_seconds: EpochSeconds = None,
@@ -95,6 +97,7 @@ def report(
         "title": title,
         "lights_off": parse_moment(lights_off, "--lights-off"),
         "lights_on": parse_moment(lights_on, "--lights-on"),
+        "lights_on_phase": lights_on_phase,
     }
     place = output or _beside(night)
     try:
@@ -134,7 +137,7 @@ def write_report(
         decoding, notes = _decode(night, profile, options, start)
     scored = None if expert is None else read_expert(expert, decoding.hypnogram, ReadOptions())
     read = [night, *((expert,) if expert is not None else ())]
-    html = night_report(decoding, expert=scored, **page)
+    html = night_report(decoding, expert=scored, notes=notes, **page)
     write_text_atomic(output, html, overwrite=overwrite, spare=read)
     lights = StatisticsOptions(lights_off=page["lights_off"], lights_on=page["lights_on"])
     return describe(decoding, lights) | {

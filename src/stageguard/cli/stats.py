@@ -13,6 +13,7 @@ from stageguard.cli._options import (
     EpochSeconds,
     LightsOff,
     LightsOn,
+    LightsOnPhase,
     Log,
     Logits,
     Overwrite,
@@ -38,10 +39,6 @@ DecodeWith = Annotated[
     ),
 ]
 ByConvention = Annotated[Convention, typer.Option(help="Whose definitions, where they differ.")]
-LightsOnPhase = Annotated[
-    str | None,
-    typer.Option(metavar="07:00", help="For rodents: when the lights go on. Adds light, dark and hours."),
-]
 MinFirstRem = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="REM latency ends at a first REM bout this long.")
 ]
