@@ -161,12 +161,10 @@ def report(name: str, title: str, rows: Sequence[Row], **extra: Any) -> None:
 def cells_of(row: Row) -> list[str]:
     """Return what, value, unit, goal and verdict as words."""
     sign = "≤" if row.better == "less" else "≥"
-    goal = "" if row.goal is None else f"{sign} {number(row.goal)}"
+    goal = "" if row.goal is None else f"{sign} {row.goal:,.4g}"
     return [row.what, number(row.value), row.unit, goal, row.verdict]
 
 
 def number(value: float) -> str:
-    """Return three significant digits, and no more than the value has."""
-    if value != value or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    """Return three significant digits."""
+    return f"{value:#.3g}" if abs(value) < 99.95 else f"{value:,.0f}"

@@ -16,7 +16,7 @@ def table(name: str) -> str:
     document = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
     rows = [cells_of(Row(**row)) for row in document["rows"]]
     lines = ["| | value | unit | goal | |", "|---|--:|---|--:|---|"]
-    lines += [f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in rows]
+    lines += [f"| {' | '.join(cells)} |".replace("  ", " ") for cells in rows]
     m = document["machine"]
     load = "" if m["load_average"] is None else f", load average {m['load_average']}"
     lines += [
