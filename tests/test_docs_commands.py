@@ -49,7 +49,8 @@ def folder(tmp_path_factory):
 def test_the_page_has_an_example_of_every_command():
     shown = {shlex.split(line)[1] for line in LINES}
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    assert commands | {"profiles"} == shown
+    needs_torch = {"train", "predict"}  # docs/training.md shows them
+    assert commands - needs_torch | {"profiles"} == shown
 
 
 def test_every_example_runs_as_written(folder, capsys, monkeypatch):

@@ -11,9 +11,11 @@ from stageguard.cli.compare import compare
 from stageguard.cli.decode import decode
 from stageguard.cli.demo import demo
 from stageguard.cli.doctor import doctor
+from stageguard.cli.predict import predict
 from stageguard.cli.profiles import profiles_app
 from stageguard.cli.report import report
 from stageguard.cli.stats import stats
+from stageguard.cli.train import train
 from stageguard.cli.verify import verify
 
 app = typer.Typer(
@@ -49,6 +51,8 @@ app.command(short_help="Check hypnograms against the range of expert scoring.")(
 app.command(short_help="Sleep statistics of many nights, before and after, and of groups.")(stats)
 app.command(short_help="Agreement of hypnograms with an expert's.")(compare)
 app.command(short_help="One night as one HTML file.")(report)
+app.command(short_help="Train a network on feature tables.")(train)
+app.command(short_help="Stage recordings with a trained network, and guard them.")(predict)
 app.command(short_help="Check an output by decoding it again.")(verify)
 app.command(short_help="Decode a synthetic night and show what changed.")(demo)
 app.command(short_help="Say what is installed, and whether it works.")(doctor)

@@ -1,0 +1,126 @@
+"""`stageguard train`: feature tables in, a network out. Parses and prints only."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stageguard.cli._options import AsJson, Overwrite
+
+if TYPE_CHECKING:
+    from stageguard.nn.training import Progress
+
+Config = Annotated[
+    Path, typer.Argument(metavar="CONFIG.toml", help="What to train, on which folder of feature tables.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FOLDER", help="For the network. Default: what the file says."),
+]
+Small = Annotated[bool, typer.Option("--small", help="The size for a computer without a GPU.")]
+Device = Annotated[
+    str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute. Default: what the file says.")
+]
+
+
+def train(
+    config: Config,
+    output: Output = None,
+    small: Small = False,
+    device: Device = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a staging network on a folder of feature tables.
+
+    Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it was.
+    """
+    from stageguard.errors import StageGuardWarning
+    from stageguard.nn.data import read_folder
+    from stageguard.nn.options import read_config
+    from stageguard.nn.training import train as run
+    from stageguard.profile import Profile
+
+    said = read_config(config)
+    options, folder = said.options, output or said.output
+    if small:
+        options = replace(options, network=dict(options.network) | {"small": True})
+    if device is not None:
+        options = replace(options, device=device)
+    tables = read_folder(said.data, Profile.load(options.profile).scheme)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        with _Watcher(quiet=as_json) as watcher:
+            model = run(tables, options, folder, overwrite=overwrite, report=watcher)
+    remarks = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    _print(model.card.training, folder, len(tables), model.card.temperature, remarks, as_json)
+
+
+class _Watcher:
+    """A progress bar with the parts of the loss on a terminal, a line per evaluation elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bar: Any = None
+        self._task: Any = None
+        self._kappa = ""
+
+    def __enter__(self) -> Callable[[Progress], None]:
+        if not self._quiet and sys.stderr.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            from stageguard.cli._terminal import console
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, console=console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("Training", total=None)
+        return self._see
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _see(self, progress: Progress) -> None:
+        parts = "  ".join(f"{name} {value:.3f}" for name, value in progress.parts.items())
+        if progress.score is not None:
+            self._kappa = f"  validation kappa {progress.score.kappa:.3f}"
+        if self._bar is not None:
+            text = f"{parts}{self._kappa}".replace("_", "-")
+            self._bar.update(self._task, total=progress.n_steps, completed=progress.step, description=text)
+        elif progress.score is not None and not self._quiet:
+            line = f"step {progress.step} of {progress.n_steps}: {parts}{self._kappa}"
+            print(line.replace("_", "-"), file=sys.stderr)
+
+
+def _print(
+    training: Any, folder: Path, n_tables: int, temperature: float, remarks: list[str], as_json: bool
+) -> None:
+    from stageguard.cli._terminal import console, print_json, print_list
+
+    if as_json:
+        report = {key: value for key, value in training.items() if key != "options"}
+        print_json(report | {"output": str(folder), "temperature": temperature, "warnings": remarks})
+        return
+    out = console()
+    out.print(
+        f"Trained {training['options']['backbone']} on {n_tables} recordings of "
+        f"{training['n_training_subjects']} of {training['n_subjects']} subjects: kappa "
+        f"{training['best_kappa']:.3f} on the others, at step {training['best_step']} of "
+        f"{training['stopped_at']}."
+    )
+    print_list(out, "Warning", remarks)
+    print_list(
+        out, "Wrote", [str(folder / name) for name in ("model.safetensors", "model.json", "log.jsonl")]
+    )

@@ -1,0 +1,94 @@
+"""AccuSleep: a compact convolutional network on a picture of the epochs around each. Scales no features.
+
+Z. Barger, C. G. Frye, D. Liu, Y. Dan, K. E. Bouchard (2019). Robust, automated sleep scoring by a compact
+neural network with distributional shift correction. PLOS ONE 14(12): e0224642.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from stageguard.errors import InputError
+from stageguard.nn.backbones._shared import RAW_FRAMES, Backbone, Spectrogram, scaled, whole
+
+
+class AccuSleep(Backbone):
+    """Three convolutions over the picture of 13 epochs, then one linear layer.
+
+    Parameters
+    ----------
+    n_frames, n_features, n_stages : int
+        Frames per epoch, features per frame, stages.
+    width : float
+        Multiplies the numbers of filters.
+    depth : int, optional
+        Number of convolutions, 3 by default.
+    small : bool
+        Half the filters, unless the features are a spectrum: the network is small as published.
+    window_epochs : int
+        Epochs in the picture, odd; the middle one is scored.
+    spectrum : bool
+        Whether the features are neighbouring frequency bins, so that filters slide over them too, as
+        published. Otherwise every feature is a channel and filters slide over time alone.
+    epoch_seconds : float
+        Length of an epoch, to find the sampling rate of raw samples.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_frames: int,
+        n_features: int,
+        n_stages: int,
+        width: float = 1.0,
+        depth: int | None = None,
+        small: bool = False,
+        window_epochs: int = 13,
+        spectrum: bool = False,
+        epoch_seconds: float = 30.0,
+    ) -> None:
+        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
+        self.window_epochs = whole(window_epochs, "window_epochs")
+        if self.window_epochs % 2 == 0:
+            raise InputError(
+                f"window_epochs is {window_epochs}, expected an odd number: the middle one is scored."
+            )
+        self.spectrogram: Spectrogram | None = None
+        if n_frames >= RAW_FRAMES:  # one spectrum per epoch, as published
+            self.spectrogram = Spectrogram(n_frames, n_features, epoch_seconds)
+            n_frames, n_features, spectrum = 1, n_features * self.spectrogram.n_bins, True
+        self.spectrum = spectrum
+        width = width / 2 if small and not spectrum else width
+        convolve = nn.Conv2d if spectrum else nn.Conv1d
+        normalise = nn.BatchNorm2d if spectrum else nn.BatchNorm1d
+        pool = nn.MaxPool2d if spectrum else nn.MaxPool1d
+        # What is pooled: rows of features, if they have an order, and columns of frames.
+        size = [n_features, self.window_epochs * n_frames] if spectrum else [self.window_epochs * n_frames]
+        n_in, n_out = (1, scaled(8, width)) if spectrum else (n_features, scaled(64, width))
+        layers: list[nn.Module] = []
+        depth = whole(3 if depth is None else depth, "depth")
+        for level in range(depth):
+            layers += [convolve(n_in, n_out, 3, padding=1), normalise(n_out), nn.ReLU()]
+            if level < depth - 1:
+                step = [min(2, length) for length in size]
+                layers.append(pool(cast(int, tuple(step))))
+                size = [length // by for length, by in zip(size, step, strict=True)]
+            n_in, n_out = n_out, n_out * 2 if spectrum else n_out
+        self.picture = nn.Sequential(*layers)
+        self.output = nn.Linear(n_in * torch.Size(size).numel(), n_stages)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return logits for an input that was checked."""
+        if self.spectrogram is not None:
+            x = self.spectrogram(x).mean(dim=2, keepdim=True)
+        n_batch, n_epochs = x.shape[:2]
+        beside = self.window_epochs // 2  # at the ends the first and last epochs are repeated, as published
+        x = torch.cat([x[:, :1].expand(-1, beside, -1, -1), x, x[:, -1:].expand(-1, beside, -1, -1)], dim=1)
+        windows = x.unfold(1, self.window_epochs, 1)  # (batch, epochs, frames, features, window)
+        windows = windows.permute(0, 1, 3, 4, 2).reshape(n_batch * n_epochs, x.shape[3], -1)
+        pictures = self.picture(windows.unsqueeze(1) if self.spectrum else windows)
+        result: Tensor = self.output(pictures.flatten(1))
+        return result.view(n_batch, n_epochs, self.n_stages)

@@ -1,0 +1,193 @@
+"""AttnSleep: convolutions at two resolutions and attention within one epoch. Sees no other epoch.
+
+E. Eldele, Z. Chen, C. Liu, M. Wu, C.-K. Kwoh, X. Li, C. Guan (2021). An attention-based deep learning
+approach for sleep stage classification with single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 29:
+809-818.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled, whole
+
+# Attention runs along the places that pooling leaves of an epoch; with fewer there is nothing to attend to.
+FEWEST_PLACES = 8
+
+
+class AttnSleep(Backbone):
+    """Multi-resolution CNN, adaptive feature recalibration and temporal context encoder, per epoch.
+
+    Parameters
+    ----------
+    n_frames, n_features, n_stages : int
+        Frames per epoch, features per frame (channels, for raw samples), stages.
+    width : float
+        Multiplies filters and units.
+    depth : int, optional
+        Encoder layers, 2 as published.
+    small : bool
+        Half the width, unless an epoch is one feature vector: the network is small then.
+    epoch_seconds : float
+        Length of an epoch, to find the sampling rate of raw samples.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_frames: int,
+        n_features: int,
+        n_stages: int,
+        width: float = 1.0,
+        depth: int | None = None,
+        small: bool = False,
+        epoch_seconds: float = 30.0,
+    ) -> None:
+        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
+        width = width / 2 if small and n_frames > 1 else width
+        rate = sampling_rate(n_frames, epoch_seconds)
+        filters = [scaled(64, width), scaled(128, width)]
+        n_kept, n_hidden = scaled(30, width), scaled(120, width)
+        drop = 0.5 if n_frames > 1 else 0.1  # half the numbers of a single vector are too many to lose
+        self.fine = _Branch(
+            n_frames,
+            [n_features, *filters],
+            first=(max(3, round(rate / 2)), max(1, round(rate / 16))),
+            pools=((8, 2), (4, 4)),
+            kernel=8,
+            drop=drop,
+        )
+        self.coarse = _Branch(
+            n_frames,
+            [n_features, *filters],
+            first=(max(9, round(rate * 4)), max(1, round(rate / 2))),
+            pools=((4, 2), (2, 2)),
+            kernel=7,
+            drop=drop,
+        )
+        self.recalibration = _Recalibration(filters[1], n_kept)
+        n_places = self.fine.n_places + self.coarse.n_places
+        self.dropout = nn.Dropout(drop)
+        layers = whole(2 if depth is None else depth, "depth")
+        if n_places >= FEWEST_PLACES:
+            encoder = [_EncoderLayer(n_places, n_kept, n_hidden) for _ in range(layers)]
+            self.encoder = nn.Sequential(*encoder, nn.LayerNorm(n_places), nn.Flatten())
+        else:
+            n_all = n_places * n_kept
+            blocks = [_Residual(n_all, _feed_forward(n_all, n_hidden)) for _ in range(layers)]
+            self.encoder = nn.Sequential(nn.Flatten(), *blocks, nn.LayerNorm(n_all))
+        self.output = nn.Linear(n_places * n_kept, n_stages)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return logits for an input that was checked."""
+        epochs = x.flatten(0, 1).transpose(1, 2)  # (batch * epochs, features, frames)
+        places = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=2))
+        result: Tensor = self.output(self.encoder(self.recalibration(places)))
+        return result.view(*x.shape[:2], self.n_stages)
+
+
+class _Branch(nn.Sequential):
+    """One resolution, padded by half a kernel; kernels and pools never exceed what is left of the epoch."""
+
+    def __init__(
+        self,
+        length: int,
+        channels: list[int],
+        *,
+        first: tuple[int, int],
+        pools: tuple[tuple[int, int], tuple[int, int]],
+        kernel: int,
+        drop: float,
+    ) -> None:
+        def slide(kernel: int, step: int) -> tuple[int, int, int]:
+            """Kernel, step and padding for what is left of the epoch, which becomes shorter."""
+            nonlocal length
+            kernel, step = min(kernel, length), min(step, length)
+            length = (length + 2 * (kernel // 2) - kernel) // step + 1
+            return kernel, step, kernel // 2
+
+        def convolution(n_in: int, n_out: int, kernel: int, step: int) -> list[nn.Module]:
+            convolve = nn.Conv1d(n_in, n_out, *slide(kernel, step), bias=False)
+            return [convolve, nn.BatchNorm1d(n_out), nn.GELU()]
+
+        n_features, n_fewer, n_more = channels
+        layers = convolution(n_features, n_fewer, *first)
+        layers += [nn.MaxPool1d(*slide(*pools[0])), nn.Dropout(drop)]
+        layers += convolution(n_fewer, n_more, kernel, 1)
+        layers += convolution(n_more, n_more, kernel, 1)
+        super().__init__(*layers, nn.MaxPool1d(*slide(*pools[1])))
+        self.n_places = length
+
+
+class _Recalibration(nn.Module):
+    """Residual block whose features are weighted by squeeze and excitation."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.main = nn.Sequential(
+            nn.Conv1d(n_in, n_out, 1),
+            nn.BatchNorm1d(n_out),
+            nn.ReLU(),
+            nn.Conv1d(n_out, n_out, 1),
+            nn.BatchNorm1d(n_out),
+        )
+        n_squeezed = max(1, n_out // 16)
+        self.weights = nn.Sequential(
+            nn.Linear(n_out, n_squeezed, bias=False),
+            nn.ReLU(),
+            nn.Linear(n_squeezed, n_out, bias=False),
+            nn.Sigmoid(),
+        )
+        self.shortcut = nn.Sequential(nn.Conv1d(n_in, n_out, 1, bias=False), nn.BatchNorm1d(n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        main = self.main(x)
+        return functional.relu(main * self.weights(main.mean(dim=2)).unsqueeze(2) + self.shortcut(x))
+
+
+class _EncoderLayer(nn.Module):
+    """Attention among the features of an epoch, through causal convolutions over its places; two layers."""
+
+    def __init__(self, n_places: int, n_kept: int, n_hidden: int) -> None:
+        super().__init__()
+        self.n_heads = next(n for n in (5, 4, 3, 2, 1) if n_places % n == 0)
+        self.query, self.key, self.value = (nn.Conv1d(n_kept, n_kept, 7) for _ in range(3))
+        self.mix = nn.Linear(n_places, n_places)
+        self.dropout = nn.Dropout(0.1)
+        self.feed = _Residual(n_places, _feed_forward(n_places, n_hidden))
+
+    def forward(self, x: Tensor) -> Tensor:
+        past = functional.pad(x, (6, 0))  # a causal convolution sees this place and six before it
+        query = self.query(past)
+        attended = functional.scaled_dot_product_attention(
+            self._heads(query),
+            self._heads(self.key(past)),
+            self._heads(self.value(past)),
+            dropout_p=self.dropout.p if self.training else 0.0,
+        )
+        mixed = self.mix(attended.transpose(1, 2).flatten(2))
+        result: Tensor = self.feed(query + self.dropout(mixed))
+        return result
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(
+            1, 2
+        )  # (n, heads, features, places of a head)
+
+
+def _feed_forward(n_in: int, n_hidden: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(n_in, n_hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(n_hidden, n_in))
+
+
+class _Residual(nn.Module):
+    """Normalise, transform, drop out, add."""
+
+    def __init__(self, size: int, transform: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.transform, self.dropout = nn.LayerNorm(size), transform, nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = x + self.dropout(self.transform(self.norm(x)))
+        return result

@@ -1,0 +1,117 @@
+"""DeepSleepNet: two convolutional networks per epoch, recurrence over epochs, a shortcut. Pretrains nothing.
+
+A. Supratak, H. Dong, C. Wu, Y. Guo (2017). DeepSleepNet: a model for automatic sleep stage scoring based on
+raw single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 25(11): 1998-2008.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled, whole
+
+
+class DeepSleepNet(Backbone):
+    """Fine and coarse filters within each epoch, two LSTM layers in each direction over the sequence.
+
+    Parameters
+    ----------
+    n_frames, n_features, n_stages : int
+        Frames per epoch, features per frame (channels, for raw samples), stages.
+    width : float
+        Multiplies filters and units.
+    depth : int, optional
+        LSTM layers per direction, 2 as published.
+    small : bool
+        A quarter of the width and one LSTM layer.
+    epoch_seconds : float
+        Length of an epoch, to find the sampling rate of raw samples.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_frames: int,
+        n_features: int,
+        n_stages: int,
+        width: float = 1.0,
+        depth: int | None = None,
+        small: bool = False,
+        epoch_seconds: float = 30.0,
+    ) -> None:
+        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
+        width = width / 4 if small else width
+        depth = whole((1 if small else 2) if depth is None else depth, "depth")
+        rate = sampling_rate(n_frames, epoch_seconds)
+        filters = [scaled(64, width), scaled(128, width)]
+        self.fine = _Branch(
+            n_frames,
+            [n_features, *filters],
+            first=(max(3, round(rate / 2)), max(1, round(rate / 16))),
+            pools=(8, 4),
+            kernel=8,
+        )
+        self.coarse = _Branch(
+            n_frames,
+            [n_features, *filters],
+            first=(max(9, round(rate * 4)), max(1, round(rate / 2))),
+            pools=(4, 2),
+            kernel=6,
+        )
+        n_epoch, n_units = self.fine.n_outputs + self.coarse.n_outputs, scaled(512, width)
+        self.dropout = nn.Dropout(0.5)
+        self.shortcut = nn.Sequential(
+            nn.Linear(n_epoch, 2 * n_units, bias=False), nn.BatchNorm1d(2 * n_units), nn.ReLU()
+        )
+        # Two separate stacks: the upper layer of one direction never sees the other, as published.
+        between = 0.5 if depth > 1 else 0.0
+        self.forwards = nn.LSTM(n_epoch, n_units, depth, batch_first=True, dropout=between)
+        self.backwards = nn.LSTM(n_epoch, n_units, depth, batch_first=True, dropout=between)
+        self.output = nn.Linear(2 * n_units, n_stages)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return logits for an input that was checked."""
+        epochs = x.flatten(0, 1).transpose(1, 2)  # (batch * epochs, features, frames)
+        found = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=1))
+        sequence = found.view(*x.shape[:2], -1)
+        onward, _ = self.forwards(sequence)
+        back, _ = self.backwards(sequence.flip(1))
+        context = self.dropout(torch.cat([onward, back.flip(1)], dim=2))
+        shortcut = self.shortcut(found).view_as(context)
+        result: Tensor = self.output(self.dropout(shortcut + context))
+        return result
+
+
+class _Branch(nn.Sequential):
+    """One of the two convolutional networks; kernels and pools never exceed what is left of the epoch."""
+
+    def __init__(
+        self, length: int, channels: list[int], *, first: tuple[int, int], pools: tuple[int, int], kernel: int
+    ) -> None:
+        n_features, n_fewer, n_more = channels
+        stride = min(length, first[1])
+        layers = _convolution(n_features, n_fewer, min(length, first[0]), stride)
+        length = -(-length // stride)
+        pool = min(length, pools[0])
+        layers += [nn.MaxPool1d(pool, ceil_mode=True), nn.Dropout(0.5)]
+        length = -(-length // pool)
+        for n_in in (n_fewer, n_more, n_more):
+            layers += _convolution(n_in, n_more, min(length, kernel), 1)
+        pool = min(length, pools[1])
+        super().__init__(*layers, nn.MaxPool1d(pool, ceil_mode=True), nn.Flatten())
+        self.n_outputs = n_more * -(-length // pool)
+
+
+def _convolution(n_in: int, n_out: int, kernel: int, stride: int) -> list[nn.Module]:
+    return [_SameConvolution(n_in, n_out, kernel, stride, bias=False), nn.BatchNorm1d(n_out), nn.ReLU()]
+
+
+class _SameConvolution(nn.Conv1d):
+    """A convolution whose output has one place per stride, whatever the kernel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        kernel, stride, length = self.kernel_size[0], self.stride[0], x.shape[-1]
+        missing = max(0, (-(-length // stride) - 1) * stride + kernel - length)
+        return super().forward(functional.pad(x, (missing // 2, missing - missing // 2)))

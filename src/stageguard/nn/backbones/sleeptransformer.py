@@ -1,0 +1,129 @@
+"""SleepTransformer: attention within each epoch, then over the sequence of epochs. Takes no whole nights.
+
+H. Phan, K. Mikkelsen, O. Y. Chén, P. Koch, A. Mertins, M. De Vos (2022). SleepTransformer: automatic sleep
+staging with interpretability and uncertainty quantification. IEEE Trans. Biomed. Eng. 69(8): 2456-2467.
+"""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stageguard.nn.backbones._shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled, whole
+
+N_HEADS = 8
+DROPOUT = 0.1
+
+
+class SleepTransformer(Backbone):
+    """Epoch transformer with attention pooling, sequence transformer, two dense layers.
+
+    Parameters
+    ----------
+    n_frames, n_features, n_stages : int
+        Frames per epoch, features per frame, stages.
+    width : float
+        Multiplies all sizes.
+    depth : int, optional
+        Blocks in each of the two transformers, 4 as published.
+    small : bool
+        Half the width, two blocks and a training length of 100 epochs.
+    training_length : int, optional
+        Epochs in a training sequence, 21 as published. Longer inputs are refused.
+    epoch_seconds : float
+        Length of an epoch, to find the sampling rate of raw samples.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_frames: int,
+        n_features: int,
+        n_stages: int,
+        width: float = 1.0,
+        depth: int | None = None,
+        small: bool = False,
+        training_length: int | None = None,
+        epoch_seconds: float = 30.0,
+    ) -> None:
+        length = (100 if small else 21) if training_length is None else training_length
+        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages, training_length=length)
+        width = width / 2 if small else width
+        depth = whole((2 if small else 4) if depth is None else depth, "depth")
+        size = N_HEADS * scaled(16, width)
+        n_hidden = scaled(1024, width)
+        self.spectrogram: Spectrogram | None = None
+        if n_frames >= RAW_FRAMES:
+            self.spectrogram = Spectrogram(n_frames, n_features, epoch_seconds, skip_zero=True)
+            n_frames, n_features = self.spectrogram.n_frames, n_features * self.spectrogram.n_bins
+        # The original attends to the 128 bins of a spectrum themselves, so 128 features need no projection.
+        embed = nn.Identity() if n_features == size else nn.Linear(n_features, size)
+        if n_frames == 1:
+            self.within = nn.Sequential(
+                embed, nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(size, size), nn.LayerNorm(size), nn.Flatten()
+            )
+        else:
+            pool = AttentionPool(size, scaled(64, width))
+            self.within = nn.Sequential(embed, _Encoder(size, n_hidden, depth, sqrt(size)), pool)
+        # As published, features outweigh positions; too much so for one vector per epoch and few recordings.
+        self.between = _Encoder(size, n_hidden, depth, 1.0 if n_frames == 1 else sqrt(size))
+        self.output = nn.Sequential(
+            nn.Linear(size, n_hidden),
+            nn.ReLU(),
+            nn.Dropout(DROPOUT),
+            nn.Linear(n_hidden, n_hidden),
+            nn.ReLU(),
+            nn.Dropout(DROPOUT),
+            nn.Linear(n_hidden, n_stages),
+        )
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return logits for an input that was checked."""
+        if self.spectrogram is not None:
+            x = self.spectrogram(x)
+        epochs = self.within(x.flatten(0, 1)).view(*x.shape[:2], -1)
+        result: Tensor = self.output(self.between(epochs))
+        return result
+
+
+class _Encoder(nn.Module):
+    """Positions added to scaled features, then blocks of attention and two dense layers."""
+
+    def __init__(self, size: int, n_hidden: int, depth: int, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+        self.blocks = nn.Sequential(*(_Block(size, n_hidden) for _ in range(depth)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.blocks(x * self.scale + _positions(x))
+        return result
+
+
+class _Block(nn.Module):
+    """Self-attention without an output projection, two dense layers; normalised after each sum."""
+
+    def __init__(self, size: int, n_hidden: int) -> None:
+        super().__init__()
+        self.projections = nn.Linear(size, 3 * size)
+        self.norm = nn.LayerNorm(size)
+        self.dense = nn.Sequential(nn.Linear(size, n_hidden), nn.ReLU(), nn.Linear(n_hidden, size))
+        self.dense_norm = nn.Sequential(nn.LayerNorm(size), nn.Dropout(DROPOUT))
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = self.projections(x).unflatten(2, (3, N_HEADS, -1)).permute(2, 0, 3, 1, 4)
+        drop = DROPOUT if self.training else 0.0
+        attended = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], dropout_p=drop)
+        x = self.norm(x + attended.transpose(1, 2).flatten(2))
+        result: Tensor = self.dense_norm(x + self.dense(x))
+        return result
+
+
+def _positions(x: Tensor) -> Tensor:
+    """Sines and cosines of the position, (length, size)."""
+    length, size = x.shape[1:]
+    place = torch.arange(length, device=x.device, dtype=x.dtype)[:, None]
+    rate = torch.exp(torch.arange(0, size, 2, device=x.device, dtype=x.dtype) * (-log(10_000) / size))
+    return torch.stack([(place * rate).sin(), (place * rate).cos()], dim=2).flatten(1)

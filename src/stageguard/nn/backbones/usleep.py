@@ -1,0 +1,116 @@
+"""U-Sleep: a fully convolutional U over the whole recording. Does not resample, augment or choose channels.
+
+M. Perslev, S. Darkner, L. Kempfner, M. Nikolic, P. J. Jennum, C. Igel (2021). U-Sleep: resilient
+high-frequency sleep staging. npj Digital Medicine 4: 72.
+"""
+
+from __future__ import annotations
+
+from math import log2, sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stageguard.nn.backbones._shared import Backbone, scaled, whole
+
+KERNEL = 9
+LEVELS = 12  # of the published network, which halves 3,840 samples to about one place per epoch
+FIRST_FILTERS = 5
+COMPLEXITY = sqrt(1.67)
+
+
+class USleep(Backbone):
+    """Encoder and decoder joined level by level, then the mean over each epoch.
+
+    Parameters
+    ----------
+    n_frames, n_features, n_stages : int
+        Frames per epoch, features per frame (channels, for raw samples), stages.
+    width : float
+        Multiplies the numbers of filters.
+    depth : int, optional
+        Levels, at most the published 12; by default as many as halve an epoch to one place, at least 4.
+        Fewer levels are the innermost of the 12: what the outer ones do is to shorten the epoch.
+    small : bool
+        Half the width.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_frames: int,
+        n_features: int,
+        n_stages: int,
+        width: float = 1.0,
+        depth: int | None = None,
+        small: bool = False,
+    ) -> None:
+        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
+        width = width / 2 if small else width
+        by_frames = min(LEVELS, max(4, round(log2(n_frames))))
+        self.depth = whole(by_frames if depth is None else depth, "depth", high=LEVELS)
+        filters = [scaled(n, width) for n in _published_filters()[LEVELS - self.depth :]]
+        inner = filters[:-1]
+        self.down = nn.ModuleList(
+            _convolution(a, b) for a, b in zip([n_features, *inner], filters, strict=True)
+        )
+        self.up = nn.ModuleList(_UpLevel(a, b) for a, b in zip(filters[:0:-1], inner[::-1], strict=True))
+        n_votes = int(n_stages * COMPLEXITY)
+        self.vote = nn.Sequential(nn.Conv1d(filters[0], n_votes, 1), nn.Tanh())
+        self.output = nn.Sequential(
+            nn.Conv1d(n_votes, n_stages, 1), nn.ELU(), nn.Conv1d(n_stages, n_stages, 1)
+        )
+        self.apply(_initialise)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return logits for an input that was checked."""
+        n_epochs, n_frames = x.shape[1:3]
+        places = x.flatten(1, 2).transpose(1, 2)  # (batch, features, epochs * frames)
+        places = functional.pad(places, (0, -places.shape[2] % (1 << self.depth)))
+        levels = []
+        for down in self.down[:-1]:
+            levels.append(down(places))
+            places = functional.max_pool1d(levels[-1], 2)
+        places = self.down[-1](places)
+        for up, beside in zip(self.up, reversed(levels), strict=True):
+            places = up(places, beside)
+        votes = self.vote(places[:, :, : n_epochs * n_frames])
+        result: Tensor = self.output(functional.avg_pool1d(votes, n_frames))
+        return result.transpose(1, 2)
+
+    def _fewest_values(self, x: Tensor) -> int:
+        return x.shape[0] * -(-x.shape[1] * x.shape[2] // (1 << self.depth))
+
+
+class _UpLevel(nn.Module):
+    """Double the length, join with the encoder's level, convolve."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.doubled = _convolution(n_in, n_out, kernel=2)
+        self.joined = _convolution(2 * n_out, n_out)
+
+    def forward(self, x: Tensor, beside: Tensor) -> Tensor:
+        doubled = self.doubled(functional.pad(x.repeat_interleave(2, dim=2), (0, 1)))
+        result: Tensor = self.joined(torch.cat([beside, doubled], dim=1))
+        return result
+
+
+def _convolution(n_in: int, n_out: int, kernel: int = KERNEL) -> nn.Sequential:
+    padding = KERNEL // 2 if kernel == KERNEL else 0  # the kernel of 2 is padded on its right
+    return nn.Sequential(nn.Conv1d(n_in, n_out, kernel, padding=padding), nn.ELU(), nn.BatchNorm1d(n_out))
+
+
+def _published_filters() -> list[int]:
+    """Return the filters of the 12 levels and of the bottom."""
+    base = [FIRST_FILTERS]
+    while len(base) <= LEVELS:
+        base.append(int(base[-1] * sqrt(2)))
+    return [int(n * COMPLEXITY) for n in base]  # 6 9 11 15 20 28 40 55 77 108 152 214 302
+
+
+def _initialise(part: nn.Module) -> None:
+    if isinstance(part, nn.Conv1d) and part.bias is not None:
+        nn.init.xavier_uniform_(part.weight)
+        nn.init.zeros_(part.bias)

@@ -1,0 +1,78 @@
+"""Score probabilities against expert stages over many recordings. Averages nothing per night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from stageguard.nn.data import FeatureTable
+from stageguard.nn.inference import best_temperature, table_probabilities
+from stageguard.nn.normalise import Normalisation
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Agreement of the most probable stage with the expert's, over all scored epochs pooled."""
+
+    kappa: float
+    accuracy: float
+    log_loss: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+
+def score_probabilities(probabilities: Floats, labels: Labels) -> Score:
+    """Score rows that have both an expert's stage and probabilities."""
+    keep = (labels >= 0) & ~np.isnan(probabilities[:, 0])
+    p, y = probabilities[keep], labels[keep]
+    if not len(y):
+        return Score(-1.0, 0.0, float("inf"))
+    confusion = np.zeros((p.shape[1], p.shape[1]))
+    np.add.at(confusion, (y, p.argmax(axis=1)), 1)
+    loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-12)).mean())
+    return Score(cohen_kappa(confusion), float(np.trace(confusion) / len(y)), loss)
+
+
+def cohen_kappa(confusion: Floats) -> float:
+    """Cohen's kappa of a confusion matrix; 0 where only one stage occurs on both sides."""
+    n = confusion.sum()
+    expected = float(confusion.sum(axis=0) @ confusion.sum(axis=1) / n**2)
+    observed = float(np.trace(confusion) / n)
+    return 0.0 if expected >= 1 else (observed - expected) / (1 - expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Recordings kept aside, and how a network is run on them."""
+
+    tables: Sequence[FeatureTable]
+    normalisation: Normalisation
+    n_stages: int
+    length: int | None
+
+    def score(self, network: nn.Module) -> Score:
+        """Score a network as it is."""
+        return score_probabilities(self._probabilities(network), self._labels())
+
+    def temperature(self, network: nn.Module, stage_weights: Tensor) -> float:
+        """Return the temperature that suits the network best, stages weighted as in training."""
+        weights = stage_weights.cpu().numpy().astype(np.float64)
+        return best_temperature(self._probabilities(network), self._labels(), weights)
+
+    def _probabilities(self, network: nn.Module) -> Floats:
+        scale, n, length = self.normalisation, self.n_stages, self.length
+        return np.concatenate(
+            [table_probabilities(network, table, scale, n, length=length) for table in self.tables]
+        )
+
+    def _labels(self) -> Labels:
+        return np.concatenate([table.labels for table in self.tables if table.labels is not None])

@@ -1,0 +1,220 @@
+"""The training losses of the paper: cross-entropy and the soft transition penalty. Does not train."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stageguard import _checks
+from stageguard.errors import StageGuardWarning
+from stageguard.nn import _inputs
+from stageguard.profile import Profile
+
+
+class LossParts(NamedTuple):
+    """What a training loss is made of.
+
+    Attributes
+    ----------
+    total : Tensor
+        Cross-entropy plus the weighted penalty; the one to call ``backward`` on.
+    cross_entropy, penalty : Tensor
+        The parts, the penalty before its weight.
+    """
+
+    total: Tensor
+    cross_entropy: Tensor
+    penalty: Tensor
+
+
+class TransitionPenalty(nn.Module):
+    """Probability a network gives to rare transitions, averaged over adjacent epochs.
+
+    For each pair of adjacent epochs, the sum over the profile's rare pairs (s, s') of
+    p(s at the first) * p(s' at the second); the mean over all pairs of the batch. It is not divided
+    by the number of rare pairs, as published. The product takes neighbouring epochs for independent.
+
+    Parameters
+    ----------
+    profile : Profile or str
+        A profile or its name. Warns when its rare set is empty, because the penalty then is zero.
+
+    Examples
+    --------
+    >>> penalty = TransitionPenalty("kdd2026-mouse-eeg-emg")
+    >>> loss = functional.cross_entropy(logits.transpose(1, 2), targets) + 0.5 * penalty(logits)
+    """
+
+    _rare: Tensor
+
+    def __init__(self, profile: Profile | str) -> None:
+        super().__init__()
+        self.profile = _inputs.as_profile(profile)
+        names = self.profile.scheme.names
+        rare = torch.zeros(len(names), len(names))  # [first, second]
+        for pair in self.profile.rare:
+            rare[names.index(pair.source), names.index(pair.target)] = 1.0
+        self.register_buffer("_rare", rare, persistent=False)
+        if not self.profile.rare:
+            warnings.warn(
+                f"profile {self.profile.name!r} has no rare transitions: the transition penalty is zero. "
+                "Name some, for example profile.replace(rare=[['W', 'R']]), or train without the penalty.",
+                StageGuardWarning,
+                stacklevel=2,
+            )
+
+    def forward(
+        self, logits: Tensor, mask: Tensor | None = None, *, segment_ids: Tensor | None = None
+    ) -> Tensor:
+        """Return the mean rare-transition probability as a scalar, in the logits' own dtype.
+
+        Parameters
+        ----------
+        logits : Tensor (batch, epochs, stages)
+            A network's output before softmax; one recording may come as (epochs, stages).
+        mask : bool Tensor (batch, epochs), optional
+            True where an epoch counts. Pairs that touch another epoch are left out.
+        segment_ids : integer Tensor (batch, epochs), optional
+            Epochs with the same number follow each other in time; no pair crosses a change.
+
+        Returns
+        -------
+        Tensor
+            A scalar; 0 where the batch has no pair.
+        """
+        logits = _inputs.check_logits(logits, self.profile.scheme)
+        mask = _inputs.check_mask(mask, logits)
+        segment_ids = _inputs.check_segment_ids(segment_ids, logits)
+        penalty = self._of(_inputs.stages_first(logits, mask), mask, segment_ids)
+        if not math.isfinite(penalty.item()):
+            raise _inputs.explain_not_finite(penalty.item(), logits, mask, self.profile.scheme)
+        return penalty.to(logits.dtype)
+
+    def _of(self, scores: Tensor, mask: Tensor | None, segment_ids: Tensor | None) -> Tensor:
+        """Return the penalty of checked logits (stages, batch, epochs)."""
+        if not self.profile.rare or scores.shape[-1] < 2:
+            return scores[..., :0].sum()
+        p = scores.softmax(0)
+        # [s', b, t]: probability at t of the stages from which s' is rare
+        arriving = _exactly(self._rare.to(p).t(), p.flatten(1)).view_as(p)
+        joint = arriving[..., :-1] * p[..., 1:]
+        paired = _inputs.paired_epochs(mask, segment_ids)
+        if paired is None:
+            return joint.sum() / (p.shape[1] * (p.shape[2] - 1))
+        return (joint * paired).sum() / paired.sum().clamp(min=1)
+
+    def extra_repr(self) -> str:
+        """Return the rare pairs, for a person to read."""
+        pairs = ", ".join(f"{pair.source}->{pair.target}" for pair in self.profile.rare)
+        return f"{self.profile.name!r}, rare: {pairs or 'none'}"
+
+
+def _exactly(a: Tensor, b: Tensor) -> Tensor:
+    """Return a @ b in their own precision, inside autocast too."""
+    device = a.device.type
+    if not torch.is_autocast_enabled(device):
+        return a @ b
+    with torch.autocast(device, enabled=False):
+        return a @ b
+
+
+class StageGuardLoss(nn.Module):
+    """Cross-entropy plus `weight` times the transition penalty: the paper's training loss.
+
+    Parameters
+    ----------
+    profile : Profile or str
+        A profile or its name.
+    weight : float
+        What the penalty is multiplied by (the paper's lambda).
+    class_weights : sequence, mapping of stage to number, or Tensor, optional
+        Weight of each stage in the cross-entropy, in the scheme's order or by name.
+    label_smoothing : float
+        Share of each label that is spread evenly over the stages, 0 to 1.
+
+    Examples
+    --------
+    >>> loss = StageGuardLoss("kdd2026-mouse-eeg-emg", weight=0.5)
+    >>> loss(logits, targets).backward()  # targets: -1 where an epoch is not scored
+    >>> loss.parts(logits, targets).penalty
+    """
+
+    _class_weights: Tensor | None
+
+    def __init__(
+        self,
+        profile: Profile | str,
+        weight: float = 0.5,
+        class_weights: Sequence[float] | Mapping[str, float] | Tensor | None = None,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.profile = _inputs.as_profile(profile)
+        self.weight = _checks.number(weight, "weight", low=0.0)
+        self.label_smoothing = _checks.number(label_smoothing, "label_smoothing", low=0.0, high=1.0)
+        own = _inputs.class_weights_for(class_weights, self.profile.scheme)
+        self.register_buffer("_class_weights", own, persistent=False)
+        with warnings.catch_warnings():
+            if self.weight == 0.0:
+                warnings.simplefilter("ignore", StageGuardWarning)
+            self.penalty = TransitionPenalty(self.profile)
+
+    def forward(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segment_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Return the loss as a scalar; see `parts`."""
+        return self.parts(logits, targets, mask, segment_ids=segment_ids).total
+
+    def parts(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segment_ids: Tensor | None = None,
+    ) -> LossParts:
+        """Return the loss and its parts, each a mean over the epochs or pairs of the batch that count.
+
+        Parameters
+        ----------
+        logits : Tensor (batch, epochs, stages)
+            A network's output before softmax. Half precision is raised to single, as autocast does.
+        targets : integer Tensor (batch, epochs)
+            Stage indices in the profile's order, -1 where an epoch is not scored.
+        mask : bool Tensor (batch, epochs), optional
+            True where an epoch counts, False on padding.
+        segment_ids : integer Tensor (batch, epochs), optional
+            Epochs with the same number follow each other in time; no pair crosses a change.
+        """
+        scheme = self.profile.scheme
+        logits = _inputs.check_logits(logits, scheme)
+        targets, all_scored = _inputs.check_targets(targets, logits, scheme)
+        mask = _inputs.scored_epochs(targets, all_scored, _inputs.check_mask(mask, logits))
+        scores = _inputs.stages_first(logits, mask)
+        cross_entropy = functional.cross_entropy(
+            scores.flatten(1)[None],
+            (targets if mask is None else targets.masked_fill(~mask, _inputs.UNSCORED)).flatten()[None],
+            weight=None if self._class_weights is None else self._class_weights.to(scores),
+            ignore_index=_inputs.UNSCORED,
+            label_smoothing=self.label_smoothing,
+        )
+        penalty = self.penalty._of(scores, mask, _inputs.check_segment_ids(segment_ids, logits))
+        total = cross_entropy + self.weight * penalty
+        if not math.isfinite(total.item()):
+            raise _inputs.explain_not_finite(total.item(), logits, mask, scheme)
+        return LossParts(total, cross_entropy, penalty)
+
+    def extra_repr(self) -> str:
+        """Return the options, for a person to read."""
+        return f"{self.profile.name!r}, weight={self.weight:g}, label_smoothing={self.label_smoothing:g}"

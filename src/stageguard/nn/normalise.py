@@ -1,0 +1,99 @@
+"""Bring features of different nights to one scale. Chooses no features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks
+from stageguard.errors import InputError, did_you_mean
+from stageguard.hypnogram import UNSCORED
+from stageguard.nn.data import Features, FeatureTable
+from stageguard.nn.sequences import Stretch
+
+CLIP = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Normalisation:
+    """Each night's own z-scores, clipped; absolute features keep their level across nights.
+
+    Parameters
+    ----------
+    absolute : tuple of str
+        Features that mean the same every night, such as the clock. They are scaled by mean and spread of
+        the training nights instead of the night's own.
+    mean, spread : tuple of float
+        Of the absolute features in the training nights.
+    clip : float
+        Largest distance from 0 afterwards.
+    """
+
+    absolute: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
+    clip: float = CLIP
+
+    @classmethod
+    def fit(
+        cls, tables: Iterable[FeatureTable], absolute: Sequence[str] = (), clip: float = CLIP
+    ) -> Normalisation:
+        """Measure the absolute features on training recordings."""
+        tables, absolute = list(tables), tuple(absolute)
+        for name in absolute:
+            if name not in tables[0].names:
+                hint = did_you_mean(name, tables[0].names)
+                raise InputError(f"absolute feature {name!r} is not among the features.{hint}")
+        columns = [tables[0].names.index(name) for name in absolute]
+        values = np.concatenate([table.features[table.has_signal][..., columns] for table in tables])
+        mean, spread = _moments(values)
+        clip = _checks.number(clip, "clip", positive=True)
+        return cls(absolute, tuple(mean.tolist()), tuple(spread.tolist()), clip)
+
+    def __call__(self, table: FeatureTable) -> Features:
+        """Return the table's features on the common scale; epochs without signal stay NaN."""
+        mean, spread = _moments(table.features[table.has_signal])
+        columns = [table.names.index(name) for name in self.absolute]
+        mean[columns], spread[columns] = self.mean, self.spread
+        scaled = (table.features - mean) / spread
+        return np.asarray(np.clip(scaled, -self.clip, self.clip), dtype=np.float32)
+
+    def stretches(self, tables: Iterable[FeatureTable]) -> list[Stretch]:
+        """Return the unbroken stretches of recordings, each recording on the common scale."""
+        made: list[Stretch] = []
+        for table in tables:
+            scaled = self(table)
+            labels = np.full(table.n_epochs, UNSCORED) if table.labels is None else table.labels
+            made += [Stretch(scaled[a:b], labels[a:b]) for a, b in table.stretches()]
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types."""
+        return {
+            "kind": "night",
+            "clip": self.clip,
+            "absolute": list(self.absolute),
+            "mean": list(self.mean),
+            "spread": list(self.spread),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Normalisation:
+        """Return what `to_dict` described."""
+        if document.get("kind") != "night":
+            raise InputError(
+                f"normalisation is {document.get('kind')!r}, expected 'night'. Upgrade stageguard."
+            )
+        absolute, mean, spread = (tuple(document[key]) for key in ("absolute", "mean", "spread"))
+        return cls(absolute, mean, spread, float(document["clip"]))
+
+
+def _moments(values: Features) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return mean and standard deviation of each feature; a constant feature gets spread 1."""
+    flat = values.astype(np.float64).reshape(values.shape[0] * values.shape[1], values.shape[2])
+    mean, spread = flat.mean(axis=0), flat.std(axis=0)
+    return mean, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(mean)), spread, 1.0)

@@ -1,0 +1,299 @@
+"""Any network and a profile as one thing to train and to predict with. Holds no training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from stageguard import _checks
+from stageguard.decoded import Decoding
+from stageguard.decoding import Pins, Training, decode
+from stageguard.errors import InputError
+from stageguard.nn import _inputs
+from stageguard.nn.inference import WINDOWS_AT_A_TIME, window_starts
+from stageguard.nn.losses import StageGuardLoss
+from stageguard.profile import Profile
+
+Floats = npt.NDArray[np.float64]
+
+
+class Guarded(nn.Module):
+    """A network of yours, trained and decoded under a profile.
+
+    Parameters
+    ----------
+    model : Module
+        Any network that gives each epoch one number per stage of the profile, in its order: per sequence,
+        (batch, ...) to (batch, epochs, stages) or (batch, stages, epochs), or per epoch,
+        (n, ...) to (n, stages).
+    profile : Profile or str
+        A profile or its name.
+    class_axis : {None, 1, -1}
+        Where a sequence network puts the stages; None finds out from the number of stages and complains
+        when both axes have it.
+    outputs : {"logits", "probabilities"}
+        What the network returns. Log-probabilities are logits.
+    per_epoch : bool
+        The network sees one epoch at a time: (batch, epochs, ...) is folded into its batch axis and back.
+    trained : {"natural", "balanced"}, optional
+        Whether it was trained on natural class frequencies; `predict` hands this to the decoder.
+    criterion : Module, optional
+        The loss, called with logits (batch, epochs, stages), targets and mask; by default
+        ``StageGuardLoss(profile)``.
+
+    Examples
+    --------
+    >>> guarded = Guarded(my_network, "human-psg-5", criterion=SemiMarkovLoss("human-psg-5"))
+    >>> guarded.loss(features, targets, mask).backward()
+    >>> guarded.predict(night).hypnogram
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        profile: Profile | str,
+        *,
+        class_axis: Literal[1, -1] | None = None,
+        outputs: Literal["logits", "probabilities"] = "logits",
+        per_epoch: bool = False,
+        trained: Training | None = None,
+        criterion: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise InputError(
+                f"model is a {type(model).__name__}, expected a torch.nn.Module. For anything else, give its "
+                "probabilities to stageguard.decode."
+            )
+        if class_axis not in (None, 1, -1):
+            raise InputError(f"class_axis is {class_axis!r}, expected 1, -1 or None.")
+        self.model = model
+        self.profile = _inputs.as_profile(profile)
+        self.class_axis = class_axis
+        self.outputs = _checks.choice(outputs, "outputs", ("logits", "probabilities"))
+        self.per_epoch = bool(per_epoch)
+        self.trained = trained
+        if trained is not None:
+            _checks.choice(trained, "trained", ("natural", "balanced"))
+        self.criterion = criterion
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits (batch, epochs, stages) of a batch, whatever the network's own layout."""
+        _check_input(x, 2, "with a batch axis and at least one more")
+        n_sequences = x.shape[0]
+        rows = self._tensor(self.model(x.flatten(0, 1) if self.per_epoch else x))
+        if self.per_epoch and rows.shape[0] != n_sequences * x.shape[1]:
+            raise InputError(
+                f"the network returned shape {tuple(rows.shape)} for {n_sequences * x.shape[1]} epochs, "
+                "expected one row per epoch. Leave out per_epoch for a network that sees sequences."
+            )
+        return self._as_logits(self._arranged(rows, n_sequences))
+
+    def loss(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segment_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Return the criterion's loss of a batch.
+
+        Parameters
+        ----------
+        x : Tensor (batch, ...)
+            What the network takes; for a network per epoch, (batch, epochs, ...).
+        targets : integer Tensor (batch, epochs)
+            Stage indices in the profile's order, -1 where an epoch is not scored.
+        mask : bool Tensor (batch, epochs), optional
+            True where an epoch counts, False on padding.
+        segment_ids : integer Tensor (batch, epochs), optional
+            Epochs with the same number follow each other in time; only passed on when given.
+        """
+        logits = self(x)
+        self._check_targets(targets, logits)
+        if self.criterion is None:
+            self.criterion = StageGuardLoss(self.profile).to(logits.device)
+        more = {} if segment_ids is None else {"segment_ids": segment_ids}
+        value: Tensor = self.criterion(logits, targets, mask, **more)
+        return value
+
+    @overload
+    def predict(
+        self,
+        x: Tensor,
+        *,
+        epoch_seconds: float | None = None,
+        quality: npt.ArrayLike | None = None,
+        pins: Pins | None = None,
+        segments: Sequence[int] | None = None,
+        cohort: str | None = None,
+    ) -> Decoding: ...
+
+    @overload
+    def predict(
+        self,
+        x: Sequence[Tensor],
+        *,
+        epoch_seconds: float | None = None,
+        quality: Sequence[npt.ArrayLike | None] | None = None,
+        pins: Sequence[Pins | None] | None = None,
+        segments: Sequence[Sequence[int] | None] | None = None,
+        cohort: str | None = None,
+    ) -> list[Decoding]: ...
+
+    def predict(
+        self,
+        x: Tensor | Sequence[Tensor],
+        *,
+        epoch_seconds: float | None = None,
+        quality: Any = None,
+        pins: Any = None,
+        segments: Any = None,
+        cohort: str | None = None,
+    ) -> Decoding | list[Decoding]:
+        """Decode one recording, or a list of them.
+
+        Parameters
+        ----------
+        x : Tensor or list of Tensor
+            One recording as the network takes it, without a batch axis; lengths may differ within a list.
+            A batch is ``list(batch)``.
+        epoch_seconds, quality, pins, segments, cohort
+            As in `stageguard.decode`; for a list of recordings, lists where they concern a recording.
+
+        Returns
+        -------
+        Decoding or list of Decoding
+            Hypnogram, score, the network's own argmax, and what was changed.
+        """
+        given: dict[str, Any] = {"quality": quality, "pins": pins, "segments": segments}
+        return decode(
+            self.probabilities(x) if isinstance(x, Tensor) else [self.probabilities(night) for night in x],
+            self.profile,
+            epoch_seconds=epoch_seconds,
+            cohort=cohort,
+            trained=self.trained,
+            **given,
+        )
+
+    def probabilities(self, x: Tensor) -> Floats:
+        """Return stage probabilities (epochs, stages) of one recording, in evaluation mode.
+
+        A sequence network with an attribute ``training_length`` sees windows of that many epochs, half
+        overlapping and averaged.
+        """
+        _check_input(x, 1, "of one recording, or a list of them")
+        x = x.to(next((p.device for p in self.model.parameters()), x.device))
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.inference_mode():
+                length = None if self.per_epoch else getattr(self.model, "training_length", None)
+                if length is not None and len(x) > length:
+                    return self._in_windows(x, int(length))
+                rows: Floats = self(x[None])[0].double().softmax(-1).cpu().numpy()
+                return _refuse_nan(rows, self.profile)
+        finally:
+            self.train(was_training)
+
+    def _in_windows(self, x: Tensor, length: int) -> Floats:
+        total = np.zeros((len(x), self.profile.scheme.n_stages))
+        starts = window_starts(len(x), length, max(1, length // 2))
+        for k in range(0, len(starts), WINDOWS_AT_A_TIME):
+            some = starts[k : k + WINDOWS_AT_A_TIME]
+            logits = self(torch.stack([x[start : start + length] for start in some]))
+            for start, rows in zip(some, logits.double().softmax(-1).cpu().numpy(), strict=True):
+                total[start : start + length] += rows
+        return _refuse_nan(total / total.sum(axis=1, keepdims=True), self.profile)
+
+    def _check_targets(self, targets: Any, logits: Tensor) -> None:
+        expected = tuple(logits.shape[:2])
+        if not isinstance(targets, Tensor) or tuple(targets.shape) == expected:
+            return  # the criterion checks the rest
+        hint = ""
+        if not self.per_epoch and targets.ndim == 1 and logits.shape[1] == 1:
+            hint = " For a network that sees one epoch at a time, say per_epoch=True."
+        raise InputError(
+            f"targets have shape {tuple(targets.shape)}, but the network gave {expected[1]} epochs for each "
+            f"of {expected[0]} sequences: expected {expected}.{hint}"
+        )
+
+    def _tensor(self, output: Any) -> Tensor:
+        if isinstance(output, Tensor) and output.is_floating_point():
+            return output
+        got = output.dtype if isinstance(output, Tensor) else type(output).__name__
+        raise InputError(
+            f"the network returned {got}, expected one floating point torch.Tensor. "
+            "Wrap it in a Module that returns only the stages' numbers."
+        )
+
+    def _arranged(self, output: Tensor, n_sequences: int) -> Tensor:
+        """Return the network's output as (batch, epochs, stages)."""
+        names = self.profile.scheme.names
+        n_stages, shape = len(names), tuple(output.shape)
+        if output.ndim == 2 and shape[1] == n_stages and shape[0] % n_sequences == 0:
+            return output.view(n_sequences, -1, n_stages)  # one row per epoch
+        if output.ndim != 3 or n_stages not in shape[1:]:
+            raise InputError(
+                f"the network returned shape {shape}, expected {n_stages} stages ({', '.join(names)}) as "
+                f"(batch, epochs, {n_stages}), (batch, {n_stages}, epochs) or (batch * epochs, {n_stages})."
+            )
+        axis = self.class_axis
+        if axis is None:
+            if shape[1] == shape[2]:
+                raise InputError(
+                    f"the network returned shape {shape}, where stages and epochs cannot be told apart. "
+                    "Say class_axis=1 or class_axis=-1."
+                )
+            axis = 1 if shape[1] == n_stages else -1
+        if shape[axis] != n_stages:
+            raise InputError(
+                f"the network returned shape {shape}, expected {n_stages} stages on axis {axis}: "
+                f"class_axis is {axis}."
+            )
+        return output if axis == -1 else output.transpose(1, 2)
+
+    def _as_logits(self, rows: Tensor) -> Tensor:
+        held = rows.detach()
+        sums = held.sum(-1)
+        is_distribution = bool((held >= 0).all()) and bool(((sums - 1.0).abs() <= 1e-3).all())
+        if self.outputs == "logits":
+            if is_distribution:
+                raise InputError(
+                    "the network's rows all sum to 1: these look like probabilities, not logits. "
+                    "Say outputs='probabilities', or remove its softmax."
+                )
+            return rows
+        if not is_distribution and not bool(held.isnan().any()):
+            raise InputError(
+                f"the network's rows do not sum to 1 (the first has {held.flatten(0, 1)[0].tolist()}), "
+                "expected probabilities. Say outputs='logits' if it has no softmax."
+            )
+        return rows.clamp(min=torch.finfo(rows.dtype).tiny).log()
+
+    def extra_repr(self) -> str:
+        """Return the options, for a person to read."""
+        options = f"outputs={self.outputs!r}, per_epoch={self.per_epoch}, trained={self.trained!r}"
+        return f"{self.profile.name!r}, {options}"
+
+
+def _check_input(x: Any, n_axes: int, meaning: str) -> None:
+    if not isinstance(x, Tensor) or x.ndim < n_axes:
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+        raise InputError(f"input: got {got}, expected a torch.Tensor {meaning}.")
+
+
+def _refuse_nan(rows: Floats, profile: Profile) -> Floats:
+    wrong = np.isnan(rows).any(axis=1)
+    if wrong.any():
+        raise InputError(
+            f"the network gave NaN at epoch {int(wrong.argmax())} ({wrong.sum()} of {len(rows)} in all), "
+            f"expected numbers for {', '.join(profile.scheme.names)}. Look for NaN in the features."
+        )
+    return rows

@@ -1,0 +1,86 @@
+"""Processor time of a step and a pass, for every network in its small size. Measures no accuracy.
+
+python cost.py        writes cost.md
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stageguard.nn.backbones import backbones, build_backbone
+from stageguard.nn.data import FeatureTable
+from stageguard.nn.normalise import Normalisation
+from stageguard.nn.objective import Objective
+from stageguard.nn.options import TrainingOptions
+from stageguard.nn.sequences import make_batch, round_of_batches
+from stageguard.profile import Profile
+from stageguard.stages import WNR3
+
+N_SUBJECTS, N_EPOCHS, LENGTH, BATCH = 30, 900, 100, 16
+
+
+def cohort(n_features: int) -> list[FeatureTable]:
+    """Noise of the size of a cohort: time does not depend on what there is to learn."""
+    rng = np.random.default_rng(0)
+    return [
+        FeatureTable(
+            f"night{k}",
+            f"s{k}",
+            rng.normal(size=(N_EPOCHS, n_features)),
+            tuple(f"f{i}" for i in range(n_features)),
+            None,
+            rng.integers(0, 3, N_EPOCHS),
+            WNR3,
+        )
+        for k in range(N_SUBJECTS)
+    ]
+
+
+def step_seconds(name: str, n_features: int, n_steps: int = 8) -> tuple[float, int]:
+    """Median processor time of forward, loss, backward and update; steps of one pass."""
+    stretches = Normalisation().stretches(cohort(n_features))
+    batches = round_of_batches(stretches, LENGTH, BATCH, (42, 0))
+    torch.manual_seed(42)
+    network = build_backbone(name, n_frames=1, n_features=n_features, n_stages=3, small=True)
+    options = TrainingOptions(name, "kdd2026-cardiorespiratory", penalty_weight=0.5)
+    objective = Objective(Profile.load(options.profile), options, np.ones(3, dtype=np.int64))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+    times = []
+    for windows in batches[: n_steps + 2]:
+        began = time.process_time()
+        batch = make_batch(stretches, windows, LENGTH)
+        logits = network(torch.from_numpy(batch.features))
+        loss = objective(logits, torch.from_numpy(batch.labels), torch.from_numpy(batch.mask))["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        times.append(time.process_time() - began)
+    return float(np.median(times[2:])), len(batches)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    lines = [
+        "# Cost of training the small networks\n",
+        f"Written by `cost.py`: processor time on one thread, torch {torch.__version__}, Python "
+        f"{platform.python_version()}. A pass is {N_SUBJECTS} nights of {N_EPOCHS} epochs in batches of "
+        f"{BATCH} sequences of {LENGTH}.\n",
+        "| network | features | ms per step | s per pass | steps in a minute |",
+        "| --- | --: | --: | --: | --: |",
+    ]
+    for name in backbones():
+        for n_features in (5, 80):
+            seconds, n_steps = step_seconds(name, n_features)
+            cells = f"{1000 * seconds:.0f} | {seconds * n_steps:.1f} | {60 / seconds:.0f}"
+            lines.append(f"| {name} | {n_features} | {cells} |")
+            print(lines[-1], flush=True)
+    (Path(__file__).parent / "cost.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,622 @@
+"""The six networks: sizes and context as published, one contract, and what they say to wrong input."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import EntryPoint
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from stageguard.errors import InputError
+
+torch = pytest.importorskip("torch")
+import stageguard.nn.backbones as registry  # noqa: E402
+from stageguard.nn.backbones import backbones, build_backbone, training_recipe  # noqa: E402
+from stageguard.nn.backbones._shared import AttentionPool, Spectrogram  # noqa: E402
+from stageguard.nn.backbones.deepsleepnet import _SameConvolution  # noqa: E402
+from stageguard.nn.backbones.recipes import PUBLISHED, SMALL  # noqa: E402
+from stageguard.nn.backbones.sleeptransformer import _Block, _positions  # noqa: E402
+
+torch.set_num_threads(1)
+
+NAMES = ("accusleep", "attnsleep", "deepsleepnet", "seqsleepnet", "sleeptransformer", "usleep")
+INPUTS = {"vector": (1, 7), "spectrogram": (29, 12), "few frames": (6, 5), "raw": (300, 2)}
+
+
+def small(name, n_frames=1, n_features=7, n_stages=3, *, seed=1, **options):
+    torch.manual_seed(seed)
+    return build_backbone(
+        name, n_frames=n_frames, n_features=n_features, n_stages=n_stages, small=True, **options
+    ).eval()
+
+
+def features(*shape, seed=2):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def n_parameters(network):
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+# ---- sizes ---------------------------------------------------------------------------------------
+
+
+def test_accusleep_has_the_published_number_of_parameters():
+    network = build_backbone("accusleep", n_frames=1, n_features=185, n_stages=3, spectrum=True)
+    # 185 rows: 0-20 Hz in steps of .2 (100), 20-50 Hz in steps of .4 (76), EMG 9 times; 13 columns.
+    convolutions = (9 * 8 + 8) + (9 * 8 * 16 + 16) + (9 * 16 * 32 + 32)  # 80 + 1,168 + 4,640
+    normalisation = 2 * (8 + 16 + 32)
+    linear = 32 * 46 * 3 * 3 + 3  # halved twice, rounded down: 185 -> 92 -> 46 rows, 13 -> 6 -> 3 columns
+    assert (convolutions, normalisation, linear) == (5_888, 112, 13_251)
+    assert n_parameters(network) == 19_251
+
+
+def test_deepsleepnet_has_the_published_number_of_parameters():
+    network = build_backbone("deepsleepnet", n_frames=3000, n_features=1, n_stages=5)
+    # Fine: 3,000 -> 500 (stride 6) -> 63 (pool 8) -> 16 (pool 4) places of 128 = 2,048.
+    fine = 50 * 64 + 8 * 64 * 128 + 2 * (8 * 128 * 128) + 2 * (64 + 3 * 128)
+    # Coarse: 3,000 -> 60 (stride 50) -> 15 (pool 4) -> 8 (pool 2) places of 128 = 1,024; 3,072 together.
+    coarse = 400 * 64 + 6 * 64 * 128 + 2 * (6 * 128 * 128) + 2 * (64 + 3 * 128)
+    shortcut = 3_072 * 1_024 + 2 * 1_024
+    # Each direction: four gates of 512 on 3,072 + 512 inputs, then on 512 + 512; torch has two biases a gate.
+    # The peepholes of the original, 3 * 512 in each of the four cells, are left out.
+    recurrence = 2 * (4 * 512 * (3_072 + 512) + 8 * 512 + 4 * 512 * (512 + 512) + 8 * 512)
+    output = 1_024 * 5 + 5
+    assert (fine, coarse, recurrence) == (331_776, 272_256, 18_890_752)
+    assert n_parameters(network) == fine + coarse + shortcut + recurrence + output == 22_647_685
+
+
+def test_seqsleepnet_has_the_published_number_of_parameters():
+    network = build_backbone("seqsleepnet", n_frames=29, n_features=129, n_stages=5, spectrum=True)
+    filterbank = 129 * 32
+    within = 2 * (3 * 64 * (32 + 64) + 6 * 64)  # two directions, three gates, two biases a gate
+    attention = (128 * 64 + 64) + 64
+    between = 2 * (3 * 64 * (128 + 64) + 6 * 64)
+    output = 128 * 5 + 5
+    assert (filterbank, within, attention, between, output) == (4_128, 37_632, 8_320, 74_496, 645)
+    assert n_parameters(network) == 125_221
+
+
+def test_attnsleep_has_the_published_number_of_parameters():
+    network = build_backbone("attnsleep", n_frames=3000, n_features=1, n_stages=5)
+    fine = 50 * 64 + 8 * 64 * 128 + 8 * 128 * 128 + 2 * (64 + 128 + 128)  # leaves 64 places
+    coarse = 400 * 64 + 7 * 64 * 128 + 7 * 128 * 128 + 2 * (64 + 128 + 128)  # leaves 16: 80 together
+    recalibration = (128 * 30 + 30 + 60) + (30 * 30 + 30 + 60) + (30 + 30) + (128 * 30 + 60)
+    # Three causal convolutions, mixing, one normalisation, two dense layers. The authors' code holds another
+    # convolution and normalisation per layer, 6,330 + 160, that never reach its output.
+    layer = 3 * (30 * 30 * 7 + 30) + (80 * 80 + 80) + 160 + (80 * 120 + 120) + (120 * 80 + 80)
+    output = 80 * 30 * 5 + 5
+    assert (fine, coarse, recalibration, layer, output) == (200_448, 198_272, 8_880, 45_030, 12_005)
+    assert network.fine.n_places + network.coarse.n_places == 80
+    assert n_parameters(network) == fine + coarse + recalibration + 2 * layer + 160 + output == 509_825
+
+
+def test_sleeptransformer_has_the_published_number_of_parameters():
+    network = build_backbone("sleeptransformer", n_frames=29, n_features=128, n_stages=5)
+    attention = 3 * (128 * 128 + 128)  # queries, keys, values; the original projects no output
+    dense = (128 * 1_024 + 1_024) + (1_024 * 128 + 128)
+    block = attention + dense + 2 * (2 * 128)
+    pool = (128 * 64 + 64) + 64
+    output = (128 * 1_024 + 1_024) + (1_024 * 1_024 + 1_024) + (1_024 * 5 + 5)
+    assert (block, pool, output) == (313_344, 8_320, 1_186_821)
+    assert n_parameters(network) == 8 * block + pool + output == 3_701_893  # the paper says 3.7 million
+
+
+def test_usleep_has_the_published_number_of_parameters():
+    network = build_backbone("usleep", n_frames=3840, n_features=2, n_stages=5)
+    filters = [
+        6,
+        9,
+        11,
+        15,
+        20,
+        28,
+        40,
+        55,
+        77,
+        108,
+        152,
+        214,
+        302,
+    ]  # 5, times the root of 2, times that of 1.67
+
+    def convolution(n_in, n_out, kernel=9):
+        return kernel * n_in * n_out + n_out + 2 * n_out  # weights, biases, normalisation
+
+    down = sum(convolution(a, b) for a, b in zip([2, *filters[:-1]], filters, strict=True))
+    up = sum(convolution(below, n, kernel=2) + convolution(2 * n, n) for n, below in pairwise(filters))
+    head = (6 * 6 + 6) + (6 * 5 + 5) + (5 * 5 + 5)
+    assert (down, up, head) == (1_178_808, 1_935_422, 107)
+    assert n_parameters(network) == down + up + head == 3_114_337  # the paper says 3.1 million
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_and_narrow_networks_are_smaller(name):
+    sizes = {"n_frames": 300, "n_features": 3, "n_stages": 3}
+    published = n_parameters(build_backbone(name, **sizes))
+    assert n_parameters(build_backbone(name, **sizes, width=0.5)) < 0.75 * published
+    assert n_parameters(build_backbone(name, **sizes, small=True)) <= published
+    assert n_parameters(build_backbone(name, **sizes, small=True, width=0.5)) < 0.75 * published
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_depth_adds_parameters(name):
+    shallow, deep = (build_backbone(name, n_frames=1, n_features=7, n_stages=3, depth=d) for d in (2, 3))
+    assert n_parameters(shallow) < n_parameters(deep)
+
+
+# ---- the contract --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_input_gives_logits_per_epoch(name, kind):
+    n_frames, n_features = INPUTS[kind]
+    network = small(name, n_frames, n_features, n_stages=4)
+    logits = network(features(2, 11, n_frames, n_features))
+    assert logits.shape == (2, 11, 4)
+    assert logits.isfinite().all()
+    assert (logits.sum(dim=2) - 1).abs().max() > 0.01  # not probabilities
+    assert (network.n_frames, network.n_features, network.n_stages) == (n_frames, n_features, 4)
+
+
+@pytest.mark.parametrize("name", ["accusleep", "seqsleepnet"])
+def test_a_spectrum_is_taken_as_published(name):
+    network = small(name, 4, 20, spectrum=True)
+    assert network(features(2, 5, 4, 20)).shape == (2, 5, 3)
+    assert n_parameters(network) != n_parameters(small(name, 4, 20))
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_recordings_of_a_batch_do_not_meet(name, kind):
+    network = small(name, *INPUTS[kind])
+    x = features(3, 9, *INPUTS[kind])
+    together = network(x)
+    alone = torch.cat([network(x[i : i + 1]) for i in range(3)])
+    assert torch.allclose(together, alone, atol=1e-5)
+    assert (together[0] - together[1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_network_and_output(name):
+    x = features(2, 9, 1, 7)
+    first, again = small(name), small(name)
+    assert torch.equal(first(x), again(x))
+    torch.manual_seed(7)
+    other = build_backbone(name, n_frames=1, n_features=7, n_stages=3, small=True).eval()
+    assert not torch.equal(first(x), other(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_stops_in_evaluation(name):
+    network, x = small(name), features(2, 9, 1, 7)
+    assert torch.equal(network(x), network(x))
+    network.train()
+    assert torch.equal(network(x), network(x)) == (name in {"accusleep", "usleep"})  # these two drop nothing
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_reach_every_parameter(name, kind):
+    # In evaluation mode: in training, normalisation takes the mean away and with it the biases before it.
+    unmoved = None
+    for seed in range(3):  # a unit of its own, such as the one AttnSleep squeezes to, may start out dead
+        network = small(name, *INPUTS[kind], seed=seed)
+        (network(features(4, 12, *INPUTS[kind])) ** 2).sum().backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+        still = {n for n, p in network.named_parameters() if not p.grad.any()}
+        unmoved = still if unmoved is None else unmoved & still
+    assert unmoved == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_few_steps_of_training_lower_the_loss(name):
+    network = small(name, n_features=3).train()
+    x = features(4, 20, 1, 3)
+    stages = x[:, :, 0].argmax(dim=2)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(network(x).flatten(0, 1), stages.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+# ---- context -------------------------------------------------------------------------------------
+
+
+def moved_by(network, changed, n_epochs):
+    """Which epochs' logits move when one epoch's features do, in double precision."""
+    network = network.double()
+    x = features(1, n_epochs, network.n_frames, network.n_features).double()
+    other = x.clone()
+    other[0, changed] += 1.0
+    with torch.no_grad():
+        difference = (network(x) - network(other)).abs().amax(dim=2)[0]
+    return difference.nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_attnsleep_sees_the_epoch_alone(kind):
+    assert moved_by(small("attnsleep", *INPUTS[kind]), 15, 30) == [15]
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("window", [9, 13])
+def test_accusleep_sees_its_window_and_nothing_beyond(kind, window):
+    network = small("accusleep", *INPUTS[kind], window_epochs=window, width=4)
+    beside = window // 2
+    assert moved_by(network, 15, 30) == [*range(15 - beside, 15 + beside + 1)]
+    assert moved_by(network, 0, 30) == [*range(beside + 1)]
+
+
+def test_accusleep_repeats_the_first_and_last_epoch():
+    network = small("accusleep").double()
+    x = features(1, 5, 1, 7).double()
+    longer = torch.cat([x[:, :1].expand(-1, 6, -1, -1), x, x[:, -1:].expand(-1, 6, -1, -1)], dim=1)
+    assert torch.allclose(network(x)[0], network(longer)[0, 6:-6])
+
+
+def test_accusleep_lays_the_frames_of_its_window_side_by_side_in_time():
+    network, pictures = small("accusleep", 2, 3, window_epochs=3), []
+    network.picture.register_forward_pre_hook(lambda _, given: pictures.append(given[0]))
+    network(torch.arange(4.0).repeat_interleave(6).view(1, 4, 2, 3) + torch.tensor([[0.0], [0.5]]))
+    columns = [
+        [0, 0.5, 0, 0.5, 1, 1.5],
+        [0, 0.5, 1, 1.5, 2, 2.5],
+        [1, 1.5, 2, 2.5, 3, 3.5],
+        [2, 2.5, 3, 3.5, 3, 3.5],
+    ]
+    assert torch.equal(pictures[0], torch.tensor(columns)[:, None, :].expand(4, 3, 6))
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("name", ["deepsleepnet", "seqsleepnet", "sleeptransformer"])
+@pytest.mark.parametrize("changed", [0, 12, 24])
+def test_sequence_networks_see_the_whole_sequence_both_ways(name, kind, changed):
+    assert moved_by(small(name, *INPUTS[kind]), changed, 25) == [*range(25)]
+
+
+def usleep_reach(depth, place=0):
+    """First and last place that a place depends on, by following intervals through the layers."""
+
+    def inputs(level, low, high):
+        """Places of a level's input that its decoded places from low to high depend on."""
+        if level == depth:
+            return low - 4, high + 4
+        low, high = low - 4, high + 4  # the convolution after joining
+        deep_low, deep_high = inputs(level + 1, low // 2, (high + 1) // 2)  # kernel of 2, then doubling
+        return min(low, 2 * deep_low) - 4, max(high, 2 * deep_high + 1) + 4
+
+    return inputs(0, place, place)
+
+
+@pytest.mark.parametrize(("depth", "changed"), [(1, 60), (2, 90), (3, 151)])
+def test_usleep_sees_as_far_as_its_levels_reach(depth, changed):
+    network = small("usleep", depth=depth)
+    moved = moved_by(network, changed, 300)
+    reaches = {place: usleep_reach(depth, place) for place in range(300)}
+    possible = [place for place, (low, high) in reaches.items() if low <= changed <= high]
+    assert set(moved) <= set(possible)
+    # Pooling passes on the larger of two places only, so that the outermost ones need not move.
+    assert min(moved) <= changed - 0.5 * (changed - min(possible))
+    assert max(moved) >= changed + 0.5 * (max(possible) - changed)
+
+
+def test_usleep_joins_its_outer_level_to_the_output():
+    network = small("usleep")
+    torch.nn.init.zeros_(network.up[-1].doubled[0].weight)  # nothing comes up from below
+    assert moved_by(network, 50, 100) == [*range(42, 59)]  # two convolutions of 9
+
+
+def test_usleep_on_raw_samples_reaches_a_dozen_epochs_as_published():
+    low, high = usleep_reach(12)
+    assert 12 < -low / 3840 < 14
+    assert 12 < high / 3840 < 14
+    network = small("usleep", 256, 1, depth=8)  # the same relation of levels to samples, at a sixteenth
+    moved = moved_by(network, 20, 41)
+    assert {19, 21} < set(moved)
+    assert set(moved) <= set(range(6, 35))
+
+
+@pytest.mark.parametrize("n_epochs", [1, 2, 5])
+@pytest.mark.parametrize("name", NAMES)
+def test_sequences_shorter_than_the_context_work(name, n_epochs):
+    for n_frames, n_features in INPUTS.values():
+        logits = small(name, n_frames, n_features)(features(2, n_epochs, n_frames, n_features))
+        assert logits.shape == (2, n_epochs, 3)
+        assert logits.isfinite().all()
+
+
+# ---- shared parts --------------------------------------------------------------------------------
+
+
+def test_the_spectrogram_has_the_published_shape_and_finds_a_sine():
+    spectrogram = Spectrogram(3000, 2, 30.0).eval()
+    assert (spectrogram.n_frames, spectrogram.n_bins) == (29, 129)
+    seconds = torch.arange(3000) / 100
+    x = torch.stack([torch.sin(2 * torch.pi * 12.5 * seconds), torch.sin(2 * torch.pi * 25 * seconds)], dim=1)
+    spectra = spectrogram(x.expand(2, 3, -1, -1))
+    assert spectra.shape == (2, 3, 29, 258)
+    assert (spectra[..., :129].argmax(dim=3) == 32).all()  # 12.5 Hz in bins of 100/256 Hz
+    assert (spectra[..., 129:].argmax(dim=3) == 64).all()
+
+
+def test_the_spectrogram_standardises_what_it_is_trained_on():
+    spectrogram = Spectrogram(300, 1, 30.0, skip_zero=True).train()
+    assert spectrogram.n_bins == 16
+    spectra = spectrogram(1e-5 * features(8, 50, 300, 1))  # microvolts
+    assert spectra.mean(dim=(0, 1, 2)).abs().max() < 1e-3
+    assert (spectra.std(dim=(0, 1, 2)) - 1).abs().max() < 1e-2
+
+
+def test_a_flat_signal_has_a_finite_spectrum():
+    assert Spectrogram(300, 1, 30.0)(torch.zeros(2, 3, 300, 1)).isfinite().all()
+
+
+def test_attention_pooling_is_a_weighted_mean():
+    pool = AttentionPool(3, 4)
+    x = features(5, 6, 3)
+    pooled = pool(x)
+    assert (pooled <= x.amax(dim=1) + 1e-6).all() and (pooled >= x.amin(dim=1) - 1e-6).all()
+    assert torch.allclose(pool(x[:, :1]), x[:, 0])
+    assert not torch.allclose(pooled, x.mean(dim=1))
+
+
+def test_the_filter_bank_covers_the_inner_bins_with_positive_triangles():
+    bank = small("seqsleepnet", 4, 2 * 129, spectrum=True, n_channels=2).within.bank
+    assert bank.triangles.shape == (129, 32)
+    assert (bank.triangles >= 0).all() and (bank.triangles[1:-1].sum(dim=1) > 0).all()
+    assert torch.allclose(bank.triangles[4:-4].sum(dim=1), torch.ones(121))  # neighbours overlap by half
+    only_second = torch.cat([torch.zeros(1, 1, 129), torch.ones(1, 1, 129)], dim=2)
+    filtered = bank(only_second)
+    assert (filtered[..., :32] == 0).all() and (filtered[..., 32:] > 0).all()
+
+
+def test_a_transformer_block_is_multi_head_attention_with_no_output_projection():
+    torch.manual_seed(3)
+    block = _Block(16, 32).eval()
+    x = features(2, 5, 16)
+    sequence = x.transpose(0, 1)
+    attended, _ = torch.nn.functional.multi_head_attention_forward(
+        *(sequence, sequence, sequence, 16, 8),
+        *(block.projections.weight, block.projections.bias, None, None, False, 0.0),
+        *(torch.eye(16), torch.zeros(16)),
+        training=False,
+    )
+    between = block.norm(x + attended.transpose(0, 1))
+    assert torch.allclose(block(x), block.dense_norm(between + block.dense(between)), atol=1e-6)
+
+
+def test_positions_are_sines_and_cosines():
+    positions = _positions(torch.zeros(1, 3, 4))
+    place = torch.tensor([0.0, 1.0, 2.0])
+    expected = torch.stack([place.sin(), place.cos(), (place / 100).sin(), (place / 100).cos()], dim=1)
+    assert torch.allclose(positions, expected)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "expected"), [(2, 1, [3, 5, 3]), (4, 2, [6, 5]), (3, 1, [3, 6, 5])]
+)
+def test_deepsleepnet_pads_as_tensorflow_does(kernel, stride, expected):
+    layer = _SameConvolution(1, 1, kernel, stride, bias=False)
+    layer.weight.data.fill_(1.0)
+    assert layer(torch.tensor([[[1.0, 2.0, 3.0]]])).flatten().tolist() == expected
+
+
+# ---- the registry --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["U-Sleep", "usleep", "USleep", "u sleep", "u_sleep"])
+def test_names_are_found_however_they_are_spelt(name):
+    assert type(build_backbone(name, n_frames=1, n_features=2, n_stages=2)).__name__ == "USleep"
+
+
+def test_the_six_are_known():
+    assert [name for name in backbones() if name in NAMES] == sorted(NAMES)
+
+
+def provide(monkeypatch, tmp_path, source, name="tiny-net"):
+    """Install a package's entry point for the length of a test."""
+    module = f"backbone_of_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = EntryPoint(name=name, value=f"{module}:build", group="stageguard.backbones")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == entry.group else [])
+
+
+TINY = """
+import torch
+
+class build(torch.nn.Linear):
+    def __init__(self, *, n_frames, n_features, n_stages, gain=1.0):
+        super().__init__(n_frames * n_features, n_stages)
+        self.n_frames, self.n_features, self.n_stages = n_frames, n_features, n_stages
+        self.training_length, self.gain = None, gain
+
+    def forward(self, x):
+        return self.gain * super().forward(x.flatten(2))
+"""
+
+
+def test_another_package_adds_a_network(monkeypatch, tmp_path):
+    provide(monkeypatch, tmp_path, TINY)
+    assert "tinynet" in backbones()
+    network = build_backbone("Tiny-Net", n_frames=2, n_features=3, n_stages=4, gain=0.0)
+    assert network(features(2, 5, 2, 3)).shape == (2, 5, 4)
+    assert not network(features(2, 5, 2, 3)).any()
+
+
+def test_a_network_of_another_package_need_not_have_sizes(monkeypatch, tmp_path):
+    provide(monkeypatch, tmp_path, TINY)
+    with pytest.raises(InputError, match=r"^backbone 'tinynet' has no option 'small'. Its options: gain.$"):
+        build_backbone("tiny-net", n_frames=2, n_features=3, n_stages=4, small=True)
+
+
+def test_a_network_that_breaks_the_contract_is_refused(monkeypatch, tmp_path):
+    provide(monkeypatch, tmp_path, "import torch\ndef build(**sizes): return torch.nn.Identity()\n")
+    with pytest.raises(
+        InputError, match=r"^backbone 'tinynet' has no attribute 'n_frames', expected n_frames, "
+    ):
+        build_backbone("tinynet", n_frames=2, n_features=3, n_stages=4)
+
+
+def test_a_name_of_ours_stays_ours(monkeypatch, tmp_path):
+    provide(monkeypatch, tmp_path, TINY, name="usleep")
+    assert type(build_backbone("usleep", n_frames=1, n_features=2, n_stages=2)).__name__ == "USleep"
+
+
+# ---- recipes -------------------------------------------------------------------------------------
+
+
+def test_every_network_has_both_recipes():
+    assert set(PUBLISHED) == set(SMALL) == set(NAMES)
+    for recipe in [*PUBLISHED.values(), *SMALL.values()]:
+        assert (recipe.rounds is None) != (recipe.steps is None)
+        assert recipe.source.endswith(".")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_fits_the_length_its_network_takes(name):
+    for is_small in (False, True):
+        network = build_backbone(name, n_frames=1, n_features=2, n_stages=2, small=is_small)
+        recipe = training_recipe(name, small=is_small)
+        assert network.training_length in (None, recipe.sequence_epochs)
+
+
+def test_recipes_are_found_as_networks_are():
+    assert training_recipe("U-Sleep").learning_rate == 1e-7
+    assert training_recipe("usleep", small=True).optimiser == "adamw"
+    with pytest.raises(InputError, match=r"^there is no recipe for 'sleepnet'. Known: .* Did you mean '"):
+        training_recipe("sleepnet")
+
+
+# ---- wrong input ---------------------------------------------------------------------------------
+
+SIZES = {"n_frames": 1, "n_features": 7, "n_stages": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("usleap", {}, r"there is no backbone 'usleap'. Known: accusleep, .*usleep. Did you mean 'usleep'\?"),
+        (3, {}, "the name of a backbone is 3, expected text in quotes."),
+        ("usleep", {"n_stages": 1}, "n_stages is 1, expected at least 2."),
+        ("usleep", {"n_features": 0}, "n_features is 0, expected at least 1."),
+        ("usleep", {"n_frames": 1.5}, "n_frames is 1.5, expected a whole number."),
+        ("usleep", {"width": 0}, "width is 0, expected a number above 0."),
+        ("usleep", {"depth": 13}, "depth is 13, expected a number from 1 to 12."),
+        ("deepsleepnet", {"depth": 0}, "depth is 0, expected at least 1."),
+        ("deepsleepnet", {"epoch_seconds": 0}, "epoch_seconds is 0, expected a number "),
+        ("sleeptransformer", {"training_length": 0}, "training_length is 0, expected at least 1."),
+        (
+            "sleeptransformer",
+            {"training_lenght": 50},
+            r"backbone 'sleeptransformer' has no option 'training_lenght'. Its options: width, depth, small, "
+            r"training_length, epoch_seconds. Did you mean 'training_length'\?",
+        ),
+        ("accusleep", {"window_epochs": 4}, "window_epochs is 4, expected an odd number: the middle one is"),
+        (
+            "seqsleepnet",
+            {"n_frames": 4, "n_features": 10, "spectrum": True, "n_channels": 3},
+            "10 features cannot be the spectra of 3 channels, expected 3 bins or more for each. Set ",
+        ),
+    ],
+)
+def test_wrong_sizes_and_options_are_refused(name, options, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        build_backbone(name, **{**SIZES, **options})
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (
+            torch.zeros(5, 7),
+            r"the input has shape \(5, 7\), expected \(batch, epochs, 1, 7\): batch, epochs, frames",
+        ),
+        (torch.zeros(2, 5, 7), r".* one feature vector per epoch x.unsqueeze\(2\).$"),
+        (
+            torch.zeros(2, 5, 1, 8),
+            "the input has 1 frames of 8 features per epoch, but this .* built for 1 of 7. ",
+        ),
+        (
+            torch.zeros(2, 5, 2, 7),
+            "the input has 2 frames of 7 features per epoch, but this .* built for 1 of 7. ",
+        ),
+        (torch.zeros(2, 0, 1, 7), r"the input has shape \(2, 0, 1, 7\), expected at least one epoch."),
+        (torch.zeros(2, 5, 1, 7, dtype=torch.int64), r"the input holds torch.int64, .* Use x.float\(\)."),
+    ],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_input_of_another_layout_is_refused(name, x, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        small(name)(x)
+
+
+def test_sleeptransformer_refuses_more_epochs_than_it_is_trained_on():
+    network = small("sleeptransformer", training_length=10)
+    assert network(features(1, 10, 1, 7)).shape == (1, 10, 3)
+    with pytest.raises(
+        InputError, match=r"^the input has 11 epochs, but this SleepTransformer takes at most the 10"
+    ):
+        network(features(1, 11, 1, 7))
+    assert (small("sleeptransformer").training_length, small("usleep").training_length) == (100, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "too_few"),
+    [("accusleep", 1), ("attnsleep", 1), ("deepsleepnet", 1), ("usleep", 1), ("usleep", 16)],
+)
+def test_training_is_refused_where_batches_are_too_small_to_normalise(name, too_few):
+    network = small(name).train()
+    message = rf"^a batch of 1 x {too_few} epochs is too little to train \w+ on, expected two values or more"
+    with pytest.raises(InputError, match=message):
+        network(features(1, too_few, 1, 7))
+    assert network(features(2, too_few, 1, 7)).isfinite().all()
+    assert network.eval()(features(1, too_few, 1, 7)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["seqsleepnet", "sleeptransformer"])
+def test_networks_that_normalise_no_batches_train_on_one_epoch(name):
+    assert small(name).train()(features(1, 1, 1, 7)).isfinite().all()
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs" / "backbones.md"
+
+
+def test_examples_of_the_page_run():
+    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert examples
+    names = {}
+    for example in examples:
+        exec(compile(example, PAGE.name, "exec"), names)
+    assert names["logits"].shape == (1, 100, 5)
+
+
+def test_the_page_gives_the_parameters_of_every_network():
+    text = PAGE.read_text("utf-8")
+    published = {
+        "AccuSleep": {"n_frames": 1, "n_features": 185, "n_stages": 3, "spectrum": True},
+        "AttnSleep": {"n_frames": 3000, "n_features": 1, "n_stages": 5},
+        "DeepSleepNet": {"n_frames": 3000, "n_features": 1, "n_stages": 5},
+        "SeqSleepNet": {"n_frames": 29, "n_features": 129, "n_stages": 5, "spectrum": True},
+        "SleepTransformer": {"n_frames": 29, "n_features": 128, "n_stages": 5},
+        "U-Sleep": {"n_frames": 3840, "n_features": 2, "n_stages": 5},
+    }
+    for name, sizes in published.items():
+        whole = n_parameters(build_backbone(name, **sizes))
+        vector = n_parameters(build_backbone(name, n_frames=1, n_features=80, n_stages=5, small=True))
+        assert re.search(rf"^\| {name} \|.* {whole:,} \| {vector:,} \|", text, re.MULTILINE), (
+            name,
+            whole,
+            vector,
+        )

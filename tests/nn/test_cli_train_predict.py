@@ -1,0 +1,165 @@
+"""The commands `train` and `predict`, from feature tables to hypnograms that can be verified."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from cli_runner import Ran, Runner, error_line
+from feature_nights import NAMES, cohort, feature_table, write_csv
+from stageguard.cli._app import app
+from stageguard.cli.predict import predict
+from stageguard.cli.train import train
+from stageguard.formats import read_density
+
+CONFIG = """
+data = "features"
+output = "model"
+backbone = "accusleep"
+profile = "human-psg-3"
+network = { width = 0.5, window_epochs = 3 }
+penalty_weight = 0.0
+absolute = ["clock"]
+sequence_epochs = 20
+steps = 40
+batch_size = 4
+learning_rate = 1e-2
+evaluate_every = 10
+device = "cpu"
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def commands():
+    torch.set_num_threads(1)
+    known = {command.callback for command in app.registered_commands}
+    for function in (train, predict):
+        if function not in known:
+            app.command()(function)
+
+
+@pytest.fixture
+def run(capsys) -> Runner:
+    return Runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("commands")
+    for table in cohort():
+        write_csv(folder / "features" / f"{table.recording}.csv", table)
+    (folder / "config.toml").write_text(CONFIG)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(place):
+    from stageguard.nn.data import read_folder
+    from stageguard.nn.options import read_config
+    from stageguard.nn.training import train as run_training
+    from stageguard.stages import WNR3
+
+    said = read_config(place / "config.toml")
+    run_training(read_folder(said.data, WNR3), said.options, place / "trained")
+    return place / "trained"
+
+
+def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
+    ran: Ran = run("train", place / "config.toml", "--small")
+    assert ran.code == 0, ran.err
+    lines = ran.err.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"step {k} of 40" for k in (10, 20, 30, 40)]
+    assert "cross-entropy " in lines[0] and "validation kappa " in lines[0]
+    assert "Trained accusleep on 5 recordings of 4 of 5 subjects: kappa " in ran.out
+    card = json.loads((place / "model" / "model.json").read_text())
+    assert card["network"]["small"] is True
+    again = error_line(run("train", place / "config.toml", "--small"))
+    assert again.endswith("holds a network already. Use --overwrite to train it anew.")
+    said = run("train", place / "config.toml", "--small", "--overwrite", "--json")
+    assert said.json["best_kappa"] > 0.5
+    assert said.err == ""
+
+
+def test_predict_writes_densities_and_hypnograms_that_verify(run, place, model, tmp_path):
+    features = feature_table(70).features.copy()
+    features[11] = np.nan
+    night = feature_table(70, features=features, epochs=np.r_[5:65, 70:100])
+    path = write_csv(tmp_path / "in" / "night70.csv", night, with_stage=False)
+    ran = run("predict", model, path, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "the table begins with epoch 5, which is epoch 0 here" in " ".join(ran.out.split())
+    names = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert names == ["night70.hypnodensity.csv", "night70.hypnogram.json", "night70.hypnogram.tsv"]
+    density = read_density(tmp_path / "out" / "night70.hypnodensity.csv")
+    assert np.flatnonzero(np.isnan(density.probabilities[:, 0])).tolist() == [11, 60, 61, 62, 63, 64]
+    sidecar = json.loads((tmp_path / "out" / "night70.hypnogram.json").read_text())["stageguard"]
+    assert sidecar["options"]["trained"] == "natural"
+    assert sidecar["profile"]["name"] == "human-psg-3"
+    checked = run("verify", tmp_path / "out" / "night70.hypnogram.tsv")
+    assert checked.code == 0, checked.out
+    assert "night70.hypnogram.tsv: verified" in checked.out
+
+
+def test_predict_hands_the_decoder_how_stages_were_weighted(run, model, tmp_path):
+    path = write_csv(tmp_path / "a.csv", feature_table(70))
+    card = json.loads((model / "model.json").read_text())
+    for file in model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "model.json").write_text(json.dumps(card | {"trained": "balanced"}))
+    for folder, expected in ((model, "natural"), (tmp_path, "balanced")):
+        assert run("predict", folder, path, "-o", tmp_path / expected).code == 0
+        sidecar = json.loads((tmp_path / expected / "a.hypnogram.json").read_text())["stageguard"]
+        assert sidecar["options"]["trained"] == expected
+        assert f"trained on {expected} stage frequencies" in " ".join(sidecar["assumptions"])
+
+
+def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run, place, model, tmp_path):
+    write_csv(tmp_path / "in" / "a.csv", feature_table(70))
+    write_csv(tmp_path / "in" / "b.csv", feature_table(71, names=("theta", "delta", "x", "clock")))
+    ran = run("predict", model, tmp_path / "in", "-o", tmp_path / "out", "-p", "human-actigraphy-2", "--json")
+    assert ran.code == 1
+    first, second = ran.json
+    assert first["ok"] and first["stages"] == ["W", "S"]
+    assert second["error"].startswith("b.csv: has no feature 'muscle', which this network was trained on")
+    assert not (tmp_path / "out" / "b.hypnogram.tsv").exists()
+    (tmp_path / "more").mkdir()
+    twin = write_csv(tmp_path / "more" / "a.csv", feature_table(70))
+    line = error_line(run("predict", model, tmp_path / "in", twin, "-o", tmp_path / "out"))
+    assert line.endswith("a.csv: another recording has the same output. Stage it into another folder.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--device", "cuda"), "device is 'cuda', but torch "),
+        (("-p", "human-psg-5"), "a.csv: "),
+    ],
+)
+def test_predict_refuses_what_it_cannot_do(run, model, tmp_path, arguments, expected):
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    path = write_csv(tmp_path / "a.csv", feature_table(70))
+    assert expected in error_line(run("predict", model, path, "-o", tmp_path / "out", *arguments))
+
+
+def test_predict_names_a_model_that_is_none_and_outputs_in_the_way(run, model, tmp_path):
+    path = write_csv(tmp_path / "a.csv", feature_table(70))
+    line = error_line(run("predict", tmp_path, path, "-o", tmp_path / "out"))
+    assert line.endswith("holds no model.json, so it is not a network of stageguard. Train one first.")
+    assert run("predict", model, path, "-o", tmp_path / "out").code == 0
+    assert "exists already. Use --overwrite" in error_line(
+        run("predict", model, path, "-o", tmp_path / "out")
+    )
+    assert run("predict", model, path, "-o", tmp_path / "out", "--overwrite").code == 0
+
+
+def test_nan_features_are_one_line_in_both_commands(run, place, model, tmp_path):
+    bad = tmp_path / "a.csv"
+    bad.write_text(f"subject,stage,{','.join(NAMES)}\ns,W,1,nan,2,3\n")
+    expected = "a.csv: feature 'delta' is nan in epoch 0, expected a number."
+    assert error_line(run("predict", model, bad, "-o", tmp_path / "out")).startswith(expected)
+    (tmp_path / "c.toml").write_text(CONFIG.replace('"features"', '"."'))
+    assert error_line(run("train", tmp_path / "c.toml")).startswith(expected)

@@ -1,0 +1,412 @@
+"""The transition penalty is the paper's equation, and the training loss is cross-entropy plus that."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+
+import pytest
+
+from documents import profile_of
+from stageguard import Profile
+from stageguard.errors import InputError, ProfileError, StageGuardWarning
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+from stageguard.nn import LossParts, StageGuardLoss, TransitionPenalty  # noqa: E402
+
+torch.set_num_threads(1)
+
+MOUSE = Profile.load("kdd2026-mouse-eeg-emg")  # W, N, R with W->R and R->N rare
+RARE = [(0, 2), (2, 1)]
+
+
+def logits_of(*shape, seed=0, dtype=torch.float64, grad=False):
+    generator = torch.Generator().manual_seed(seed)
+    return (2 * torch.randn(*shape, generator=generator, dtype=dtype)).requires_grad_(grad)
+
+
+def targets_of(*shape, seed=0, n_stages=3):
+    return torch.randint(0, n_stages, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def penalty_by_hand(logits, rare, counts=lambda b, t: True):
+    """The paper's equation, one pair and one epoch at a time."""
+    total, n_pairs = 0.0, 0
+    for b, sequence in enumerate(logits):
+        p = [row.exp() / row.exp().sum() for row in sequence]
+        for t in range(1, len(p)):
+            if counts(b, t):
+                n_pairs += 1
+                total += sum(float(p[t - 1][s] * p[t][r]) for s, r in rare)
+    return total / n_pairs
+
+
+def test_penalty_is_the_papers_equation():
+    logits = logits_of(4, 7, 3)
+    value = TransitionPenalty(MOUSE)(logits)
+    assert value.item() == pytest.approx(penalty_by_hand(logits, RARE), rel=1e-12)
+    assert 0 < value.item() < 1
+
+
+def test_penalty_takes_a_profile_by_name_and_five_stages():
+    rare = [["W", "R"], ["N1", "N3"], ["R", "N3"], ["N3", "R"]]
+    profile = Profile.load("human-psg-5").replace(rare=rare)
+    indices = [(0, 4), (1, 3), (4, 3), (3, 4)]
+    logits = logits_of(2, 9, 5)
+    assert TransitionPenalty(profile)(logits).item() == pytest.approx(
+        penalty_by_hand(logits, indices), rel=1e-12
+    )
+    by_name = TransitionPenalty("kdd2026-mouse-eeg-emg")(logits_of(1, 5, 3))
+    assert by_name.item() == pytest.approx(penalty_by_hand(logits_of(1, 5, 3), RARE), rel=1e-12)
+
+
+def test_penalty_adds_up_over_rare_pairs_and_is_not_divided_by_their_number():
+    logits = logits_of(3, 6, 3)
+    each = [TransitionPenalty(profile_of(rare=[pair]))(logits) for pair in (["W", "R"], ["R", "N"])]
+    both = TransitionPenalty(profile_of(rare=[["W", "R"], ["R", "N"]]))(logits)
+    assert both.item() == pytest.approx(sum(each).item(), rel=1e-12)
+
+
+def test_certain_rare_switch_costs_one_per_pair_it_takes_up():
+    labels = torch.tensor([[0, 2, 2, 2, 1]])  # W->R and R->N among four pairs
+    logits = 200.0 * functional.one_hot(labels, 3).double()
+    assert TransitionPenalty(MOUSE)(logits).item() == pytest.approx(2 / 4)
+
+
+def test_one_recording_may_come_without_a_batch_axis():
+    logits = logits_of(8, 3)
+    assert TransitionPenalty(MOUSE)(logits) == TransitionPenalty(MOUSE)(logits[None])
+
+
+def test_mean_is_over_all_valid_pairs_and_not_over_sequences():
+    logits = logits_of(2, 10, 3)
+    mask = torch.ones(2, 10, dtype=torch.bool)
+    mask[1, 3:] = False  # two pairs beside nine
+    mask[0, 5] = False  # an unscored epoch costs two of the nine
+
+    def counts(b, t):
+        return bool(mask[b, t] and mask[b, t - 1])
+
+    value = TransitionPenalty(MOUSE)(logits, mask)
+    assert value.item() == pytest.approx(penalty_by_hand(logits, RARE, counts), rel=1e-12)
+    means = [penalty_by_hand(logits[b : b + 1], RARE, lambda _, t, b=b: counts(b, t)) for b in range(2)]
+    assert value.item() != pytest.approx(sum(means) / 2, rel=1e-3)
+
+
+def test_no_pair_crosses_from_one_segment_to_the_next():
+    logits = logits_of(1, 8, 3)
+    segment_ids = torch.tensor([[4, 4, 4, 9, 9, 4, 4, 4]])
+    value = TransitionPenalty(MOUSE)(logits, segment_ids=segment_ids)
+    expected = penalty_by_hand(logits, RARE, lambda b, t: t not in (3, 5))
+    assert value.item() == pytest.approx(expected, rel=1e-12)
+    assert value.item() != pytest.approx(penalty_by_hand(logits, RARE), rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_a_network_says_about_padding_reaches_neither_loss_nor_gradient(bad):
+    clean, targets = logits_of(2, 6, 3, grad=True), targets_of(2, 6)
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    mask[1, 4:] = False
+    dirty = clean.detach().clone()
+    dirty[1, 4:] = bad
+    dirty.requires_grad_()
+    for loss in (TransitionPenalty(MOUSE), lambda x, m: StageGuardLoss(MOUSE)(x, targets, m)):
+        clean.grad = dirty.grad = None
+        values = [loss(x, mask) for x in (clean, dirty)]
+        for value in values:
+            value.backward()
+        assert values[0].item() == values[1].item()
+        assert torch.equal(clean.grad, dirty.grad)
+        assert (dirty.grad[1, 4:] == 0).all()
+        assert (dirty.grad[0] != 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_penalty_and_gradient_keep_the_dtype_of_the_logits(dtype):
+    exact = logits_of(8, 50, 3)
+    logits = exact.to(dtype).requires_grad_()
+    value = TransitionPenalty(MOUSE)(logits)
+    value.backward()
+    assert value.dtype == logits.grad.dtype == dtype
+    assert value.item() == pytest.approx(TransitionPenalty(MOUSE)(exact).item(), rel=2e-2)
+
+
+def test_penalty_of_many_pairs_does_not_overflow_in_half_precision():
+    logits = torch.zeros(70, 1001, 3, dtype=torch.float16)  # 70,000 pairs; a half holds up to 65,504
+    assert TransitionPenalty(MOUSE)(logits).item() == pytest.approx(2 / 9, rel=1e-3)
+
+
+def test_half_precision_loss_is_single_so_that_a_gradient_scaler_cannot_overflow_it():
+    loss = StageGuardLoss(MOUSE)(logits_of(2, 5, 3).half(), targets_of(2, 5))
+    assert loss.dtype == torch.float32
+
+
+def test_autocast_does_not_coarsen_the_penalty():
+    logits = logits_of(8, 50, 3, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = TransitionPenalty(MOUSE)(logits)
+    assert inside.dtype == torch.float32
+    assert inside.item() == pytest.approx(TransitionPenalty(MOUSE)(logits).item(), rel=1e-6)
+
+
+def test_gradients_agree_with_finite_differences():
+    logits = logits_of(2, 5, 3, grad=True)
+    mask = torch.tensor([[True] * 5, [True, True, False, True, True]])
+    ids = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
+    assert torch.autograd.gradcheck(lambda x: TransitionPenalty(MOUSE)(x, mask, segment_ids=ids), logits)
+    assert torch.autograd.gradgradcheck(lambda x: TransitionPenalty(MOUSE)(x), logits)
+    loss = StageGuardLoss(MOUSE, 0.7, class_weights=[1, 2, 3], label_smoothing=0.1)
+    assert torch.autograd.gradcheck(lambda x: loss(x, targets_of(2, 5), mask), logits)
+
+
+def test_descending_the_penalty_removes_rare_switches():
+    logits = logits_of(4, 60, 3, grad=True)
+
+    def n_rare():
+        labels = logits.argmax(-1)
+        return sum(int(((labels[:, :-1] == s) & (labels[:, 1:] == r)).sum()) for s, r in RARE)
+
+    before = n_rare()
+    optimiser = torch.optim.Adam([logits], lr=0.2)
+    for _ in range(60):
+        optimiser.zero_grad()
+        TransitionPenalty(MOUSE)(logits).backward()
+        optimiser.step()
+    assert before > 20
+    assert n_rare() == 0
+
+
+def test_empty_rare_set_warns_and_gives_a_zero_that_can_be_trained_with():
+    with pytest.warns(
+        StageGuardWarning, match=r"'human-psg-3' has no rare transitions: .* penalty is zero\. Name"
+    ):
+        penalty = TransitionPenalty("human-psg-3")
+    logits = logits_of(2, 5, 3, grad=True)
+    value = penalty(logits)
+    value.backward()
+    assert value.item() == 0
+    assert (logits.grad == 0).all()
+
+
+def test_no_warning_where_the_penalty_is_not_asked_for():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss = StageGuardLoss("human-psg-3", weight=0)
+    logits, targets = logits_of(2, 5, 3), targets_of(2, 5)
+    expected = functional.cross_entropy(logits.transpose(1, 2), targets)
+    assert loss(logits, targets).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (4, 1, 3)])
+def test_single_epochs_have_no_pair_and_no_penalty(shape):
+    assert TransitionPenalty(MOUSE)(logits_of(*shape)).item() == 0
+    parts = StageGuardLoss(MOUSE).parts(logits_of(*shape), targets_of(*shape[:2]))
+    assert parts.penalty.item() == 0
+    assert parts.total.item() == parts.cross_entropy.item() > 0
+
+
+def test_isolated_scored_epochs_have_no_penalty():
+    mask = torch.tensor([[True, False, True, False, True]])
+    assert TransitionPenalty(MOUSE)(logits_of(1, 5, 3), mask).item() == 0
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 0.5, 4.0]])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_loss_is_cross_entropy_plus_weighted_penalty(weights, smoothing):
+    logits, targets = logits_of(3, 8, 3), targets_of(3, 8)
+    targets[0, 2] = -1
+    parts = StageGuardLoss(MOUSE, 0.3, weights, smoothing).parts(logits, targets)
+    scored = targets >= 0
+    expected = functional.cross_entropy(
+        logits[scored],
+        targets[scored],
+        weight=None if weights is None else torch.tensor(weights, dtype=torch.float64),
+        label_smoothing=smoothing,
+    )
+    assert isinstance(parts, LossParts)
+    assert parts.cross_entropy.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert parts.penalty.item() == pytest.approx(TransitionPenalty(MOUSE)(logits, scored).item(), rel=1e-12)
+    assert parts.total.item() == pytest.approx(expected.item() + 0.3 * parts.penalty.item(), rel=1e-12)
+    assert StageGuardLoss(MOUSE, 0.3, weights, smoothing)(logits, targets).item() == parts.total.item()
+
+
+def test_default_weight_is_one_half():
+    parts = StageGuardLoss(MOUSE).parts(logits_of(2, 5, 3), targets_of(2, 5))
+    assert parts.total.item() == pytest.approx(parts.cross_entropy.item() + 0.5 * parts.penalty.item())
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.uint8])
+def test_targets_may_be_any_whole_numbers(dtype):
+    logits, targets = logits_of(2, 5, 3), targets_of(2, 5)
+    assert StageGuardLoss(MOUSE)(logits, targets.to(dtype)) == StageGuardLoss(MOUSE)(logits, targets)
+
+
+def test_unscored_epochs_and_masked_epochs_are_the_same():
+    logits, targets = logits_of(2, 6, 3), targets_of(2, 6)
+    mask = torch.rand(2, 6, generator=torch.Generator().manual_seed(1)) < 0.7
+    marked = targets.masked_fill(~mask, -1)
+    assert 0 < mask.sum() < mask.numel()
+    a, b = (StageGuardLoss(MOUSE).parts(logits, *given) for given in ((targets, mask), (marked,)))
+    assert a == b
+
+
+def test_mask_unscored_epochs_and_segments_apply_together():
+    logits, targets = logits_of(1, 9, 3), targets_of(1, 9)
+    targets[0, 1] = -1
+    mask = torch.arange(9)[None] < 7
+    segment_ids = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1]])
+    parts = StageGuardLoss(MOUSE).parts(logits, targets, mask, segment_ids=segment_ids)
+    kept = [0, 2, 3, 4, 5, 6]
+    assert parts.cross_entropy.item() == pytest.approx(
+        functional.cross_entropy(logits[0, kept], targets[0, kept]).item(), rel=1e-12
+    )
+    assert parts.penalty.item() == pytest.approx(
+        penalty_by_hand(logits, RARE, lambda b, t: t in (3, 5, 6)), rel=1e-12
+    )
+
+
+def test_padding_does_not_change_the_loss():
+    long, short = logits_of(1, 9, 3, seed=1), logits_of(1, 4, 3, seed=2)
+    y_long, y_short = targets_of(1, 9, seed=1), targets_of(1, 4, seed=2)
+    padded = torch.cat([long, functional.pad(short, (0, 0, 0, 5), value=7.0)])
+    targets = torch.cat([y_long, functional.pad(y_short, (0, 5), value=0)])
+    mask = torch.arange(9) < torch.tensor([[9], [4]])
+    value = StageGuardLoss(MOUSE).parts(padded, targets, mask)
+    joined = StageGuardLoss(MOUSE).parts(
+        torch.cat([long, short], 1),
+        torch.cat([y_long, y_short], 1),
+        segment_ids=torch.tensor([[0] * 9 + [1] * 4]),
+    )
+    assert torch.stack(value).tolist() == pytest.approx(torch.stack(joined).tolist(), rel=1e-12)
+
+
+def test_class_weights_go_by_name_and_move_with_the_module():
+    loss = StageGuardLoss(MOUSE, class_weights={"R": 4.0, "W": 1.0, "N": 0.5})
+    same = StageGuardLoss(MOUSE, class_weights=torch.tensor([1.0, 0.5, 4.0]))
+    logits, targets = logits_of(2, 5, 3), targets_of(2, 5)
+    assert loss(logits, targets) == same(logits, targets) != StageGuardLoss(MOUSE)(logits, targets)
+    assert loss.to("meta")._class_weights.device.type == "meta"
+
+
+def test_losses_leave_nothing_in_a_checkpoint():
+    assert dict(StageGuardLoss(MOUSE, class_weights=[1, 2, 3]).state_dict()) == {}
+
+
+def test_representation_names_profile_and_rare_pairs():
+    assert "'kdd2026-mouse-eeg-emg', rare: W->R, R->N" in repr(StageGuardLoss(MOUSE))
+
+
+GOOD = {"logits": torch.zeros(2, 5, 3), "targets": torch.zeros(2, 5, dtype=torch.long)}
+WRONG = {
+    "too few stages": (
+        {"logits": torch.zeros(2, 5, 4)},
+        "logits have shape (2, 5, 4), expected (batch, epochs, 3): the profile's stages are W, N, R.",
+    ),
+    "stages on axis 1": (
+        {"logits": torch.zeros(2, 3, 5)},
+        "logits have shape (2, 3, 5), expected (batch, epochs, 3): the profile's stages are W, N, R. "
+        "The stages are on axis 1: give logits.transpose(1, 2).",
+    ),
+    "no epochs": (
+        {"logits": torch.zeros(2, 0, 3)},
+        "logits have shape (2, 0, 3), expected at least one epoch.",
+    ),
+    "whole numbers": (
+        {"logits": torch.zeros(2, 5, 3, dtype=torch.long)},
+        "logits are torch.int64, expected floating point numbers: a network's output.",
+    ),
+    "a list": ({"logits": [[0.0]]}, "logits are a list, expected a torch.Tensor."),
+    "stage too high": (
+        {"targets": torch.tensor([[0] * 5, [0, 0, 0, 3, 0]])},
+        "targets hold 3 (sequence 1, epoch 3), expected 0 to 2 (W, N, R), "
+        "or -1 where an epoch is not scored.",
+    ),
+    "stage too low": (
+        {"targets": torch.full((2, 5), -100)},
+        "targets hold -100 (sequence 0, epoch 0), expected 0 to 2 (W, N, R), "
+        "or -1 where an epoch is not scored.",
+    ),
+    "targets in floating point": (
+        {"targets": torch.zeros(2, 5)},
+        "targets: got torch.float32, expected whole numbers (stage indices).",
+    ),
+    "targets of another shape": (
+        {"targets": torch.zeros(2, 4, dtype=torch.long)},
+        "targets: got shape (2, 4) for logits of shape (2, 5, 3), expected (batch, epochs) = (2, 5).",
+    ),
+    "nothing scored": (
+        {"targets": torch.full((2, 5), -1)},
+        "no epoch of the batch (2, 5) is scored, expected at least one: leave such sequences out.",
+    ),
+    "empty mask": (
+        {"mask": torch.zeros(2, 5, dtype=torch.bool)},
+        "no epoch of the batch (2, 5) is scored, expected at least one: leave such sequences out.",
+    ),
+    "mask of numbers": (
+        {"mask": torch.ones(2, 5)},
+        "mask is torch.float32, expected torch.bool: True where an epoch is scored.",
+    ),
+    "mask of another shape": (
+        {"mask": torch.ones(5, dtype=torch.bool)},
+        "mask: got shape (5,) for logits of shape (2, 5, 3), expected (batch, epochs) = (2, 5).",
+    ),
+    "segments as a list": (
+        {"segment_ids": [0, 3]},
+        "segment_ids: got a list, expected a torch.Tensor (one number per unbroken stretch of a recording).",
+    ),
+    "not a number": (
+        {"logits": torch.tensor([0.0, float("nan"), 0.0]).expand(2, 5, 3)},
+        "logits: nan for N at sequence 0, epoch 0, expected finite numbers. "
+        "Look for NaN in the features, or lower the learning rate.",
+    ),
+}
+
+
+@pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
+def test_wrong_input_is_refused_in_one_line(changes, message):
+    given = GOOD | changes
+    with pytest.raises(InputError) as caught:
+        StageGuardLoss(MOUSE)(**given)
+    assert str(caught.value) == message
+    if "targets" not in changes:
+        del given["targets"]
+        with pytest.raises(InputError, match=re.escape(message)):
+            TransitionPenalty(MOUSE)(**given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": -1}, "weight is -1, expected at least 0."),
+        ({"weight": "0.5"}, "weight is '0.5', expected a number."),
+        ({"label_smoothing": 2}, "label_smoothing is 2, expected a number from 0 to 1."),
+        ({"class_weights": [1, 2]}, "class_weights: got 2, expected 3, one for each of W, N, R."),
+        ({"class_weights": [1, 0, 1]}, "class weight of N is 0, expected a number above 0."),
+        ({"class_weights": {"W": 1, "N": 1}}, "class_weights lack 'R', expected one for each of W, N, R."),
+        (
+            {"class_weights": {"W": 1, "N": 1, "r": 1}},
+            "class_weights name 'r', expected one for each of W, N, R. Did you mean 'R'?",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(options, message):
+    with pytest.raises(InputError) as caught:
+        StageGuardLoss(MOUSE, **options)
+    assert str(caught.value) == message
+
+
+def test_unknown_profile_is_refused():
+    with pytest.raises(ProfileError, match="Did you mean 'human-psg-5'"):
+        TransitionPenalty("human-psg5")
+
+
+def test_order_of_rare_pairs_matters():
+    """W->R is not R->W: a penalty that confuses first and second would be symmetric."""
+    logits = logits_of(1, 12, 3)
+    values = [
+        TransitionPenalty(profile_of(rare=[list(pair)]))(logits).item()
+        for pair in itertools.permutations(("W", "N", "R"), 2)
+    ]
+    assert len(set(values)) == 6

@@ -1,0 +1,380 @@
+"""Any network, whatever its layout, is trained and decoded as its logits would be; the examples run."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from documents import profile_of
+from stageguard.errors import InputError, StageGuardWarning
+
+torch = pytest.importorskip("torch")
+from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss  # noqa: E402
+
+torch.set_num_threads(1)
+
+ROOT = Path(__file__).parents[2]
+PROFILE = profile_of(rare=[["W", "R"]], min_bout_seconds={"N": 60})
+WEIGHT = torch.tensor([[1.0, -0.5, 0.2], [0.3, 1.2, -0.8], [-0.4, 0.1, 0.9], [0.5, 0.5, -1.0]])
+
+
+class Linear(torch.nn.Module):
+    """Four features to three stages, in the layout asked for."""
+
+    def __init__(self, layout="last", probable=False):
+        super().__init__()
+        self.weight = torch.nn.Parameter(WEIGHT.clone())
+        self.layout, self.probable = layout, probable
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append((tuple(x.shape), self.training))
+        rows = x @ self.weight
+        rows = rows.softmax(-1) if self.probable else rows
+        if self.layout == "first":
+            return rows.transpose(1, 2)
+        return rows.flatten(0, 1) if self.layout == "flat" else rows
+
+
+def batch_of(n_sequences=2, n_epochs=9, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = 2 * torch.randn(n_sequences, n_epochs, 4, generator=generator)
+    return x, torch.randint(0, 3, (n_sequences, n_epochs), generator=generator)
+
+
+LAYOUTS = {
+    "stages last": (Linear(), {}),
+    "stages last, said": (Linear(), {"class_axis": -1}),
+    "stages on axis 1": (Linear("first"), {}),
+    "stages on axis 1, said": (Linear("first"), {"class_axis": 1}),
+    "folded by the network": (Linear("flat"), {}),
+    "one epoch at a time": (Linear(), {"per_epoch": True}),
+    "probabilities": (Linear(probable=True), {"outputs": "probabilities"}),
+    "probabilities on axis 1": (Linear("first", probable=True), {"outputs": "probabilities"}),
+}
+
+
+@pytest.mark.parametrize("model, options", LAYOUTS.values(), ids=LAYOUTS)
+def test_every_layout_gives_the_same_loss_gradient_and_hypnogram(model, options):
+    x, targets = batch_of()
+    mask = torch.arange(9) < torch.tensor([[9], [6]])
+    model.weight.grad = None
+    guarded = Guarded(model, PROFILE, **options)
+    loss = guarded.loss(x, targets, mask)
+    loss.backward()
+
+    weight = WEIGHT.clone().requires_grad_()
+    expected = StageGuardLoss(PROFILE)(x @ weight, targets, mask)
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    torch.testing.assert_close(model.weight.grad, weight.grad, rtol=1e-4, atol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        found = guarded.predict(list(x))
+        wanted = sg.decode([(night @ WEIGHT).numpy() for night in x], PROFILE, logits=True)
+        one = guarded.predict(x[0])
+    assert [r.hypnogram.labels.tolist() for r in found] == [r.hypnogram.labels.tolist() for r in wanted]
+    assert one.hypnogram == found[0].hypnogram
+    assert one.score == pytest.approx(wanted[0].score, abs=1e-4)
+
+
+def test_a_network_per_epoch_sees_epochs_and_not_sequences():
+    model = Linear()
+    Guarded(model, PROFILE, per_epoch=True)(torch.zeros(2, 9, 4))
+    assert model.seen == [((18, 4), True)]
+
+
+def test_criterion_replaces_the_default_loss_and_gets_the_segments():
+    x, targets = batch_of()
+    criterion = SemiMarkovLoss(profile_of(), learn_transitions=True)
+    guarded = Guarded(Linear(), profile_of(), criterion=criterion)
+    ids = torch.tensor([[0] * 4 + [1] * 5] * 2)
+    value = guarded.loss(x, targets, segment_ids=ids)
+    assert value.item() == pytest.approx(criterion(x @ WEIGHT, targets, segment_ids=ids).item(), rel=1e-6)
+    assert value.item() != pytest.approx(guarded.loss(x, targets).item(), rel=1e-3)
+    assert dict(guarded.named_parameters()).keys() == {"model.weight", "criterion.transition_scores"}
+
+
+def test_default_loss_is_made_when_it_is_first_needed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # this profile's penalty is zero, which concerns training only
+        guarded = Guarded(Linear(), "human-psg-3")
+    x, targets = batch_of()
+    with pytest.warns(StageGuardWarning, match="the transition penalty is zero"):
+        guarded.loss(x, targets)
+    assert isinstance(guarded.criterion, StageGuardLoss)
+
+
+def test_prediction_hands_everything_to_the_decoder():
+    x, _ = batch_of(2, 40)
+    options = {
+        "epoch_seconds": 30.0,
+        "quality": [np.linspace(0, 1, 40), None],
+        "pins": [None, {7: "R"}],
+        "segments": [[0, 20], None],
+    }
+    profile = sg.Profile.load("human-psg-3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        found = Guarded(Linear(), profile, trained="natural").predict(list(x), cohort="adults", **options)
+        logits = [(night @ WEIGHT).numpy() for night in x]
+        wanted = sg.decode(logits, profile, cohort="adults", trained="natural", logits=True, **options)
+    for a, b in zip(found, wanted, strict=True):
+        assert a.hypnogram == b.hypnogram
+        assert str(a.strength) == str(b.strength)
+        assert (a.cohort, a.trained) == (b.cohort, b.trained) == ("adults", "natural")
+    assert found[1].stages[7] == "R"
+
+
+def test_prediction_is_made_in_evaluation_mode_and_leaves_the_mode_and_no_graph():
+    model = Linear()
+    guarded = Guarded(model, PROFILE)
+    rows = guarded.probabilities(torch.ones(9, 4))
+    assert model.seen == [((1, 9, 4), False)]
+    assert guarded.training
+    assert model.training
+    assert rows.dtype == np.float64
+    np.testing.assert_allclose(rows.sum(1), 1, atol=1e-12)
+    guarded.eval()
+    guarded.probabilities(torch.ones(9, 4))
+    assert not guarded.training
+
+
+def test_lengths_may_differ_within_a_list():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        results = Guarded(Linear(), PROFILE).predict([batch_of(1, n)[0][0] for n in (5, 12, 1)])
+    assert [r.hypnogram.n_epochs for r in results] == [5, 12, 1]
+
+
+class Positional(Linear):
+    """What it says of an epoch depends on the place in the window."""
+
+    training_length = 8
+
+    def forward(self, x):
+        place = torch.linspace(-1, 1, x.shape[1])[None, :, None]
+        return super().forward(x) + place * torch.tensor([1.0, -1.0, 0.0])
+
+
+def test_a_network_with_a_training_length_sees_overlapping_windows_of_it():
+    model = Positional()
+    x = batch_of(1, 21)[0][0]
+    rows = Guarded(model, PROFILE).probabilities(x)
+    assert [shape for shape, _ in model.seen] == [(5, 8, 4)]
+    starts = [0, 4, 8, 12, 13]
+    total, n_seen = np.zeros((21, 3)), np.zeros(21)
+    for start in starts:
+        window = Positional()(x[None, start : start + 8]).detach().double().softmax(-1)[0].numpy()
+        total[start : start + 8] += window
+        n_seen[start : start + 8] += 1
+    np.testing.assert_allclose(rows, total / n_seen[:, None], atol=1e-9)
+    short = batch_of(1, 6)[0][0]
+    expected = Positional()(short[None]).detach().double().softmax(-1)[0]
+    np.testing.assert_allclose(Guarded(Positional(), PROFILE).probabilities(short), expected, atol=1e-9)
+
+
+class Returns(torch.nn.Module):
+    """Gives back what it was told to."""
+
+    def __init__(self, output):
+        super().__init__()
+        self.output = output
+
+    def forward(self, x):
+        return self.output
+
+
+OUTPUTS = {
+    "stages and epochs alike": (
+        torch.randn(2, 3, 3),
+        {},
+        "the network returned shape (2, 3, 3), where stages and epochs cannot be told apart. "
+        "Say class_axis=1 or class_axis=-1.",
+    ),
+    "other stages": (
+        torch.randn(2, 9, 5),
+        {},
+        "the network returned shape (2, 9, 5), expected 3 stages (W, N, R) as (batch, epochs, 3), "
+        "(batch, 3, epochs) or (batch * epochs, 3).",
+    ),
+    "four axes": (
+        torch.randn(2, 9, 3, 1),
+        {},
+        "the network returned shape (2, 9, 3, 1), expected 3 stages (W, N, R) as (batch, epochs, 3), "
+        "(batch, 3, epochs) or (batch * epochs, 3).",
+    ),
+    "rows that do not divide": (
+        torch.randn(5, 3),
+        {},
+        "the network returned shape (5, 3), expected 3 stages (W, N, R) as (batch, epochs, 3), "
+        "(batch, 3, epochs) or (batch * epochs, 3).",
+    ),
+    "not on the axis that was said": (
+        torch.randn(2, 9, 3),
+        {"class_axis": 1},
+        "the network returned shape (2, 9, 3), expected 3 stages on axis 1: class_axis is 1.",
+    ),
+    "several outputs": (
+        (torch.randn(2, 9, 3), None),
+        {},
+        "the network returned tuple, expected one floating point torch.Tensor. "
+        "Wrap it in a Module that returns only the stages' numbers.",
+    ),
+    "probabilities taken for logits": (
+        torch.randn(2, 9, 3).softmax(-1),
+        {},
+        "the network's rows all sum to 1: these look like probabilities, not logits. "
+        "Say outputs='probabilities', or remove its softmax.",
+    ),
+    "logits taken for probabilities": (
+        torch.tensor([2.0, -1.0, 0.5]).expand(2, 9, 3),
+        {"outputs": "probabilities"},
+        "the network's rows do not sum to 1 (the first has [2.0, -1.0, 0.5]), expected probabilities. "
+        "Say outputs='logits' if it has no softmax.",
+    ),
+    "sequences taken for epochs": (
+        torch.randn(2, 9, 3),
+        {"per_epoch": True},
+        "the network returned shape (2, 9, 3) for 18 epochs, expected one row per epoch. "
+        "Leave out per_epoch for a network that sees sequences.",
+    ),
+}
+
+
+@pytest.mark.parametrize("output, options, message", OUTPUTS.values(), ids=OUTPUTS)
+def test_an_output_that_cannot_be_read_is_refused_in_one_line(output, options, message):
+    guarded = Guarded(Returns(output), PROFILE, **options)
+    with pytest.raises(InputError) as caught:
+        guarded.loss(torch.zeros(2, 9, 4), torch.zeros(2, 9, dtype=torch.long))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_said_axis_settles_what_cannot_be_told(axis):
+    output = torch.randn(2, 3, 3)
+    logits = Guarded(Returns(output), PROFILE, class_axis=axis)(torch.zeros(2, 3, 4))
+    assert torch.equal(logits, output if axis == -1 else output.transpose(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"class_axis": 2}, "class_axis is 2, expected 1, -1 or None."),
+        (
+            {"outputs": "logit"},
+            "outputs is 'logit', expected 'logits' or 'probabilities'. Did you mean 'logits'?",
+        ),
+        (
+            {"trained": "naturally"},
+            "trained is 'naturally', expected 'natural' or 'balanced'. Did you mean 'natural'?",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(options, message):
+    with pytest.raises(InputError) as caught:
+        Guarded(Linear(), PROFILE, **options)
+    assert str(caught.value) == message
+
+
+def test_what_is_no_module_is_sent_to_decode():
+    with pytest.raises(
+        InputError, match=r"^model is a str, expected a torch.nn.Module.*stageguard\.decode\.$"
+    ):
+        Guarded("model", PROFILE)
+
+
+def test_wrong_input_is_refused_in_one_line():
+    guarded = Guarded(Linear(), PROFILE)
+    with pytest.raises(
+        InputError, match=r"^input: got a list, expected a torch.Tensor with a batch axis and"
+    ):
+        guarded.loss([1.0], torch.zeros(1))
+    with pytest.raises(InputError, match=r"^input: got a ndarray, expected a torch.Tensor of one recording"):
+        guarded.predict([np.zeros((9, 4))])
+    with pytest.raises(InputError, match=r"shape \(2, 8\), but the network gave 9 epochs for each of 2 seq"):
+        guarded.loss(torch.zeros(2, 9, 4), torch.zeros(2, 8, dtype=torch.long))
+    with pytest.raises(InputError, match=r"one epoch at a time, say per_epoch=True\.$"):
+        guarded.loss(torch.zeros(9, 4), torch.zeros(9, dtype=torch.long))
+    x = torch.ones(9, 4)
+    x[5:] = float("nan")
+    with pytest.raises(InputError, match=r"^the network gave NaN at epoch 5 \(4 of 9 in all\), expected num"):
+        guarded.predict(x)
+
+
+def test_representation_says_how_the_network_is_read():
+    text = repr(Guarded(Linear(), "human-psg-3", per_epoch=True, trained="balanced"))
+    assert "'human-psg-3', outputs='logits', per_epoch=True, trained='balanced'" in text
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter on this source tree."""
+    place = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, env=os.environ | place
+    )
+
+
+@pytest.mark.parametrize(
+    ("example", "says"),
+    [
+        ("wrap_torch_model.py", "decoded: "),
+        ("wrap_sklearn.py", "columns: N, R, W"),
+        ("wrap_braindecode_style.py", "nats per epoch"),
+    ],
+)
+def test_examples_run(example, says, capsys):
+    if "sklearn" in example:
+        pytest.importorskip("sklearn")
+    runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert says in printed
+    assert "of epochs as simulated" in printed
+
+
+def test_importing_the_package_does_not_import_torch():
+    run = python("-c", "import sys, stageguard.nn; dir(stageguard.nn); print('torch' in sys.modules)")
+    assert run.stdout.strip() == "False", run.stderr
+
+
+def test_without_torch_one_line_says_how_to_get_it():
+    code = """
+import sys
+sys.modules["torch"] = None
+import stageguard.nn
+for name in ("StageGuardLoss", "SemiMarkovLoss", "Guarded"):
+    try:
+        getattr(stageguard.nn, name)
+    except ImportError as error:
+        print(type(error).__name__, error)
+"""
+    run = python("-c", code)
+    assert run.stdout.splitlines() == [
+        f"MissingExtraError stageguard.nn.{name} needs 'torch'. Install with: pip install 'stageguard[torch]'"
+        for name in ("StageGuardLoss", "SemiMarkovLoss", "Guarded")
+    ], run.stderr
+
+
+def test_unknown_name_is_an_attribute_error():
+    import stageguard.nn
+
+    with pytest.raises(AttributeError, match="no attribute 'Gaurded'"):
+        _ = stageguard.nn.Gaurded
+
+
+def test_examples_in_the_documents_run(capsys):
+    page = (ROOT / "docs" / "training-losses.md").read_text("utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # noise is decoded there
+        exec(compile(code, "training-losses.md", "exec"), {})
+    assert " = " in capsys.readouterr().out
