@@ -137,7 +137,7 @@ def test_argmax_takes_the_first_of_equals_and_marks_missing_rows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epoch_seconds": 0}, "epoch_seconds is 0, expected a number from 0.001 to 3600."),
+        ({"epoch_seconds": 0}, "epoch_seconds is 0, expected a number from 0.001 to 86400."),
         ({"epoch_seconds": INF}, "epoch_seconds is inf, expected a finite number."),
         ({"start": 0}, "start is 0, expected a datetime or None."),
         ({"source": 1}, "source is 1, expected text in quotes."),

@@ -182,7 +182,7 @@ def test_sums_may_miss_1_by_rounding(deviation):
 
 
 NUMBERS = {  # every number of a profile: a value that is fine, and one out of its range with what is said
-    ("epoch_seconds",): (20, 0, "expected a number from 0.001 to 3600."),
+    ("epoch_seconds",): (20, 0, "expected a number from 0.001 to 86400."),
     ("transition_weight",): (0, -0.1, "expected a number from 0 to 1000."),
     ("prior_exponent",): (0, -1, "expected at least 0."),
     ("prior", "W"): (0.2, 0, "expected a number above 0."),

@@ -74,7 +74,7 @@ def choice(
 
 def epoch_seconds(value: object) -> float:
     """Return an epoch length in seconds."""
-    return number(value, "epoch_seconds", low=0.001, high=3600)
+    return number(value, "epoch_seconds", low=0.001, high=86_400)
 
 
 def start(value: object) -> None:

@@ -42,7 +42,7 @@ def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
     parsed = {
         **_words(given),
         "scheme": scheme,
-        "epoch_seconds": _number(given["epoch_seconds"], "epoch_seconds", low=0.001, high=3600),
+        "epoch_seconds": _number(given["epoch_seconds"], "epoch_seconds", low=0.001, high=86_400),
         **_strength(given),
         **_prior(given, scheme),
         **_pairs(given, scheme),
