@@ -179,6 +179,8 @@ def test_balanced_weights_count_every_stage_alike():
 def test_the_semi_markov_loss_trains_too(tmp_path):
     model = train(cohort(), options(loss="semi-markov", steps=40), tmp_path / "m")
     assert model.card.training["best_kappa"] > 0.5
+    assert model.card.temperature == 1.0  # evidence and transitions were weighed against each other
+    assert train(cohort(), options(steps=40), tmp_path / "other").card.temperature != 1.0
 
 
 def test_one_cycle_rises_to_its_peak_and_falls_to_nothing():

@@ -96,10 +96,12 @@ def train(
         judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed)
         _loop(run, options, stretches, length, device, judge, folder, identity, report)
         network.load_state_dict(run.best)
-        temperature = judge.temperature(network.eval(), objective.stage_weights)
+        # the semi-Markov likelihood weighs evidence against transitions: a temperature would undo that
+        is_weighed = options.loss == "semi-markov"
+        temperature = 1.0 if is_weighed else judge.temperature(network.eval(), objective.stage_weights)
     results = {"best_step": run.best_step, "best_kappa": run.best_kappa, "stopped_at": run.step}
     card = replace(card, length=fixed, temperature=temperature, training=dict(card.training) | results)
-    model = TrainedModel(network, card)
+    model = TrainedModel(network.eval(), card)
     save_model(model, folder, overwrite=True)
     (folder / STATE).unlink(missing_ok=True)
     return model
