@@ -1,4 +1,4 @@
-"""Processor time of a step and a pass, for every network in its small size. Measures no accuracy.
+"""Processor time of a step, a pass and a whole run, for every network in its small size.
 
 python cost.py        writes cost.md
 """
@@ -6,6 +6,7 @@ python cost.py        writes cost.md
 from __future__ import annotations
 
 import platform
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from stageguard.nn.normalise import Normalisation
 from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.sequences import make_batch, round_of_batches
+from stageguard.nn.training import train
 from stageguard.profile import Profile
 from stageguard.stages import WNR3
 
@@ -63,20 +65,32 @@ def step_seconds(name: str, n_features: int, n_steps: int = 8) -> tuple[float, i
     return float(np.median(times[2:])), len(batches)
 
 
+def run_seconds(name: str, n_features: int) -> tuple[float, int]:
+    """Processor time of `train` with its defaults, evaluations and checkpoints included; its steps."""
+    options = TrainingOptions(
+        name, "human-psg-3", network={"small": True}, penalty_weight=0.0, device="cpu", patience=1000
+    )
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        train(cohort(n_features), options, Path(folder) / "model")
+    return time.process_time() - began, options.steps
+
+
 def main() -> None:
     torch.set_num_threads(1)
     lines = [
         "# Cost of training the small networks\n",
         f"Written by `cost.py`: processor time on one thread, torch {torch.__version__}, Python "
         f"{platform.python_version()}. A pass is {N_SUBJECTS} nights of {N_EPOCHS} epochs in batches of "
-        f"{BATCH} sequences of {LENGTH}.\n",
-        "| network | features | ms per step | s per pass | steps in a minute |",
-        "| --- | --: | --: | --: | --: |",
+        f"{BATCH} sequences of {LENGTH}; a run is `train` with its defaults on that cohort, reading aside.\n",
+        "| network | features | ms per step | s per pass | s per run | steps of the run |",
+        "| --- | --: | --: | --: | --: | --: |",
     ]
     for name in backbones():
         for n_features in (5, 80):
             seconds, n_steps = step_seconds(name, n_features)
-            cells = f"{1000 * seconds:.0f} | {seconds * n_steps:.1f} | {60 / seconds:.0f}"
+            whole, run_steps = run_seconds(name, n_features)
+            cells = f"{1000 * seconds:.0f} | {seconds * n_steps:.1f} | {whole:.0f} | {run_steps}"
             lines.append(f"| {name} | {n_features} | {cells} |")
             print(lines[-1], flush=True)
     (Path(__file__).parent / "cost.md").write_text("\n".join(lines) + "\n")

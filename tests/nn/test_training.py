@@ -14,9 +14,12 @@ import pytest
 import torch
 
 from feature_nights import cohort, feature_table, options
+from stageguard.decoding import decode
 from stageguard.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.nn.backbones import build_backbone
 from stageguard.nn.data import FeatureTable
-from stageguard.nn.evaluation import cohen_kappa, score_probabilities
+from stageguard.nn.evaluation import Validation, cohen_kappa, score_probabilities
+from stageguard.nn.normalise import Normalisation
 from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions, read_config
 from stageguard.nn.training import one_cycle, train
@@ -179,8 +182,24 @@ def test_balanced_weights_count_every_stage_alike():
 def test_the_semi_markov_loss_trains_too(tmp_path):
     model = train(cohort(), options(loss="semi-markov", steps=40), tmp_path / "m")
     assert model.card.training["best_kappa"] > 0.5
-    assert model.card.temperature == 1.0  # evidence and transitions were weighed against each other
+    # evidence and transitions were weighed against each other, and are judged and decoded together
+    assert model.card.temperature == 1.0
+    assert model.card.profile.transition_weight == 1.0
+    held_out = feature_table(99)
+    result = decode(model.density(held_out), model.card.profile, trained=model.card.trained)
+    assert (result.hypnogram.labels == held_out.labels).mean() > 0.8
     assert train(cohort(), options(steps=40), tmp_path / "other").card.temperature != 1.0
+
+
+def test_with_a_decoder_the_decoded_stages_are_judged():
+    table = feature_table(1)
+    smooth = Profile.load("human-psg-3").replace(transition_weight=50.0)  # no change is worth its price
+    scale = Normalisation.fit([table])
+    network = build_backbone("attnsleep", n_frames=1, n_features=4, n_stages=3, small=True)
+    plain = Validation([table], scale, 3, None).score(network)
+    decoded = Validation([table], scale, 3, None, smooth).score(network)
+    assert decoded.accuracy == pytest.approx(1 / 3)  # one stage throughout
+    assert decoded.log_loss == plain.log_loss
 
 
 def test_one_cycle_rises_to_its_peak_and_falls_to_nothing():

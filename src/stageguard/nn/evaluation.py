@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -9,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from stageguard.decoding import decode
+from stageguard.errors import StageGuardWarning
 from stageguard.nn.data import FeatureTable
 from stageguard.nn.inference import best_temperature, table_probabilities
 from stageguard.nn.normalise import Normalisation
+from stageguard.profile import Profile
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -30,14 +34,14 @@ class Score:
         return asdict(self)
 
 
-def score_probabilities(probabilities: Floats, labels: Labels) -> Score:
-    """Score rows that have both an expert's stage and probabilities."""
+def score_probabilities(probabilities: Floats, labels: Labels, chosen: Labels | None = None) -> Score:
+    """Score rows that have both an expert's stage and probabilities; `chosen` replaces the most probable."""
     keep = (labels >= 0) & ~np.isnan(probabilities[:, 0])
     p, y = probabilities[keep], labels[keep]
     if not len(y):
         return Score(-1.0, 0.0, float("inf"))
     confusion = np.zeros((p.shape[1], p.shape[1]))
-    np.add.at(confusion, (y, p.argmax(axis=1)), 1)
+    np.add.at(confusion, (y, p.argmax(axis=1) if chosen is None else chosen[keep]), 1)
     loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-12)).mean())
     return Score(cohen_kappa(confusion), float(np.trace(confusion) / len(y)), loss)
 
@@ -52,16 +56,22 @@ def cohen_kappa(confusion: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Recordings kept aside, and how a network is run on them."""
+    """Recordings kept aside, and how a network is run on them.
+
+    With a decoder the decoded stages are judged: a network trained under the semi-Markov likelihood leaves to
+    the transitions what they know, so that its most probable stages alone say little.
+    """
 
     tables: Sequence[FeatureTable]
     normalisation: Normalisation
     n_stages: int
     length: int | None
+    decoder: Profile | None = None
 
     def score(self, network: nn.Module) -> Score:
         """Score a network as it is."""
-        return score_probabilities(self._probabilities(network), self._labels())
+        found = self._probabilities(network)
+        return score_probabilities(found, self._labels(), self._decoded(found))
 
     def temperature(self, network: nn.Module, stage_weights: Tensor) -> float:
         """Return the temperature that suits the network best, stages weighted as in training."""
@@ -73,6 +83,16 @@ class Validation:
         return np.concatenate(
             [table_probabilities(network, table, scale, n, length=length) for table in self.tables]
         )
+
+    def _decoded(self, probabilities: Floats) -> Labels | None:
+        if self.decoder is None:
+            return None
+        nights = np.split(probabilities, np.cumsum([table.n_epochs for table in self.tables])[:-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)  # an early network is far off, and no news
+            starts = [[first for first, _ in table.stretches()][1:] for table in self.tables]
+            decoded = decode(nights, self.decoder, segments=starts)
+        return np.concatenate([night.hypnogram.labels for night in decoded]).astype(np.int64)
 
     def _labels(self) -> Labels:
         return np.concatenate([table.labels for table in self.tables if table.labels is not None])

@@ -36,7 +36,7 @@ class Objective(nn.Module):
         if options.loss == "semi-markov":
             from stageguard.nn.semi_markov import SemiMarkovLoss
 
-            self.semi_markov = SemiMarkovLoss(profile)
+            self.semi_markov = SemiMarkovLoss(profile, epoch_seconds=options.epoch_seconds)
         else:
             own = self.stage_weights if options.balanced else None
             self.penalised = StageGuardLoss(profile, options.penalty_weight, own, options.label_smoothing)

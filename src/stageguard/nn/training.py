@@ -93,12 +93,12 @@ def train(
         if overwrite:
             (folder / STATE).unlink(missing_ok=True)
         resume(run, folder / STATE, identity)
-        judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed)
+        decoder = card.profile if options.loss == "semi-markov" else None
+        judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed, decoder)
         _loop(run, options, stretches, length, device, judge, folder, identity, report)
         network.load_state_dict(run.best)
         # the semi-Markov likelihood weighs evidence against transitions: a temperature would undo that
-        is_weighed = options.loss == "semi-markov"
-        temperature = 1.0 if is_weighed else judge.temperature(network.eval(), objective.stage_weights)
+        temperature = 1.0 if decoder else judge.temperature(network.eval(), objective.stage_weights)
     results = {"best_step": run.best_step, "best_kappa": run.best_kappa, "stopped_at": run.step}
     card = replace(card, length=fixed, temperature=temperature, training=dict(card.training) | results)
     model = TrainedModel(network.eval(), card)
@@ -239,6 +239,8 @@ def _card(
     normalisation: Normalisation,
 ) -> ModelCard:
     first = tables[0]
+    if options.loss == "semi-markov" and profile.transition_weight is None:
+        profile = profile.replace(transition_weight=1.0)  # what the loss takes in place of a rule per night
     subjects = {table.subject for table in tables}, {table.subject for table in training}
     return ModelCard(
         backbone=options.backbone,
