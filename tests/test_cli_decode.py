@@ -65,6 +65,26 @@ def test_json_is_pure_and_complete(run, night, tmp_path):
     assert report["indicators"]["tst_minutes"]["before"] > 0
 
 
+def test_explain_writes_and_prints_every_change(run, night, tmp_path):
+    ran = run("decode", night, "-p", "human-psg-5", "--explain")
+    assert ran.code == 0
+    changes = sg.explain(sg.decode(sg.read_density(night), "human-psg-5"))
+    assert len(changes) > 1
+    rows = [line.split("\t") for line in (tmp_path / "night.changes.tsv").read_text().splitlines()]
+    assert rows[0][:6] == ["first_epoch", "n_epochs", "clock", "before", "after", "rule"]
+    assert [int(row[0]) for row in rows[1:]] == [change.first_epoch for change in changes]
+    assert [row[3].split() for row in rows[1:]] == [list(change.before) for change in changes]
+    assert f"Changes ({len(changes)})" in ran.out
+    (report,) = run("decode", night, "-p", "human-psg-5", "--explain", "--json", "--overwrite").json
+    assert report["changes"][0]["margin_nats"] == pytest.approx(changes[0].margin_nats, abs=1e-6)
+
+
+def test_without_explain_no_changes_are_written(run, night, tmp_path):
+    (report,) = run("decode", night, "-p", "human-psg-5", "--json").json
+    assert "changes" not in report
+    assert not (tmp_path / "night.changes.tsv").exists()
+
+
 def test_options_reach_the_decoder(run, night, tmp_path):
     np.save(tmp_path / "beta.npy", np.r_[np.ones(200), np.zeros(40)])
     ran = run(

@@ -16,6 +16,7 @@ from stageguard.cli._terminal import error_text
 from stageguard.errors import StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions
+from stageguard.formats.changes import change_row, changes_text
 from stageguard.formats.outputs import write_decoding
 from stageguard.stages import SCHEMES, StageScheme
 
@@ -92,6 +93,7 @@ class Job:
     options: DecodeOptions
     overwrite: bool = False
     picture: bool = False
+    explain: bool = False
 
 
 def own_scheme(scheme: StageScheme | None) -> StageScheme | None:
@@ -152,6 +154,11 @@ def _decode_and_write(job: Job) -> dict[str, Any]:
         from stageguard.report.hypnogram_svg import hypnogram_svg
 
         svg = hypnogram_svg(decoding)
+    changes = None
+    if job.explain:
+        from stageguard.explanation import explain
+
+        changes = explain(decoding)
     written = write_decoding(
         decoding,
         job.output,
@@ -161,12 +168,14 @@ def _decode_and_write(job: Job) -> dict[str, Any]:
         quality=job.options.quality,
         notes=notes,
         svg=svg,
+        changes=None if changes is None else changes_text(changes),
     )
-    outputs = {"tsv": str(written.tsv), "json": str(written.sidecar)}
-    return describe(decoding) | {
-        "outputs": outputs | ({"svg": str(written.svg)} if written.svg else {}),
+    outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
+    report = describe(decoding) | {
+        "outputs": {kind: str(place) for kind, place in outputs.items() if place is not None},
         "notes": list(notes),
     }
+    return report if changes is None else report | {"changes": [change_row(change) for change in changes]}
 
 
 def describe(decoding: Decoding, statistics: StatisticsOptions | None = None) -> dict[str, Any]:

@@ -19,11 +19,37 @@ def print_night(report: dict[str, Any], out: Console | None = None) -> None:
     out = out or console()
     print_summary(report, out)
     print_list(out, "Strength", [report["strength"]])
+    if report.get("changes"):
+        print_changes(report["changes"], report["epoch_seconds"], out)
     print_list(out, "Assumed", [*report["assumptions"], *report["notes"]])
     print_list(out, "Advice", report["advice"])
     print_list(out, "Warning", report["warnings"])
     print_list(out, "Wrote", report["outputs"].values())
     print_review(out)
+
+
+def print_changes(changes: Sequence[dict[str, Any]], epoch_seconds: float, out: Console) -> None:
+    """Every change of a night, with the rule that decided and what keeping the original would cost."""
+    from stageguard.explanation import in_bouts
+
+    numbers = ("epoch", "p before", "p after", "cost (nats)")
+    shown = table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
+    for row in changes:
+        seconds = row["first_epoch"] * epoch_seconds
+        elapsed = f"+{seconds // 3600:.0f}:{seconds // 60 % 60:02.0f}:{seconds % 60:02.0f}"
+        cost = row["margin_nats"]
+        shown.add_row(
+            f"{row['first_epoch']:,}",
+            elapsed if row["clock"] is None else row["clock"][11:19],
+            in_bouts(row["before"].split()),
+            in_bouts(row["after"].split()),
+            row["rule"],
+            f"{row['probability_before']:.2f}",
+            f"{row['probability_after']:.2f}",
+            "forbidden" if cost is None else f"{cost:.2f}",
+        )
+    print_heading(out, f"Changes ({len(changes):,}): what keeping the stager's choice would cost")
+    out.print(shown)
 
 
 def print_headline(report: dict[str, Any], out: Console, link: str) -> None:

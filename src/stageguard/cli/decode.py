@@ -35,6 +35,9 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="FOLDER", help="For the outputs. Default: beside each file."),
 ]
 Svg = Annotated[bool, typer.Option("--svg", help="Also draw each night as an SVG picture.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Also write which epochs changed, why, and what keeping them costs.")
+]
 Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
 
 
@@ -51,6 +54,7 @@ def decode(
     log: Log = False,
     output: Output = None,
     svg: Svg = False,
+    explain: Explain = False,
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
     as_json: AsJson = False,
@@ -68,7 +72,7 @@ def decode(
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     loaded = Profile.load(profile)
     options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
-    planned = _plan(files, loaded, options, output, overwrite=overwrite, picture=svg)
+    planned = _plan(files, loaded, options, output, overwrite=overwrite, picture=svg, explain=explain)
     reports = _run(planned, jobs, quiet=as_json)
     _print(reports, as_json)
     if not all(report["ok"] for report in reports):
@@ -83,6 +87,7 @@ def _plan(
     *,
     overwrite: bool,
     picture: bool,
+    explain: bool,
 ) -> list[Job | dict[str, Any]]:
     """Jobs in order; a file whose output another one already claims is a failure of its own."""
     from stageguard.cli._decode_file import Job
@@ -98,7 +103,7 @@ def _plan(
             )
             planned.append({"file": str(path), "ok": False, "error": error})
         else:
-            planned.append(Job(path, place, profile, options, overwrite, picture))
+            planned.append(Job(path, place, profile, options, overwrite, picture, explain))
     return planned
 
 

@@ -27,6 +27,7 @@ LAYOUT_VERSION = 1
 TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
+CHANGES_SUFFIX = ".changes.tsv"
 
 COLUMNS: dict[str, dict[str, Any]] = {
     "onset": {"Description": "Start of the epoch, from the start of the recording", "Units": "s"},
@@ -57,6 +58,7 @@ class WrittenFiles:
     tsv: Path
     sidecar: Path
     svg: Path | None = None
+    changes: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,12 @@ class HypnogramTable:
 
 
 def output_paths(path: Path) -> WrittenFiles:
-    """TSV, sidecar and picture for an output named `path`, for example `out/night`."""
+    """TSV, sidecar, picture and changes for an output named `path`, for example `out/night`."""
     name = path.name
-    for suffix in (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX):
+    suffixes = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX)
+    for suffix in suffixes:
         name = name.removesuffix(suffix)
-    folder = path.parent
-    return WrittenFiles(
-        folder / (name + TSV_SUFFIX), folder / (name + JSON_SUFFIX), folder / (name + SVG_SUFFIX)
-    )
+    return WrittenFiles(*(path.parent / (name + suffix) for suffix in suffixes))
 
 
 def write_decoding(
@@ -89,6 +89,7 @@ def write_decoding(
     quality: npt.ArrayLike | None = None,
     notes: Sequence[str] = (),
     svg: str | None = None,
+    changes: str | None = None,
 ) -> WrittenFiles:
     """Write `<path>.hypnogram.tsv` and `<path>.hypnogram.json` together or not at all.
 
@@ -108,8 +109,8 @@ def write_decoding(
         The quality index used, written as a column.
     notes : sequence of str
         What was assumed or ignored while reading, recorded with the decoding's own assumptions.
-    svg : str, optional
-        A picture to write beside them.
+    svg, changes : str, optional
+        A picture and a table of changes to write beside them.
     """
     files = output_paths(Path(path))
     table = _table_text(decoding, quality)
@@ -118,11 +119,16 @@ def write_decoding(
         files.tsv: table,
         files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n",
     }
-    if svg is not None and files.svg is not None:
-        texts[files.svg] = svg
+    more = {
+        place: text
+        for place, text in ((files.svg, svg), (files.changes, changes))
+        if place and text is not None
+    }
     spare = () if source_path is None else (Path(source_path),)
-    write_together(texts, overwrite=overwrite, make_folders=True, spare=spare)
-    return WrittenFiles(files.tsv, files.sidecar, files.svg if svg is not None else None)
+    write_together(texts | more, overwrite=overwrite, make_folders=True, spare=spare)
+    return WrittenFiles(
+        files.tsv, files.sidecar, *(place if place in more else None for place in (files.svg, files.changes))
+    )
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from stageguard import __version__
 from stageguard.decoded import Decoding
 from stageguard.errors import InputError
+from stageguard.explanation import explain
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.hypnogram import Hypnogram
-from stageguard.report import ledger_table, profile_words, validity_table, words
+from stageguard.report import changes_table, ledger_table, profile_words, validity_table, words
 from stageguard.report.agreement_table import agreement_caption, agreement_rows
 from stageguard.report.bands_svg import bands_svg
 from stageguard.report.hypnogram_svg import page_strips
@@ -114,6 +115,7 @@ def _pictures(
 
 def _tables(decoding: Decoding, measured: Measured, lights: Lights) -> dict[str, Any]:
     agreed, events = measured.agreement, measured.events
+    changes = explain(decoding)
     return {
         "indicators": validity_table.indicator_rows(measured),
         "indicator_reasons": validity_table.indicator_reasons(measured),
@@ -133,6 +135,9 @@ def _tables(decoding: Decoding, measured: Measured, lights: Lights) -> dict[str,
         "ledger_counts": ledger_table.ledger_counts(events),
         "ledger_intro": ledger_table.ledger_intro(decoding, events),
         "ledger_caption": ledger_table.ledger_caption(events),
+        "changes": changes_table.change_rows(decoding, changes),
+        "changes_intro": changes_table.changes_intro(changes),
+        "changes_caption": changes_table.changes_caption(changes),
     }
 
 
