@@ -1,0 +1,312 @@
+"""How far a night's sleep statistics may be off. Decodes nothing, and learns from scored nights only.
+
+Two kinds of intervals, never to be mixed up. *Conformal* ones come from the errors made on scored nights: as
+wide as it takes to have covered the experts there, whatever the reason for the errors. *Model* ones come from
+draws of the posterior: they know only the doubt the stager admits, and cover far less than they say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from stageguard import _checks
+from stageguard.errors import InputError
+from stageguard.hypnogram import Hypnogram
+from stageguard.measures.bouts import ScoredNight, check_aligned, in_scheme
+from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
+
+if TYPE_CHECKING:
+    from stageguard.decoded import Decoding
+    from stageguard.measures.day import Moment
+    from stageguard.profile import Profile
+
+Method = Literal["conformal", "model"]
+
+DEFAULT_LEVEL = 0.9
+DEFAULT_DRAWS = 200
+# What studies report, each with its unit; those of each stage are added to them.
+UNITS = {
+    "tst_minutes": "min",
+    "se_percent": "%",
+    "sol_minutes": "min",
+    "rem_latency_minutes": "min",
+    "waso_minutes": "min",
+    "awakenings": "",
+}
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A statistic and how far it may be off.
+
+    Attributes
+    ----------
+    value : float
+        Of the night as decoded; NaN where it does not exist.
+    low, high : float
+        Ends of the interval, within what is possible; NaN where there is none, see `reason`.
+    unit : str
+        ``min``, ``%``, or nothing for counts.
+    reason : str
+        Why there is no interval, else empty.
+    measured_coverage : float
+        Share of scored nights whose expert value lay in such an interval; NaN where it was not measured.
+    """
+
+    value: float
+    low: float
+    high: float
+    unit: str
+    reason: str = ""
+    measured_coverage: float = _NAN
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals(Mapping[str, Interval]):
+    """Intervals of a night by statistic.
+
+    Attributes
+    ----------
+    method : str
+        ``conformal`` or ``model``.
+    level : float
+        The coverage they are made for.
+    n_nights : int
+        Scored nights behind them; 0 for model intervals.
+    """
+
+    method: Method
+    level: float
+    n_nights: int
+    by_statistic: Mapping[str, Interval]
+
+    def __getitem__(self, name: str) -> Interval:
+        """Return the interval of one statistic."""
+        return self.by_statistic[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the statistics' names."""
+        return iter(self.by_statistic)
+
+    def __len__(self) -> int:
+        """Return how many statistics there are."""
+        return len(self.by_statistic)
+
+    def __str__(self) -> str:
+        """Return one line per statistic."""
+        lines = [f"{self.level:.0%} intervals, {self.method}" + _MEANING[self.method]]
+        for name, one in self.items():
+            shown = f"{one.low:.1f} to {one.high:.1f}" if not one.reason else one.reason
+            lines.append(f"{name:<24} {one.value:>8.1f}  {shown}")
+        return "\n".join(lines)
+
+
+_MEANING = {
+    "conformal": " (errors on scored nights)",
+    "model": " (the stager's own doubt: they cover less than they say)",
+}
+
+
+def intervals(
+    night: Decoding,
+    *,
+    method: Method = "conformal",
+    level: float = DEFAULT_LEVEL,
+    n: int = DEFAULT_DRAWS,
+    seed: int = 0,
+    convention: Convention = "aasm",
+    lights_off: Moment | None = None,
+    lights_on: Moment | None = None,
+    min_first_rem_seconds: float | None = None,
+) -> Intervals:
+    """Intervals for what studies report of a night.
+
+    Parameters
+    ----------
+    night : Decoding
+        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
+    method : "conformal" or "model"
+        From errors on scored nights, or from draws of the posterior.
+    level : float
+        Coverage wanted, 0.5 to 0.99.
+    n, seed : int
+        Number of draws and their seed, for model intervals.
+    convention, lights_off, lights_on
+        As in `stageguard.sleep_statistics`.
+    min_first_rem_seconds : float, optional
+        Shortest first REM bout that ends REM latency; by default what the profile was fitted with, else 0.
+
+    Returns
+    -------
+    Intervals
+        By statistic: TST, SE, SOL, REM latency, WASO, awakenings, and minutes and bouts of each stage.
+    """
+    from stageguard.decoded import Decoding
+
+    if not isinstance(night, Decoding):
+        raise InputError(f"the night is a {type(night).__name__}, expected what decode() returned.")
+    _checks.choice(method, "method", ("conformal", "model"))
+    level = _checks.number(level, "level", low=0.5, high=0.99)
+    if min_first_rem_seconds is None:
+        min_first_rem_seconds = shortest_first_rem(night.profile)
+
+    def measure(scored: ScoredNight) -> SleepStatistics:
+        return sleep_statistics(
+            scored,
+            convention=convention,
+            lights_off=lights_off,
+            lights_on=lights_on,
+            min_first_rem_seconds=min_first_rem_seconds or 0.0,
+        )
+
+    statistics = measure(night)
+    values, limits = reported(statistics), _limits(statistics)
+    if method == "conformal":
+        found, n_nights = _conformal(night.profile, values, level)
+    else:
+        found, n_nights = _model(night, values, level, n, seed, measure), 0
+    return Intervals(method, level, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()})
+
+
+def reported(statistics: SleepStatistics) -> dict[str, float]:
+    """Return the statistics that get intervals, by name."""
+    values = {name: float(getattr(statistics, name)) for name in UNITS}
+    bouts = statistics.bouts
+    for stage, minutes in statistics.stage_minutes.items():
+        values[f"minutes_{stage}"] = float(minutes)
+        values[f"bouts_{stage}"] = float(bouts[stage])
+    return values
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of a reported statistic."""
+    return UNITS.get(name, "min" if name.startswith("minutes_") else "")
+
+
+def shortest_first_rem(profile: Profile) -> float:
+    """Return the shortest first REM bout that a fitted profile takes for one, in seconds."""
+    return float(profile.intervals.get("min_first_rem_seconds", 0.0))
+
+
+def errors(
+    experts: Sequence[Hypnogram], outputs: Sequence[ScoredNight], *, min_first_rem_seconds: float = 0.0
+) -> dict[str, list[float]]:
+    """Expert less output, by statistic and night; NaN where either does not exist.
+
+    The outputs must not have been fitted on these experts: leave subjects out in turn.
+    """
+    if len(experts) != len(outputs):
+        raise InputError(
+            f"there are {len(experts)} experts' nights and {len(outputs)} outputs, expected pairs."
+        )
+    rows = []
+    for expert, output in zip(experts, outputs, strict=True):
+        own = output if isinstance(output, Hypnogram) else output.hypnogram
+        check_aligned(expert, own)
+        wanted, got = (
+            reported(sleep_statistics(scored, min_first_rem_seconds=min_first_rem_seconds))
+            for scored in (in_scheme(expert, own.scheme), output)
+        )
+        rows.append({name: wanted[name] - got[name] for name in wanted})
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+
+def half_width(errors: Sequence[float], level: float) -> float:
+    """Return how far to go to either side so that `level` of new nights are covered; inf with too few.
+
+    The split-conformal quantile of absolute errors: of n known ones, the ceil((n + 1) * level)-th smallest.
+    """
+    known = np.sort(np.abs([error for error in errors if not math.isnan(error)]))
+    rank = math.ceil((len(known) + 1) * level - 1e-9)
+    return float(known[rank - 1]) if rank <= len(known) else math.inf
+
+
+def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFAULT_LEVEL) -> tuple[int, int]:
+    """Count nights that the other groups' errors would have covered, of those that can be judged.
+
+    Groups are subjects: a night is judged by errors on other people.
+    """
+    n_covered = n_judged = 0
+    values, owners = np.asarray(errors, dtype=float), np.asarray(groups)
+    for group in dict.fromkeys(groups):
+        width = half_width(values[owners != group].tolist(), level)
+        for value in values[owners == group]:
+            if not math.isnan(value) and math.isfinite(width):
+                n_judged += 1
+                n_covered += bool(abs(value) <= width + 1e-9)
+    return n_covered, n_judged
+
+
+def _conformal(
+    profile: Profile, values: Mapping[str, float], level: float
+) -> tuple[dict[str, Interval], int]:
+    held: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
+    if not held:
+        raise InputError(
+            f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal interval. "
+            "Fit one to your stager with stageguard fit, or ask for method='model'."
+        )
+    measured: Mapping[str, float] = profile.intervals.get("coverage", {})
+    found = {}
+    for name, value in values.items():
+        width = half_width(held.get(name, ()), level)
+        reason = ""
+        if math.isnan(value):
+            reason = "does not exist in this night"
+        elif math.isinf(width):
+            n_known, n_wanted = len(held.get(name, ())), math.ceil(level / (1 - level) - 1e-9)
+            reason = f"{n_known} scored nights have it, expected {n_wanted} or more"
+        ends = (_NAN, _NAN) if reason else (value - width, value + width)
+        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, _NAN)))
+    return found, int(profile.intervals.get("n_nights", 0))
+
+
+def _model(
+    night: Decoding, values: Mapping[str, float], level: float, n: int, seed: int, measure: Any
+) -> dict[str, Interval]:
+    drawn = [reported(measure(one)) for one in _draws(night, n, seed)]
+    measured: Mapping[str, float] = night.profile.intervals.get("model_coverage", {})
+    found = {}
+    for name, value in values.items():
+        known = [row[name] for row in drawn if not math.isnan(row[name])]
+        reason = "" if len(known) > n // 2 else "does not exist in most draws"
+        ends = (_NAN, _NAN)
+        if not reason:
+            low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+            ends = (float(low), float(high))
+        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, _NAN)))
+    return found
+
+
+def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
+    """Yield nights drawn from the posterior at the strength the night was decoded with."""
+    from stageguard.smoothing import sample_like
+
+    own = night.hypnogram
+    for labels in sample_like(night, n=n, seed=seed):
+        yield Hypnogram(labels, own.scheme, own.epoch_seconds, own.start, "draw")
+
+
+def _limits(statistics: SleepStatistics) -> dict[str, tuple[float, float]]:
+    """Return what is possible for each statistic in this time in bed."""
+    tib, n_epochs = statistics.tib_minutes, statistics.tib_minutes * 60 / statistics.epoch_seconds
+    limits = {}
+    for name in reported(statistics):
+        if name == "se_percent":
+            limits[name] = (0.0, 100.0)
+        else:
+            limits[name] = (0.0, tib if unit_of(name) == "min" else n_epochs)
+    return limits
+
+
+def _clip(interval: Interval, limits: tuple[float, float]) -> Interval:
+    if interval.reason:
+        return interval
+    low, high = (min(max(end, limits[0]), limits[1]) for end in (interval.low, interval.high))
+    return Interval(interval.value, low, high, interval.unit, interval.reason, interval.measured_coverage)
