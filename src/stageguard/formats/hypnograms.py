@@ -1,6 +1,7 @@
-"""Read hypnograms: what `decode` wrote, and text with one stage name per epoch. Does not judge them.
+"""Read hypnograms: what `decode` wrote, text with one stage per epoch, EDF+ and XML. Does not judge them.
 
-A reader for another format returns a `RawHypnogram`; `build_hypnogram` does the rest.
+A reader for another format returns a `RawHypnogram`; `build_hypnogram` does the rest. `scorings` lists the
+formats that are told apart by their content.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from stageguard.errors import FileFormatError, InputError, ProfileError, did_you
 from stageguard.formats._density_file import file_error, settle_epoch_seconds
 from stageguard.formats._timing import read_timing
 from stageguard.formats.outputs import TSV_SUFFIX, output_paths, read_sidecar
+from stageguard.formats.scorings import reader_for
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.measures.bouts import in_scheme
@@ -54,6 +56,10 @@ class RawHypnogram:
     start: datetime | None = None
     profile: Profile | None = None
     argmax: tuple[str, ...] | None = None
+    scheme: StageScheme | None = None  # the format's own, where it has one
+    offset_seconds: float = 0.0  # from the recording's start to the first epoch, less than one epoch
+    has_clock: bool = False  # `start` was told by a clock of the file's own
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class HypnogramFile:
     argmax: Hypnogram | None = None
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
+    offset_seconds: float = 0.0
+    has_clock: bool = False
 
 
 def read_hypnogram(
@@ -77,8 +85,9 @@ def read_hypnogram(
     Parameters
     ----------
     path : path-like
-        A `.hypnogram.tsv` that `stageguard decode` wrote, a CSV or TSV with a column `stage`, or text with
-        one stage per line. Stages are names (W, N2, REM, "Sleep stage 2", ...); ? or -1 is unscored.
+        A `.hypnogram.tsv` that `stageguard decode` wrote, a CSV or TSV with a column `stage`, text with one
+        stage per line, EDF+ annotations, or XML of Compumedics Profusion or of the NSRR. Stages are names
+        (W, N2, REM, "Sleep stage 2", ...); ? or -1 is unscored.
     scheme : StageScheme or str, optional
         The scheme to return; finer stages are merged into it. By default the one the names belong to.
     epoch_seconds : float, optional
@@ -98,7 +107,8 @@ def read_hypnogram_file(path: str | os.PathLike[str], options: HypnogramOptions)
     path = Path(path)
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file.")
-    return build_hypnogram(path, _read_text_hypnogram(path, options), options)
+    read = reader_for(path) or _read_text_hypnogram
+    return build_hypnogram(path, read(path, options), options)
 
 
 def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
@@ -106,6 +116,8 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
     if path.name.endswith(TSV_SUFFIX):
         return True
     try:
+        if reader_for(path) is not None:
+            return True
         lines = read_text(path).split("\n")
     except FileFormatError:
         return False
@@ -124,7 +136,7 @@ def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
 
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
     """Check a raw hypnogram and turn names into labels; every complaint names the file."""
-    notes = []
+    notes = list(raw.notes)
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     if epoch_seconds is None:
         epoch_seconds = options.default_epoch_seconds
@@ -139,7 +151,8 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         if raw.argmax is not None:
             labels = _labels(path, raw.argmax, raw.lines, own)
             argmax = in_scheme(Hypnogram(labels, own, epoch_seconds, raw.start, "argmax"), wanted)
-        return HypnogramFile(in_scheme(scored, wanted), argmax, raw.profile, tuple(notes))
+        night = in_scheme(scored, wanted)
+        return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.offset_seconds, raw.has_clock)
     except InputError as error:
         raise file_error(path, str(error)) from None
 
@@ -299,6 +312,8 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> Stag
     for scheme in (options.scheme, options.default_scheme):
         if scheme is not None and _all_known(names, scheme):
             return scheme
+    if raw.scheme is not None:
+        return raw.scheme
     meanings = {canonical_name(name) for name in names}
     if None in meanings:
         return (

@@ -1,0 +1,118 @@
+"""Datasets in their native layouts, as one `Recording` after another. Fetches nothing unless asked to.
+
+>>> from stageguard.datasets import recordings
+>>> for recording in recordings("accusleep", "data/accusleep"):
+...     print(recording.id, recording.subject, recording.seconds / 3600)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from stageguard.datasets._dataset import MODALITIES, Dataset, Entry, RemoteFile
+from stageguard.errors import InputError, StageGuardError, did_you_mean
+from stageguard.recording import Recording
+
+__all__ = [
+    "MODALITIES",
+    "Dataset",
+    "Entry",
+    "RemoteFile",
+    "dataset",
+    "dataset_names",
+    "entries",
+    "recordings",
+]
+
+# Name of a dataset -> the module that reads it and holds its DATASET. To add one: a module, and a line here.
+_HOMES = {
+    "accusleep": "accusleep",
+    "sleep-accel": "sleep_accel",
+    "sleepbrl": "sleepbrl",
+    "shhs": "shhs",
+    "sleep-edf": "sleep_edf",
+    "slpdb": "slpdb",
+    "dod": "dod",
+    "sample-list": "sample_list",
+}
+
+
+def dataset_names() -> tuple[str, ...]:
+    """Return the names of all datasets."""
+    return tuple(_HOMES)
+
+
+def dataset(name: str) -> Dataset:
+    """Return what is known of a dataset.
+
+    Raises
+    ------
+    InputError
+        No dataset has this name.
+    """
+    key = name.strip().lower().replace("_", "-")
+    if key not in _HOMES:
+        hint = did_you_mean(name, _HOMES)
+        raise InputError(f"no dataset {name!r}; there are: {', '.join(_HOMES)}.{hint}")
+    found: Dataset = import_module(f"stageguard.datasets.{_HOMES[key]}").DATASET
+    return found
+
+
+def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:
+    """Find the recordings of a dataset in a folder, without reading their signals.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    folder : path-like
+        Where the local copy is.
+    **options
+        The dataset's own; see ``dataset(name).options``.
+
+    Yields
+    ------
+    Entry
+        With the recording's id, its subject, its files, and ``read()``.
+    """
+    return dataset(name).entries(folder, **options)
+
+
+def recordings(
+    name: str,
+    folder: str | Path,
+    *,
+    on_error: Callable[[Entry, Exception], None] | None = None,
+    **options: Any,
+) -> Iterator[Recording]:
+    """Read the recordings of a dataset, one at a time.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    folder : path-like
+        Where the local copy is.
+    on_error : callable, optional
+        Called with the entry and the error when a recording cannot be read, which is then left out. By
+        default the error is raised.
+    **options
+        The dataset's own; see ``dataset(name).options``.
+
+    Yields
+    ------
+    Recording
+        Each with its subject. Long signals stay in their files until a slice of them is asked for.
+    """
+    for entry in entries(name, folder, **options):
+        try:
+            recording = entry.read()
+        except (StageGuardError, OSError) as error:
+            if on_error is None or isinstance(error, ImportError):
+                raise
+            on_error(entry, error)
+            continue
+        yield recording

@@ -1,0 +1,291 @@
+"""AccuSleep: mouse EEG and EMG with expert labels, as MAT-files or AccuSleePy tables. Downloads nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from stageguard._synthetic import is_synthetic
+from stageguard._units import scale_to
+from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets._listings import Fetch, osf_files
+from stageguard.datasets._reepoch import Labels, reepoch
+from stageguard.datasets._samples import Scaled, broken, mat_row, table_columns
+from stageguard.errors import InputError
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.recording import Recording, Samples, Series, Signal
+from stageguard.stages import WNR3
+
+OSF_NODE = "py5eb"
+RATE_HZ = 512.0
+LABEL_SECONDS = 2.5
+EPOCH_SECONDS = 4.0
+CODES = {1: "R", 2: "W", 3: "N"}
+UNDEFINED = (-1, 0, 4)  # AccuSleePy's, nobody's, and that of AccuSleep in MATLAB
+
+# What a session's folder holds, by file name in lower case; a table wins over MAT-files of the same session.
+_SIGNAL_FILES = {"eeg.mat": "eeg", "emg.mat": "emg"}
+_TABLE_FILES = ("recording.parquet", "recording.csv")
+_LABEL_FILES = ("labels.mat", "labels.csv", "labels.parquet")
+_MOUSE = re.compile(r"(mouse|rat|animal|subject|sub|m)[-_ ]?\d+\w*", re.IGNORECASE)
+_GROUP = re.compile(r"(\d+)[-_ ]?hour[-_ ]?recordings?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the files do not say themselves."""
+
+    epoch_seconds: float = EPOCH_SECONDS
+    label_seconds: float = LABEL_SECONDS
+    rate_hz: float = RATE_HZ
+    unit: str = ""
+    codes: Mapping[int, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One folder with one recording."""
+
+    folder: Path
+    group: str
+    mouse: str
+    name: str
+    files: Mapping[str, Path]  # lower-case name -> file
+
+    @property
+    def id(self) -> str:
+        """Name that is the same wherever the dataset's folder is."""
+        return "_".join(part for part in (self.group, self.mouse, self.name) if part)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is in AccuSleePy's form."""
+        return any(name in self.files for name in _TABLE_FILES)
+
+
+def find(
+    folder: Path,
+    *,
+    epoch_seconds: float = EPOCH_SECONDS,
+    label_seconds: float = LABEL_SECONDS,
+    rate_hz: float = RATE_HZ,
+    unit: str = "",
+    group: str | None = None,
+    same_mice: bool = True,
+    codes: Mapping[int, str] | None = None,
+) -> Iterator[Entry]:
+    """Find the sessions below a folder.
+
+    A session that is there both as MAT-files and as AccuSleePy's table is one recording, read from the table.
+
+    Parameters
+    ----------
+    folder : Path
+        The dataset, one of its groups, one mouse, or one session.
+    epoch_seconds : float
+        Length of the epochs wanted; 2.5 keeps the labels as they are.
+    label_seconds, rate_hz : float
+        What the files were made with.
+    unit : str
+        Unit of the signals, "V" or "uV" or "mV", which no file tells; they are then converted to uV.
+    group : str, optional
+        "4-hour" or "24-hour": only these recordings.
+    same_mice : bool
+        Whether Mouse01 of one group is Mouse01 of the other. Nobody has published that, so that by default
+        they are never parted.
+    codes : mapping of int to str, optional
+        Stage names (W, N, R) of the label codes, where they are not 1 REM, 2 Wake, 3 NREM.
+    """
+    if unit:
+        scale_to(unit, "uV", what="the signal")  # complains about unknown ones before anything is read
+    options = Options(epoch_seconds, label_seconds, rate_hz, unit, codes)
+    sessions = _sessions(folder)
+    if group is not None:
+        wanted = group.lower().removesuffix("_recordings")
+        kept = {key: one for key, one in sessions.items() if one.group.lower() == wanted}
+        if not kept:
+            there = ", ".join(sorted({one.group for one in sessions.values()} - {""})) or "none"
+            raise InputError(f"{folder} has no group {group!r}; it has: {there}.")
+        sessions = kept
+    if not sessions:
+        raise InputError(f"{folder} holds no AccuSleep recording. {_what_instead(folder)}")
+    for key in sorted(sessions):
+        one = sessions[key]
+        subject = one.mouse if same_mice or not one.group else f"{one.group}_{one.mouse}"
+        yield Entry(
+            one.id, subject, tuple(one.files.values()), partial(_read, one, subject, options), _missing(one)
+        )
+
+
+def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
+    """List what OSF holds."""
+    return osf_files(fetch, OSF_NODE)
+
+
+def _sessions(folder: Path) -> dict[tuple[str, str, str], Session]:
+    found: dict[tuple[str, str, str], Session] = {}
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        files = {name.lower(): Path(place, name) for name in sorted(names)}
+        known = [name for name in (*_SIGNAL_FILES, *_TABLE_FILES) if name in files]
+        labels = [name for name in _LABEL_FILES if name in files]
+        if not known and not labels:
+            continue
+        session = _session(folder, Path(place), {name: files[name] for name in (*known, *labels)})
+        key = (session.group, session.mouse, session.name)
+        if key not in found or (session.is_table and not found[key].is_table):
+            found[key] = session
+    return found
+
+
+def _session(root: Path, place: Path, files: Mapping[str, Path]) -> Session:
+    """Tell group, mouse and session from the names of the folders, whichever of them was given.
+
+    Without a folder that is named like a mouse, the first folder below the one given is the animal.
+    """
+    parts, top = place.resolve().parts, len(root.resolve().parts)
+    named = [i for i, part in enumerate(parts) if i >= top - 2 and _MOUSE.fullmatch(part)]
+    groups = [i for i, part in enumerate(parts) if _GROUP.fullmatch(part)]
+    below = max([top, *(i + 1 for i in groups)])
+    at = named[-1] if named else min(below, len(parts) - 1)
+    match = _GROUP.fullmatch(parts[groups[-1]]) if groups else None
+    group = "" if match is None else f"{match[1]}-hour"
+    return Session(place, group, parts[at], "_".join(parts[at + 1 :]), files)
+
+
+def _missing(session: Session) -> tuple[str, ...]:
+    wanted = [] if session.is_table else [name for name in _SIGNAL_FILES if name not in session.files]
+    missing = [name.replace("eeg", "EEG").replace("emg", "EMG") for name in wanted]
+    if not any(name in session.files for name in _LABEL_FILES):
+        missing.append("labels.csv" if session.is_table else "labels.mat")
+    return tuple(f"{session.mouse}/{session.name}/{name}".replace("//", "/") for name in missing)
+
+
+def _what_instead(folder: Path) -> str:
+    archive = next(iter(sorted(folder.rglob("*.zip"))), None) if folder.is_dir() else None
+    if archive is not None:
+        return f"{archive.name} is an archive: unpack it."
+    return "Expected folders such as Mouse01/Day1 with EEG.mat, EMG.mat and labels.mat, or recording.parquet."
+
+
+def _read(session: Session, subject: str, options: Options) -> Recording:
+    signals = _signals(session, options)
+    seconds = max((signal.seconds for signal in signals.values()), default=None)
+    scoring = _scoring(session, options, seconds)
+    covariates: dict[str, float | str] = {"species": "mouse"}
+    if session.group:
+        covariates["group"] = session.group
+    phase = re.search(r"(light|dark)[-_ ]?cycle", session.name, re.IGNORECASE)
+    if phase:
+        covariates["phase"] = phase[1].lower()
+    return Recording(
+        session.id,
+        subject,
+        signals,
+        {} if scoring is None else {scoring.scorer or "expert": scoring},
+        covariates=covariates,
+        is_synthetic=is_synthetic(session.folder),
+        source="AccuSleep",
+    )
+
+
+def _signals(session: Session, options: Options) -> dict[str, Signal | Series]:
+    table = next((session.files[name] for name in _TABLE_FILES if name in session.files), None)
+    rows: dict[str, Samples] = {}
+    if table is not None:
+        rows = table_columns(table, tuple(_SIGNAL_FILES.values()))
+        if not rows:
+            raise broken(table, "has neither a column 'eeg' nor 'emg'. AccuSleePy names them so.")
+    else:
+        for name, role in _SIGNAL_FILES.items():
+            if name in session.files:
+                rows[role] = mat_row(session.files[name], role.upper())
+    if len({len(row) for row in rows.values()}) > 1:
+        told = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
+        raise broken(session.folder, f"its signals differ in length ({told} samples), expected the same.")
+    unit = "uV" if options.unit else ""
+    if options.unit:
+        factor, _ = scale_to(options.unit, "uV")
+        rows = rows if factor == 1 else {role: Scaled(row, factor) for role, row in rows.items()}
+    return {role: Signal(role.upper(), row, options.rate_hz, unit) for role, row in rows.items()}
+
+
+def _scoring(session: Session, options: Options, seconds: float | None) -> Hypnogram | None:
+    path = next((session.files[name] for name in _LABEL_FILES if name in session.files), None)
+    if path is None:
+        return None
+    scorer = "expert"
+    if path.suffix.lower() == ".mat":
+        codes = mat_row(path, "labels")[0:]
+    else:
+        columns = table_columns(path, ("brain_state", "confidence_score"))
+        if "brain_state" not in columns:
+            raise broken(path, "has no column 'brain_state'. AccuSleePy names it so.")
+        codes = columns["brain_state"][0:]
+        # AccuSleePy writes a confidence beside what it has scored itself
+        confidence = np.asarray(columns["confidence_score"][0:], float) if len(columns) > 1 else np.zeros(0)
+        scorer = "AccuSleePy" if (confidence > 0).any() else scorer
+    labels = _labels(path, np.asarray(codes, dtype=np.float64), options)
+    labelled = len(labels) * options.label_seconds
+    if seconds is not None and abs(labelled - seconds) > max(60.0, 0.01 * seconds):
+        raise broken(
+            path,
+            f"{len(labels):,} labels of {options.label_seconds:g} s last {labelled:g} s, the signals at "
+            f"{options.rate_hz:g} Hz {seconds:g} s. Give label_seconds or rate_hz as they were recorded.",
+        )
+    stages = reepoch(labels, options.label_seconds, options.epoch_seconds)
+    return Hypnogram(stages, WNR3, options.epoch_seconds, scorer=scorer)
+
+
+def _labels(path: Path, codes: np.ndarray[tuple[int, ...], np.dtype[np.float64]], options: Options) -> Labels:
+    """Labels in the scheme of Wake, NREM and REM from AccuSleep's codes."""
+    names = {int(code): name for code, name in (CODES if options.codes is None else options.codes).items()}
+    labels = np.full(len(codes), UNSCORED, dtype=np.int8)
+    known = np.isnan(codes)
+    for code in UNDEFINED:
+        known |= codes == code
+    for code, name in names.items():
+        labels[codes == code] = WNR3.index(name)
+        known |= codes == code
+    if not known.all():
+        where = int(np.argmin(known))
+        told = ", ".join(f"{code} {name}" for code, name in names.items())
+        raise broken(
+            path, f"label {codes[where]:g} at epoch {where} is none of {told}, -1 or 4. Give codes={{...}}."
+        )
+    return labels
+
+
+DATASET = Dataset(
+    name="accusleep",
+    title="AccuSleep mouse EEG/EMG",
+    modality="eeg-emg",
+    access="open",
+    licence="none declared by the OSF project: use it as its authors ask, do not pass it on",
+    ethics="animal experiments; see the Methods of Barger et al. 2019 for the committee and protocol",
+    url="https://osf.io/py5eb/",
+    how_to_get="Fetch it from https://osf.io/py5eb/, or: stageguard data get accusleep FOLDER",
+    page="datasets/accusleep.md",
+    find="accusleep:find",
+    n_recordings=70,
+    citation="Barger Z, Frye CG, Liu D, Dan Y, Bouchard KE (2019). Robust, automated sleep scoring by a "
+    "compact neural network with distributional shift correction. PLOS ONE 14(12): e0224642. "
+    "https://doi.org/10.1371/journal.pone.0224642",
+    files="accusleep:list_files",
+    has_archives=True,
+    options={
+        "epoch_seconds": "epoch length of the scorings (default 4)",
+        "label_seconds": "epoch length of the labels in the files (default 2.5)",
+        "rate_hz": "sampling rate (default 512)",
+        "unit": "unit of the signals in the files, such as V; they are then in uV",
+        "group": "only '4-hour' or '24-hour' recordings",
+        "same_mice": "whether MouseNN is one animal in both groups (default true)",
+        "codes": "stage names of other label codes",
+    },
+)

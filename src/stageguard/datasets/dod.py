@@ -1,0 +1,276 @@
+"""Dreem Open Datasets (DOD-H, DOD-O): signals in HDF5, five scorers in JSON. Makes no consensus of its own.
+
+    072653fc-....h5                           signals/eeg/C3_M2, ..., hypnogram, attribute "description"
+    scorers/dodh/scorer_1/072653fc-....json   a number per 30 s
+
+-1 is not scored, 0 W, 1 N1, 2 N2, 3 N3, 4 REM. The scorers' lists cover more of the night than the .h5 files.
+They are laid where they agree with the file's own hypnogram; where no place is clearly the right one, they
+are left out with a warning.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard._optional import library
+from stageguard._units import scale_to, standard_unit
+from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets._s3 import Fetch, bucket_files
+from stageguard.datasets._samples import Scaled, broken, hdf5_row, named, reading
+from stageguard.datasets._subjects import wanted_subjects
+from stageguard.errors import InputError, StageGuardWarning
+from stageguard.formats._alignment import fit
+from stageguard.formats._recording_file import RawRecording
+from stageguard.formats.recordings import build_recording
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.recording import Recording, Samples, Signal
+from stageguard.stages import AASM5
+
+Labels = npt.NDArray[np.int8]
+
+EPOCH_SECONDS = 30.0
+RATE_HZ, UNIT = 250.0, "uV"  # of every signal, where a file does not say
+MOST_EPOCHS = 10_000
+# Share of epochs in which two of five scorers say what the file's hypnogram says. In DOD-H it is 0.998 or
+# more at the right place and at most 0.955 one epoch beside it.
+LEAST_AGREEMENT, LEAST_LEAD, SHARE_OF_SCORERS = 0.97, 0.02, 0.4
+BUCKETS = {"dodh/": "https://dreem-dod-h.s3.amazonaws.com", "dodo/": "https://dreem-dod-o.s3.amazonaws.com"}
+SCORERS_URL = "https://github.com/Dreem-Organization/dreem-learning-evaluation/archive/refs/heads/master.zip"
+STUDIES = {"dodh": "healthy", "dodo": "apnoea"}
+
+
+def find(
+    folder: Path, *, scorers: str | Path | None = None, subjects: Sequence[str] | None = None
+) -> Iterator[Entry]:
+    """Yield an entry per night, in the order of their names."""
+    wanted = wanted_subjects(subjects)
+    nights = sorted(folder.rglob("*.h5"))
+    if not nights:
+        raise InputError(
+            f"folder {folder} holds no .h5 files, expected those of the Dreem Open Datasets. "
+            "Name the folder they are in."
+        )
+    place = folder if scorers is None else Path(scorers)
+    if not place.is_dir():
+        raise InputError(f"scorers is {str(place)!r}, expected a folder with scorer_1, scorer_2, ... in it.")
+    scorings: dict[str, list[Path]] = {}
+    for path in sorted(place.rglob("*.json")):
+        if path.parent.name.lower().startswith("scorer"):
+            scorings.setdefault(path.stem, []).append(path)
+    for path in nights:
+        if wanted is not None and path.stem.upper() not in wanted:
+            continue
+        own = tuple(scorings.get(path.stem, ()))
+        yield Entry(path.stem, path.stem, (path, *own), partial(read_night, path, own))
+
+
+def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
+    """Read one night: signals, the file's own hypnogram as "consensus", and each scorer's."""
+    h5py = library("h5py", f"reading {named(path)}")
+    with reading(path), h5py.File(path, "r") as file:
+        signals = _signals(path, file)
+        start = _start(file.attrs.get("start_time"))
+        own = _labels(path, np.asarray(file["hypnogram"][()]), "hypnogram") if "hypnogram" in file else None
+    recording, _ = build_recording(path, RawRecording(signals, start=start), subject=path.stem)
+    nights: dict[str, Hypnogram] = {}
+    if own is not None:
+        nights["consensus"] = fit(_night(own, "consensus"), recording, trailing=True)
+    given = {scorer.parent.name: _read_json(scorer) for scorer in scorers}
+    n_epochs = int((recording.seconds + 0.01) // EPOCH_SECONDS)
+    for name, labels in place_scorers(given, own, n_epochs, path.name).items():
+        nights[name] = fit(_night(labels, name), recording, trailing=True)
+    study = next((kind for folder, kind in STUDIES.items() if folder in str(path.parent).lower()), None)
+    facts: dict[str, float | str] = {} if study is None else {"study": study}
+    return replace(recording, scorings=nights, covariates=facts, source="DOD")
+
+
+def place_scorers(
+    given: Mapping[str, Labels], own: Labels | None, n_epochs: int, what: str
+) -> dict[str, Labels]:
+    """Cut scorers' lists to a file's epochs.
+
+    Parameters
+    ----------
+    given : mapping of str to array of int8
+        Lists by scorer, all of one length and one beginning.
+    own : array of int8 or None
+        The file's hypnogram, which is their consensus.
+    n_epochs : int
+        Epochs of the file's signals.
+    what : str
+        The file, for warnings.
+    """
+    if not given:
+        return {}
+    lengths = {len(labels) for labels in given.values()}
+    if len(lengths) > 1:
+        _warn(
+            what,
+            f"its scorers' lists have {', '.join(map(str, sorted(lengths)))} epochs, expected one length",
+        )
+        return {}
+    length = lengths.pop()
+    wanted = n_epochs if own is None else len(own)
+    if length == wanted:
+        return dict(given)
+    stack = np.stack(list(given.values()))
+    first = _common_first(stack, wanted) if own is None else _best_place(stack, own)
+    if first is None:
+        _warn(what, f"its scorers' lists of {length} epochs fit the file's {wanted} nowhere clearly")
+        return {}
+    # what lies before the file's first epoch is cut, what is missing after its end stays unscored
+    begin = max(-first, 0)
+    cut = {name: labels[max(first, 0) : max(first, 0) + wanted - begin] for name, labels in given.items()}
+    if begin:
+        pad = np.full(begin, UNSCORED, dtype=np.int8)
+        cut = {name: np.concatenate([pad, labels]) for name, labels in cut.items()}
+    return cut
+
+
+def _common_first(stack: Labels, wanted: int) -> int | None:
+    """First epoch of the stretch all scorers scored, if it is as long as the file (the authors' own rule)."""
+    scored = (stack != UNSCORED).all(axis=0)
+    if not scored.any():
+        return None
+    firsts = [int(np.argmax(row != UNSCORED)) for row in stack]
+    ends = [len(row) - int(np.argmax(row[::-1] != UNSCORED)) for row in stack]
+    return max(firsts) if min(ends) - max(firsts) == wanted else None
+
+
+def _best_place(stack: Labels, own: Labels) -> int | None:
+    """Where the file's hypnogram lies in the scorers' lists: clearly the best agreement, or None."""
+    slack = max(len(own) - stack.shape[1], 0)
+    shares = {}
+    for first in range(-slack, max(stack.shape[1] - len(own), 0) + 1):
+        low, high = max(first, 0), min(first + len(own), stack.shape[1])
+        part, mine = stack[:, low:high], own[low - first : high - first]
+        known = mine != UNSCORED
+        if known.any() and known.sum() >= 0.5 * (own != UNSCORED).sum():
+            shares[first] = float(((part == mine).mean(axis=0)[known] >= SHARE_OF_SCORERS).mean())
+    ranked = sorted(shares, key=lambda first: -shares[first])
+    if not ranked or shares[ranked[0]] < LEAST_AGREEMENT:
+        return None
+    lead = shares[ranked[0]] - shares[ranked[1]] if len(ranked) > 1 else 1.0
+    return ranked[0] if lead >= LEAST_LEAD else None
+
+
+def _signals(path: Path, file: Any) -> dict[str, Signal]:
+    """Signals by name; their rates and units from the file's description."""
+    described = _description(path, file.attrs.get("description"))
+    found: dict[str, Signal] = {}
+    groups = file.get("signals")
+    if groups is None:
+        raise broken(path, f"has no group 'signals'; it has: {', '.join(file)[:80]}.")
+    for kind in sorted(
+        groups, key=("eeg", "eog", "emg").index if set(groups) <= {"eeg", "eog", "emg"} else str
+    ):
+        for name, dataset in groups[kind].items():
+            facts = described.get(f"signals/{kind}/{name}", {})
+            unit = str(facts.get("unit") or facts.get("unit_name") or UNIT)
+            row: Samples = hdf5_row(path, dataset)
+            factor, offset = scale_to(unit, standard_unit(unit), what=name)
+            samples = row if factor == 1.0 and not offset else Scaled(row, factor)
+            found[name] = Signal(name, samples, _rate(path, facts.get("fs", RATE_HZ)), standard_unit(unit))
+    return found
+
+
+def _description(path: Path, text: object) -> dict[str, dict[str, Any]]:
+    if text is None:
+        return {}
+    try:
+        items = json.loads(text.decode() if isinstance(text, bytes) else str(text))
+        return {str(item["path"]).strip("/"): dict(item) for item in items}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise broken(path, "has an attribute 'description' that is no list of signals in JSON.") from None
+
+
+def _rate(path: Path, value: object) -> float:
+    try:
+        rate_hz = float(str(value))
+    except ValueError:
+        rate_hz = 0.0
+    if not 0 < rate_hz < 1e6:
+        raise broken(path, f"gives {str(value)[:40]!r} as sampling rate, expected samples per second.")
+    return rate_hz
+
+
+def _start(value: object) -> datetime | None:
+    """When the night began (seconds since 1970, UTC), where the file says so."""
+    try:
+        seconds = float(str(value))
+        return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None) if seconds > 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _read_json(path: Path) -> Labels:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise broken(path, f"is not readable JSON ({str(error)[:80]}).") from None
+    if not isinstance(content, list) or not all(type(each) is int for each in content):
+        raise broken(path, "is no list of whole numbers, expected one stage per epoch.")
+    return _labels(path, np.array(content, dtype=object), "list")
+
+
+def _labels(path: Path, values: npt.NDArray[Any], what: str) -> Labels:
+    if values.ndim != 1 or not 1 <= len(values) <= MOST_EPOCHS:
+        raise broken(path, f"its {what} has shape {values.shape}, expected 1 to {MOST_EPOCHS:,} epochs.")
+    try:
+        plain = values.astype(np.float64)
+        wrong = ~np.isin(plain, range(-1, AASM5.n_stages))
+    except (ValueError, TypeError, OverflowError):
+        raise broken(path, f"its {what} holds {values.dtype} values, expected -1 to 4.") from None
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise broken(path, f"epoch {place} of its {what} is {plain[place]:g}, expected -1 to 4.")
+    return plain.astype(np.int8)
+
+
+def _night(labels: Labels, scorer: str) -> Hypnogram:
+    return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer=scorer)
+
+
+def _warn(what: str, text: str) -> None:
+    warnings.warn(StageGuardWarning(f"{what}: {text}; they are left out."), stacklevel=4)
+
+
+def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
+    """List the nights of both studies, and the archive with the scorers' lists."""
+    nights = [file for study, bucket in BUCKETS.items() for file in bucket_files(fetch, bucket, study, ".h5")]
+    return (RemoteFile("dreem-learning-evaluation.zip", SCORERS_URL), *nights)
+
+
+DATASET = Dataset(
+    name="dod",
+    title="Dreem Open Datasets (DOD-H and DOD-O)",
+    modality="eeg-emg",
+    access="open",
+    licence="MIT",
+    ethics="DOD-O: clinical trial NCT03657329, with informed consent; DOD-H: see Guillot et al. 2020",
+    url="https://dreem-dodo-dodh.s3.eu-west-1.amazonaws.com/index.html",
+    how_to_get="Fetch the .h5 files from the address above and the scorers from "
+    "https://github.com/Dreem-Organization/dreem-learning-evaluation, or: stageguard data get dod FOLDER",
+    page="datasets/dod.md",
+    find="dod:find",
+    n_subjects=80,
+    n_recordings=80,
+    citation="Guillot A, Sauvet F, During EH, Thorey V (2020). Dreem Open Datasets: multi-scored sleep "
+    "datasets to compare human and automated sleep staging. IEEE Transactions on Neural Systems and "
+    "Rehabilitation Engineering 28(9): 1955-1965. https://doi.org/10.1109/TNSRE.2020.3011181",
+    files="dod:list_files",
+    options={
+        "scorers": "folder with scorer_1, scorer_2, ... (default: below the dataset's folder)",
+        "subjects": "only these nights",
+    },
+)

@@ -1,0 +1,223 @@
+"""Any recordings with their scorings, by a list in a TSV or CSV file. Needs no layout of its own.
+
+    id    subject  edf             scoring            lights_off  lights_on  channel:eeg  age
+    p1n1  p1       p1/night1.edf   p1/night1.xml      22:58:00    06:41      C4-M1        43
+    p1n2  p1       p1/night2.edf   p1/night2.tsv      120         n/a        C4-M1        43
+
+`edf` alone is needed; paths are from the list's own folder. Columns that begin with `channel:` map a channel
+to a role, `unit:` says its unit where the file does not, `scoring:NAME` is a further scorer's. All others
+are covariates.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from stageguard.datasets._dataset import Dataset, Entry
+from stageguard.datasets._samples import broken
+from stageguard.datasets._subjects import wanted_subjects
+from stageguard.errors import InputError, did_you_mean
+from stageguard.formats.recordings import EXPERT, read_recording_file
+from stageguard.recording import Recording
+
+OWN_COLUMNS = ("id", "subject", "edf", "scoring", "lights_off", "lights_on")
+PREFIXES = ("channel:", "unit:", "scoring:")
+MISSING = ("", "n/a", "na", "nan", "none")
+NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
+DAY = 86_400.0
+
+
+def find(
+    folder: Path, *, table: str | Path | None = None, subjects: Sequence[str] | None = None
+) -> Iterator[Entry]:
+    """Yield an entry per line; `folder` may be the list itself."""
+    wanted = wanted_subjects(subjects)
+    path = _table(folder, table)
+    for row in read_list(path):
+        recording = path.parent / row["edf"]
+        subject = row.get("subject") or row.get("id") or recording.stem
+        if wanted is not None and subject.upper() not in wanted:
+            continue
+        scorings = {
+            column.partition(":")[2] or EXPERT: path.parent / cell
+            for column, cell in row.items()
+            if column == "scoring" or column.startswith("scoring:")
+        }
+        files = (recording, *scorings.values())
+        missing = tuple(os.path.relpath(file, path.parent) for file in files if not file.is_file())
+        name = row.get("id") or recording.stem
+        read = partial(read_row, recording, name, subject, scorings, dict(row))
+        yield Entry(name, subject, tuple(file for file in files if file.is_file()) or files, read, missing)
+
+
+def read_list(path: Path) -> list[dict[str, str]]:
+    """Read the lines of a list: cells by column, without those that are missing."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise broken(path, "is not UTF-8 text, expected a list of recordings. Save it as UTF-8.") from None
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    if not lines:
+        raise broken(path, "is empty, expected a header such as: id, subject, edf, scoring.")
+    mark = max("\t;,", key=lines[0].count)
+    try:
+        table = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
+    except csv.Error as error:
+        raise broken(path, f"is not a readable table ({error}).") from None
+    header = [_column(name) for name in table[0]]
+    _check_header(path, header)
+    rows: list[dict[str, str]] = []
+    seen: dict[str, int] = {}
+    for number, cells in enumerate(table[1:], start=2):
+        if len(cells) != len(header):
+            raise broken(path, f"row {number} has {len(cells)} cells, the header has {len(header)}.")
+        row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING}
+        if "edf" not in row:
+            raise broken(path, f"row {number} names no file in its column edf.")
+        if "id" in header and "id" not in row:
+            raise broken(path, f"row {number} has no id.")
+        name = row.get("id") or Path(row["edf"]).stem
+        if name in seen:
+            raise broken(
+                path, f"row {number} is {name!r} again, after row {seen[name]}. Give each its own id."
+            )
+        seen[name] = number
+        rows.append(row)
+    if not rows:
+        raise broken(path, "has a header but no rows, expected one row per recording.")
+    return rows
+
+
+def read_row(
+    path: Path, name: str, subject: str, scorings: Mapping[str, Path], row: Mapping[str, str]
+) -> Recording:
+    """Read the recording of a line."""
+    channels, units = (
+        {column.partition(":")[2]: cell for column, cell in row.items() if column.startswith(prefix)}
+        for prefix in ("channel:", "unit:")
+    )
+    recording = read_recording_file(
+        path, id=name, subject=subject, channels=channels, units=units, scoring=dict(scorings) or None
+    ).recording
+    facts = {
+        column: _value(cell)
+        for column, cell in row.items()
+        if column not in OWN_COLUMNS and not column.startswith(PREFIXES)
+    }
+    off = seconds_of(row.get("lights_off"), recording, "lights_off")
+    on = seconds_of(row.get("lights_on"), recording, "lights_on")
+    if off is not None and on is not None and on <= off:
+        raise InputError(
+            f"{name}: lights_on ({row['lights_on']}) comes before lights_off ({row['lights_off']}). "
+            "Correct the list."
+        )
+    return replace(
+        recording,
+        covariates={**recording.covariates, **facts},
+        lights_off_seconds=recording.lights_off_seconds if off is None else off,
+        lights_on_seconds=recording.lights_on_seconds if on is None else on,
+    )
+
+
+def seconds_of(text: str | None, recording: Recording, what: str) -> float | None:
+    """Return a time as seconds since the recording's start.
+
+    It is a number of seconds, a time of day (the first one after the start) or a date with a time.
+    """
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = _clock_seconds(text, recording, what)
+    if not -DAY <= seconds <= recording.seconds + DAY:
+        raise InputError(
+            f"{recording.id}: {what} is {text!r}, {seconds:,.0f} s from the start of a recording of "
+            f"{recording.seconds:,.0f} s. Correct the list."
+        )
+    return seconds
+
+
+def _clock_seconds(text: str, recording: Recording, what: str) -> float:
+    if recording.start is None:
+        raise InputError(
+            f"{recording.id}: {what} is {text!r}, but the recording does not say when it began. Give seconds."
+        )
+    clock = re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", text)
+    try:
+        if clock is None:
+            return (datetime.fromisoformat(text) - recording.start).total_seconds()
+        midnight = recording.start.replace(hour=0, minute=0, second=0, microsecond=0)
+        of_day = timedelta(hours=int(clock[1]), minutes=int(clock[2]), seconds=int(clock[3] or 0))
+        if of_day >= timedelta(days=1):
+            raise ValueError(text)
+        return (midnight + of_day - recording.start).total_seconds() % DAY
+    except (ValueError, TypeError):
+        raise InputError(
+            f"{recording.id}: {what} is {text[:40]!r}, expected seconds since the start, or a time such as "
+            "22:58."
+        ) from None
+
+
+def _table(folder: Path, table: str | Path | None) -> Path:
+    if table is not None:
+        path = Path(table) if Path(table).is_absolute() else folder / table
+    elif folder.is_file():
+        path = folder
+    else:
+        path = next((folder / name for name in NAMES if (folder / name).is_file()), folder / NAMES[0])
+    if not path.is_file():
+        raise InputError(
+            f"{path} is not there, expected a list of recordings with the columns id, subject, edf and "
+            "scoring. Name it with table=..., or give its path instead of a folder."
+        )
+    return path
+
+
+def _column(name: str) -> str:
+    prefix, mark, rest = name.strip().partition(":")
+    return f"{prefix.strip().lower()}{mark}{rest.strip()}" if mark else prefix.lower().replace(" ", "_")
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
+    if twice is not None:
+        raise broken(path, f"has the column {twice!r} twice. Keep one.")
+    if "edf" not in header:
+        shown = ", ".join(header)[:80]
+        raise broken(path, f"has no column edf, expected one; it has: {shown}.{did_you_mean('edf', header)}")
+    bad = next((name for name in header if name.endswith(":") or name.startswith(":")), None)
+    if bad is not None:
+        raise broken(path, f"has the column {bad!r}, expected a name such as channel:eeg or scoring:second.")
+
+
+def _value(cell: str) -> float | str:
+    try:
+        return float(cell) if "_" not in cell else cell
+    except ValueError:
+        return cell
+
+
+DATASET = Dataset(
+    name="sample-list",
+    title="Recordings of your own, by a list",
+    modality="any",
+    access="private",
+    licence="",
+    ethics="",
+    url="",
+    how_to_get="Write a TSV with the columns id, subject, edf, scoring beside your recordings.",
+    page="datasets/sample-list.md",
+    find="sample_list:find",
+    options={
+        "table": f"name of the list in the folder (default: {', '.join(NAMES[:2])})",
+        "subjects": "only these",
+    },
+)

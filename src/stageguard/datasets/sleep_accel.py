@@ -1,0 +1,248 @@
+"""Sleep-Accel: Apple Watch acceleration, heart rate and steps with sleep stages. Downloads nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard._synthetic import is_synthetic
+from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets._listings import Fetch, physionet_files
+from stageguard.datasets._samples import broken
+from stageguard.errors import InputError
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.recording import Recording, Series, Signal
+from stageguard.stages import AASM5, WNR3, WS2, StageScheme
+
+Floats = npt.NDArray[np.float64]
+
+BASE_URL = "https://physionet.org/files/sleep-accel/1.0.0"
+EPOCH_SECONDS = 30.0
+CODES = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"}  # 4 is stage 4 of older rules
+SCHEMES: dict[str, StageScheme] = {scheme.name: scheme for scheme in (AASM5, WNR3, WS2)}
+
+# Ending of the file -> its folder, the role, the columns after the time, the unit.
+_RAW = {
+    "_acceleration.txt": ("motion", "acceleration", 3, "g"),
+    "_heartrate.txt": ("heart_rate", "heart_rate", 1, "bpm"),
+    "_steps.txt": ("steps", "steps", 1, "counts"),
+}
+_LABELS = "_labeled_sleep.txt"
+# Ending of a feature file of Walch et al. -> role and unit. That of the heart is a variability, not a rate.
+_FEATURES = {
+    "_count_feature.out": ("counts", "counts"),
+    "_hr_feature.out": ("heart_rate_variability", ""),
+    "_cosine_feature.out": ("clock_cosine", ""),
+    "_circadian_feature.out": ("circadian", ""),
+}
+_TIMES, _FEATURE_LABELS = "_time_feature.out", "_psg_labels.out"
+
+
+def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterator[Entry]:
+    """Find the subjects in a folder: PhysioNet's text files, or the feature files of Walch et al.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``motion/``, ``heart_rate/``, ``steps/`` and ``labels/``, or all files side by side.
+    scheme : str
+        "aasm5" keeps the stages; "wnr3" and "ws2" merge them.
+    whole : bool
+        Keep what the watch recorded after the last scored epoch. What it recorded in the days before the
+        night is always kept, at negative times.
+    """
+    if scheme not in SCHEMES:
+        raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".out"))
+    raw = _by_subject(files, (*_RAW, _LABELS))
+    features = _by_subject(files, (*_FEATURES, _TIMES, _FEATURE_LABELS))
+    if not raw and not features:
+        raise InputError(
+            f"{folder} holds no Sleep-Accel recording. Expected motion/46343_acceleration.txt, "
+            "labels/46343_labeled_sleep.txt and the like, or 46343_count_feature.out."
+        )
+    for subject in sorted(raw, key=_natural):
+        own = raw[subject]
+        lacking = [f"{part[0]}/{subject}{ending}" for ending, part in _RAW.items() if ending not in own]
+        lacking += [] if _LABELS in own else [f"labels/{subject}{_LABELS}"]
+        reader = partial(_read_raw, subject, own, SCHEMES[scheme], whole)
+        yield Entry(subject, subject, tuple(own.values()), reader, tuple(lacking))
+    for subject in sorted(features.keys() - raw.keys(), key=_natural):
+        own = features[subject]
+        wanted = (
+            *(ending for ending in _FEATURES if ending != "_circadian_feature.out"),
+            _TIMES,
+            _FEATURE_LABELS,
+        )
+        lacking = [f"{subject}{ending}" for ending in wanted if ending not in own]
+        reader = partial(_read_features, subject, own, SCHEMES[scheme])
+        yield Entry(subject, subject, tuple(own.values()), reader, tuple(lacking))
+
+
+def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
+    """List what PhysioNet holds."""
+    return physionet_files(fetch, BASE_URL)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+def _by_subject(files: list[Path], endings: tuple[str, ...]) -> dict[str, dict[str, Path]]:
+    found: dict[str, dict[str, Path]] = {}
+    for path in files:
+        match = re.fullmatch(r"([^_]+)(_.+)", path.name)
+        if match and match[2] in endings:
+            found.setdefault(match[1], {}).setdefault(match[2], path)
+    return found
+
+
+def _read_raw(subject: str, files: dict[str, Path], scheme: StageScheme, whole: bool) -> Recording:
+    scoring, offset = (None, 0.0) if _LABELS not in files else _scoring(files[_LABELS], scheme)
+    end = np.inf if whole or scoring is None else scoring.n_epochs * EPOCH_SECONDS
+    signals: dict[str, Signal | Series] = {}
+    for ending, (_, role, n_columns, unit) in _RAW.items():
+        if ending not in files:
+            continue
+        rows = _numbers(files[ending], 1 + n_columns)
+        rows[:, 0] -= offset
+        rows = _in_order(rows[rows[:, 0] < end])
+        if not len(rows):
+            raise broken(files[ending], f"has nothing before the night's end at {end:g} s.")
+        values = rows[:, 1:] if n_columns > 1 else rows[:, 1]
+        signals[role] = Series(files[ending].name, rows[:, 0], values, unit)
+    return _recording(subject, signals, scoring, next(iter(files.values())))
+
+
+def _recording(
+    subject: str, signals: dict[str, Signal | Series], scoring: Hypnogram | None, path: Path
+) -> Recording:
+    return Recording(
+        subject,
+        subject,
+        signals,
+        {} if scoring is None else {"expert": scoring},
+        is_synthetic=is_synthetic(path),
+        source="Sleep-Accel",
+    )
+
+
+def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
+    """Return the scoring, and how many seconds after the night's start its grid of epochs lies."""
+    rows = _in_order(_numbers(path, 2))
+    rows = rows[rows[:, 0] > -EPOCH_SECONDS / 2]
+    if not len(rows):
+        raise broken(path, "has no epoch after the night's start.")
+    offset = float(rows[0, 0] % EPOCH_SECONDS)
+    offset = 0.0 if min(offset, EPOCH_SECONDS - offset) < 0.5 else offset
+    places = (rows[:, 0] - offset) / EPOCH_SECONDS
+    epochs = np.rint(places).astype(np.int64)
+    if (np.abs(places - epochs) > 0.05).any() or len(np.unique(epochs)) < len(epochs):
+        wrong = int(np.argmax((np.abs(places - epochs) > 0.05) | (np.diff(epochs, prepend=-1) < 1)))
+        raise broken(path, f"has a stage at {rows[wrong, 0]:g} s, expected one every 30 s.")
+    return _hypnogram(path, epochs, rows[:, 1], scheme), offset
+
+
+def _hypnogram(path: Path, epochs: npt.NDArray[np.int64], codes: Floats, scheme: StageScheme) -> Hypnogram:
+    """One label per epoch; epochs the file leaves out are unscored."""
+    labels = np.full(int(epochs[-1]) + 1, UNSCORED, dtype=np.int8)
+    merged = AASM5.merge_map(scheme)
+    for epoch, code in zip(epochs, codes, strict=True):
+        if code == UNSCORED:
+            continue
+        if code not in CODES:
+            raise broken(
+                path, f"stage {code:g} at {epoch * EPOCH_SECONDS:g} s is not one of -1, 0, 1, 2, 3, 4, 5."
+            )
+        labels[epoch] = merged[AASM5.index(CODES[int(code)])]
+    return Hypnogram(labels, scheme, EPOCH_SECONDS, scorer="expert")
+
+
+def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) -> Recording:
+    """Put features of valid epochs in their places; epochs between them are NaN, and unscored."""
+    if _TIMES not in files:
+        place = next(iter(files.values())).parent
+        raise InputError(
+            f"{place.name}: {subject}{_TIMES} is missing. Without it nobody knows where the night has gaps."
+        )
+    hours = _numbers(files[_TIMES], 1)[:, 0]
+    places = hours * 3600 / EPOCH_SECONDS
+    epochs = np.rint(places).astype(np.int64)
+    # the times are hours with six decimals
+    if (np.abs(places - epochs) > 0.05).any() or epochs[0] != 0 or (np.diff(epochs) < 1).any():
+        raise broken(files[_TIMES], "does not count hours from 0 in steps of 30 s.")
+    signals: dict[str, Signal | Series] = {}
+    for ending, (role, unit) in _FEATURES.items():
+        if ending in files:
+            values = _same_length(files[ending], epochs)
+            night = np.full(int(epochs[-1]) + 1, np.nan)
+            night[epochs] = values
+            signals[role] = Signal(files[ending].name, night, 1 / EPOCH_SECONDS, unit)
+    scoring = None
+    if _FEATURE_LABELS in files:
+        path = files[_FEATURE_LABELS]
+        scoring = _hypnogram(path, epochs, _same_length(path, epochs), scheme)
+    return _recording(subject, signals, scoring, files[_TIMES])
+
+
+def _same_length(path: Path, epochs: npt.NDArray[np.int64]) -> Floats:
+    values = _numbers(path, 1)[:, 0]
+    if len(values) != len(epochs):
+        raise broken(path, f"has {len(values)} rows, the times have {len(epochs)}.")
+    return values
+
+
+def _in_order(rows: Floats) -> Floats:
+    """Sort rows by time and drop repetitions: the watch sent some of them twice, and late."""
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    if (np.diff(rows[:, 0]) < 0).any():
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    is_repeated = np.zeros(len(rows), dtype=bool)
+    is_repeated[1:] = (rows[1:] == rows[:-1]).all(axis=1)
+    return rows[~is_repeated]
+
+
+def _numbers(path: Path, n_columns: int) -> Floats:
+    """Numbers of a text file, by blanks or commas."""
+    with path.open(encoding="ascii", errors="replace") as file:
+        first = next((line for line in file if line.strip()), "")
+    if not first:
+        raise broken(path, "is empty. Was it fetched completely?")
+    try:
+        rows: Floats = np.loadtxt(path, delimiter="," if "," in first else None, ndmin=2, comments=None)
+    except ValueError as error:
+        raise broken(path, f"is not a table of numbers ({' '.join(str(error).split())}).") from None
+    if rows.shape[1] != n_columns:
+        raise broken(
+            path, f"has {rows.shape[1]} columns, expected {n_columns}; it begins with {first[:40]!r}."
+        )
+    return rows
+
+
+DATASET = Dataset(
+    name="sleep-accel",
+    title="Sleep-Accel (Apple Watch motion and heart rate with polysomnography)",
+    modality="actigraphy",
+    access="open",
+    licence="Open Data Commons Attribution License v1.0",
+    ethics="approved by the University of Michigan Institutional Review Board",
+    url="https://physionet.org/content/sleep-accel/1.0.0/",
+    how_to_get="Fetch it from PhysioNet, or: stageguard data get sleep-accel FOLDER",
+    page="datasets/sleep-accel.md",
+    find="sleep_accel:find",
+    n_subjects=31,
+    n_recordings=31,
+    citation="Walch O (2019). Motion and heart rate from a wrist-worn wearable and labeled sleep from "
+    "polysomnography (version 1.0.0). PhysioNet. https://doi.org/10.13026/hmhs-py35; Walch O, Huang Y, "
+    "Forger D, Goldstein C (2019). Sleep 42(12): zsz180. https://doi.org/10.1093/sleep/zsz180",
+    files="sleep_accel:list_files",
+    options={
+        "scheme": "stages of the scorings: aasm5 (default), wnr3 or ws2",
+        "whole": "keep what was recorded after the last scored epoch (default false)",
+    },
+)

@@ -1,0 +1,251 @@
+"""Sleep-EDF Expanded: cassette and telemetry nights as published by PhysioNet. Stages them no further.
+
+`SC4ssNE0-PSG.edf` is night N of subject ss of the cassette study, `ST7ssNJ0-PSG.edf` of the telemetry study;
+the scoring has the same first seven letters, then its scorer's.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from stageguard import _checks
+from stageguard._optional import library
+from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets._listings import Fetch, physionet_files
+from stageguard.datasets._samples import broken, reading
+from stageguard.datasets._subjects import wanted_subjects
+from stageguard.errors import InputError
+from stageguard.formats._alignment import cropped
+from stageguard.formats._edf_header import read_edf_header
+from stageguard.formats.recordings import read_recording_file
+from stageguard.hypnogram import UNSCORED
+from stageguard.recording import Recording
+
+STUDIES = {"cassette": "SC4", "telemetry": "ST7"}
+BASE_URL = "https://physionet.org/files/sleep-edfx/1.0.0"
+_PSG = re.compile(r"((?:SC4|ST7)(\d{2})(\d)[A-Z])[A-Z0-9]-PSG\.edf", re.IGNORECASE)
+_PERSON = re.compile(r"\b(Female|Male)_(\d{1,3})yr\b", re.IGNORECASE)
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What the table of a study says of one night."""
+
+    lights_off: float | None = None  # seconds of the day
+    facts: Mapping[str, float | str] = field(default_factory=dict)
+
+
+def find(
+    folder: Path,
+    *,
+    study: str | None = None,
+    subjects: Sequence[str] | None = None,
+    around_sleep_minutes: float | None = None,
+    lights: bool | None = None,
+) -> Iterator[Entry]:
+    """Yield an entry per night, in the order of their names."""
+    if study is not None:
+        _checks.choice(study, "study", STUDIES)
+    if around_sleep_minutes is not None:
+        around_sleep_minutes = _checks.number(around_sleep_minutes, "around_sleep_minutes", low=0)
+    wanted = wanted_subjects(subjects)
+    scorings: dict[str, list[Path]] = {}
+    recordings: dict[str, Path] = {}
+    for path in sorted(folder.rglob("S*.edf")):
+        found = _PSG.fullmatch(path.name)
+        if found is not None:
+            recordings.setdefault(found[1].upper(), path)
+        elif path.name.lower().endswith("-hypnogram.edf"):
+            scorings.setdefault(path.name[:7].upper(), []).append(path)
+    if not recordings:
+        raise InputError(
+            f"folder {folder} holds no Sleep-EDF recordings, expected files such as "
+            "sleep-cassette/SC4001E0-PSG.edf. Name the folder they are in."
+        )
+    nights = read_tables(folder, lights)
+    for key, path in recordings.items():
+        subject = key[:5]
+        if (wanted is not None and subject not in wanted) or not key.startswith(
+            STUDIES.get(study or "", "S")
+        ):
+            continue
+        hypnograms = tuple(sorted(scorings.get(key, ())))
+        missing = () if hypnograms else (f"{key}?-Hypnogram.edf",)
+        read = partial(read_night, path, hypnograms, nights.get(key[:6], Night()), around_sleep_minutes)
+        yield Entry(key[:6], subject, (path, *hypnograms), read, missing)
+
+
+def read_night(
+    path: Path, scorings: Sequence[Path], night: Night, around_sleep_minutes: float | None = None
+) -> Recording:
+    """Read one night; its scorers go by the letter their files have."""
+    key = path.name[:6].upper()
+    by_scorer = {f"scorer {scoring.name[7].upper()}": scoring for scoring in scorings}
+    read = read_recording_file(path, id=key, subject=key[:5], scoring=by_scorer, trailing=True)
+    recording = read.recording
+    facts: dict[str, float | str] = {"night": float(key[5])}
+    facts["study"] = next(name for name, prefix in STUDIES.items() if key.startswith(prefix))
+    person = _PERSON.search(read_edf_header(path).patient)
+    if person is not None:
+        facts |= {"sex": person[1][0].upper(), "age": float(person[2])}
+    lights_off = None
+    if night.lights_off is not None and recording.start is not None:
+        lights_off = (night.lights_off - _second_of_day(recording.start)) % DAY
+        lights_off = lights_off if lights_off < recording.seconds else None
+    recording = replace(
+        recording,
+        covariates={**recording.covariates, **facts, **night.facts},
+        lights_off_seconds=recording.lights_off_seconds if lights_off is None else lights_off,
+        source="Sleep-EDF",
+    )
+    return recording if around_sleep_minutes is None else around_sleep(recording, around_sleep_minutes)
+
+
+def around_sleep(recording: Recording, minutes: float) -> Recording:
+    """Return the recording from some minutes before the first epoch of sleep to as many after the last.
+
+    Cassettes ran for about 20 hours, most of them by day. A recording without sleep stays as it is.
+    """
+    first, end = np.inf, -np.inf
+    epoch_seconds = 1.0
+    for night in recording.scorings.values():
+        asleep = np.flatnonzero((night.labels != UNSCORED) & (night.labels != night.scheme.wake_index))
+        if len(asleep):
+            epoch_seconds = night.epoch_seconds
+            first = min(first, asleep[0] * epoch_seconds)
+            end = max(end, (asleep[-1] + 1) * epoch_seconds)
+    if end < first:
+        return recording
+    margin = round(minutes * 60 / epoch_seconds) * epoch_seconds
+    return cropped(recording, max(first - margin, 0.0), min(end + margin, recording.seconds))
+
+
+def read_tables(folder: Path, lights: bool | None = None) -> dict[str, Night]:
+    """Nights by the first six letters of their files, from SC-subjects and ST-subjects (.csv or .xls).
+
+    The .xls files need the library xlrd. Without it they are passed over, unless `lights` is True.
+    """
+    nights: dict[str, Night] = {}
+    if lights is False:
+        return nights
+    for name, parse in (("SC-subjects", _cassette), ("ST-subjects", _telemetry)):
+        found = sorted((*folder.rglob(f"{name}.csv"), *folder.rglob(f"{name}.xls")))
+        if not found:
+            continue
+        rows = (
+            _csv_rows(found[0]) if found[0].suffix == ".csv" else _xls_rows(found[0], required=bool(lights))
+        )
+        with reading(found[0]):
+            nights |= parse(found[0], rows)
+    return nights
+
+
+def _cassette(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
+    """Columns: subject, night, age, sex (F=1), LightsOff."""
+    nights = {}
+    header = [str(cell).strip().casefold() for cell in rows[0]] if rows else []
+    if header and not {"subject", "night", "lightsoff"} <= set(header):
+        raise broken(
+            path, f"has the columns {', '.join(header)[:80]}, expected subject, night and LightsOff."
+        )
+    for row in rows[1:]:
+        cells = dict(zip(header, row, strict=False))
+        subject, night = _whole(cells["subject"]), _whole(cells["night"])
+        if subject is not None and night is not None:
+            nights[f"SC4{subject:02d}{night}"] = Night(_clock(cells["lightsoff"]))
+    return nights
+
+
+def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]:
+    """Two header rows, then: Nr, Age, M1/F2, night nr and lights off with placebo, and with temazepam."""
+    nights = {}
+    for row in rows[2:]:
+        subject = _whole(row[0]) if len(row) >= 7 else None
+        for drug, place in (("placebo", 3), ("temazepam", 5)):
+            night = None if subject is None else _whole(row[place])
+            if night is not None:
+                nights[f"ST7{subject:02d}{night}"] = Night(_clock(row[place + 1]), {"drug": drug})
+    return nights
+
+
+def _csv_rows(path: Path) -> list[list[object]]:
+    text = path.read_bytes().decode("utf-8-sig", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    mark = max("\t;,", key=lines[0].count) if lines else ","
+    return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
+
+
+def _xls_rows(path: Path, *, required: bool) -> list[list[object]]:
+    try:
+        xlrd = library("xlrd", f"{path.name}")
+    except ImportError:
+        if required:
+            raise
+        return []
+    with reading(path):
+        sheet = xlrd.open_workbook(str(path)).sheet_by_index(0)
+        return [list(sheet.row_values(row)) for row in range(sheet.nrows)]
+
+
+def _whole(cell: object) -> int | None:
+    try:
+        return int(float(str(cell)))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _clock(cell: object) -> float | None:
+    """Return seconds of the day of 23:30, 23:30:00, or of the fraction of a day by which Excel means it."""
+    found = re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", str(cell).strip())
+    if found is not None:
+        return int(found[1]) * 3600.0 + int(found[2]) * 60.0 + int(found[3] or 0)
+    try:
+        share = float(str(cell))
+    except ValueError:
+        return None
+    return round(share % 1 * DAY, 3) if np.isfinite(share) else None
+
+
+def _second_of_day(time: datetime) -> float:
+    return (time - time.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
+
+
+def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
+    """List what PhysioNet publishes, with its digests."""
+    return physionet_files(fetch, BASE_URL)
+
+
+DATASET = Dataset(
+    name="sleep-edf",
+    title="Sleep-EDF Expanded (cassette and telemetry)",
+    modality="eeg-emg",
+    access="open",
+    licence="Open Data Commons Attribution License v1.0",
+    ethics="",
+    url="https://physionet.org/content/sleep-edfx/1.0.0/",
+    how_to_get="Fetch it from PhysioNet, or: stageguard data get sleep-edf FOLDER",
+    page="datasets/sleep-edf.md",
+    find="sleep_edf:find",
+    n_subjects=100,
+    n_recordings=197,
+    citation="Kemp B, Zwinderman AH, Tuk B, Kamphuisen HAC, Oberyé JJL (2000). Analysis of a sleep-dependent "
+    "neuronal feedback loop: the slow-wave microcontinuity of the EEG. IEEE Transactions on Biomedical "
+    "Engineering 47(9): 1185-1194. https://doi.org/10.1109/10.867928; Kemp B (2013). Sleep-EDF Database "
+    "Expanded (version 1.0.0). PhysioNet. https://doi.org/10.13026/C2X676",
+    files="sleep_edf:list_files",
+    options={
+        "study": "cassette or telemetry (default both)",
+        "subjects": "only these, such as SC400 or ST701",
+        "around_sleep_minutes": "keep only this much before the first and after the last epoch of sleep",
+        "lights": "True to insist on lights off from the .xls tables, False to skip it (default: try)",
+    },
+)

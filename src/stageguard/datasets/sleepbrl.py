@@ -1,0 +1,200 @@
+"""SLEEPBRL: bioradar nights with sleep stages from PhysioNet, or radar of one's own. Downloads nothing."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from stageguard._synthetic import is_synthetic
+from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets._listings import Fetch, physionet_files
+from stageguard.datasets._radar_container import MAPPING, find_mapped, find_standard, radar_files
+from stageguard.datasets._samples import broken
+from stageguard.datasets._workbook import Cell, read_workbook
+from stageguard.errors import InputError
+from stageguard.formats._staged_intervals import Interval, stage_epochs
+from stageguard.formats.edf_recordings import read_edf_recording
+from stageguard.formats.wfdb_annotations import read_wfdb_annotations
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.recording import Recording, Series, Signal
+from stageguard.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
+
+BASE_URL = "https://physionet.org/files/sleepbrl/1.0.0"
+EPOCH_SECONDS = 30.0
+CODES = {"W": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "R"}
+N_PAIRS = 8
+
+_RECORD = re.compile(r"(sbj\d+)\.edf", re.IGNORECASE)
+_COVARIATES = {"age": "age", "sex": "sex", "gender": "sex", "bmi": "bmi", "ahi": "ahi"}
+
+
+def find(
+    folder: Path, *, scheme: str = "wnr3", pair: int = 1, mapping: str | Path | None = None
+) -> Iterator[Entry]:
+    """Find radar recordings in a folder.
+
+    A folder with ``recordings.toml`` is read by it. Else PhysioNet's ``sbj01.edf`` with ``sbj01.edf.atr`` are
+    read; else every npz, HDF5 or EDF file whose arrays have the standard names.
+
+    Parameters
+    ----------
+    folder : Path
+        The dataset.
+    scheme : str
+        "wnr3" merges the stages of PhysioNet's scorings as the paper does; "aasm5" keeps them.
+    pair : int
+        Which of PhysioNet's eight I/Q pairs is "radar_i" and "radar_q". All are there, as "radar_i_3" and
+        "radar_q_3" for S5 and S6.
+    mapping : path-like, optional
+        A mapping file elsewhere.
+    """
+    if not 1 <= pair <= N_PAIRS:
+        raise InputError(f"pair is {pair}, expected 1 to {N_PAIRS}.")
+    if scheme not in SCHEMES:
+        raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")
+    mapped = folder / MAPPING if mapping is None else Path(mapping)
+    if mapping is not None or mapped.is_file():
+        yield from find_mapped(folder, mapped)
+        return
+    files = radar_files(folder)
+    records = [path for path in files if _RECORD.fullmatch(path.name)]
+    if not files:
+        raise InputError(
+            f"{folder} holds no radar recording. Expected sbj01.edf and sbj01.edf.atr from PhysioNet, or "
+            f"npz, HDF5 or EDF files with a {MAPPING}."
+        )
+    if not records:
+        yield from find_standard(folder, files)
+        return
+    facts = _subjects(folder)
+    for path in records:
+        subject = path.stem.lower()
+        scoring = _annotations(path)
+        own = (path,) if scoring is None else (path, scoring)
+        missing = (f"{path.name}.atr",) if scoring is None else ()
+        reader = partial(_read, path, scoring, SCHEMES[scheme], pair, facts.get(subject, {}))
+        yield Entry(subject, subject, own, reader, missing)
+
+
+def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
+    """List what PhysioNet holds."""
+    return physionet_files(fetch, BASE_URL)
+
+
+def _annotations(path: Path) -> Path | None:
+    return next(
+        (p for p in (path.with_name(f"{path.name}.atr"), path.with_suffix(".atr")) if p.is_file()), None
+    )
+
+
+def _read(
+    path: Path, scoring: Path | None, scheme: StageScheme, pair: int, facts: dict[str, float | str]
+) -> Recording:
+    raw = read_edf_recording(path)
+    signals: dict[str, Signal | Series] = {}
+    for number in (pair, *(n for n in range(1, N_PAIRS + 1) if n != pair)):
+        for letter, name in (("i", f"S{2 * number - 1}"), ("q", f"S{2 * number}")):
+            if name in raw.signals:
+                signals[f"radar_{letter}" + ("" if number == pair else f"_{number}")] = raw.signals[name]
+    if "radar_i" not in signals or "radar_q" not in signals:
+        there = ", ".join(raw.signals) or "none"
+        raise broken(
+            path, f"has no channels S{2 * pair - 1} and S{2 * pair} (I/Q pair {pair}); it has: {there}."
+        )
+    main = signals["radar_i"]
+    assert isinstance(main, Signal)
+    night = None if scoring is None else _scoring(scoring, main, scheme)
+    subject = path.stem.lower()
+    return Recording(
+        subject,
+        subject,
+        signals,
+        {} if night is None else {"expert": night},
+        start=raw.start,
+        covariates={**raw.covariates, **facts},
+        is_synthetic=is_synthetic(path),
+        source="SLEEPBRL",
+    )
+
+
+def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
+    """Read stages: words beside annotations, per epoch or per change, counted in the radar's samples."""
+    found = read_wfdb_annotations(path)
+    staged = [mark for mark in found.marks if mark.text.strip()]
+    if not staged:
+        raise broken(path, "has no stages among its annotations.")
+    rate = found.rate_hz or signal.rate_hz
+    intervals = []
+    for mark in staged:
+        text = mark.text.strip().upper()
+        if text not in CODES and text not in ("?", "U", "M", "MT"):
+            raise broken(
+                path, f"stage {text!r} at {mark.sample / rate:g} s is not one of {', '.join(CODES)}."
+            )
+        intervals.append(Interval(mark.sample / rate, None, CODES.get(text, UNSCORED_NAME)))
+    stages = stage_epochs(path, intervals, EPOCH_SECONDS).stages
+    merged = AASM5.merge_map(scheme)
+    labels = np.array(
+        [UNSCORED if s == UNSCORED_NAME else merged[AASM5.index(s)] for s in stages], dtype=np.int8
+    )
+    return Hypnogram(labels, scheme, EPOCH_SECONDS, scorer="expert")
+
+
+def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
+    """Return what is known of the subjects, from the first workbook or CSV file that lists them."""
+    for path in sorted(folder.glob("*.xlsx")) + sorted(folder.glob("*.csv")):
+        if path.suffix == ".xlsx":
+            rows = read_workbook(path)
+        else:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                rows = [list[Cell](row) for row in csv.reader(file)]
+        heads = [str(cell or "").strip().lower() for cell in rows[0]] if rows else []
+        if heads and heads[0] in ("subject", "record", "id", "sbj"):
+            return dict(filter(None, (_facts(heads, row) for row in rows[1:])))
+    return {}
+
+
+def _facts(heads: list[str], row: list[Cell]) -> tuple[str, dict[str, float | str]] | None:
+    if not row or row[0] is None:
+        return None
+    name = str(row[0]).strip().lower()
+    number = re.fullmatch(r"(?:sbj)?0*(\d+)(?:\.0)?", name)
+    facts: dict[str, float | str] = {}
+    for head, cell in zip(heads[1:], row[1:], strict=False):
+        key = next((_COVARIATES[word] for word in re.findall(r"[a-z]+", head) if word in _COVARIATES), None)
+        if key is None or cell in (None, ""):
+            continue
+        try:
+            facts[key] = float(cell)
+        except ValueError:
+            facts[key] = str(cell).strip()
+    return (f"sbj{int(number[1]):02d}" if number else name), facts
+
+
+DATASET = Dataset(
+    name="sleepbrl",
+    title="SLEEPBRL (Sleep Bioradiolocation Database)",
+    modality="bioradar",
+    access="open",
+    licence="as on its PhysioNet page (LICENSE.txt comes with the files)",
+    ethics="as in Tataraidze et al. 2015; the files themselves do not say",
+    url="https://physionet.org/content/sleepbrl/1.0.0/",
+    how_to_get="Fetch it from PhysioNet, or: stageguard data get sleepbrl FOLDER",
+    page="datasets/sleepbrl.md",
+    find="sleepbrl:find",
+    n_subjects=32,
+    n_recordings=32,
+    citation="Tataraidze A et al. (2015). Sleep stage classification based on bioradiolocation signals. "
+    "EMBC 2015: 362-365. https://doi.org/10.1109/EMBC.2015.7318374",
+    files="sleepbrl:list_files",
+    options={
+        "scheme": "stages of PhysioNet's scorings: wnr3 (default), aasm5 or ws2",
+        "pair": "which of the eight I/Q pairs is the main one, 1 (default) to 8",
+        "mapping": f"a mapping file elsewhere than in the folder's {MAPPING}",
+    },
+)

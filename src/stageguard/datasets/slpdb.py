@@ -1,0 +1,154 @@
+"""MIT-BIH Polysomnographic Database (slpdb) in its WFDB layout. Detects no beats: it reads annotated ones.
+
+Each record has `.hea` and `.dat` (signals), `.ecg` (beats) and `.st` (a stage and events per 30 s).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets._listings import Fetch, physionet_files
+from stageguard.datasets._subjects import wanted_subjects
+from stageguard.errors import InputError, StageGuardWarning
+from stageguard.formats._alignment import Scoring, lay_over
+from stageguard.formats._density_file import file_error
+from stageguard.formats.recordings import build_recording
+from stageguard.formats.wfdb_annotations import read_wfdb_annotations, read_wfdb_beats
+from stageguard.formats.wfdb_records import read_wfdb_header, read_wfdb_recording
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.recording import Recording
+from stageguard.stages import AASM5
+
+BASE_URL = "https://physionet.org/files/slpdb/1.0.0"
+EPOCH_SECONDS = 30.0
+OFF_GRID_SECONDS = 2.0  # an annotation this near to an epoch's begin belongs to it
+STAGES = {"W": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "R"}
+UNSCORED_TOKENS = ("M", "MT")
+# What the records' descriptions mean; "Resp (sum)" is the sum of both belts.
+ROLES = (
+    ("ecg", r"ECG"),
+    ("eeg", r"EEG \(.*\)"),
+    ("eog", r"EOG( \(.*\))?"),
+    ("emg", r"EMG"),
+    ("blood_pressure", r"BP"),
+    ("airflow", r"Resp \(nasal\)"),
+    ("thorax", r"Resp \((chest|sum)\)"),
+    ("abdomen", r"Resp \(abdom(en|inal)\)"),
+    ("spo2", r"SO2"),
+    ("stroke_volume", r"SV"),
+)
+
+
+def subject_of(record: str) -> str:
+    """Return whose a record is: slp01a and slp01b, slp02a and slp02b are one person each."""
+    found = re.fullmatch(r"(slp\d+)[ab]?x?", record)
+    return record if found is None else found[1]
+
+
+def find(folder: Path, *, subjects: Sequence[str] | None = None) -> Iterator[Entry]:
+    """Yield an entry per record, in the order of their names."""
+    wanted = wanted_subjects(subjects)
+    headers = {path.stem: path for path in sorted(folder.rglob("slp*.hea"))}
+    if not headers:
+        raise InputError(
+            f"folder {folder} holds no records of slpdb, expected files such as slp01a.hea. "
+            "Name the folder they are in."
+        )
+    for record, path in headers.items():
+        subject = subject_of(record)
+        if wanted is not None and subject.upper() not in wanted:
+            continue
+        parts = [path.with_suffix(suffix) for suffix in (".dat", ".ecg", ".st")]
+        there = tuple(part for part in parts if part.is_file())
+        missing = tuple(part.name for part in parts if not part.is_file())
+        yield Entry(record, subject, (path, *there), partial(read_record, path), missing)
+
+
+def read_record(path: Path) -> Recording:
+    """Read one record: signals, annotated beats, and stages."""
+    header = read_wfdb_header(path)
+    raw = read_wfdb_recording(path)
+    roles: dict[str, str] = {}
+    for role, pattern in ROLES:
+        labels = [label for label in raw.signals if re.fullmatch(pattern, label.strip(), re.IGNORECASE)]
+        roles |= {role if i == 0 else f"{role}_{i + 1}": label for i, label in enumerate(labels)}
+    recording, _ = build_recording(path, raw, subject=subject_of(path.stem), roles=roles)
+    beats = path.with_suffix(".ecg")
+    if beats.is_file():
+        signals = {**recording.signals, "beats": read_wfdb_beats(beats, header.rate_hz)}
+        recording = replace(recording, signals=signals)
+    recording = replace(recording, covariates=_covariates(header.comments), source="slpdb")
+    stages = path.with_suffix(".st")
+    if stages.is_file():
+        night = read_stages(stages, header.rate_hz)
+        recording, _ = lay_over(recording, {"expert": Scoring(night)}, trailing=True)
+    return recording
+
+
+def read_stages(path: Path, rate_hz: float) -> Hypnogram:
+    """Stages of an .st file: the first word of each annotation, for the 30 s that follow it."""
+    annotations = read_wfdb_annotations(path)
+    found: dict[int, str] = {}
+    for mark in annotations.marks:
+        word = (mark.text.split() or [""])[0].upper()
+        stage = STAGES.get(word, "?" if word in UNSCORED_TOKENS else "")
+        if not stage:
+            continue
+        seconds = mark.sample / (annotations.rate_hz or rate_hz)
+        epoch = round(seconds / EPOCH_SECONDS)
+        if abs(seconds - epoch * EPOCH_SECONDS) > OFF_GRID_SECONDS or epoch > 10_000:
+            raise file_error(path, f"has a stage at {seconds:.1f} s, expected one every {EPOCH_SECONDS:g} s.")
+        if found.setdefault(epoch, stage) != stage:
+            text = f"{path.name}: epoch {epoch} is {found[epoch]} and {stage}: read as unscored."
+            warnings.warn(StageGuardWarning(text), stacklevel=2)
+            found[epoch] = "?"
+    if not found:
+        raise file_error(path, "holds no sleep stages, expected annotations such as '2' or 'W'.")
+    labels = np.full(max(found) + 1, UNSCORED, dtype=np.int8)
+    for epoch, stage in found.items():
+        labels[epoch] = UNSCORED if stage == "?" else AASM5.index(stage)
+    return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer=path.name)
+
+
+def _covariates(comments: Sequence[str]) -> dict[str, float | str]:
+    """Age, sex and weight from a comment such as "44 M 89 32-01-89"."""
+    for comment in comments:
+        found = re.match(r"(\d{1,3})\s+([MF])(?:\s+(\d{2,3})\b)?", comment)
+        if found is not None:
+            facts: dict[str, float | str] = {"age": float(found[1]), "sex": found[2]}
+            return facts | ({"weight_kg": float(found[3])} if found[3] else {})
+    return {}
+
+
+def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
+    """List what PhysioNet publishes, with its digests."""
+    return physionet_files(fetch, BASE_URL)
+
+
+DATASET = Dataset(
+    name="slpdb",
+    title="MIT-BIH Polysomnographic Database",
+    modality="cardiorespiratory",
+    access="open",
+    licence="Open Data Commons Attribution License v1.0",
+    ethics="",
+    url="https://physionet.org/content/slpdb/1.0.0/",
+    how_to_get="Fetch it from PhysioNet, or: stageguard data get slpdb FOLDER",
+    page="datasets/slpdb.md",
+    find="slpdb:find",
+    n_subjects=16,
+    n_recordings=18,
+    citation="Ichimaru Y, Moody GB (1999). Development of the polysomnographic database on CD-ROM. "
+    "Psychiatry and Clinical Neurosciences 53: 175-177. https://doi.org/10.1046/j.1440-1819.1999.00527.x; "
+    "MIT-BIH Polysomnographic Database (version 1.0.0). PhysioNet. https://doi.org/10.13026/C23K5S",
+    files="slpdb:list_files",
+    options={"subjects": "only these, such as slp01 (two records)"},
+)

@@ -1,0 +1,69 @@
+"""Read XML that comes from outside: no entities, nothing fetched, bounded size. Knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stageguard.formats._density_file import file_error
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+MOST_BYTES = 64 * 2**20  # a night of events is below 1 MB
+
+
+def read_xml(path: Path, root: str) -> Element:
+    """Return the first element, which must have this name."""
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml import DefusedXmlException  # type: ignore[import-untyped]
+    from defusedxml.ElementTree import parse  # type: ignore[import-untyped]
+
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise file_error(path, f"is XML of {size:,} bytes, expected at most {MOST_BYTES:,}.")
+    try:
+        with path.open("rb") as file:
+            found: Element = parse(file).getroot()
+    except DefusedXmlException:
+        raise file_error(
+            path, "defines XML entities, which scorings do not need and attacks do. Remove its DOCTYPE."
+        ) from None
+    except (ParseError, LookupError, ValueError) as error:
+        raise file_error(path, f"is not readable XML ({error}). Was it copied completely?") from None
+    if local_name(found) != root:
+        raise file_error(path, f"is XML that begins with <{local_name(found)}>, expected <{root}>.")
+    return found
+
+
+def local_name(element: Element) -> str:
+    """Return an element's name without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def children(element: Element, name: str) -> Iterator[Element]:
+    """Yield the children of a name, whatever their namespace."""
+    return (child for child in element if local_name(child) == name)
+
+
+def text_of(element: Element, name: str) -> str | None:
+    """Return the text of the first child of a name, without the space around it, or None."""
+    child = next(children(element, name), None)
+    return None if child is None else (child.text or "").strip()
+
+
+def epoch_length(path: Path, element: Element) -> float | None:
+    """Return what <EpochLength> says, or None where there is none."""
+    text = text_of(element, "EpochLength")
+    if not text:
+        return None
+    try:
+        seconds = float(text.replace("_", "?"))
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < inf:
+        raise file_error(path, f"has an <EpochLength> of {text[:40]!r}, expected seconds above 0.")
+    return seconds
