@@ -152,7 +152,8 @@ INTRODUCTION = """Written by `run.py`; every figure follows from the counts in `
 
 Three stages (W, N, R), four folds, each subject tested once and never in training. Networks are the `small`
 presets, trained by `stageguard.nn.training` with natural stage frequencies on sequences of 100 epochs; a
-fifth of the training subjects decides when to stop and sets the temperature, so that networks see fewer
+fifth of the training subjects decides when to stop and sets the temperature (on Sleep-Accel a tenth sets the
+temperature only, and the schedule's end is kept: so few subjects choose by chance). Networks thus see fewer
 subjects than boosting (scikit-learn's HistGradientBoostingClassifier, defaults, single epochs). Everything is
 pooled over the test epochs; "folds' κ" is the range over folds, "to boosting" compares with the better
 boosting on the same folds. FI: stage changes per adjacent pair. ECE: 15 bins, after the temperature.
