@@ -1,0 +1,17 @@
+"""Made-up cohorts with a known truth, in the layouts of real datasets. No evidence about real sleepers.
+
+>>> from stageguard.synthetic import Plan, simulate_cohort, simulate_recording
+>>> made = simulate_recording("cardiorespiratory", hours=2, seed=1)
+>>> made.recording.is_synthetic, made.night.hypnogram.n_epochs
+>>> simulate_cohort(Plan("eeg-emg", n_subjects=2, hours=1), "mice")
+"""
+
+from __future__ import annotations
+
+from stageguard.synthetic.cohort import Plan as Plan
+from stageguard.synthetic.cohort import Subject as Subject
+from stageguard.synthetic.cohort import simulate_cohort as simulate_cohort
+from stageguard.synthetic.cohort import simulate_recording as simulate_recording
+from stageguard.synthetic.events import Event as Event
+from stageguard.synthetic.events import Simulated as Simulated
+from stageguard.synthetic.modalities import MODALITIES as MODALITIES

@@ -1,0 +1,237 @@
+"""Bouts as a chain: brief or long bouts per stage, exits that a clock opens and closes. Knows no sleeper."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+# A brief bout ends with this chance after each epoch. A long one passes through two phases, so that it lasts
+# two epochs at least and its length scatters less than a memoryless one's.
+BRIEF_LEAVE = 0.75
+N_PHASES = 3  # of a stage: brief, long, late
+SHORTEST_LONG = 2.1  # epochs a long bout lasts on average at the least
+MAX_LEAVE = 0.95
+ROUNDS = 60  # of the calibration
+EAGERNESS = 0.7  # how much of the difference each round makes up
+
+
+@dataclass(frozen=True, slots=True)
+class BoutLaw:
+    """How long bouts last and where they lead, before a clock or a person changes it.
+
+    Parameters
+    ----------
+    brief_share : array (n_stages,)
+        Share of the bouts that are brief.
+    long_leave : array (n_stages,)
+        Chance per epoch of passing on, in each phase of a long bout.
+    exits : array (n_stages, n_stages)
+        Where a bout leads when it ends; rows sum to 1, nothing on the diagonal.
+    """
+
+    brief_share: Floats
+    long_leave: Floats
+    exits: Floats
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return len(self.exits)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What the hour does, slot by slot.
+
+    Parameters
+    ----------
+    gate : array (n_slots, n_stages)
+        How strongly each stage draws a sleeper into it; multiplies the hazard of going there.
+    stretch : array (n_slots, n_stages)
+        Multiplies the mean length of the long bouts of each stage.
+    slot_epochs : int
+        Length of a slot.
+    """
+
+    gate: Floats
+    stretch: Floats
+    slot_epochs: int
+
+    def scaled(self, gate: Floats, stretch: Floats) -> Clock:
+        """Return the clock of a sleeper whose own gates and stretches come on top."""
+        return replace(self, gate=self.gate * gate, stretch=self.stretch * stretch)
+
+
+def step_matrices(law: BoutLaw, clock: Clock) -> Floats:
+    """Return the chance of each step from epoch to epoch, per slot.
+
+    Returns
+    -------
+    array (n_slots, n_phases * n_stages, n_phases * n_stages)
+        Stage s is at indices s (brief), n_stages + s (long) and 2 n_stages + s (late).
+    """
+    k = law.n_stages
+    pull = law.exits[None] * clock.gate[:, None, :]  # (slot, from, to)
+    total = pull.sum(axis=2)
+    targets = pull / np.where(total > 0, total, 1)[:, :, None]
+    leave = np.minimum(law.long_leave * total / clock.stretch, MAX_LEAVE)  # competing hazards
+    enter = np.concatenate([law.brief_share, 1 - law.brief_share, np.zeros(k)])  # (3k,)
+    into = np.concatenate([targets, targets, np.zeros_like(targets)], axis=2) * enter
+    steps = np.zeros((len(clock.gate), N_PHASES * k, N_PHASES * k))
+    brief, long, late = (np.arange(k) + phase * k for phase in range(N_PHASES))
+    steps[:, brief, :] = BRIEF_LEAVE * into
+    steps[:, brief, brief] += 1 - BRIEF_LEAVE
+    steps[:, long, long] = 1 - leave
+    steps[:, long, late] = leave
+    steps[:, late, :] = leave[:, :, None] * into
+    steps[:, late, late] += 1 - leave
+    return steps
+
+
+def expected_transitions(law: BoutLaw, clock: Clock, start: Floats | None = None) -> Floats:
+    """Return how often each stage is expected to be followed by each, from epoch to epoch of all slots.
+
+    Parameters
+    ----------
+    start : array (n_phases * n_stages,), optional
+        Where the first epoch is. Default: where a sleeper is on average, day after day.
+    """
+    steps = step_matrices(law, clock)
+    within, across = _powers(steps, clock.slot_epochs)
+    if start is None:
+        start = _rest(_chained(across))
+    here, counts, k = start, np.zeros(steps.shape[1:]), law.n_stages
+    for slot, matrix in enumerate(steps):
+        counts += (here @ within[slot])[:, None] * matrix
+        here = here @ across[slot]
+    folded = counts.reshape(N_PHASES, k, N_PHASES, k).sum(axis=(0, 2))
+    return np.asarray(folded)
+
+
+def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | None = None) -> BoutLaw:
+    """Find the law whose transitions, under a clock, are those of a matrix.
+
+    Parameters
+    ----------
+    target : array (n_stages, n_stages)
+        Chance that an epoch is followed by each stage; rows sum to 1.
+    one_epoch : array (n_stages,)
+        Share of bouts to last one epoch; less where the mean leaves no room for it.
+    clock : Clock
+        Of a whole night or day.
+    start : array, optional
+        As in `expected_transitions`.
+    """
+    k = len(target)
+    off = ~np.eye(k, dtype=bool)
+    leaving = np.where(off, target, 0.0)
+    wanted_exits = leaving / leaving.sum(axis=1, keepdims=True)
+    wanted_mean = 1 / leaving.sum(axis=1)
+    brief_mean = 1 / BRIEF_LEAVE
+    room = (wanted_mean - SHORTEST_LONG) / (
+        brief_mean - SHORTEST_LONG
+    )  # share at which long bouts are shortest
+    room = np.where(wanted_mean > SHORTEST_LONG, 1.0, room)
+    brief = np.clip(np.minimum(one_epoch / BRIEF_LEAVE, room), 0, 0.9)
+    long_mean = np.maximum((wanted_mean - brief * brief_mean) / (1 - brief), SHORTEST_LONG)
+    law = BoutLaw(brief, 2 / long_mean, wanted_exits)
+    for _ in range(ROUNDS):
+        counts = expected_transitions(law, clock, start)
+        bouts = counts.sum(axis=1, where=off)
+        is_seen = bouts > 0  # a stage that is never entered keeps what it has
+        bouts = np.where(is_seen, bouts, 1.0)
+        exits = np.where(is_seen[:, None] & (counts > 0), counts / bouts[:, None], wanted_exits)
+        ratio = np.divide(wanted_exits, exits, out=np.zeros_like(exits), where=off & (wanted_exits > 0))
+        moved = law.exits * ratio**EAGERNESS
+        moved /= moved.sum(axis=1, keepdims=True)
+        mean = np.where(is_seen, counts.sum(axis=1) / bouts, wanted_mean)
+        leave = np.minimum(law.long_leave * (mean / wanted_mean) ** EAGERNESS, MAX_LEAVE)
+        law = BoutLaw(law.brief_share, leave, moved)
+    return law
+
+
+def draw(
+    rng: np.random.Generator, law: BoutLaw, clock: Clock, n_epochs: int, start: Floats
+) -> npt.NDArray[np.int8]:
+    """Draw the stage of each epoch; slots beyond the clock's last one are like the last."""
+    cumulated = np.cumsum(step_matrices(law, clock), axis=2)
+    cumulated[:, :, -1] = 1.0
+    rows = cumulated.tolist()
+    chance = rng.random(n_epochs + 1).tolist()
+    begin = np.cumsum(start)
+    state = min(int(np.searchsorted(begin, chance[0] * begin[-1], side="right")), len(start) - 1)
+    states, last, length = [], len(rows) - 1, clock.slot_epochs
+    for epoch in range(n_epochs):
+        states.append(state)
+        state = bisect_right(rows[min(epoch // length, last)][state], chance[epoch + 1])
+        state = min(state, len(start) - 1)
+    return (np.array(states) % law.n_stages).astype(np.int8)
+
+
+def lifted(fine: Floats, coarse: Floats, merge: npt.NDArray[np.intp]) -> Floats:
+    """Bend a matrix of fine stages so that, merged, it is a coarser one.
+
+    Parameters
+    ----------
+    fine : array (n, n)
+        Chance that an epoch is followed by each fine stage.
+    coarse : array (m, m)
+        The same for the stages they merge into, from other nights.
+    merge : array (n,)
+        Coarse stage of each fine one.
+
+    Returns
+    -------
+    array (n, n)
+        Where a fine stage leads within its group, and how the fine stages of another group share a way into
+        it, is as in `fine`; how often a group is left, and for which, is as in `coarse`.
+    """
+    bent = fine.copy()
+    groups = range(len(coarse))
+    for _ in range(60):
+        rest = _rest(bent)
+        for source in groups:
+            rows = np.flatnonzero(merge == source)
+            for target in (g for g in groups if g != source):
+                columns = np.flatnonzero(merge == target)
+                flow = rest[rows] @ bent[np.ix_(rows, columns)].sum(axis=1) / rest[rows].sum()
+                if flow > 0:
+                    bent[np.ix_(rows, columns)] *= coarse[source, target] / flow
+            outside = np.flatnonzero(merge != source)
+            inside = fine[np.ix_(rows, rows)]
+            left = 1 - bent[np.ix_(rows, outside)].sum(axis=1, keepdims=True)
+            bent[np.ix_(rows, rows)] = inside / inside.sum(axis=1, keepdims=True) * left
+    return bent
+
+
+def _powers(steps: Floats, n: int) -> tuple[Floats, Floats]:
+    """Return 1 + P + ... + P^(n-1) and P^n of each matrix, by doubling."""
+    total = np.zeros_like(steps)
+    power = np.broadcast_to(np.eye(steps.shape[1]), steps.shape)
+    for digit in f"{n:b}":
+        total = total + total @ power
+        power = power @ power
+        if digit == "1":
+            total = total + power
+            power = power @ steps
+    return total, power
+
+
+def _chained(matrices: Floats) -> Floats:
+    product = np.eye(matrices.shape[1])
+    for matrix in matrices:
+        product = product @ matrix
+    return product
+
+
+def _rest(matrix: Floats) -> Floats:
+    """Return the stationary distribution."""
+    n = len(matrix)
+    system = np.vstack([matrix.T - np.eye(n), np.ones(n)])
+    solved = np.linalg.lstsq(system, np.append(np.zeros(n), 1.0), rcond=None)[0]
+    return np.asarray(np.clip(solved, 0, None) / np.clip(solved, 0, None).sum())

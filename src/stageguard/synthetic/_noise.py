@@ -1,0 +1,76 @@
+"""Random signals with a spectrum that changes from moment to moment, and slow drifts. Knows no physiology."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Samples = npt.NDArray[np.float32]
+
+BLOCK_FRAMES = 1024  # frames made at once, so that a day at 512 Hz needs no more memory than an hour
+
+
+def shaped_noise(
+    rng: np.random.Generator, power: Floats, templates: Floats, rate_hz: float, hop: int, n_samples: int
+) -> Samples:
+    """Return noise whose power spectrum is a sum of templates, weighted anew at every hop.
+
+    Frames of two hops with independent coefficients are added half overlapping under a window whose squares
+    sum to one, so that the expected spectrum passes smoothly from frame to frame.
+
+    Parameters
+    ----------
+    power : array (n_hops + 1, n_templates)
+        Weight of each template in the frame that is centred on each hop's beginning; frames beyond the last
+        are like it.
+    templates : array (n_templates, hop + 1)
+        One-sided power densities at the frequencies of a frame, 0 to half the rate.
+    rate_hz : float
+        Samples per second.
+    hop : int
+        Samples from frame to frame.
+    n_samples : int
+        Length of the result.
+    """
+    length = 2 * hop
+    window = np.sin(np.pi * (np.arange(length) + 0.5) / length).astype(np.float32)
+    variance = templates * rate_hz * length / 4  # of real and imaginary part each
+    n_frames = -(-n_samples // hop) + 1
+    made = np.zeros((n_frames + 1) * hop, dtype=np.float32)
+    for first in range(0, n_frames, BLOCK_FRAMES):
+        end = min(first + BLOCK_FRAMES, n_frames)
+        rows = np.minimum(np.arange(first, end), len(power) - 1)
+        size = np.sqrt(power[rows] @ variance).astype(np.float32)  # (frame, frequency)
+        parts = rng.standard_normal((end - first, hop + 1, 2), dtype=np.float32) * size[:, :, None]
+        frames = np.fft.irfft(parts[..., 0] + 1j * parts[..., 1], length, axis=1).astype(np.float32) * window
+        place = slice(first * hop, (end + 1) * hop)
+        target = made[place].reshape(end - first + 1, hop)
+        target[:-1] += frames[:, :hop]
+        target[1:] += frames[:, hop:]
+    return made[hop : hop + n_samples]
+
+
+def drift(rng: np.random.Generator, n: int, memory: float) -> Floats:
+    """Return slow noise of variance 1 that forgets a share 1/e of itself in `memory` steps."""
+    keep = np.exp(-1 / memory) if memory > 0 else 0.0
+    fresh = rng.standard_normal(n)
+    made = np.empty(n)
+    level = fresh[0] if n else 0.0
+    gain = np.sqrt(1 - keep**2)
+    steps = fresh.tolist()
+    for place in range(n):
+        level = keep * level + gain * steps[place] if place else level
+        made[place] = level
+    return made
+
+
+def moments(n: int, rate_hz: float) -> Floats:
+    """Return the middles of so many samples, in seconds."""
+    return np.asarray((np.arange(n, dtype=np.float64) + 0.5) / rate_hz)
+
+
+def held(values: Floats, seconds_per_value: float, times: Floats) -> Floats:
+    """Return values at some times; each holds for a stretch, with steps between the stretches."""
+    places = np.clip((times / seconds_per_value).astype(np.int64), 0, len(values) - 1)
+    return np.asarray(values[places])

@@ -1,0 +1,136 @@
+"""A watch on the wrist: acceleration and heart rate that follow the stages. Writes no files."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.recording import Recording, Series
+from stageguard.synthetic._motion import TURN_SIZE, movement
+from stageguard.synthetic._noise import Floats, Samples, drift, held, shaped_noise
+from stageguard.synthetic.appearance import Scatter, appearances, levels
+from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
+from stageguard.synthetic.hypnograms import LIGHTS_OFF_HOUR, SCORER, Night
+from stageguard.synthetic.people import Sleeper
+from stageguard.synthetic.seeds import stream
+
+RATE_HZ = 50.0
+HEART_RATE_SECONDS = 5.0  # between two values of a watch that is told to watch the heart
+STEPS_SECONDS = 600.0
+DAYS_BEFORE = 7.0  # of steps, as in Sleep-Accel
+
+HEART_RATE = {"W": 68.0, "N1": 64.0, "N2": 61.0, "N3": 59.0, "R": 64.0}
+
+HEART_SCATTER = Scatter(7.0, 2.0, 2.5)
+
+# Chance that an epoch looks like one of another stage: lying still awake, turning over in sleep. Set so that
+# staging is as hard as in the paper (studies/simulator).
+ALIKE = {
+    "W": {"N2": 0.28},
+    "N1": {"W": 0.08},
+    "N2": {"W": 0.04},
+    "N3": {"W": 0.025},
+    "R": {"W": 0.05},
+}
+
+LINGER = 0.6  # lying still lasts
+
+
+def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
+    """Return the night of somebody with a watch: acceleration in g, heart rate in bpm, steps before."""
+    truth = night.hypnogram
+    seconds = truth.n_epochs * truth.epoch_seconds
+    looks = appearances(stream(seed, "looks", sleeper.number), truth, ALIKE, linger=LINGER)
+    events = _events(stream(seed, "events", sleeper.number), seconds)
+    move = movement(stream(seed, "movement", sleeper.number), looks, truth.epoch_seconds)
+    for event in events:
+        if event.kind == "device removed":
+            move[int(event.start_seconds) : int(np.ceil(event.end_seconds))] = 0.0
+    acceleration = _acceleration(stream(seed, "acceleration", sleeper.number), move, seconds)
+    heart = _heart_rate(
+        stream(seed, "heart", sleeper.number), looks, truth.scheme.names, truth.epoch_seconds, move
+    )
+    lost = [event for event in events if event.kind == "sensor loss"]
+    removed = [event for event in events if event.kind == "device removed"]
+    signals = {
+        "acceleration": _without(acceleration, lost),
+        "heart_rate": _without(heart, lost + removed),
+        "steps": _steps(stream(seed, "steps", sleeper.number)),
+    }
+    recording = Recording(
+        name,
+        name,
+        signals,
+        {SCORER: truth},
+        truth.start,
+        night.lights_off_seconds,
+        night.lights_on_seconds,
+        sleeper.covariates,
+        is_synthetic=True,
+        source="synthetic",
+    )
+    return Simulated(recording, night, in_order(events))
+
+
+def _acceleration(rng: np.random.Generator, move: Floats, seconds: float) -> Series:
+    n_samples = round(seconds * RATE_HZ)
+    hop = int(RATE_HZ) // 2
+    power = np.repeat(move**2, 2)[:, None]
+    frequencies = np.fft.rfftfreq(2 * hop, 1 / RATE_HZ)
+    shape = np.exp(-0.5 * ((frequencies - 1.5) / 1.0) ** 2)
+    shape /= shape.sum() * frequencies[1]
+    values = np.empty((n_samples, 3), dtype=np.float32)
+    gravity = _posture(rng, move, n_samples)
+    for axis in range(3):
+        values[:, axis] = shaped_noise(rng, power, shape[None], RATE_HZ, hop, n_samples) + gravity[:, axis]
+    values += rng.normal(0, 0.0025, values.shape).astype(np.float32)
+    jitter = rng.normal(0, 0.0008, n_samples)
+    times = np.arange(n_samples) / RATE_HZ + np.clip(jitter, -0.004, 0.004)
+    return Series("acceleration", np.maximum(times, 0.0), values.astype(np.float64), "g")
+
+
+def _posture(rng: np.random.Generator, move: Floats, n_samples: int) -> Samples:
+    """Return the direction of gravity, which turns with large movements only."""
+    turns = np.flatnonzero(move > TURN_SIZE)
+    turns = turns[np.diff(turns, prepend=-10) > 5]
+    directions = rng.normal(0, 1, (len(turns) + 1, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    knots = np.concatenate([[0.0], *(np.array([at, at + 2.0]) for at in turns)])
+    values = np.concatenate([directions[:1], *(directions[[i, i + 1]] for i in range(len(turns)))])
+    times = np.arange(n_samples) / RATE_HZ
+    made = np.stack([np.interp(times, knots, values[:, axis]) for axis in range(3)], axis=1)
+    made /= np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 0.2)
+    return np.asarray(made, dtype=np.float32)
+
+
+def _heart_rate(
+    rng: np.random.Generator, looks: Floats, names: tuple[str, ...], epoch_seconds: float, move: Floats
+) -> Series:
+    level = levels(rng, looks, HEART_RATE, names, HEART_SCATTER, epoch_seconds)
+    n = int(len(looks) * epoch_seconds / HEART_RATE_SECONDS)
+    times = (np.arange(n) + 0.5) * HEART_RATE_SECONDS + rng.uniform(-0.9, 0.9, n)
+    effort = np.convolve(move, np.exp(-np.arange(40) / 12), mode="full")[: len(move)]
+    rate = held(level, epoch_seconds, times) + 6 * np.minimum(held(effort, 1.0, times), 2.0)
+    rate += 1.5 * drift(rng, n, 4) + rng.normal(0, 1.0, n)
+    return Series("heart_rate", times, np.clip(np.rint(rate), 35, 190), "bpm")
+
+
+def _steps(rng: np.random.Generator) -> Series:
+    """Return the steps of the days before, counted every ten minutes; none at night."""
+    times = np.arange(-DAYS_BEFORE * 86400, 0, STEPS_SECONDS)
+    hour = (LIGHTS_OFF_HOUR + times / 3600) % 24
+    walking = (hour > 7.5) & (hour < 22) & (rng.random(len(times)) < 0.35)
+    return Series("steps", times, np.where(walking, rng.poisson(180, len(times)), 0).astype(float), "counts")
+
+
+def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
+    events = scatter_events(rng, "sensor loss", "", seconds, 0.12, (20, 400))
+    return events + scatter_events(rng, "device removed", "", seconds, 0.05, (600, 2400))
+
+
+def _without(series: Series, events: list[Event]) -> Series:
+    """Drop what a sensor did not deliver."""
+    keep: npt.NDArray[np.bool_] = np.ones(len(series.times), dtype=bool)
+    for event in events:
+        keep &= ~((series.times >= event.start_seconds) & (series.times < event.end_seconds))
+    return Series(series.name, series.times[keep], series.values[keep], series.unit)

@@ -1,0 +1,109 @@
+"""How epochs look, which is not always how they should: the difficulty of staging. Makes no signals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.hypnogram import Hypnogram
+from stageguard.synthetic._noise import Floats, drift
+
+STRONG_LIKENESS = (0.75, 1.0)  # how far an epoch that looks like another stage does so
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How a number varies around what its stage makes it.
+
+    Parameters
+    ----------
+    subject : float
+        Standard deviation between sleepers.
+    slow, slow_minutes : float
+        Standard deviation within a night of a drift, and how long that remembers itself.
+    fast : float
+        Standard deviation from epoch to epoch.
+    """
+
+    subject: float
+    slow: float
+    fast: float
+    slow_minutes: float = 20.0
+
+
+def appearances(
+    rng: np.random.Generator,
+    night: Hypnogram,
+    alike: Mapping[str, Mapping[str, float]],
+    *,
+    linger: float = 0.15,
+    haze: float = 0.08,
+) -> Floats:
+    """Return the share of each stage in the look of every epoch.
+
+    Real epochs resemble other stages for physiological reasons: quiet wake is still and slow, a twitch in REM
+    looks like an arousal, NREM before REM has theta already. A stager without context gets these wrong.
+
+    Parameters
+    ----------
+    rng : Generator
+        For this night.
+    night : Hypnogram
+        The truth.
+    alike : mapping of stage to mapping of stage to float
+        Share of the epochs of the first stage that look like the second.
+    linger : float
+        Chance that the next epoch of the same stage goes on looking alike.
+    haze : float
+        Spread of the small share of other stages in every epoch.
+
+    Returns
+    -------
+    array (n_epochs, n_stages)
+        Rows sum to 1.
+    """
+    names, labels = night.scheme.names, night.labels
+    n_epochs, n_stages = len(labels), len(names)
+    chance = np.array([[alike.get(source, {}).get(goal, 0.0) for goal in names] for source in names])
+    chance *= (1 - linger) / (1 - linger * chance.sum(axis=1, keepdims=True))  # those that linger count too
+    edges = np.cumsum(chance, axis=1)  # (from, to)
+    hit, again, strength = rng.random(n_epochs), rng.random(n_epochs), rng.uniform(*STRONG_LIKENESS, n_epochs)
+    seen = np.where(hit[:, None] < edges[labels], np.arange(n_stages), n_stages).min(
+        axis=1
+    )  # n_stages: like itself
+    for epoch in range(1, n_epochs):
+        if again[epoch] < linger and labels[epoch] == labels[epoch - 1] and seen[epoch - 1] < n_stages:
+            seen[epoch] = seen[epoch - 1]
+    is_alike = seen < n_stages
+    looks = np.zeros((n_epochs, n_stages))
+    rows = np.arange(n_epochs)
+    share = np.where(is_alike, strength, np.minimum(np.abs(rng.normal(0, haze, n_epochs)), 0.45))
+    other = np.where(is_alike, seen, _some_other(rng, labels, n_stages))
+    looks[rows, labels] = 1 - share
+    looks[rows, other] += share
+    return looks
+
+
+def levels(
+    rng: np.random.Generator,
+    looks: Floats,
+    by_stage: Mapping[str, float],
+    names: tuple[str, ...],
+    scatter: Scatter,
+    epoch_seconds: float,
+) -> Floats:
+    """Return a number for every epoch: what the look makes it, the sleeper's own, a drift, and chance."""
+    table = np.array([by_stage[name] for name in names])
+    own = rng.normal(0, scatter.subject)
+    slow = scatter.slow * drift(rng, len(looks), scatter.slow_minutes * 60 / epoch_seconds)
+    return np.asarray(looks @ table + own + slow + scatter.fast * rng.standard_normal(len(looks)))
+
+
+def _some_other(
+    rng: np.random.Generator, labels: npt.NDArray[np.int8], n_stages: int
+) -> npt.NDArray[np.int64]:
+    step = rng.integers(1, n_stages, len(labels)) if n_stages > 1 else np.zeros(len(labels), dtype=np.int64)
+    return np.asarray((labels + step) % n_stages, dtype=np.int64)

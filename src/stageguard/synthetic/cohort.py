@@ -1,0 +1,323 @@
+"""Simulated cohorts: one subject after another, a folder of them in a dataset's layout. Prints nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stageguard import __version__
+from stageguard._synthetic import MARK_FILE
+from stageguard.errors import InputError, OutputError, OutputExistsError
+from stageguard.hypnogram import Hypnogram
+from stageguard.measures.statistics import sleep_statistics
+from stageguard.profile import Profile
+from stageguard.synthetic._readme import readme
+from stageguard.synthetic.events import Event, Simulated
+from stageguard.synthetic.hypnograms import Night, draw_day, draw_night
+from stageguard.synthetic.modalities import Modality, modality_of
+from stageguard.synthetic.people import Sleeper, draw_adult, draw_infant, draw_mouse, known_shifts
+from stageguard.synthetic.sleepers import Kind, kind_of
+
+LONGEST_HOURS = 72.0
+MOST_SUBJECTS = 999
+SUBJECTS_FILE, EVENTS_FILE, README_FILE = "synthetic-subjects.tsv", "synthetic-events.tsv", "README.txt"
+STATISTICS = ("tst_minutes", "waso_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "awakenings")
+
+Run = Callable[[Callable[[int], "Subject"], Sequence[int]], Iterable["Subject"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to simulate; checked at construction.
+
+    Parameters
+    ----------
+    modality : str
+        "eeg-emg", "actigraphy", "cardiorespiratory" or "bioradar".
+    n_subjects : int
+        How many. Subject 3 is the same in a cohort of 3 and of 30.
+    hours : float, optional
+        Length of each recording, at least two epochs. Default: 4 for mice, 8 for people.
+    seed : int
+        Same seed, same cohort, to the byte.
+    variant : {"adult", "narcolepsy", "infant"}
+        Whose sleep.
+    layout : str, optional
+        Kind of files, where the dataset has several.
+    """
+
+    modality: str
+    n_subjects: int
+    hours: float | None = None
+    seed: int = 0
+    variant: str = "adult"
+    layout: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check every option, and fill in those left out."""
+        own = modality_of(self.modality)
+        if isinstance(self.n_subjects, bool) or not 1 <= self.n_subjects <= MOST_SUBJECTS:
+            raise InputError(f"subjects is {self.n_subjects!r}, expected 1 to {MOST_SUBJECTS}.")
+        hours = own.hours if self.hours is None else float(self.hours)
+        least = 2 * own.epoch_seconds / 3600
+        if not (math.isfinite(hours) and least <= hours <= LONGEST_HOURS):
+            raise InputError(
+                f"hours is {hours:g}, expected from two epochs ({least:.3g}) to {LONGEST_HOURS:g}."
+            )
+        if isinstance(self.seed, bool) or self.seed < 0:
+            raise InputError(f"seed is {self.seed!r}, expected a whole number of at least 0.")
+        layout = own.layouts[0] if self.layout is None else self.layout
+        for what, value, known in (("variant", self.variant, own.variants), ("layout", layout, own.layouts)):
+            if value not in known:
+                listed = ", ".join(known)
+                raise InputError(f"{what} is {value!r}, expected one of {listed} for {self.modality}.")
+        object.__setattr__(self, "hours", hours)
+        object.__setattr__(self, "layout", layout)
+
+    @property
+    def recorded(self) -> Modality:
+        """The modality."""
+        return modality_of(self.modality)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, for the file that marks the folder."""
+        profile = Profile.load(self.recorded.profile)
+        shifts = known_shifts(self.modality) if self.variant == "adult" else {}
+        return {
+            "synthetic": True,
+            "made_by": f"stageguard {__version__}",
+            "modality": self.modality,
+            "dataset": self.recorded.dataset,
+            "layout": self.layout,
+            "n_subjects": self.n_subjects,
+            "hours": self.hours,
+            "seed": self.seed,
+            "variant": self.variant,
+            "profile": {"name": profile.name, "sha256": profile.sha256},
+            "group_differences": {group: dict(own) for group, own in shifts.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is true about one simulated recording, once it is written.
+
+    Parameters
+    ----------
+    subject : str
+        Name.
+    covariates : mapping
+        What is told about the sleeper.
+    start : datetime or None
+        When the recording begins.
+    statistics : mapping of str to float
+        Of the true stages, between lights off and lights on.
+    stage_percent : mapping of str to float
+        Share of each stage in the whole recording.
+    events : tuple of Event
+        Artefacts, losses, apnoeas.
+    """
+
+    subject: str
+    covariates: Mapping[str, float | str]
+    start: datetime | None
+    statistics: Mapping[str, float]
+    stage_percent: Mapping[str, float]
+    events: tuple[Event, ...] = field(repr=False)
+
+
+def simulate_recording(
+    modality: str,
+    number: int = 1,
+    *,
+    seed: int = 0,
+    hours: float | None = None,
+    variant: str = "adult",
+    sleeper: Sleeper | None = None,
+) -> Simulated:
+    """Return one simulated recording, in memory.
+
+    Parameters
+    ----------
+    modality : str
+        "eeg-emg", "actigraphy", "cardiorespiratory" or "bioradar".
+    number : int
+        Which subject of the cohort, from 1.
+    seed, hours, variant
+        As in `Plan`.
+    sleeper : Sleeper, optional
+        Instead of the cohort's.
+
+    Returns
+    -------
+    Simulated
+        The recording (``is_synthetic`` is True), the truth, and the events.
+    """
+    plan = Plan(modality, number, hours, seed, variant)
+    return _simulate(plan, number if sleeper is None else sleeper)
+
+
+def simulate_cohort(
+    plan: Plan, folder: str | Path, *, overwrite: bool = False, run: Run | None = None
+) -> tuple[Subject, ...]:
+    """Write a cohort into a folder, which appears when it is complete and not before.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to simulate.
+    folder : path-like
+        Where. It must not exist, or be empty, or with `overwrite` hold an earlier simulation.
+    overwrite : bool
+        Whether to replace an earlier simulation. Anything else is never replaced.
+    run : callable, optional
+        Takes a function and the subjects' numbers and returns the results in order, as `map` does; for
+        progress and processes.
+
+    Returns
+    -------
+    tuple of Subject
+        The truth about each.
+    """
+    place = Path(folder)
+    check_place(place, overwrite=overwrite)
+    staging, told = _sibling(place, "making"), plan.to_dict()
+    try:
+        staging.mkdir(parents=True)
+        task = partial(write_subject, plan, staging)
+        subjects = tuple((run or map)(task, range(1, plan.n_subjects + 1)))
+        plan.recorded.layout().finish(subjects, staging, plan.layout)
+        _write_truth(told, subjects, staging)
+        _put(staging, place)
+    except OSError as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(
+            f"cannot write {place}: {error.strerror or error}. Choose a folder you can write to."
+        ) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return subjects
+
+
+def check_place(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that holds anything but an earlier simulation which may be replaced."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise OutputError(f"cannot write {folder}: it is a file, expected a folder.")
+    if next(folder.iterdir(), None) is None:
+        return
+    if not (folder / MARK_FILE).is_file():
+        raise OutputExistsError(
+            f"{folder} holds files that no simulation wrote, and is left alone. Choose another folder."
+        )
+    if not overwrite:
+        raise OutputExistsError(
+            f"{folder} exists already. Pass overwrite=True to replace it, or choose another name."
+        )
+
+
+def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
+    """Simulate one subject of a plan and write the files; returns what is true about it."""
+    made = _simulate(plan, number)
+    plan.recorded.layout().write(made, folder, plan.layout)
+    night = made.night.hypnogram
+    shares = {name: 100 * float((night.labels == i).mean()) for i, name in enumerate(night.scheme.names)}
+    recording = made.recording
+    return Subject(
+        recording.subject,
+        dict(recording.covariates),
+        recording.start,
+        _statistics(made.night),
+        shares,
+        made.events,
+    )
+
+
+def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
+    own = plan.recorded
+    assert plan.hours is not None
+    sleeper = who if isinstance(who, Sleeper) else _sleeper(plan, who)
+    night = _night(own, kind_of(own.profile, plan.variant), sleeper, plan.seed, plan.hours)
+    name = own.layout().name_of(sleeper.number, plan.layout)
+    made: Simulated = own.signals().simulate(night, sleeper, plan.seed, name)
+    return made
+
+
+def _sleeper(plan: Plan, number: int) -> Sleeper:
+    if plan.recorded.is_mouse:
+        return draw_mouse(plan.seed, number)
+    return draw_infant(plan.seed, number) if plan.variant == "infant" else draw_adult(plan.seed, number)
+
+
+def _night(own: Modality, kind: Kind, sleeper: Sleeper, seed: int, hours: float) -> Night:
+    if own.is_mouse:
+        return draw_day(kind, sleeper, seed, hours)
+    minutes = {"evening_minutes": own.evening_minutes, "morning_minutes": own.morning_minutes}
+    return draw_night(kind, sleeper, seed, hours, **minutes)
+
+
+def _statistics(night: Night) -> dict[str, float]:
+    truth: Hypnogram = night.hypnogram
+    lights = {"lights_off": night.lights_off_seconds, "lights_on": night.lights_on_seconds}
+    epochs = {
+        name: None if seconds is None else round(seconds / truth.epoch_seconds)
+        for name, seconds in lights.items()
+    }
+    found = sleep_statistics(truth, lights_off=epochs["lights_off"], lights_on=epochs["lights_on"])
+    return {name: float(getattr(found, name)) for name in STATISTICS}
+
+
+def _write_truth(plan: Mapping[str, Any], subjects: Sequence[Subject], folder: Path) -> None:
+    names = list(dict.fromkeys(name for subject in subjects for name in subject.covariates))
+    stages = list(subjects[0].stage_percent)
+    rows = [["subject", *names, *STATISTICS, *(f"{name}_percent" for name in stages)]]
+    events = [["subject", "kind", "channel", "start_seconds", "seconds"]]
+    for subject in subjects:
+        facts = [_cell(subject.covariates.get(name)) for name in names]
+        truth = [_cell(subject.statistics[name]) for name in STATISTICS]
+        rows.append(
+            [subject.subject, *facts, *truth, *(_cell(subject.stage_percent[name]) for name in stages)]
+        )
+        for event in subject.events:
+            times = f"{event.start_seconds:.2f}", f"{event.seconds:.2f}"
+            events.append([subject.subject, event.kind, event.channel or "all", *times])
+    for name, table in ((SUBJECTS_FILE, rows), (EVENTS_FILE, events)):
+        (folder / name).write_text("".join("\t".join(row) + "\n" for row in table), encoding="utf-8")
+    (folder / README_FILE).write_text(readme(plan), encoding="utf-8")
+    (folder / MARK_FILE).write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+
+
+def _cell(value: float | str | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "n/a"
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def _sibling(folder: Path, what: str) -> Path:
+    place = folder.absolute()
+    return place.with_name(f".{place.name}.{what}-{os.urandom(4).hex()}")
+
+
+def _put(staging: Path, folder: Path) -> None:
+    """Give the finished folder its name; an earlier one is removed once the new one is there."""
+    if not folder.exists():
+        staging.rename(folder)
+        return
+    old = _sibling(folder, "old")
+    folder.rename(old)
+    try:
+        staging.rename(folder)
+    except BaseException:
+        old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

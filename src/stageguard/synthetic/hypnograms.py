@@ -1,0 +1,92 @@
+"""Draw the true stages of a night or day of a made-up sleeper. Makes no signals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from stageguard.hypnogram import Hypnogram
+from stageguard.synthetic._chain import draw
+from stageguard.synthetic.people import Sleeper
+from stageguard.synthetic.seeds import stream
+from stageguard.synthetic.sleepers import Kind, day_clock, night_clock
+
+SCORER = "synthetic truth"
+DATE = datetime(2000, 1, 1)  # of every simulated recording
+LIGHTS_OFF_HOUR = 22.75  # usual hour at which people go to sleep
+LIGHTS_ON_PHASE = 7.0  # hour at which a mouse's lights go on
+LARGEST_WAKEFUL_SHARE = 0.15  # of a short recording, before lights off and after lights on each
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """The truth about one recording.
+
+    Parameters
+    ----------
+    hypnogram : Hypnogram
+        Stage of every epoch, with the start of the recording.
+    lights_off_seconds, lights_on_seconds : float or None
+        Since the start; between them the sleeper tried to sleep. None for mice.
+    """
+
+    hypnogram: Hypnogram
+    lights_off_seconds: float | None = None
+    lights_on_seconds: float | None = None
+
+
+def draw_night(
+    kind: Kind,
+    sleeper: Sleeper,
+    seed: int,
+    hours: float,
+    *,
+    evening_minutes: float = 0.0,
+    morning_minutes: float = 0.0,
+) -> Night:
+    """Return a night of somebody.
+
+    Parameters
+    ----------
+    kind : Kind
+        How such people sleep.
+    sleeper : Sleeper
+        Who it is.
+    seed : int
+        Of the cohort.
+    hours : float
+        Length of the recording.
+    evening_minutes, morning_minutes : float
+        Mean time awake before lights off and after lights on; drawn anew for each sleeper.
+    """
+    rng = stream(seed, "hypnogram", sleeper.number)
+    n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
+    evening, morning = (
+        _wakeful_epochs(rng, minutes, n_epochs, kind.epoch_seconds)
+        for minutes in (evening_minutes, morning_minutes)
+    )
+    n_dark = n_epochs - evening - morning
+    clock = night_clock(kind, rng, n_dark * kind.epoch_seconds / 3600, sleeper.factors)
+    labels = np.full(n_epochs, kind.scheme.wake_index, dtype=np.int8)
+    labels[evening : evening + n_dark] = draw(rng, kind.law, clock, n_dark, kind.begin)
+    lights_off_hour = LIGHTS_OFF_HOUR + float(np.clip(rng.normal(0, 0.6), -1.5, 1.5))
+    start = DATE + timedelta(seconds=round(lights_off_hour * 3600) - evening * kind.epoch_seconds)
+    hypnogram = Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER)
+    return Night(hypnogram, evening * kind.epoch_seconds, (evening + n_dark) * kind.epoch_seconds)
+
+
+def draw_day(kind: Kind, sleeper: Sleeper, seed: int, hours: float, *, start_hour: float = 0.0) -> Night:
+    """Return a stretch of a mouse's life; `start_hour` is counted from the moment the lights go on."""
+    rng = stream(seed, "hypnogram", sleeper.number)
+    n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
+    clock = day_clock(kind, hours, start_hour, sleeper.factors)
+    labels = draw(rng, kind.law, clock, n_epochs, kind.begin)
+    start = DATE + timedelta(hours=LIGHTS_ON_PHASE + start_hour)
+    return Night(Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER))
+
+
+def _wakeful_epochs(rng: np.random.Generator, minutes: float, n_epochs: int, epoch_seconds: float) -> int:
+    drawn = rng.gamma(6.0, minutes / 6.0) * 60 / epoch_seconds if minutes else 0.0
+    return int(min(drawn, LARGEST_WAKEFUL_SHARE * n_epochs))

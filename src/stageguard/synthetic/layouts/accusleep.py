@@ -1,0 +1,79 @@
+"""Mouse recordings as AccuSleep has them: MAT-files, or AccuSleePy's table, with labels of 2.5 s."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard._synthetic import MARK_WORD
+from stageguard.errors import MissingExtraError
+from stageguard.hypnogram import Hypnogram
+from stageguard.recording import Signal
+from stageguard.synthetic.events import Simulated
+from stageguard.synthetic.layouts._mat import write_mat
+from stageguard.synthetic.layouts._text import write_rows
+
+LABEL_SECONDS = 2.5
+CODES = {"R": 1, "W": 2, "N": 3}
+HEADER = f"{MARK_WORD} recording, simulated by stageguard; no animal was recorded. In uV."
+HALF_DAY_HOURS = 12.0
+ROW_GROUP = 1 << 20
+
+
+def name_of(number: int, layout: str) -> str:
+    """Return the name of an animal's folder."""
+    return f"Mouse{number:02d}_synthetic"
+
+
+def write(made: Simulated, folder: Path, layout: str) -> None:
+    """Write one recording into ``MouseNN_synthetic/Day1_light_cycle``."""
+    hours = made.recording.seconds / 3600
+    place = folder / made.recording.subject / ("Day1_light_cycle" if hours <= HALF_DAY_HOURS else "Day1")
+    place.mkdir(parents=True)
+    signals = {role: made.recording.signals[role] for role in ("eeg", "emg")}
+    columns = {
+        role: np.asarray(signal.samples, np.float32)
+        for role, signal in signals.items()
+        if isinstance(signal, Signal)
+    }
+    codes = label_codes(made.night.hypnogram)
+    if layout == "mat":
+        for role, samples in columns.items():
+            write_mat(place / f"{role.upper()}.mat", role.upper(), samples, header=HEADER)
+        write_mat(place / "labels.mat", "labels", codes.astype(np.float64), header=HEADER)
+        return
+    if layout == "parquet":
+        _write_parquet(place / "recording.parquet", columns)
+    else:
+        table = np.column_stack(list(columns.values()))
+        write_rows(place / "recording.csv", table, "%.3f,%.3f", header=",".join(columns) + "\n")
+    text = "\n".join(["brain_state", *map(str, codes.tolist())])
+    (place / "labels.csv").write_text(text + "\n", encoding="ascii")
+
+
+def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
+    """Write nothing: the dataset has no tables of its own."""
+
+
+def label_codes(night: Hypnogram) -> npt.NDArray[np.int64]:
+    """Return codes of every 2.5 s: the stage in its middle, from which epochs of 4 s come back unchanged."""
+    codes = np.array([CODES[name] for name in night.scheme.names])
+    middles = (np.arange(int(night.n_epochs * night.epoch_seconds / LABEL_SECONDS)) + 0.5) * LABEL_SECONDS
+    return np.asarray(codes[night.labels[(middles / night.epoch_seconds).astype(np.int64)]], dtype=np.int64)
+
+
+def _write_parquet(path: Path, columns: dict[str, npt.NDArray[np.float32]]) -> None:
+    try:
+        import pyarrow  # type: ignore[import-untyped]
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "writing Parquet needs 'pyarrow'. Install with: pip install 'stageguard[recordings]'; or use "
+            "--layout mat."
+        ) from None
+    table = pyarrow.table(columns, metadata={"synthetic": HEADER})
+    parquet.write_table(table, path, row_group_size=ROW_GROUP)

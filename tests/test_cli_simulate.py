@@ -1,0 +1,98 @@
+"""`stageguard simulate`: from the shell, with any number of jobs."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from cli_runner import Runner, error_line
+from stageguard.synthetic import MODALITIES
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+def digests(folder):
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("modality", list(MODALITIES))
+def test_a_cohort_is_written_and_said_to_be_synthetic(run, tmp_path, modality):
+    ran = run(
+        "simulate",
+        "--modality",
+        modality,
+        "--subjects",
+        2,
+        "--hours",
+        0.05,
+        "--seed",
+        3,
+        "-o",
+        tmp_path / "c",
+    )
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("SYNTHETIC: 2 ")
+    assert "No evidence about real sleepers" in ran.out
+    assert (tmp_path / "c" / "synthetic.json").is_file()
+    read = run("data", "check", MODALITIES[modality].dataset, tmp_path / "c")
+    assert "unreadable" not in read.out
+    assert "SYNTHETIC: 2 recordings" in read.out
+
+
+def test_jobs_do_not_change_a_byte(run, tmp_path):
+    common = ("simulate", "--modality", "bioradar", "--subjects", 3, "--hours", 0.05, "--seed", 1)
+    assert run(*common, "-o", tmp_path / "one").code == 0
+    assert run(*common, "-o", tmp_path / "two", "--jobs", 2).code == 0
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_json_tells_the_truth_about_every_subject(run, tmp_path):
+    ran = run("simulate", "-m", "cardiorespiratory", "-n", 2, "--hours", 0.1, "-o", tmp_path / "c", "--json")
+    assert ran.json["synthetic"] is True
+    assert ran.json["output"] == str(tmp_path / "c")
+    assert [one["subject"] for one in ran.json["subjects"]] == ["900001", "900002"]
+    assert {"age", "ahi", "osa", "age_group"} <= ran.json["subjects"][0]["covariates"].keys()
+    assert ran.json["subjects"][0]["statistics"]["waso_minutes"] is None  # nobody slept within six minutes
+
+
+def test_nothing_is_overwritten_unasked(run, tmp_path):
+    common = ("simulate", "-m", "bioradar", "-n", 1, "--hours", 0.05, "-o", tmp_path / "c")
+    assert run(*common).code == 0
+    before = digests(tmp_path / "c")
+    assert "exists already. Use --overwrite to replace it" in error_line(run(*common, "--seed", 7))
+    assert digests(tmp_path / "c") == before
+    assert run(*common, "--seed", 7, "--overwrite").code == 0
+    assert digests(tmp_path / "c") != before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    line = error_line(run("simulate", "-m", "bioradar", "-o", tmp_path / "mine", "--overwrite"))
+    assert "holds files that no simulation wrote" in line
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-n", 0), "subjects is 0, expected 1 to 999."),
+        (("--hours", 0), "hours is 0, expected from two epochs (0.0167) to 72."),
+        (("--seed", -2), "seed is -2, expected a whole number of at least 0."),
+        (("--layout", "mat"), "layout is 'mat', expected one of npz, edf for bioradar."),
+    ],
+)
+def test_impossible_wishes_are_one_line(run, tmp_path, options, message):
+    assert error_line(run("simulate", "-m", "bioradar", "-o", tmp_path / "c", *options)) == message
+    assert not (tmp_path / "c").exists()
+
+
+def test_unknown_modality_is_wrong_usage(run, tmp_path):
+    ran = run("simulate", "-m", "eeg", "-o", tmp_path / "c")
+    assert ran.code == 2
+    assert "eeg-emg" in ran.err

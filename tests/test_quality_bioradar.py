@@ -1,0 +1,124 @@
+"""Quality of radar: dropouts, movement and limits are found where they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from made_recordings import between, recording, signal, sine
+
+RATE, EPOCH = 20.0, 30.0
+N_EPOCHS = 80
+
+
+def echo(n_epochs=N_EPOCHS, seed=0):
+    """Breathing seen in I and Q, with a little noise."""
+    rng = np.random.default_rng(seed)
+    phase = sine(0.25, n_epochs * EPOCH, RATE, 0.5) + 0.7
+    noise = 0.01 * rng.standard_normal((2, len(phase)))
+    return {"radar_i": np.cos(phase) + noise[0] + 3, "radar_q": np.sin(phase) + noise[1] - 1}
+
+
+def assess(samples, rules="graded", units=None):
+    units = units or dict.fromkeys(samples, "")
+    night = recording(**{role: signal(x, RATE, units[role]) for role, x in samples.items()})
+    return sg.signal_quality(night, "bioradar", rules=rules)
+
+
+def at(epoch, seconds):
+    return between(epoch, seconds, RATE, EPOCH)
+
+
+def test_thirty_seconds_unless_told():
+    assert assess(echo()).epoch_seconds == 30
+    assert assess(echo()).n_epochs == N_EPOCHS
+
+
+@pytest.mark.parametrize("rules", ["kdd2026", "graded"])
+@pytest.mark.parametrize("seed", range(3))
+def test_clean_signals_are_not_flagged(rules, seed):
+    assert not assess(echo(400, seed), rules).is_bad.any()
+
+
+@pytest.mark.parametrize("fill", [np.nan, 2.5])
+@pytest.mark.parametrize(("seconds", "flagged"), [(30, []), (60, [20, 21]), (90, [20, 21, 22])])
+def test_the_paper_calls_two_epochs_without_a_signal_a_dropout_and_one_not(fill, seconds, flagged):
+    samples = echo()
+    samples["radar_i"][at(20, seconds)] = fill
+    found = assess(samples, "kdd2026")
+    assert np.flatnonzero(found.beta).tolist() == flagged
+    assert all(found.reasons[epoch] == "radar_i: dropout" for epoch in flagged)
+
+
+def test_the_papers_amplitude_rule_is_five_deviations_of_the_recordings_epochs():
+    amplitudes = np.where(np.arange(100) % 2, 3.0, 1.0)
+    wave = sine(0.5, EPOCH, RATE)
+    for outlier, is_bad in ((7.5, False), (8.3, True)):
+        amplitudes[70] = outlier
+        assert ((outlier - amplitudes.mean()) / amplitudes.std() > 5) == is_bad
+        wavy = np.concatenate([a * wave for a in amplitudes])
+        found = assess({"radar_i": wavy, "radar_q": np.tile(wave, 100)}, "kdd2026")
+        assert np.flatnonzero(found.beta).tolist() == ([70] if is_bad else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda x: x * np.nan, "radar_q: missing"),
+        (lambda x: 0 * x, "radar_q: flat"),
+        (lambda x: 30 * (x - x.mean()), "radar_q: amplitude"),
+        (lambda x: np.clip(30 * (x - x.mean()), -4, 4), "radar_q: clipped"),
+    ],
+)
+def test_an_artefact_is_found_where_it_is_and_as_long_as_it_is(change, reason):
+    samples = echo()
+    chosen = at(40, 15)
+    samples["radar_q"][chosen] = change(samples["radar_q"][chosen])
+    found = assess(samples)
+    assert np.flatnonzero(found.beta).tolist() == [40]
+    assert found.beta[40] == pytest.approx(0.5)
+    assert found.reasons[40] == reason
+
+
+@pytest.mark.parametrize("rules", ["kdd2026", "graded"])
+@pytest.mark.parametrize("exponent", [-6, 6])
+def test_scaling_changes_nothing(rules, exponent):
+    samples = echo()
+    samples["radar_q"][at(40, 60)] *= 0
+    samples["radar_i"][at(60, 15)] *= 30
+    before = assess(samples, rules)
+    after = assess({role: 10.0**exponent * x for role, x in samples.items()}, rules)
+    assert before.is_bad.any()
+    assert (after.beta.tolist(), after.reasons) == (before.beta.tolist(), before.reasons)
+
+
+def test_a_phase_may_be_wrapped():
+    phase = sine(0.25, 40 * EPOCH, RATE, 0.5) + np.linspace(0, 40, round(40 * EPOCH * RATE))
+    phase[at(10, 5)] += np.linspace(0, 30, 100)
+    whole = assess({"radar_phase": phase}, units={"radar_phase": "rad"})
+    wrapped = assess({"radar_phase": np.angle(np.exp(1j * phase))}, units={"radar_phase": "rad"})
+    assert np.flatnonzero(whole.beta).tolist() == [10]
+    assert wrapped.beta.tolist() == whole.beta.tolist()
+
+
+def test_degrees_are_angles_and_volts_are_not():
+    phase = sine(0.25, 40 * EPOCH, RATE, 0.5)
+    assert not assess({"radar_phase": np.rad2deg(phase)}, units={"radar_phase": "deg"}).is_bad.any()
+    with pytest.raises(sg.InputError, match=r"'radar_phase' \(X\) is in 'uV', expected an angle"):
+        assess({"radar_phase": phase}, units={"radar_phase": "uV"})
+
+
+def test_half_a_pair_says_what_is_missing_and_how_to_map_it():
+    with pytest.raises(
+        sg.InputError,
+        match=r"no channel 'radar_q', nor 'radar_phase'; it has: radar_i. Map them with --channel radar_i=",
+    ):
+        assess({"radar_i": echo()["radar_i"]})
+
+
+def test_a_pair_has_one_rate():
+    samples = echo()
+    night = recording(radar_i=signal(samples["radar_i"], 20.0), radar_q=signal(samples["radar_q"], 25.0))
+    with pytest.raises(sg.InputError, match="'radar_i' has 20 Hz and 'radar_q' 25 Hz"):
+        sg.signal_quality(night, "bioradar")

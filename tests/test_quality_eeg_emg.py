@@ -1,0 +1,274 @@
+"""Quality of EEG and EMG: injected artefacts are found where they are, clean signals are not flagged."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from made_recordings import EPOCH, RATE, between, eeg_emg, recording, signal, sine, white
+
+N_EPOCHS = 60
+
+
+def assess(samples, rules="graded", units=("uV", "uV"), epoch_seconds=EPOCH):
+    night = recording(
+        **{role: signal(samples[role], unit=unit) for role, unit in zip(samples, units, strict=False)}
+    )
+    return sg.signal_quality(night, "eeg-emg", epoch_seconds=epoch_seconds, rules=rules)
+
+
+def hum(epoch, seconds, hertz=50.0, size=80.0):
+    def spoil(samples):
+        chosen = between(epoch, seconds)
+        samples["eeg"][chosen] += sine(hertz, seconds, size=size)
+
+    return spoil
+
+
+def put(role, epoch, seconds, change):
+    def spoil(samples):
+        chosen = between(epoch, seconds)
+        samples[role][chosen] = change(samples[role][chosen])
+
+    return spoil
+
+
+def clip_at(limit):
+    return lambda x: np.clip(20 * x, -limit, limit)
+
+
+# what is done, the reason it must be given, the epochs and the share of each that is bad
+ARTEFACTS = {
+    "lost electrode": (put("eeg", 10, 20, lambda x: 0 * x), "eeg: flat", {10: 1, 11: 1}),
+    "flat but for noise": (put("eeg", 10, 10, lambda x: 1e-3 * x), "eeg: flat", {10: 1}),
+    "gap": (put("eeg", 20, 5, lambda x: x + np.nan), "eeg: missing", {20: 0.5}),
+    "gap over an edge": (put("eeg", 29.8, 5, lambda x: x + np.nan), "eeg: missing", {29: 0.2, 30: 0.3}),
+    "infinite": (put("eeg", 20, 5, lambda x: x + np.inf), "eeg: missing", {20: 0.5}),
+    "movement": (put("eeg", 30, 3, lambda x: 15 * x), "eeg: amplitude", {30: 0.3}),
+    "hum of 50 Hz": (hum(40, 10), "eeg: mains hum", {40: 1}),
+    "hum of 60 Hz": (hum(40, 4, 60.0), "eeg: mains hum", {40: 0.4}),
+    "muscle": (
+        put("eeg", 50, 6, lambda x: x + np.diff(white(len(x) + 1, 9, 26.0))),
+        "eeg: high-frequency power",
+        {50: 0.6},
+    ),
+    "EMG lost": (put("emg", 5, 10, lambda x: 0 * x + 7), "emg: flat", {5: 1}),
+    "EMG gap": (put("emg", 5, 2, lambda x: x + np.nan), "emg: missing", {5: 0.2}),
+    "clipped": (put("eeg", 35, 5, clip_at(150.0)), "eeg: clipped", {35: 0.5}),
+}
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_an_artefact_is_found_where_it_is_and_as_long_as_it_is(name):
+    spoil, reason, expected = ARTEFACTS[name]
+    samples = eeg_emg(N_EPOCHS)
+    spoil(samples)
+    found = assess(samples)
+    assert {epoch: round(found.beta[epoch], 6) for epoch in np.flatnonzero(found.beta)} == pytest.approx(
+        expected, abs=0.101 if name == "clipped" else 1e-6
+    )
+    assert all(reason in found.reasons[epoch].split("; ") for epoch in expected)
+    assert found.counts()[reason] == len(expected)
+    assert len(found.counts()) == 1 or name.startswith(("muscle", "hum"))  # which are large as well
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clean_signals_are_not_flagged(seed):
+    assert not assess(eeg_emg(200, seed=seed)).is_bad.any()
+
+
+def test_the_papers_rule_flags_no_more_of_a_clean_recording_than_three_deviations_imply():
+    found = assess(eeg_emg(1000), rules="kdd2026")
+    assert found.is_bad.mean() < 0.02
+    assert set(found.counts()) <= {"eeg: amplitude", "emg: amplitude"}
+
+
+def test_sleep_and_wake_of_very_different_size_are_no_artefact():
+    samples = eeg_emg(N_EPOCHS)
+    samples["eeg"][between(20, 200)] *= 4  # slow waves
+    samples["emg"][between(40, 100)] *= 40  # awake and moving
+    assert not assess(samples).is_bad.any()
+
+
+# The paper's thresholds
+
+
+def test_the_papers_amplitude_rule_is_three_deviations_of_the_recordings_epochs():
+    """Amplitudes are set by hand: 99 epochs of 1 and 3 alternating, then one around the threshold."""
+    amplitudes = np.where(np.arange(100) % 2, 3.0, 1.0)
+    wave = sine(5.0, EPOCH) / 2  # peak to peak 1
+    for outlier, is_bad in ((5.1, False), (5.3, True)):
+        amplitudes[70] = outlier
+        z = (outlier - amplitudes.mean()) / amplitudes.std()
+        assert (z > 3) == is_bad  # the case is on the side it should be
+        found = assess({"eeg": np.concatenate([a * wave for a in amplitudes])}, rules="kdd2026")
+        assert np.flatnonzero(found.beta).tolist() == ([70] if is_bad else [])
+        assert found.reasons[70] == ("eeg: amplitude" if is_bad else "")
+
+
+def test_the_papers_amplitude_rule_has_two_sides():
+    amplitudes = np.where(np.arange(100) % 2, 10.0, 10.5)
+    amplitudes[70] = 8.0
+    found = assess({"eeg": np.concatenate([a * sine(5.0, EPOCH) for a in amplitudes])}, rules="kdd2026")
+    assert np.flatnonzero(found.beta).tolist() == [70]
+
+
+@pytest.mark.parametrize(("share", "is_bad"), [(0.45, False), (0.55, True)])
+def test_the_papers_frequency_rule_is_half_of_the_power_above_45_hz(share, is_bad):
+    low, high = sine(10.0, 60.0), sine(47.0, 60.0)
+    samples = {"eeg": np.sqrt(1 - share) * low + np.sqrt(share) * high}
+    found = assess(samples, rules="kdd2026")
+    assert found.is_bad.all() == found.is_bad.any() == is_bad
+
+
+def test_the_papers_frequency_rule_does_not_judge_the_emg_which_lies_above_45_hz():
+    samples = {"eeg": eeg_emg(20)["eeg"], "emg": sine(80.0, 200.0)}
+    assert not assess(samples, rules="kdd2026").is_bad.any()
+
+
+def test_the_papers_rules_know_lost_and_clean_only():
+    samples = eeg_emg(N_EPOCHS)
+    samples["eeg"][between(30, 3)] *= 15
+    samples["eeg"][between(45, 10)] = np.nan
+    found = assess(samples, rules="kdd2026")
+    assert set(found.beta) == {0.0, 1.0}
+    assert found.beta[30] == found.beta[45] == 1
+    assert "eeg: amplitude" in found.reasons[30]
+    assert found.reasons[45] == "eeg: no signal"
+
+
+# Scale and units
+
+
+@pytest.mark.parametrize("rules", ["kdd2026", "graded"])
+@pytest.mark.parametrize("exponent", [-6, -3, 3, 6])
+def test_scaling_changes_nothing(rules, exponent):
+    samples = eeg_emg(N_EPOCHS)
+    for spoil, *_ in ARTEFACTS.values():
+        spoil(samples)
+    before = assess(samples, rules, units=("", ""))
+    after = assess({role: 10.0**exponent * x for role, x in samples.items()}, rules, units=("", ""))
+    assert before.is_bad.any()
+    assert after.beta.tolist() == before.beta.tolist()
+    assert after.reasons == before.reasons
+
+
+@pytest.mark.parametrize("offset", [-5000.0, 1e5])
+def test_an_offset_changes_nothing(offset):
+    samples = eeg_emg(N_EPOCHS)
+    ARTEFACTS["movement"][0](samples)
+    moved = {role: x + offset for role, x in samples.items()}
+    assert assess(moved).beta.tolist() == assess(samples).beta.tolist()
+
+
+def test_volts_and_microvolts_are_the_same_signal():
+    samples = eeg_emg(20)
+    ARTEFACTS["movement"][0](samples | {"eeg": np.resize(samples["eeg"], 200_000)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        in_volts = assess({role: 1e-6 * x for role, x in samples.items()}, units=("V", "V"))
+    assert in_volts.beta.tolist() == assess(samples).beta.tolist()
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1e-6, "uV"), (1.0, "V")])
+def test_a_unit_that_cannot_be_is_warned_of(factor, unit):
+    samples = {"eeg": factor * eeg_emg(20)["eeg"]}
+    with pytest.warns(sg.StageGuardWarning, match=rf"'eeg' \(X\) is said to be in {unit}, but usually spans"):
+        found = assess(samples, units=(unit,))
+    assert not found.is_bad.any()  # and changes nothing
+
+
+def test_what_is_no_voltage_is_refused():
+    with pytest.raises(
+        sg.InputError, match=r"channel 'eeg' \(X\) is in 'g', expected a voltage .* --channel eeg=NAME"
+    ):
+        assess(eeg_emg(20), units=("g", "uV"))
+
+
+# Channels, lengths, errors
+
+
+def test_emg_is_optional_and_eeg_is_not():
+    samples = eeg_emg(20)
+    assert assess({"eeg": samples["eeg"]}).n_epochs == 20
+    with pytest.raises(sg.InputError, match=r"no channel 'eeg'; it has: emg. Map one .* --channel eeg=NAME"):
+        assess({"emg": samples["emg"]})
+
+
+def test_a_channel_that_ends_early_is_missing_from_there_on():
+    samples = eeg_emg(20)
+    samples["emg"] = samples["emg"][: round(15.5 * EPOCH * RATE)]
+    found = assess(samples)
+    assert np.round(found.beta, 6).tolist() == [0] * 15 + [0.5] + [1] * 4
+
+
+@pytest.mark.parametrize("rules", ["kdd2026", "graded"])
+@pytest.mark.parametrize("value", [0.0, 3.0, np.nan])
+def test_a_dead_channel_is_lost_throughout(rules, value):
+    assert (assess({"eeg": np.full(20_000, value)}, rules).beta == 1).all()
+
+
+def test_a_slow_channel_has_no_frequencies_to_judge():
+    night = recording(eeg=signal(white(6000), rate=60.0))
+    assert not sg.signal_quality(night, "eeg-emg", epoch_seconds=10, rules="kdd2026").counts().keys() & {
+        "eeg: high-frequency power"
+    }
+
+
+def test_a_channel_of_one_number_a_second_is_not_flat():
+    night = recording(eeg=signal(eeg_emg(30)["eeg"]), emg=signal(5 + white(300, size=1.0), rate=1.0))
+    assert not sg.signal_quality(night, "eeg-emg", epoch_seconds=30, rules="graded").is_bad.any()
+
+
+def test_a_channel_at_uneven_times_is_refused():
+    night = recording(eeg=sg.Series("X", np.arange(100.0), np.arange(100.0), "uV"))
+    with pytest.raises(sg.InputError, match="'eeg' of recording 'night' has uneven times"):
+        sg.signal_quality(night, "eeg-emg", epoch_seconds=10)
+
+
+def test_the_length_of_an_epoch_must_be_known():
+    night = recording(**{role: signal(x) for role, x in eeg_emg(20).items()})
+    with pytest.raises(sg.InputError, match="Give epoch_seconds"):
+        sg.signal_quality(night, "eeg-emg")
+
+
+def test_misspelt_choices_are_explained():
+    night = recording(**{role: signal(x) for role, x in eeg_emg(20).items()})
+    with pytest.raises(sg.InputError, match="Did you mean 'eeg-emg'"):
+        sg.signal_quality(night, "eeg-emq", epoch_seconds=10)
+    with pytest.raises(sg.InputError, match="Did you mean 'graded'"):
+        sg.signal_quality(night, "eeg-emg", epoch_seconds=10, rules="grade")
+
+
+# The result itself
+
+
+@pytest.mark.parametrize(
+    ("beta", "reasons", "message"),
+    [
+        ([0, 1], ("",), "expected one of each per epoch"),
+        ([0, 1.5], ("", "a"), "not between 0"),
+        ([0, np.nan], ("", "a"), "not between 0"),
+        ([0, 1], ("", ""), "epoch 1 has beta 1, but the reason ''"),
+        ([0, 1], ("a", "b"), "epoch 0 has beta 0, but the reason 'a'"),
+    ],
+)
+def test_a_result_that_contradicts_itself_is_refused(beta, reasons, message):
+    with pytest.raises(sg.InputError, match=message):
+        sg.SignalQuality(np.array(beta, dtype=float), reasons, 30.0, "eeg-emg", "graded")
+
+
+def test_a_result_cannot_be_changed_and_feeds_the_decoder():
+    samples = eeg_emg(20)
+    samples["eeg"][between(5, 20)] = np.nan
+    found = assess(samples)
+    with pytest.raises(ValueError, match="read-only"):
+        found.beta[0] = 1
+    unsure = np.tile([0.6, 0.3, 0.1], (20, 1))
+    unsure[5] = [0.05, 0.05, 0.9]  # nonsense out of a gap
+    plain = sg.decode(unsure, "kdd2026-mouse-eeg-emg")
+    guarded = sg.decode(unsure, "kdd2026-mouse-eeg-emg", quality=found.beta)
+    assert guarded.score > plain.score
