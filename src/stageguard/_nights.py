@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks, _kernels
+from stageguard.automaton import minimum_epochs
 from stageguard.errors import InputError, StageGuardError
 from stageguard.evidence import Night, check_pins, check_quality, check_segments, cut
 from stageguard.hypnodensity import FloatMatrix, Hypnodensity, as_float_matrix, explain_bad_probabilities
@@ -162,6 +163,45 @@ def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
     except InputError:
         return None
     return [places.index(stage) for stage in range(len(places))] if len(set(places)) == len(places) else None
+
+
+def assumptions(
+    profile: Profile, request: Request, cohort: str | None, trained: str | None
+) -> tuple[str, ...]:
+    """Return what has to be assumed about a night and about whom it is of."""
+    assumed = list(request.assumed)
+    rule = profile.strength
+    if rule is not None and rule.rule == "band" and rule.lift is None and trained is None:
+        assumed.append("how the stager was trained is not said: taken as class-balanced")
+    if cohort is not None and profile.caution_for(cohort) is None:
+        assumed.append(f"cohort {cohort!r} is not among the profile's cautions")
+    if profile.cohort is not None:
+        assumed += _about_cohort(profile, cohort)
+    if request.epoch_seconds != profile.epoch_seconds:
+        assumed.append(_conversion(profile, request.epoch_seconds))
+    return tuple(assumed)
+
+
+def _about_cohort(profile: Profile, cohort: str | None) -> list[str]:
+    """Return what a profile fitted on one cohort takes for granted about this one."""
+    fitted_on = f"{profile.cohort!r}, which the profile was fitted on"
+    if cohort is None:
+        return [f"the cohort is not said: taken as {fitted_on}"]
+    if profile.is_of(cohort):
+        return []
+    steps = "it steps aside" if profile.other_cohorts == "argmax" else "stage shares and biases are left out"
+    return [f"cohort {cohort!r} is not {fitted_on}: {steps}"]
+
+
+def _conversion(profile: Profile, epoch_seconds: float) -> str:
+    minimum = minimum_epochs(profile, epoch_seconds)
+    bouts = [
+        f"{name} {profile.min_bout_seconds[name]:g} s = {minimum[i]} epochs"
+        for i, name in enumerate(profile.scheme.names)
+        if name in profile.min_bout_seconds
+    ]
+    shown = f"; minimum bouts: {', '.join(bouts)}" if bouts else ""
+    return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
 
 
 def check_nights(requests: Sequence[Request], profile: Profile, *, is_batch: bool) -> list[Night]:

@@ -11,6 +11,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._reference_stream import Stream as Stream
+from stageguard._reference_sums import draw as draw
+from stageguard._reference_sums import draw_automaton as draw_automaton
+from stageguard._reference_sums import draw_each as draw_each
+from stageguard._reference_sums import forward_backward as forward_backward
+from stageguard._reference_sums import smooth as smooth
+from stageguard._reference_sums import smooth_automaton as smooth_automaton
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Labels = npt.NDArray[np.int8]
@@ -224,43 +232,6 @@ def automaton(
         return labels, best
 
     return _collect(pieces, one)
-
-
-def forward_backward(
-    pieces: Sequence[Floats],
-    table: Ints,
-    stage: Ints,
-    first: Ints,
-    source: Ints,
-    weight: Floats,
-    initial: Floats,
-    final_weight: Floats,
-    want_edges: bool,
-    n_threads: int = 1,
-) -> tuple[Floats, Floats, Floats]:
-    """Sum over all paths: log-partition per piece, stage marginals per epoch, expected uses of each edge."""
-    target = np.repeat(np.arange(len(stage)), np.diff(first))  # (n_edges,)
-    n_stages = pieces[0].shape[1]
-    log_partitions, marginals = [], []
-    counts = np.zeros((len(pieces), len(source)))
-    for i, piece in enumerate(pieces):
-        evidence, own = piece[:, stage], weight[table[i]]  # (n_epochs, n_states), (n_edges,)
-        alpha = np.full(evidence.shape, -np.inf)
-        beta = np.full(evidence.shape, -np.inf)
-        alpha[0], beta[-1] = initial[table[i]] + evidence[0], final_weight[table[i]]
-        for t in range(1, len(evidence)):
-            np.logaddexp.at(alpha[t], target, alpha[t - 1, source] + own)
-            alpha[t] += evidence[t]
-        for t in range(len(evidence) - 1, 0, -1):
-            np.logaddexp.at(beta[t - 1], source, own + (evidence[t] + beta[t])[target])
-        total = np.logaddexp.reduce(alpha[-1] + beta[-1])
-        log_partitions.append(total)
-        states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
-        marginals.append(np.stack([states[:, stage == s].sum(axis=1) for s in range(n_stages)], axis=1))
-        if want_edges and total > -np.inf:
-            for t in range(1, len(evidence)):
-                counts[i] += np.exp(alpha[t - 1, source] + own + (evidence[t] + beta[t])[target] - total)
-    return np.array(log_partitions), np.concatenate(marginals), counts
 
 
 def _lay_bouts(n_epochs: int, s: int, start: int, previous: Callable[[int, int], tuple[int, int]]) -> Labels:

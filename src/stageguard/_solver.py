@@ -110,14 +110,14 @@ class Solver:
             result = self._run_automaton(pieces, table, transition_weights, threads)
         elif route == "greedy":
             flip = self.profile.flip_flop
-            stay, change = self._scores(transition_weights, products=False)
+            stay, change = self.scores(transition_weights, products=False)
             result = kernels.greedy(
                 pieces, table, stay, change, self.tables.minimum_epochs, self.profile.ends == "censored",
                 flip.penalty_nats, flip.window_epochs, threads,
             )  # fmt: skip
         else:
             products = route == "products"
-            stay, change = self._scores(transition_weights, products=products)
+            stay, change = self.scores(transition_weights, products=products)
             minimum = self.tables.minimum_epochs
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
@@ -135,7 +135,8 @@ class Solver:
         labels, scores, switches = result
         return _assemble(jobs, pieces, owners, labels, scores, switches)
 
-    def _scores(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Floats, Floats]:
+    def scores(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Floats, Floats]:
+        """Return stays and changes, a row per transition weight, as probabilities or in nats."""
         rows = [self._scores_at(tau, products) for tau in transition_weights]
         if len(rows) == 1:
             return rows[0]

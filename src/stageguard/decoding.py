@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from stageguard import _checks, _nights
 from stageguard._solver import Job, Path, Solver, Trial, solver_for
-from stageguard.automaton import minimum_epochs
 from stageguard.decoded import Decoding
 from stageguard.errors import CohortError, InputError, PinError, StageGuardWarning
 from stageguard.evidence import Night
@@ -118,23 +117,38 @@ def decode(
     >>> result.stages.tolist()
     ['W', 'W', 'W']
     """
+    options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
+    results, batch = decode_all(density, profile, options, (quality, pins, segments), cohort, trained)
+    _warn_of_many_changes(results)
+    return results if batch else results[0]
+
+
+def decode_all(
+    density: Any,
+    profile: Profile | str,
+    options: _nights.Options,
+    said: tuple[Any, Any, Any],
+    cohort: str | None,
+    trained: Training | None,
+) -> tuple[list[Decoding], bool]:
+    """Decode what one call passed, `said` being quality, pins and segments; also whether it is a list."""
     profile = profile if isinstance(profile, Profile) else Profile.load(profile)
     natural = _is_natural(trained)
-    _heed_cohort(profile, cohort)
-    options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
+    heed_cohort(profile, cohort, stacklevel=4)
+    profile = profile.for_cohort(cohort)
     batch = _nights.is_batch(density)
     items = list(density) if batch else [density]
     if not items:
-        return []
-    said = zip(
+        return [], batch
+    asked = zip(
         items,
         *(
             _nights.per_night(values, len(items), what) if batch else [values]
-            for values, what in ((quality, "quality"), (pins, "pins"), (segments, "segments"))
+            for values, what in zip(said, ("quality", "pins", "segments"), strict=True)
         ),
         strict=True,
     )
-    requests = [_nights.read_request(night, profile, options, q, p, s) for night, q, p, s in said]
+    requests = [_nights.read_request(night, profile, options, q, p, s) for night, q, p, s in asked]
     nights = _nights.check_nights(requests, profile, is_batch=batch)
     try:
         solved = _solve(profile, requests, nights, natural)
@@ -145,8 +159,7 @@ def decode(
         _result(profile, request, night, path, strength, cohort, trained)
         for request, night, (path, strength) in zip(requests, nights, solved, strict=True)
     ]
-    _warn_of_many_changes(results)
-    return results if batch else results[0]
+    return results, batch
 
 
 def _is_natural(trained: object) -> bool:
@@ -155,7 +168,8 @@ def _is_natural(trained: object) -> bool:
     return _checks.choice(trained, "trained", ("natural", "balanced")) == "natural"
 
 
-def _heed_cohort(profile: Profile, cohort: str | None) -> None:
+def heed_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
+    """Warn, or refuse, where the profile is not made for a cohort."""
     if cohort is None:
         return
     caution = profile.caution_for(_checks.text(cohort, "cohort", empty=False))
@@ -164,7 +178,7 @@ def _heed_cohort(profile: Profile, cohort: str | None) -> None:
     message = f"profile {profile.name!r} is not made for {cohort!r}: {caution.reason}"
     if caution.action == "refuse":
         raise CohortError(f"{message} Use the stager's own argmax, or a profile fitted to that cohort.")
-    warnings.warn(message, StageGuardWarning, stacklevel=3)
+    warnings.warn(message, StageGuardWarning, stacklevel=stacklevel)
 
 
 def _solve(
@@ -292,7 +306,7 @@ def _explain_no_path(failure: _NoPathError, which: str) -> InputError:
 def advise(result: Decoding) -> tuple[str, ...]:
     """Return what knowing how the stager was trained would change, where that is not known."""
     rule = result.profile.strength
-    if rule is None or rule.rule != "band" or result.trained is not None:
+    if rule is None or rule.rule != "band" or rule.lift is not None or result.trained is not None:
         return ()
     if not result.strength.fi_before < result.strength.fi_low:
         return ("Knowing how the stager was trained (trained=...) would change nothing on this night.",)
@@ -314,13 +328,6 @@ def _result(
     cohort: str | None,
     trained: Training | None,
 ) -> Decoding:
-    assumed = list(request.assumed)
-    if profile.strength is not None and profile.strength.rule == "band" and trained is None:
-        assumed.append("how the stager was trained is not said: taken as class-balanced")
-    if cohort is not None and profile.caution_for(cohort) is None:
-        assumed.append(f"cohort {cohort!r} is not among the profile's cautions")
-    if request.epoch_seconds != profile.epoch_seconds:
-        assumed.append(_conversion(profile, request.epoch_seconds))
     hypnogram = Hypnogram(
         path.labels, profile.scheme, request.epoch_seconds, request.start, f"StageGuard {profile.name}"
     )
@@ -328,24 +335,13 @@ def _result(
         profile=profile,
         hypnogram=hypnogram,
         strength=strength,
-        assumed=tuple(assumed),
+        assumed=_nights.assumptions(profile, request, cohort, trained),
         cohort=cohort,
         trained=trained,
         night=night,
         source=request.source,
         known_score=path.score,
     )
-
-
-def _conversion(profile: Profile, epoch_seconds: float) -> str:
-    minimum = minimum_epochs(profile, epoch_seconds)
-    bouts = [
-        f"{name} {profile.min_bout_seconds[name]:g} s = {minimum[i]} epochs"
-        for i, name in enumerate(profile.scheme.names)
-        if name in profile.min_bout_seconds
-    ]
-    shown = f"; minimum bouts: {', '.join(bouts)}" if bouts else ""
-    return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
 
 
 def _warn_of_many_changes(results: Sequence[Decoding]) -> None:

@@ -11,17 +11,49 @@
 namespace stageguard {
 namespace STAGEGUARD_VARIANT {
 
+// Kept out of line: unrolled over stages and slots, slow code would fill the binary.
+#if defined(__GNUC__)
+#define STAGEGUARD_APART __attribute__((noinline))
+#else
+#define STAGEGUARD_APART
+#endif
+
+// log(exp(a) + exp(b)), also where either is log 0.
+STAGEGUARD_APART inline double log_add(double a, double b) {
+    const double top = larger(a, b), low = a > b ? b : a;
+    return top > kImpossibleScore ? top + std::log1p(std::exp(low - top)) : top;
+}
+
 // Evidence is clipped here before anything multiplies it, so that 0 * -inf never arises.
 constexpr double kClip = 1e-12;
 
 // Scores are log-probabilities; evidence rows are log-evidence, ready to add.
 struct Logarithmic {
-    static constexpr double impossible = kImpossibleScore;
+    static constexpr double impossible = kImpossibleScore, certain = 0.0;
     static constexpr bool rescales = false;
     template <class T>
     static T combine(T a, T b) {
         return a + b;
     }
+    // For sums over paths: two ways taken together, a score as a probability, the share of one way among several.
+    static double add(double a, double b) { return log_add(a, b); }
+    static double probability(double log_probability) { return std::exp(log_probability); }
+    template <int K>
+    static PlainPack<K> add(PlainPack<K> a, PlainPack<K> b) {
+        for (int s = 0; s < K; ++s) a.x[s] = log_add(a.x[s], b.x[s]);
+        return a;
+    }
+    template <int K>
+    static PlainPack<K> probability(PlainPack<K> log_probability) {
+        for (int s = 0; s < K; ++s) log_probability.x[s] = std::exp(log_probability.x[s]);
+        return log_probability;
+    }
+    template <int K>
+    static PlainPack<K> share(PlainPack<K> part, PlainPack<K> whole) {
+        for (int s = 0; s < K; ++s) part.x[s] = std::exp(part.x[s] - whole.x[s]);
+        return part;
+    }
+    static double inverse(double whole) { return -whole; }
     template <class P>
     static P evidence(P row, P) {
         return row;
@@ -31,12 +63,25 @@ struct Logarithmic {
 
 // Scores are products of probabilities; evidence rows are probabilities, renormalised, clipped and weighted on the way in.
 struct Product {
-    static constexpr double impossible = 0.0;
+    static constexpr double impossible = 0.0, certain = 1.0;
     static constexpr bool rescales = true;
     template <class T>
     static T combine(T a, T b) {
         return a * b;
     }
+    template <class T>
+    static T add(T a, T b) {
+        return a + b;
+    }
+    template <class T>
+    static T probability(T value) {
+        return value;
+    }
+    template <class P>
+    static P share(P part, P whole) {
+        return part / whole;
+    }
+    static double inverse(double whole) { return 1.0 / whole; }
     template <class P>
     static P evidence(P row, P weight) {
         return larger(row * P::all(1.0 / row.sum()), P::all(kClip)) * weight;

@@ -36,9 +36,10 @@ struct PlainPack {
         for (int s = 0; s < K; ++s) r.x[s] = value;
         return r;
     }
-    void store(double* p) const {
+    void store(double* p) const {  // kStride numbers
         for (int s = 0; s < K; ++s) p[s] = x[s];
     }
+    void save(double* p) const { store(p); }  // K numbers and no more
     // `p` is where the pack was stored last, for implementations that read it back instead.
     PlainPack spread(int stage, const double*) const { return all(x[stage]); }
     double top() const {
@@ -61,6 +62,11 @@ inline PlainPack<K> operator+(PlainPack<K> a, PlainPack<K> b) {
 template <int K>
 inline PlainPack<K> operator*(PlainPack<K> a, PlainPack<K> b) {
     for (int s = 0; s < K; ++s) a.x[s] *= b.x[s];
+    return a;
+}
+template <int K>
+inline PlainPack<K> operator/(PlainPack<K> a, PlainPack<K> b) {
+    for (int s = 0; s < K; ++s) a.x[s] /= b.x[s];
     return a;
 }
 template <int K>
@@ -119,6 +125,16 @@ struct AvxPack {
     void store(double* p) const {  // kStride numbers
         for (int i = 0; i < kRegisters; ++i) _mm256_storeu_pd(p + 4 * i, x[i]);
     }
+    void save(double* p) const {  // K numbers and no more
+        for (int i = 0; i < kRegisters; ++i) {
+            const int n = K - 4 * i;
+            const __m128d low = _mm256_castpd256_pd128(x[i]);
+            if (n >= 4) _mm256_storeu_pd(p + 4 * i, x[i]);
+            if (n == 2 || n == 3) _mm_storeu_pd(p + 4 * i, low);
+            if (n == 1) _mm_store_sd(p + 4 * i, low);
+            if (n == 3) _mm_store_sd(p + 4 * i + 2, _mm256_extractf128_pd(x[i], 1));
+        }
+    }
     AvxPack spread(int stage, const double* p) const { return all(p[stage]); }
     double top() const {
         alignas(32) double lane[kStride];
@@ -144,6 +160,11 @@ inline AvxPack<K> operator+(AvxPack<K> a, AvxPack<K> b) {
 template <int K>
 inline AvxPack<K> operator*(AvxPack<K> a, AvxPack<K> b) {
     for (int i = 0; i < AvxPack<K>::kRegisters; ++i) a.x[i] = _mm256_mul_pd(a.x[i], b.x[i]);
+    return a;
+}
+template <int K>
+inline AvxPack<K> operator/(AvxPack<K> a, AvxPack<K> b) {
+    for (int i = 0; i < AvxPack<K>::kRegisters; ++i) a.x[i] = _mm256_div_pd(a.x[i], b.x[i]);
     return a;
 }
 template <int K>

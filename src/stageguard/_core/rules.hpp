@@ -14,6 +14,12 @@ struct Outcome {
     std::int64_t switches;  // stage changes along the path
 };
 
+// Over all paths instead of the best one.
+struct Sum {
+    double log_sum;  // nats; -inf when no path satisfies the constraints
+    bool certified;  // false: products may have underflowed, and only logarithms can tell
+};
+
 struct Choice {
     std::int64_t switches;
     bool bad_rows;  // some row is not a distribution: the labels mean nothing, and the caller finds out which row
@@ -25,6 +31,7 @@ struct BoutRules {
     const double* change;         // (K, K) [from, to]
     const std::int32_t* minimum;  // (K,)   epochs a complete bout must last
     bool censored;                // the recording's start may cut a bout: it has no minimum
+    double clip = 0.0;            // smallest share of a row that counts (sums of products only)
 };
 
 // Memory that grows and is never cleared: every cell is written before it is read.
@@ -53,16 +60,23 @@ struct Workspace {
     Scratch<double> scores;        // (T, stride) structured: best score of a path whose bout has reached its minimum
     Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already
     Scratch<double> heads;         // (n_blocks, n_states) automaton: each block's first row
+    Scratch<double> stays;         // (T, stride) structured: chance that the mature bout of s at t was mature at t-1
+    Scratch<double> scales;        // (T / 8,) structured: by what the scores were multiplied
 
     void trim() {
         constexpr std::int64_t kMostKept = std::int64_t{1} << 20;
         scores.trim(kMostKept);
         stayed.trim(kMostKept);
         heads.trim(kMostKept);
+        stays.trim(kMostKept);
+        scales.trim(kMostKept);
     }
 };
 
 using StructuredKernel = Outcome (*)(const BoutRules&, Workspace&, const double*, std::int64_t, std::int8_t*);
+using SmoothKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, double*);
+using DrawKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, const std::uint64_t*, std::int64_t,
+                           std::int8_t*);
 using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, std::int8_t*);
 
 constexpr int kMostStages = 8;
@@ -72,11 +86,17 @@ constexpr int kLongestMinimum = 8;
 namespace plain {
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 ArgmaxKernel argmax_kernel(int n_stages);
+SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
+DrawKernel draw_kernel(int n_stages, int longest_minimum);
+SmoothKernel smooth_logarithms_kernel(int n_stages, int longest_minimum);  // slow, for what products cannot hold
+DrawKernel draw_logarithms_kernel(int n_stages, int longest_minimum);
 }  // namespace plain
 #if defined(STAGEGUARD_HAS_AVX2)
 namespace avx2 {
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 ArgmaxKernel argmax_kernel(int n_stages);
+SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
+DrawKernel draw_kernel(int n_stages, int longest_minimum);
 }  // namespace avx2
 #endif
 

@@ -1,0 +1,146 @@
+// What the bindings share: pieces in, arrays out, pieces spread over threads.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "automaton.hpp"
+#include "rules.hpp"
+
+namespace nb = nanobind;
+
+namespace stageguard {
+
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Tables = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;   // (n_tables, width)
+using Vector = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Indices = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+struct Piece {
+    const double* evidence;
+    std::int64_t n_epochs;
+    std::int64_t offset;  // into the flat labels
+};
+
+struct Batch {
+    std::vector<Matrix> owners;
+    std::vector<Piece> pieces;
+    std::int64_t n_stages = 0, n_labels = 0;
+
+    explicit Batch(const nb::list& list) {
+        pieces.reserve(list.size());
+        owners.reserve(list.size());
+        for (nb::handle item : list) {
+            owners.push_back(nb::cast<Matrix>(item));
+            const Matrix& m = owners.back();
+            if (m.shape(0) == 0) throw std::invalid_argument("a piece has no epochs");
+            if (pieces.empty()) n_stages = static_cast<std::int64_t>(m.shape(1));
+            if (static_cast<std::int64_t>(m.shape(1)) != n_stages) throw std::invalid_argument("pieces differ in stages");
+            pieces.push_back({m.data(), static_cast<std::int64_t>(m.shape(0)), n_labels});
+            n_labels += static_cast<std::int64_t>(m.shape(0));
+        }
+        if (pieces.empty()) throw std::invalid_argument("no pieces");
+    }
+};
+
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(T* data, std::size_t n) {
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {n}, owner);
+}
+
+inline Workspace& workspace() {
+    thread_local Workspace own;
+    return own;
+}
+
+// Runs a worker on n items, on up to n_threads threads. Items share nothing, so the result does not depend on how they were
+// spread; `make_worker` gives each thread a worker of its own.
+template <class Result, class MakeWorker>
+std::vector<Result> spread_items(std::size_t n, int n_threads, MakeWorker make_worker) {
+    std::vector<Result> results(n);
+    nb::gil_scoped_release release;
+    std::atomic<std::size_t> next{0};
+    auto loop = [&] {
+        auto worker = make_worker();
+        for (std::size_t i; (i = next.fetch_add(1)) < n;) results[i] = worker(i);
+        workspace().trim();
+    };
+    const std::size_t wanted = n_threads > 1 ? static_cast<std::size_t>(n_threads) : 1;
+    std::vector<std::thread> others;
+    for (std::size_t i = 1; i < std::min(wanted, n); ++i) others.emplace_back(loop);
+    loop();
+    for (std::thread& thread : others) thread.join();
+    return results;
+}
+
+// The same over pieces, each with its part of the labels.
+template <class Result, class MakeWorker>
+std::vector<Result> spread(const Batch& batch, int n_threads, std::int8_t* labels, MakeWorker make_worker) {
+    return spread_items<Result>(batch.pieces.size(), n_threads, [&] {
+        return [&, worker = make_worker()](std::size_t i) mutable {
+            const Piece& piece = batch.pieces[i];
+            return worker(i, piece, labels ? labels + piece.offset : nullptr);
+        };
+    });
+}
+
+template <class T, class Result, class Field>
+nb::object column(const std::vector<Result>& results, Field field) {
+    auto* data = new T[results.size()];
+    for (std::size_t i = 0; i < results.size(); ++i) data[i] = field(results[i]);
+    return nb::cast(owned(data, results.size()));
+}
+
+template <class T>
+nb::object matrix(T* data, std::size_t n_rows, std::size_t n_columns) {
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {n_rows, n_columns}, owner));
+}
+
+// `weight` has a row per piece; `stay` and `change` have a row per table, and `table` says which one a piece uses.
+struct RuleTables {
+    const Tables &weight, &stay, &change;
+    const Indices &minimum, &table;
+    bool censored;
+    double clip = 0.0;
+
+    BoutRules operator()(std::size_t piece) const {
+        const std::size_t i = static_cast<std::size_t>(table.data()[piece]), k = stay.shape(1);
+        return {weight.data() + piece * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, clip};
+    }
+    int longest_minimum() const {
+        int longest = 1;
+        for (std::size_t s = 0; s < minimum.shape(0); ++s) longest = std::max(longest, static_cast<int>(minimum.data()[s]));
+        return longest;
+    }
+};
+
+// An automaton's tables: `weight`, `initial` and `final_weight` have a row per table, `table` says which one a piece uses.
+struct AutomatonTables {
+    const Indices &stage, &first, &source, &table;
+    const Tables &weight, &initial, &final_weight;
+
+    Automaton operator()(std::size_t piece, std::int64_t n_stages) const {
+        const std::size_t i = static_cast<std::size_t>(table.data()[piece]);
+        const std::size_t n_states = stage.shape(0), n_edges = source.shape(0);
+        return {static_cast<std::int64_t>(n_states), n_stages, stage.data(), first.data(), source.data(),
+                weight.data() + i * n_edges, initial.data() + i * n_states, final_weight.data() + i * n_states};
+    }
+};
+
+bool has_avx2();
+
+// Further bindings, each in a file of its own.
+void bind_sums(nb::module_& m);
+void bind_stream(nb::module_& m);
+
+}  // namespace stageguard

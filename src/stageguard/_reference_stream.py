@@ -1,0 +1,290 @@
+"""Viterbi one epoch at a time in plain Python: the twin of the compiled stream. Does not validate.
+
+Every path in the running is a chain of bouts that share what they have in common. An epoch is given out as
+soon as all of them agree on it, or at the lag limit, where the best path as of now decides and paths that
+differ drop out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+BAD_ROW, NO_PATH = 1, 2  # why a row was not taken; nothing has changed then
+_FAR_BELOW = -1048576.0  # where digits get scarce, scores are brought back to 0
+
+
+@dataclass(eq=False, slots=True)
+class Bout:
+    """A bout of a path; the root before a stretch's first epoch has stage -1 and no parent."""
+
+    stage: int
+    start: int
+    parent: Bout | None
+
+
+class Stream:
+    """The best path as it becomes certain; see `_core/stream.hpp`."""
+
+    def __init__(
+        self,
+        stage: Ints,
+        first: Ints,
+        source: Ints,
+        weight: Floats,
+        initial: Floats,
+        final_weight: Floats,
+        clip: float,
+        sum_tolerance: float,
+        rounding: float,
+        temperature: float,
+        biases: Floats,
+        added: Floats,
+        max_lag: int,
+        most_bridged: int,
+    ) -> None:
+        self.stage, self.first, self.source = stage, first, source
+        self.weight, self.initial, self.final = weight, initial, final_weight
+        self.clip, self.sum_tolerance, self.rounding = clip, sum_tolerance, rounding
+        self.temperature, self.biases, self.added = temperature, biases, added
+        self.max_lag, self.most_bridged = max_lag, most_bridged
+        self.uniform = np.full(len(added), -math.log(len(added)))
+        self.goes_on = self._endless()
+        self.out: list[int] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self.n_epochs = self.n_committed = 0
+        self.n_missing = 0  # rows without evidence at the end that the paths do not reach to
+        self.n_missing_run = 0  # rows without evidence at the end
+        self._leave()
+
+    def _leave(self) -> None:
+        self.is_running = False
+        self.scores: Floats = np.full(len(self.stage), -np.inf)
+        self.own: list[Bout | None] = [None] * len(self.stage)
+        self.root = Bout(-1, self.n_epochs - self.n_missing, None)
+
+    @property
+    def _n_solved(self) -> int:
+        return self.n_epochs - self.n_missing
+
+    def push(self, row: Floats, quality: float) -> tuple[int, ...] | int:
+        """Take one epoch; return the labels given out, or why it was not taken."""
+        self.out = []
+        if len(row) != len(self.added):
+            return BAD_ROW
+        if np.isnan(row).all():
+            return self._push_missing()
+        if not (row >= -self.rounding).all() or not abs(row.sum() - 1.0) <= self.sum_tolerance:
+            return BAD_ROW
+        if self.n_missing and not self._is_possible(self.n_missing + 1, ends=False):
+            return NO_PATH
+        self._bridge()
+        if not self._step(self._evidence(row, quality)):
+            return NO_PATH
+        self.n_epochs += 1
+        self.n_missing_run = 0
+        self._settle()
+        self._keep_lag()
+        return tuple(self.out)
+
+    def _push_missing(self) -> tuple[int, ...] | int:
+        is_gap = self.n_missing_run + 1 > self.most_bridged
+        if is_gap and self.is_running:
+            if not self._is_possible(0, ends=True):
+                return NO_PATH
+            self._close()  # too long to bridge: the stretch ended before it
+        self.n_epochs += 1
+        self.n_missing += 1
+        self.n_missing_run += 1
+        if is_gap:
+            self._commit(-1, self.n_epochs)
+            self.n_missing = 0
+        self._keep_lag()
+        return tuple(self.out)
+
+    def finish(self) -> tuple[int, ...] | int:
+        """Return the labels of all epochs not given out yet; the stream is as new afterwards."""
+        self.out = []
+        if self.is_running:
+            if not self._is_possible(self.n_missing, ends=True):
+                return NO_PATH
+            self._bridge()
+            self._close()
+        self._commit(-1, self.n_epochs)
+        self._reset()
+        return tuple(self.out)
+
+    def _evidence(self, row: Floats, quality: float) -> Floats:
+        """Temperature, biases, renormalise, clip, prior, quality: in this order."""
+        with np.errstate(divide="ignore"):
+            if self.temperature > 0:
+                scores = np.log(np.maximum(row, 0.0)) / self.temperature + self.biases
+                top = scores.max()
+                scores = np.maximum(scores - (top + np.log(np.exp(scores - top).sum())), np.log(self.clip))
+            else:
+                scores = np.log(np.maximum(row / row.sum(), self.clip))
+        blended: Floats = (1.0 - quality) * (scores + self.added) + quality * self.uniform
+        return blended
+
+    def _is_possible(self, n_steps: int, *, ends: bool) -> bool:
+        """Whether some path can be taken so many epochs further, and end there."""
+        alive = (self.scores if self.is_running else self.initial) > -np.inf
+        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))
+        for _ in range(n_steps if self.is_running else n_steps - 1):
+            following = np.zeros_like(alive)
+            following[target[alive[self.source] & (self.weight > -np.inf)]] = True
+            alive = following
+        return bool((alive & (self.final > -np.inf)).any() if ends else alive.any())
+
+    def _bridge(self) -> None:
+        while self.n_missing > 0:
+            self._step(self.uniform)
+            self.n_missing -= 1
+
+    def _step(self, evidence: Floats) -> bool:
+        """Take the paths one epoch on, or begin a stretch; False, and nothing changes, if none can go on."""
+        epoch = self._n_solved
+        root = self.root if self.is_running else Bout(-1, epoch, None)
+        scores = self.initial + evidence[self.stage]
+        own: list[Bout | None] = [None] * len(scores)
+        for j in range(len(scores)):
+            before, state = root, None
+            if self.is_running:
+                edges = slice(self.first[j], self.first[j + 1])
+                arriving = self.scores[self.source[edges]] + self.weight[edges]
+                best = int(arriving.argmax()) if len(arriving) else 0  # the first of equals
+                scores[j] = arriving[best] + evidence[self.stage[j]] if len(arriving) else -np.inf
+                state = int(self.source[edges][best]) if scores[j] > -np.inf else None
+                before = self.own[state] or root if state is not None else root
+            if scores[j] > -np.inf:
+                goes_on = state is not None and self.stage[state] == self.stage[j]
+                own[j] = before if goes_on else Bout(int(self.stage[j]), epoch, before)
+        if scores.max() == -np.inf:
+            return False
+        self.scores = scores - scores.max() if scores.max() < _FAR_BELOW else scores
+        self.own, self.root, self.is_running = own, root, True
+        return True
+
+    def _line(self, bout: Bout | None) -> list[Bout]:
+        """Return the bouts from the root on, the root included."""
+        line: list[Bout] = []
+        while bout is not None:
+            line.append(bout)
+            bout = bout.parent
+        return line[::-1]
+
+    def _commit(self, stage: int, until: int) -> None:
+        self.out += [stage] * (until - self.n_committed)
+        self.n_committed = max(self.n_committed, until)
+
+    def _settle(self) -> None:
+        """Give out what all paths agree on."""
+        lines = [self._line(bout) for bout in self.own if bout is not None]
+        n_shared = 0
+        while all(len(line) > n_shared and line[n_shared] is lines[0][n_shared] for line in lines):
+            n_shared += 1
+        self._lay(lines[0][:n_shared], lines[0][n_shared - 1].start)
+        self.root = lines[0][n_shared - 1]
+        self.root.parent = None
+        until = min((line[n_shared].start for line in lines if len(line) > n_shared), default=self._n_solved)
+        self._commit(self.root.stage, until)
+
+    def _lay(self, line: Sequence[Bout], until: int) -> None:
+        for bout, end in zip(line, [*(bout.start for bout in line[1:]), until], strict=True):
+            self._commit(bout.stage, end)
+
+    def _keep_lag(self) -> None:
+        while self.max_lag >= 0 and self.n_epochs - self.n_committed > self.max_lag:
+            if not self.is_running:  # nothing was seen of this stretch yet
+                self._commit(-1, self.n_committed + 1)
+                self.n_missing -= 1
+            elif self.n_committed < self._n_solved:
+                self._decide_oldest()
+                self._settle()
+            elif self._step(self.uniform):
+                self.n_missing -= 1
+                self._settle()
+            else:
+                self._leave()
+
+    def _decide_oldest(self) -> None:
+        """Drop the paths whose oldest waiting epoch is not the best path's that leads into no dead end."""
+        lasting = np.where(self.goes_on, self.scores + self.final, -np.inf)
+        best = int(lasting.argmax()) if lasting.max() > -np.inf else self._best()
+        chosen = self._oldest(self.own[best])
+        for j, bout in enumerate(self.own):
+            if bout is not None and self._oldest(bout) is not chosen:
+                self.own[j], self.scores[j] = None, -np.inf
+
+    def _oldest(self, bout: Bout | None) -> Bout:
+        """Return the bout that holds the oldest epoch that waits."""
+        return [own for own in self._line(bout) if own.start <= self.n_committed][-1]
+
+    def _best(self) -> int:
+        """Return the best state if the recording ended now."""
+        ending = self.scores + self.final
+        return int((ending if ending.max() > -np.inf else self.scores).argmax())
+
+    def _endless(self) -> npt.NDArray[np.bool_]:
+        """Return the states that some path can go on from for ever."""
+        lasting = np.ones(len(self.stage), dtype=bool)
+        target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))
+        while True:
+            ways = lasting[target] & (self.weight > -np.inf)
+            still = np.zeros_like(lasting)
+            still[self.source[ways]] = True
+            if np.array_equal(still, lasting):
+                return lasting
+            lasting = still
+
+    def _close(self) -> None:
+        """Give out the best path to its end; the next row begins a stretch."""
+        self._lay(self._line(self.own[self._best()]), self._n_solved)
+        self._leave()
+
+    def state(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return counts, scores, each state's bout, and the bouts' parents, stages and starts."""
+        bouts, number = [self.root], {id(self.root): 0}
+        for leaf in self.own:
+            for bout in self._line(leaf):
+                if id(bout) not in number:
+                    number[id(bout)] = len(bouts)
+                    bouts.append(bout)
+        counts = [self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run, int(self.is_running)]
+        parents = [-1 if bout.parent is None else number[id(bout.parent)] for bout in bouts]
+        return (
+            np.array(counts, dtype=np.int64),
+            self.scores.copy(),
+            np.array([-1 if bout is None else number[id(bout)] for bout in self.own], dtype=np.int32),
+            np.array(parents, dtype=np.int32),
+            np.array([bout.stage for bout in bouts], dtype=np.int32),
+            np.array([bout.start for bout in bouts], dtype=np.int64),
+        )
+
+    def restore(
+        self,
+        counts: npt.NDArray[np.int64],
+        scores: Floats,
+        own: Ints,
+        parent: Ints,
+        stage: Ints,
+        start: npt.NDArray[np.int64],
+    ) -> None:
+        """Put a state back that `state` returned."""
+        self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run = counts[:4].tolist()
+        self.is_running, self.scores = bool(counts[4]), scores.copy()
+        bouts: list[Bout] = []
+        for i, (s, begin) in enumerate(zip(stage.tolist(), start.tolist(), strict=True)):
+            bouts.append(Bout(s, begin, bouts[parent[i]] if parent[i] >= 0 else None))
+        self.root = bouts[0]
+        self.own = [bouts[i] if i >= 0 else None for i in own.tolist()]

@@ -1,0 +1,331 @@
+"""Sums over all paths and draws from them in plain NumPy: the twin of the compiled ones. Does not validate.
+
+Scores are logarithms throughout, so that nothing can underflow: `certified` is always true here. A bout that
+is too young to end has no choice, so its score is that of its beginning plus the evidence since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+Labels = npt.NDArray[np.int8]
+Flags = npt.NDArray[np.bool_]
+Streams = npt.NDArray[np.uint64]  # (n_pieces, n_draws)
+
+
+def uniforms(seed: int) -> Iterator[float]:
+    """Yield numbers in [0, 1): SplitMix64, 53 bits each."""
+    word, state = (1 << 64) - 1, int(seed)
+    while True:
+        state = (state + 0x9E3779B97F4A7C15) & word
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & word
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & word
+        yield ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+
+class Bouts(NamedTuple):
+    """Log-evidence of a piece, and its rules in nats."""
+
+    evidence: Floats  # (n_epochs, n_stages)
+    stay: Floats  # (n_stages,)
+    change: Floats  # (n_stages, n_stages), -inf on the diagonal
+    minimum: Ints  # (n_stages,)
+    censored: bool
+
+    def stretch(self, begin: int, end: int, s: int) -> float:
+        """Return evidence and stays of a bout of s over [begin, end)."""
+        stays = (end - begin - 1) * self.stay[s] if end - begin > 1 else 0.0
+        return float(self.evidence[begin:end, s].sum() + stays)
+
+
+class Forward(NamedTuple):
+    """Scores of all ways that lead to a point, in nats."""
+
+    mature: Floats  # (n_epochs, n_stages) bouts that have reached their minimum, with the epoch's evidence
+    begin: Floats  # (n_epochs, n_stages) bouts that begin here, without its evidence
+    last: list[tuple[int, int, float]]  # (stage, age, score) at the end; age 0 is mature
+    total: float
+
+
+def _forward(b: Bouts) -> Forward:
+    n_epochs, n_stages = b.evidence.shape
+    mature = np.full((n_epochs, n_stages), -np.inf)
+    begin = np.full((n_epochs, n_stages), -np.inf)
+    at_once = b.minimum == 1
+    begin[0] = np.where(at_once | (not b.censored), 0.0, -np.inf)
+    mature[0] = np.where(at_once | b.censored, b.evidence[0], -np.inf)
+    for t in range(1, n_epochs):
+        begin[t] = np.logaddexp.reduce(mature[t - 1][:, None] + b.change, axis=0)
+        mature[t] = mature[t - 1] + b.stay + b.evidence[t]
+        for s, m in enumerate(b.minimum):
+            if t - m + 1 >= 0:
+                fresh = begin[t - m + 1, s] + b.stretch(t - m + 1, t + 1, s)
+                mature[t, s] = np.logaddexp(mature[t, s], fresh)
+    last = []
+    for s, m in enumerate(b.minimum):
+        last.append((s, 0, float(mature[-1, s])))
+        last += [
+            (s, age, float(begin[-age, s]) + b.stretch(n_epochs - age, n_epochs, s))
+            for age in range(min(int(m) - 1, n_epochs), 0, -1)  # the recording's end may cut the last bout
+        ]
+    return Forward(mature, begin, last, float(np.logaddexp.reduce([score for _, _, score in last])))
+
+
+def _backward(b: Bouts) -> tuple[Floats, Floats]:
+    """Return scores of what follows a mature bout's epoch, and of a bout that begins, with its evidence."""
+    n_epochs, n_stages = b.evidence.shape
+    after = np.zeros((n_epochs, n_stages))
+    begun = np.empty((n_epochs, n_stages))
+    for t in range(n_epochs - 1, -1, -1):
+        for s, m in enumerate(b.minimum):
+            end = min(t + int(m), n_epochs)
+            begun[t, s] = b.stretch(t, end, s) + (after[end - 1, s] if end == t + m else 0.0)
+        if t > 0:
+            leaving = np.logaddexp.reduce(b.change + begun[t], axis=1)
+            after[t - 1] = np.logaddexp(b.evidence[t] + b.stay + after[t], leaving)
+    return after, begun
+
+
+def _read(
+    piece: Floats, products: bool, clip: float, weight: Floats, stay: Floats, change: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return evidence, stay and change as logarithms."""
+    change = change.reshape(len(stay), len(stay)).copy()
+    if products:
+        rows = piece / piece.sum(axis=1, keepdims=True)
+        piece, stay, change = np.log(np.maximum(rows, clip)) + np.log(weight), np.log(stay), np.log(change)
+    np.fill_diagonal(change, -np.inf)
+    return piece, stay, change
+
+
+def smooth(
+    pieces: Sequence[Floats],
+    products: bool,
+    clip: float,
+    table: Ints,
+    weight: Floats,
+    stay: Floats,
+    change: Floats,
+    minimum: Ints,
+    censored: bool,
+    n_threads: int = 1,
+) -> tuple[Floats, Floats, Flags]:
+    """Log-sum per piece and marginals per epoch, for minimum bouts and a transition matrix.
+
+    With `products`, pieces are likelihoods, divided by each row's sum and clipped, and weight, stay and
+    change are probabilities; otherwise all are logarithms.
+    """
+    totals, marginals = [], []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for i, piece in enumerate(pieces):
+            own = _read(piece, products, clip, weight[i], stay[table[i]], change[table[i]])
+            b = Bouts(*own, minimum, censored)
+            forward = _forward(b)
+            after, begun = _backward(b)
+            chances = np.exp(forward.mature + after - forward.total)
+            beginning = np.exp(forward.begin + begun - forward.total)
+            for s, m in enumerate(minimum):
+                for since in range(min(int(m) - 1, len(piece))):  # too young to end
+                    chances[since:, s] += beginning[: len(piece) - since, s]
+            totals.append(forward.total)
+            marginals.append(chances / chances.sum(axis=1, keepdims=True))
+    return np.array(totals), np.concatenate(marginals), np.ones(len(pieces), dtype=bool)
+
+
+def draw(
+    pieces: Sequence[Floats],
+    products: bool,
+    clip: float,
+    table: Ints,
+    weight: Floats,
+    stay: Floats,
+    change: Floats,
+    minimum: Ints,
+    censored: bool,
+    streams: Streams,
+    n_threads: int = 1,
+) -> tuple[Labels, Floats, Flags]:
+    """Draw paths: labels (n_draws, n_epochs) of each piece, flat, then log-sums; see `smooth`."""
+    labels, totals = [], []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for i, piece in enumerate(pieces):
+            own = _read(piece, products, clip, weight[i], stay[table[i]], change[table[i]])
+            b = Bouts(*own, minimum, censored)
+            forward = _forward(b)
+            totals.append(forward.total)
+            if forward.total == -np.inf:
+                labels.append(np.zeros(streams.shape[1] * len(piece), dtype=np.int8))
+                continue
+            stays = np.exp(forward.mature[:-1] + b.stay + b.evidence[1:] - forward.mature[1:])
+            labels += [_draw_bouts(b, forward, stays, uniforms(seed)) for seed in streams[i].tolist()]
+    return np.concatenate(labels), np.array(totals), np.ones(len(pieces), dtype=bool)
+
+
+def _draw_bouts(b: Bouts, forward: Forward, stays: Floats, random: Iterator[float]) -> Labels:
+    """Draw one path from its end to its start, bout by bout."""
+    labels = np.empty(len(b.evidence), dtype=np.int8)
+    chances = np.exp(np.array([score for _, _, score in forward.last]) - forward.total)
+    s, age, _ = forward.last[_pick(chances, next(random))]
+    end = len(labels)  # the bout's
+    while True:
+        start = end - age
+        if age == 0:
+            # One number decides how far back a mature bout reaches: on while the chance lies above it.
+            aim, chance, t = next(random), 1.0, end - 1
+            while t > 0:
+                chance *= stays[t - 1, s]
+                if not aim < chance:
+                    break
+                t -= 1
+            start = t - int(b.minimum[s]) + 1 if t > 0 else 0
+        labels[start:end] = s
+        if start == 0:
+            return labels
+        ways = forward.mature[start - 1] + b.change[:, s]
+        s, age, end = _pick(np.exp(ways - np.logaddexp.reduce(ways)), next(random)), 0, start
+
+
+def _pick(chances: Floats, aim: float) -> int:
+    """Return the first place at which the chances so far exceed the aim; never one without a chance."""
+    reached = np.cumsum(chances)
+    place = int(np.searchsorted(reached, aim, side="right"))
+    return place if place < len(chances) else int(np.flatnonzero(chances)[-1])
+
+
+def draw_each(pieces: Sequence[Floats], streams: Streams, n_threads: int = 1) -> Labels:
+    """Draw every epoch by itself, from likelihoods: labels (n_draws, n_epochs) of each piece, flat."""
+    labels = []
+    for piece, seeds in zip(pieces, streams, strict=True):
+        reached = np.cumsum(piece, axis=1)
+        reached /= reached[:, -1:]
+        for seed in seeds.tolist():
+            aims = np.fromiter(uniforms(seed), dtype=np.float64, count=len(piece))
+            labels.append((aims[:, None] >= reached[:, :-1]).sum(axis=1).astype(np.int8))
+    return np.concatenate(labels)
+
+
+def _forward_automaton(
+    evidence: Floats, source: Ints, target: Ints, weight: Floats, initial: Floats
+) -> Floats:
+    alpha = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
+    alpha[0] = initial + evidence[0]
+    for t in range(1, len(evidence)):
+        np.logaddexp.at(alpha[t], target, alpha[t - 1, source] + weight)
+        alpha[t] += evidence[t]
+    return alpha
+
+
+def forward_backward(
+    pieces: Sequence[Floats],
+    table: Ints,
+    stage: Ints,
+    first: Ints,
+    source: Ints,
+    weight: Floats,
+    initial: Floats,
+    final_weight: Floats,
+    want_edges: bool,
+    n_threads: int = 1,
+) -> tuple[Floats, Floats, Floats]:
+    """Sum over all paths: log-partition per piece, stage marginals per epoch, expected uses of each edge."""
+    target = np.repeat(np.arange(len(stage), dtype=np.int32), np.diff(first))  # (n_edges,)
+    n_stages = pieces[0].shape[1]
+    log_partitions, marginals = [], []
+    counts = np.zeros((len(pieces), len(source)))
+    for i, piece in enumerate(pieces):
+        evidence, own = piece[:, stage], weight[table[i]]  # (n_epochs, n_states), (n_edges,)
+        alpha = _forward_automaton(evidence, source, target, own, initial[table[i]])
+        beta = np.full(evidence.shape, -np.inf)
+        beta[-1] = final_weight[table[i]]
+        for t in range(len(evidence) - 1, 0, -1):
+            np.logaddexp.at(beta[t - 1], source, own + (evidence[t] + beta[t])[target])
+        total = np.logaddexp.reduce(alpha[-1] + beta[-1])
+        log_partitions.append(total)
+        states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
+        marginals.append(np.stack([states[:, stage == s].sum(axis=1) for s in range(n_stages)], axis=1))
+        if want_edges and total > -np.inf:
+            for t in range(1, len(evidence)):
+                counts[i] += np.exp(alpha[t - 1, source] + own + (evidence[t] + beta[t])[target] - total)
+    return np.array(log_partitions), np.concatenate(marginals), counts
+
+
+def smooth_automaton(
+    pieces: Sequence[Floats],
+    products: bool,
+    table: Ints,
+    stage: Ints,
+    first: Ints,
+    source: Ints,
+    weight: Floats,
+    initial: Floats,
+    final_weight: Floats,
+    n_threads: int = 1,
+) -> tuple[Floats, Floats, Flags]:
+    """Log-sum per piece and marginals per epoch; `products` is how the compiled twin reckons."""
+    totals, marginals, _ = forward_backward(
+        pieces, table, stage, first, source, weight, initial, final_weight, False
+    )
+    marginals /= marginals.sum(axis=1, keepdims=True)
+    return totals, marginals, np.ones(len(pieces), dtype=bool)
+
+
+def draw_automaton(
+    pieces: Sequence[Floats],
+    products: bool,
+    table: Ints,
+    stage: Ints,
+    first: Ints,
+    source: Ints,
+    weight: Floats,
+    initial: Floats,
+    final_weight: Floats,
+    streams: Streams,
+    n_threads: int = 1,
+) -> tuple[Labels, Floats, Flags]:
+    """Draw paths: labels (n_draws, n_epochs) of each piece, flat, then log-sums."""
+    target = np.repeat(np.arange(len(stage), dtype=np.int32), np.diff(first))
+    labels, totals = [], []
+    for i, piece in enumerate(pieces):
+        own, random = table[i], [uniforms(seed) for seed in streams[i].tolist()]
+        alpha = _forward_automaton(piece[:, stage], source, target, weight[own], initial[own])
+        ending = alpha[-1] + final_weight[own]
+        totals.append(np.logaddexp.reduce(ending))
+        drawn = np.zeros((len(random), len(piece)), dtype=np.int8)
+        labels.append(drawn.reshape(-1))
+        if totals[-1] == -np.inf:
+            continue
+        chances = np.exp(ending - totals[-1])
+        states = [_pick(chances, next(numbers)) for numbers in random]
+        for t in range(len(piece) - 1, -1, -1):
+            drawn[:, t] = stage[states]
+            if t > 0:
+                states = _draw_sources(alpha[t - 1], states, first, source, weight[own], random)
+    return np.concatenate(labels), np.array(totals), np.ones(len(pieces), dtype=bool)
+
+
+def _draw_sources(
+    alpha: Floats,
+    states: list[int],
+    first: Ints,
+    source: Ints,
+    weight: Floats,
+    random: Sequence[Iterator[float]],
+) -> list[int]:
+    """Return the state before each; a state that can be reached in one way takes no random number."""
+    chances: dict[int, Floats] = {}
+    for state in set(states):
+        edges = slice(first[state], first[state + 1])
+        ways = alpha[source[edges]] + weight[edges]
+        chances[state] = np.exp(ways - np.logaddexp.reduce(ways))
+    sources = []
+    for state, numbers in zip(states, random, strict=True):
+        own = chances[state]
+        place = 0 if len(own) == 1 else _pick(own, next(numbers))
+        sources.append(int(source[first[state] + place]))
+    return sources

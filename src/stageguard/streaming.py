@@ -1,0 +1,314 @@
+"""Decode a recording while it is made, one epoch at a time. Does not choose the strength."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _checks, _kernels, _nights, _snapshot
+from stageguard.automaton import Automaton, compile_automaton, weigh
+from stageguard.decoding import heed_cohort
+from stageguard.errors import InputError, ProfileError, StageGuardError
+from stageguard.evidence import CLIP, LONGEST_BRIDGE_SECONDS, Floats
+from stageguard.hypnodensity import ROUNDING, SUM_TOLERANCE, explain_bad_probabilities
+from stageguard.profile import Profile
+from stageguard.smoothing import EXACT_WINDOW
+from stageguard.stages import UNSCORED_NAME
+from stageguard.strength import fixed_log_weight
+
+_FLOAT64 = np.dtype(np.float64)
+_SLACK = 1e-9  # keeps 60 s / 0.1 s at 600 epochs
+
+
+class StreamingDecoder:
+    """The hypnogram of a recording in progress.
+
+    Each `push` takes one epoch's probabilities and returns the stages that are now certain: those on which
+    every path that can still win agrees, and with a lag limit also those that have waited that long. Epochs
+    are given out in order, each once. Without a limit, all that was given out, `finish` included, is what
+    `decode` returns for the whole recording; with one it is a path the profile allows, decided on what was
+    known by then.
+
+    Parameters
+    ----------
+    profile : Profile or str
+        With a fixed transition weight. A rule that sets the strength per recording needs the whole night.
+    max_lag_seconds : float, optional
+        How long an epoch may wait for its stage after it was pushed; whole epochs count, and 0 decides at
+        once. By default as long as it takes.
+    stages, epoch_seconds, cohort, logits, log
+        As in `stageguard.decode`, for the rows that will be pushed.
+
+    Attributes
+    ----------
+    profile : Profile
+        What it decodes under.
+    epoch_seconds : float
+        Epoch length.
+    max_lag_seconds : float or None
+        The limit, None without one.
+    assumed : tuple of str
+        What had to be assumed about the rows, and what differs from `decode`.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> decoder = sg.StreamingDecoder("kdd2026-actigraphy", max_lag_seconds=60)
+    >>> [decoder.push([p, 1 - p]) for p in (0.9, 0.8, 0.3, 0.9, 0.9)]
+    [(), (), ('W',), ('W',), ('W', 'W')]
+    >>> decoder.finish()
+    ('W',)
+    """
+
+    def __init__(
+        self,
+        profile: Profile | str,
+        *,
+        max_lag_seconds: float | None = None,
+        stages: Sequence[str] | None = None,
+        epoch_seconds: float | None = None,
+        cohort: str | None = None,
+        logits: bool = False,
+        log: bool = False,
+    ) -> None:
+        profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+        heed_cohort(profile, cohort, stacklevel=3)
+        self._given, self._cohort = profile, cohort
+        self.profile = profile.for_cohort(cohort)
+        if self.profile.transition_weight is None:
+            rule = self.profile.strength.rule if self.profile.strength else ""
+            raise ProfileError(
+                f"profile {profile.name!r} sets its strength per recording ({rule!r}), which needs the whole "
+                "night, expected a fixed one. Take what decode chooses on like nights: "
+                "profile.replace(transition_weight=0.2)."
+            )
+        self._options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
+        self._n_columns = len(self.profile.scheme.names if stages is None else stages)
+        blank = np.zeros((1, self._n_columns))
+        request = _nights.read_request(blank, self.profile, self._options, None, None, None)
+        self.epoch_seconds = request.epoch_seconds
+        self.max_lag_seconds = _lag(max_lag_seconds)
+        flip = self.profile.flip_flop
+        is_greedy = flip.penalty_nats > 0 and flip.method == "greedy"
+        notes = (EXACT_WINDOW,) if is_greedy else ()
+        self.assumed = (*_nights.assumptions(self.profile, request, cohort, None), *notes)
+        self._automaton = compile_automaton(self.profile, self.epoch_seconds)
+        self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
+        self._is_plain = stages is None and not logits and not log
+        self._stream = self._new_stream()
+        self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
+
+    def push(self, row: npt.ArrayLike, quality: float | None = None) -> tuple[str, ...]:
+        """Take the next epoch and return the stages that have become certain, the oldest first.
+
+        Parameters
+        ----------
+        row : array, shape (n_stages,)
+            The epoch's probabilities; NaN throughout where there is no evidence. Up to five minutes without
+            evidence are bridged, more is a gap, unscored (``"?"``), after which a new stretch begins.
+        quality : float, optional
+            How far the epoch's signal is lost: 0 clean, 1 lost.
+
+        Returns
+        -------
+        tuple of str
+            Stage names of the epochs from `n_committed` on, often none, ``"?"`` where unscored.
+
+        Raises
+        ------
+        InputError
+            Where the row is no distribution. Nothing has changed then: push the corrected row.
+        """
+        if type(row) is np.ndarray and self._is_plain and row.dtype is _FLOAT64 and row.ndim == 1:
+            values: Floats = row
+        else:
+            values = self._read(row)
+        beta = 0.0 if quality is None else _checks.number(quality, "quality", low=0.0, high=1.0)
+        labels = self._push(values, beta)
+        if labels.__class__ is int:
+            raise self._refusal(labels, values)
+        names = self._names
+        return tuple([names[label] for label in labels]) if labels else ()  # type: ignore[union-attr]
+
+    def finish(self) -> tuple[str, ...]:
+        """Return the stages of all epochs that still wait, and begin anew.
+
+        The recording ended: what was pushed last is its end, and the next row would be the first of another.
+        """
+        labels = self._stream.finish()
+        if isinstance(labels, int):
+            raise self._refusal(labels, np.empty(0))
+        return tuple([self._names[label] for label in labels])
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs pushed since the recording began."""
+        return int(self._stream.n_epochs)
+
+    @property
+    def n_committed(self) -> int:
+        """Number of epochs whose stage was given out."""
+        return int(self._stream.n_committed)
+
+    @property
+    def n_pending(self) -> int:
+        """Number of epochs that wait for their stage."""
+        return self.n_epochs - self.n_committed
+
+    def snapshot(self) -> bytes:
+        """Return all there is to know as bytes: profile, options and state, with a version and a checksum."""
+        options = self._options
+        header = {
+            "profile": self._given.to_dict(),
+            "profile_sha256": self._given.sha256,
+            "automaton_sha256": self._fingerprint(),
+            "max_lag_seconds": self.max_lag_seconds,
+            "stages": None if options.stages is None else list(options.stages),
+            "epoch_seconds": options.epoch_seconds,
+            "cohort": self._cohort,
+            "logits": options.logits,
+            "log": options.log,
+        }
+        return _snapshot.pack(header, self._stream.state())
+
+    @classmethod
+    def restore(cls, snapshot: bytes) -> StreamingDecoder:
+        """Return a decoder that goes on where `snapshot` was taken."""
+        header, state = _snapshot.unpack(snapshot)
+        try:
+            profile = Profile.from_dict(header["profile"])
+            keys = ("max_lag_seconds", "stages", "epoch_seconds", "cohort", "logits", "log")
+            decoder = cls(profile, **{key: header[key] for key in keys})
+            expected = header["profile_sha256"], header["automaton_sha256"]
+        except (StageGuardError, KeyError, TypeError) as error:
+            raise InputError(f"the snapshot's profile or options cannot be used: {error}") from None
+        if expected != (profile.sha256, decoder._fingerprint()):
+            raise InputError(
+                "the snapshot's profile compiles to other states here than where it was made. Restore it "
+                "with the StageGuard that made it, or begin a new stream."
+            )
+        _snapshot.check_state(state, decoder._automaton.stage, profile.scheme.n_stages)
+        decoder._stream.restore(*state)
+        return decoder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by way of a snapshot."""
+        return StreamingDecoder.restore, (self.snapshot(),)
+
+    def __repr__(self) -> str:
+        """Return the profile and how far it is."""
+        lag = "any lag" if self.max_lag_seconds is None else f"lag up to {self.max_lag_seconds:g} s"
+        return (
+            f"<StreamingDecoder {self.profile.name!r}, {lag}, {self.n_epochs} epochs in, "
+            f"{self.n_committed} out>"
+        )
+
+    def _new_stream(self) -> Any:
+        a, profile = self._automaton, self.profile
+        weight, final = _weighed(a, profile)
+        calibration, n_stages = profile.calibration, profile.scheme.n_stages
+        biases = np.zeros(n_stages) if calibration.biases is None else np.array(calibration.biases)
+        is_calibrated = calibration.temperature != 1.0 or bool(calibration.biases)
+        added = fixed_log_weight(profile)
+        lag = self.max_lag_seconds
+        return _kernels.active.Stream(
+            a.stage,
+            a.first,
+            a.source,
+            weight,
+            a.initial,
+            final,
+            CLIP,
+            SUM_TOLERANCE,
+            ROUNDING,
+            calibration.temperature if is_calibrated else 0.0,
+            biases,
+            np.zeros(n_stages) if added is None else np.array(added),
+            -1 if lag is None else math.floor(lag / self.epoch_seconds + _SLACK),
+            _most_bridged(self.epoch_seconds),
+        )
+
+    def _fingerprint(self) -> str:
+        """Return a hash of the compiled states, whose order a snapshot relies on."""
+        a = self._automaton
+        weight, final = _weighed(a, self.profile)
+        parts = (a.stage, a.first, a.source, weight, a.initial, final)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+    def _read(self, row: npt.ArrayLike) -> Floats:
+        """Return a row that comes in any other form as probabilities in the profile's order."""
+        try:
+            array = np.asanyarray(row)
+        except (TypeError, ValueError, RuntimeError):
+            array = np.empty(())
+        if array.shape != (self._n_columns,):
+            names = self.profile.scheme.names if self._options.stages is None else self._options.stages
+            raise InputError(
+                f"epoch {self.n_epochs} is {_checks.shown(row)}, expected {self._n_columns} numbers, one per "
+                f"stage: {', '.join(names)}."
+            )
+        if type(array) is np.ndarray and array.dtype.kind in "fiu":
+            if self._is_plain:
+                return array.astype(np.float64)
+            if self._options.logits and self._options.stages is None:
+                odds = _softmax(array.tolist())
+                if odds is not None:
+                    return odds
+        try:
+            request = _nights.read_request(array[None], self.profile, self._options, None, None, None)
+        except InputError as error:
+            raise self._placed(error) from None
+        converted: Floats = request.matrix[0]
+        return converted
+
+    def _placed(self, error: InputError) -> InputError:
+        """Return an error on a matrix of one row, naming the epoch."""
+        return InputError(str(error).replace("row 0", f"epoch {self.n_epochs}"))
+
+    def _refusal(self, code: Any, row: Floats) -> InputError:
+        if code == 1:
+            if len(row) != self.profile.scheme.n_stages:
+                return InputError(
+                    f"epoch {self.n_epochs} has {len(row)} numbers, expected {self.profile.scheme.n_stages}, "
+                    f"one per stage: {', '.join(self.profile.scheme.names)}."
+                )
+            return self._placed(explain_bad_probabilities(row[None], self.profile.scheme.names))
+        return InputError(
+            f"epoch {self.n_epochs}: no path obeys the profile's forbidden transitions, bout lengths and "
+            "minimum bouts. Give every transition that may occur a probability above 0, or shorten "
+            "min_bout_seconds."
+        )
+
+
+def _weighed(a: Automaton, profile: Profile) -> tuple[Floats, Floats]:
+    """Return the weights of edges and ends at the profile's transition weight."""
+    tau = profile.transition_weight or 0.0
+    return weigh(a.scaled, tau) + a.fixed, weigh(a.final, tau)
+
+
+def _softmax(row: list[float]) -> Floats | None:
+    """Return the probabilities of finite logits, several times as fast as arrays of a few numbers are."""
+    top = max(row)
+    odds = [math.exp(value - top) for value in row] if math.isfinite(sum(row)) else [math.nan]
+    total = sum(odds)
+    return np.array([value / total for value in odds]) if math.isfinite(total) else None
+
+
+def _lag(seconds: object) -> float | None:
+    if seconds is None or seconds == math.inf:
+        return None
+    return _checks.number(seconds, "max_lag_seconds", low=0.0)
+
+
+def _most_bridged(epoch_seconds: float) -> int:
+    """Return how many epochs without evidence are bridged, as `evidence.cut` has it."""
+    longest = LONGEST_BRIDGE_SECONDS + 1e-9
+    n = math.ceil(longest / epoch_seconds)
+    while n * epoch_seconds > longest:
+        n -= 1
+    return n
