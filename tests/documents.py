@@ -23,13 +23,15 @@ FULL = {
     "name": "full",
     "summary": "Every key.",
     "intended_for": "tests",
+    "cohort": "our clinic",
+    "other_cohorts": "argmax",
     "not_for": [
         {"cohort": "Narcolepsy", "aliases": ["NT1"], "action": "refuse", "reason": "Sudden REM is a sign."},
         {"cohort": "children", "reason": "Adults only."},
     ],
     "stay": "free",
     "ends": "paper",
-    "strength": {"rule": "band", "fi_target": 0.056, "cap": 3},
+    "strength": {"rule": "band", "fi_target": 0.056, "cap": 3, "lift": False},
     "prior": {"W": 0.2, "N": 0.6, "R": 0.2},
     "rare_probability": 0.01,
     "rare": [["W", "R"], ["R", "N", 0.1]],
@@ -42,6 +44,7 @@ FULL = {
         "tvr_percent": {"low": 0, "high": 1, "source": "nights", "unit": "%"},
         "mean_bout_minutes_R": {"low": 2.5, "high": 9},
     },
+    "intervals": {"tst_minutes": {"errors": [-3.5, 0.0, 7.0]}},
     "provenance": {
         "n_nights": 75,
         "share": 0.5,
@@ -109,7 +112,8 @@ def documents(draw):
     pairs = [[a, b] for a in stages for b in stages if a != b]
     rare = [[*p, draw(st.floats(0, 1))] if draw(st.booleans()) else p for p in draw(some_of(pairs))]
     own_stages = draw(some_of(stages))
-    indicators = [f"{kind}_{s}" for kind in ("one_epoch_bouts_percent", "mean_bout_minutes") for s in stages]
+    kinds = ("one_epoch_bouts_percent", "mean_bout_minutes", "median_bout_minutes")
+    indicators = [f"{kind}_{s}" for kind in kinds for s in stages]
     cautions = st.fixed_dictionaries(
         {"cohort": names, "reason": names},
         optional={"aliases": st.lists(names, max_size=3), "action": st.sampled_from(["warn", "refuse"])},
@@ -121,13 +125,21 @@ def documents(draw):
                 {},
                 {"transition_weight": draw(st.floats(0, 10)), **prior},
                 {"strength": {"rule": "match", "fi_target": 0.05}, **prior},
-                {"strength": {"rule": "band", "fi_target": draw(st.floats(1e-3, 1)), "floor": 0.25}},
+                {
+                    "strength": {
+                        "rule": "band",
+                        "fi_target": draw(st.floats(1e-3, 1)),
+                        "floor": 0.25,
+                        "lift": True,
+                    }
+                },
             ]
         )
     )
     optional = {
         "summary": draw(words),
         "intended_for": draw(words),
+        "cohort": draw(names),
         "not_for": draw(words | st.lists(cautions, max_size=3)),
         "stay": draw(st.sampled_from(["self", "free"])),
         "ends": draw(st.sampled_from(["censored", "paper"])),
@@ -146,6 +158,7 @@ def documents(draw):
         },
         "durations": {s: draw(st.lists(st.floats(1e-3, 0.2), min_size=1, max_size=5)) for s in own_stages},
         "bands": {name: draw(bands) for name in draw(some_of(indicators))},
+        "intervals": draw(st.dictionaries(words, trees, max_size=2)),
         "provenance": draw(st.dictionaries(words, trees, max_size=4)),
     }
     chosen = draw(some_of(list(optional)))

@@ -34,7 +34,10 @@ def test_every_key_arrives():
         Caution("children", (), "warn", "Adults only."),
     )
     assert (profile.stay, profile.ends) == ("free", "paper")
-    assert (profile.transition_weight, profile.strength) == (None, StrengthRule("band", 0.056, 0.5, 3.0))
+    assert (profile.transition_weight, profile.strength) == (
+        None,
+        StrengthRule("band", 0.056, 0.5, 3.0, lift=False),
+    )
     assert profile.prior == (0.2, 0.6, 0.2)
     assert profile.rare == (RarePair("W", "R", 0.01), RarePair("R", "N", 0.1))
     assert profile.tvr_pairs == (("N", "R"),)

@@ -102,9 +102,10 @@ def test_unknown_keys_suggest_the_nearest_or_list_the_known(path, message):
 def test_unknown_key_without_a_near_one_lists_all():
     message = complaint("zzz", 1)
     assert message.startswith(
-        "unknown key 'zzz' in a profile. Known: name, summary, intended_for, not_for, scheme"
+        "unknown key 'zzz' in a profile. "
+        "Known: name, summary, intended_for, cohort, other_cohorts, not_for, scheme"
     )
-    assert message.endswith(", calibration, durations, bands, provenance.")
+    assert message.endswith(", calibration, durations, bands, intervals, provenance.")
 
 
 def test_unknown_key_in_a_caution_suggests_the_nearest():
@@ -265,7 +266,7 @@ def test_flip_flop_window_is_a_whole_number_in_range(value):
     [
         ("stay", "expected 'self' or 'free'."),
         ("ends", "expected 'censored' or 'paper'."),
-        ("scheme", "expected 'aasm5' or 'wnr3' or 'ws2'."),
+        ("scheme", "expected 'aasm5' or 'wldr4' or 'wnr3' or 'ws2'."),
         (("strength", "rule"), "expected 'band' or 'match'."),
         (("flip_flop", "method"), "expected 'greedy' or 'exact'."),
     ],

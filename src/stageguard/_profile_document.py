@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stageguard.profile import Profile
 
 _DEFAULTS: dict[str, object] = {
+    "other_cohorts": "unweighted",
     "stay": "self",
     "ends": "censored",
     "transition_weight": 1.0,
@@ -29,6 +30,8 @@ def document_of(profile: Profile) -> dict[str, Any]:
         "name": profile.name,
         "summary": profile.summary or None,
         "intended_for": profile.intended_for or None,
+        "cohort": profile.cohort,
+        "other_cohorts": profile.other_cohorts,
         "not_for": _cautions(profile.not_for),
         **_scheme(profile.scheme),
         "epoch_seconds": profile.epoch_seconds,
@@ -47,6 +50,7 @@ def document_of(profile: Profile) -> dict[str, Any]:
         "calibration": _calibration(profile.calibration, names),
         "durations": _thawed(profile.durations) or None,
         "bands": {name: _parts(band) for name, band in profile.bands.items()} or None,
+        "intervals": _thawed(profile.intervals) or None,
         "provenance": _thawed(profile.provenance) or None,
     }
     return {key: value for key, value in entries.items() if value is not None and value != _DEFAULTS.get(key)}

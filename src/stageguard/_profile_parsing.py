@@ -17,13 +17,18 @@ from stageguard.stages import SCHEMES, StageScheme, canonical_name
 SUM_TOLERANCE = 1e-3
 REQUIRED = ("name", "scheme", "epoch_seconds", "transitions")
 KEYS = (
-    *("name", "summary", "intended_for", "not_for", "scheme", "stages", "wake", "rem", "epoch_seconds"),
+    *("name", "summary", "intended_for", "cohort", "other_cohorts", "not_for"),
+    *("scheme", "stages", "wake", "rem", "epoch_seconds"),
     *("stay", "ends", "transition_weight", "strength", "prior_exponent", "prior", "rare_probability", "rare"),
     *("tvr_pairs", "min_bout_seconds", "flip_flop", "transitions", "calibration", "durations", "bands"),
-    "provenance",
+    *("intervals", "provenance"),
 )
-INDICATORS = ("fragmentation_index", "transitions_per_hour", "tvr_percent", "flips_per_hour")
-STAGE_INDICATORS = ("one_epoch_bouts_percent", "mean_bout_minutes")  # each followed by _ and a stage
+INDICATORS = (
+    *("fragmentation_index", "transitions_per_hour", "tvr_percent", "tvr_per_change_percent", "tvr_per_hour"),
+    *("paper_tvr_percent", "flips_per_hour"),
+)
+# each followed by _ and a stage
+STAGE_INDICATORS = ("one_epoch_bouts_percent", "mean_bout_minutes", "median_bout_minutes")
 
 _number = partial(_checks.number, error=ProfileError)
 _text = partial(_checks.text, error=ProfileError)
@@ -54,6 +59,7 @@ def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
         "calibration": _calibration(given.get("calibration", {}), scheme),
         "durations": _per_stage(given, "durations", scheme, _duration_table),
         "bands": _bands(given.get("bands", {}), scheme),
+        "intervals": _tree(_mapping(given.get("intervals", {}), "intervals"), "intervals"),
         "provenance": _tree(_mapping(given.get("provenance", {}), "provenance"), "provenance"),
     }
     _check_together(parsed)
@@ -94,6 +100,10 @@ def _words(given: Mapping[str, object]) -> dict[str, Any]:
         "name": _text(given["name"], "name", empty=False),
         "summary": _text(given.get("summary", ""), "summary"),
         "intended_for": _text(given.get("intended_for", ""), "intended_for"),
+        "cohort": _text(given["cohort"], "cohort", empty=False) if "cohort" in given else None,
+        "other_cohorts": _choice(
+            given.get("other_cohorts", "unweighted"), "other_cohorts", ("unweighted", "argmax")
+        ),
         "not_for": _cautions(given.get("not_for", "")),
         "stay": _choice(given.get("stay", "self"), "stay", ("self", "free")),
         "ends": _choice(given.get("ends", "censored"), "ends", ("censored", "paper")),
@@ -120,12 +130,19 @@ def _strength(given: Mapping[str, object]) -> dict[str, Any]:
         raise ProfileError("keys 'transition_weight' and 'strength' exclude each other. Keep one of them.")
     table = _table(given["strength"], "strength", StrengthRule)
     rule = _choice(table["rule"], "strength.rule", ("band", "match"))
-    values = {"fi_target": _number(table["fi_target"], "strength.fi_target", positive=True, high=1)}
-    for key, low, high in (("floor", 0.0, 1.0), ("cap", 1.0, float("inf"))):
+    values: dict[str, Any] = {
+        "fi_target": _number(table["fi_target"], "strength.fi_target", positive=True, high=1)
+    }
+    for key in ("floor", "cap", "lift"):
         if key in table and rule != "band":
             raise ProfileError(f"strength.{key} is given, but only rule = 'band' has it. Drop it.")
+    for key, low, high in (("floor", 0.0, 1.0), ("cap", 1.0, float("inf"))):
         if key in table:
             values[key] = _number(table[key], f"strength.{key}", low=low, high=high)
+    if "lift" in table:
+        values["lift"] = table["lift"]
+        if not isinstance(table["lift"], bool):
+            raise ProfileError(f"strength.lift is {_checks.shown(table['lift'])}, expected true or false.")
     return {"transition_weight": None, "strength": StrengthRule(rule, **values)}  # type: ignore[arg-type]
 
 

@@ -18,15 +18,17 @@ class Caution:
 
 @dataclass(frozen=True, slots=True)
 class StrengthRule:
-    """How the transition weight is set per recording; ``floor`` and ``cap`` belong to ``band``.
+    """How the transition weight is set per recording; ``floor``, ``cap`` and ``lift`` belong to ``band``.
 
-    ``fi_target`` is the experts' fragmentation index at the profile's epoch length.
+    ``fi_target`` is the experts' fragmentation index at the profile's epoch length. ``lift`` says whether
+    minority stages are lifted below the floor; None leaves that to how the stager was trained.
     """
 
     rule: Literal["band", "match"]
     fi_target: float
     floor: float = 0.5
     cap: float = 2.0
+    lift: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

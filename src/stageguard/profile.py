@@ -46,6 +46,10 @@ class Profile:
     ----------
     name, summary, intended_for : str
         What it is called, what it is, and for whom.
+    cohort : str or None
+        The cohort it was fitted on, where it was fitted to one stager and cohort.
+    other_cohorts : {"unweighted", "argmax"}
+        What is done for another cohort: without prior and biases, or not at all.
     not_for : tuple of Caution
         For whom it is not.
     scheme : StageScheme
@@ -78,6 +82,8 @@ class Profile:
         Probability of a bout of 1, 2, ... epochs; the last hazard carries on.
     bands : mapping of str to Band
         Range of each indicator over expert scorings.
+    intervals : mapping
+        Errors on scored nights, by statistic, from which intervals are made.
     provenance : mapping
         Where the numbers come from.
     """
@@ -85,6 +91,8 @@ class Profile:
     name: str
     summary: str
     intended_for: str
+    cohort: str | None
+    other_cohorts: Literal["unweighted", "argmax"]
     not_for: tuple[Caution, ...]
     scheme: StageScheme
     epoch_seconds: float
@@ -103,6 +111,7 @@ class Profile:
     calibration: Calibration
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]
+    intervals: Mapping[str, Any]
     provenance: Mapping[str, Any]
     # pairs may follow another key's value; replace() must know which of them do
     _rare_as_given: tuple[tuple[str | float, ...], ...]
@@ -194,6 +203,30 @@ class Profile:
                     f"cohort {cohort!r} is unknown to profile {self.name!r}, but spelt almost like "
                     f"{words[near[0]]!r}, which it cautions against. Say that, if it is meant."
                 )
+
+    def is_of(self, cohort: str) -> bool:
+        """Whether the profile was fitted on this cohort, or on none in particular."""
+        return self.cohort is None or _words(cohort) == _words(self.cohort)
+
+    def for_cohort(self, cohort: str | None) -> Profile:
+        """Return the profile to use for a cohort: itself, unless it was fitted on another one.
+
+        Stage shares and stage biases belong to the stager and cohort they were learned on. For any other
+        cohort they are left out, or with ``other_cohorts = "argmax"`` the profile steps aside altogether.
+        Cohorts are the same when their words are, whatever the case; None is the profile's own.
+        """
+        if cohort is None or self.is_of(cohort):
+            return self
+        if "elsewhere" not in self._cache:
+            changes: dict[str, object] = {"prior_exponent": None}
+            if self.calibration.biases is not None:
+                changes["calibration"] = {"temperature": self.calibration.temperature}
+            if self.other_cohorts == "argmax":
+                changes |= {"transition_weight": 0.0, "min_bout_seconds": None, "flip_flop": None}
+                changes |= {"durations": None}
+            self._cache["elsewhere"] = self.replace(**changes)
+        found: Profile = self._cache["elsewhere"]
+        return found
 
     def automaton(self, epoch_seconds: float | None = None) -> Automaton:
         """Return the states and edges this profile compiles to, at its own epoch length or another."""

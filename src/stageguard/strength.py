@@ -95,7 +95,8 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
     if profile.strength.rule == "match":
         return _match(profile, fi_before, target)
     band = (profile.strength.floor * target, profile.strength.cap * target)
-    return _band(solver, night, fi_before, band, natural)
+    lifts = natural if profile.strength.lift is None else profile.strength.lift
+    return _band(solver, night, fi_before, band, lifts)
 
 
 def fixed_log_weight(profile: Profile) -> tuple[float, ...] | None:

@@ -1,0 +1,124 @@
+"""`stageguard consensus`: several experts in, one hypnogram out. Parses and prints only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stageguard.cli._options import AsJson, EpochSeconds, Overwrite, SchemeName
+
+if TYPE_CHECKING:
+    from stageguard.hypnogram import Hypnogram
+
+
+class Method(StrEnum):
+    """How a tie is broken."""
+
+    soft_agreement = "soft-agreement"
+    majority = "majority"
+
+
+Scorings = Annotated[
+    list[Path], typer.Argument(metavar="SCORINGS", help="Two or more experts' hypnograms of one night.")
+]
+MethodOption = Annotated[
+    Method,
+    typer.Option("--method", help="Ties go to the scorer most agree with, or by majority stay unscored."),
+]
+Night = Annotated[
+    Path | None,
+    typer.Option(
+        "--night", metavar="FILE", help="A stager's hypnogram or probabilities, to place among them."
+    ),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE.tsv", help="Where to write the consensus.")
+]
+
+
+def consensus(
+    scorings: Scorings,
+    night: Night = None,
+    method: MethodOption = Method.soft_agreement,
+    output: Output = None,
+    scheme: SchemeName = None,
+    epoch_seconds: EpochSeconds = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge several experts' scorings of one night, and show how far each agrees with the others.
+
+    With --night, where a stager stands among them.
+    """
+    from stageguard._files import write_text_atomic
+    from stageguard.cli._scored_files import read_options, read_scored
+    from stageguard.cli._terminal import print_json
+    from stageguard.experts import among_experts, soft_agreement
+    from stageguard.experts import consensus as merge
+
+    options = read_options(None, None if scheme is None else str(scheme), None, epoch_seconds)
+    panel = [_named(read_scored(path, options).final, path) for path in scorings]
+    merged = merge(panel, method.value)
+    soft = soft_agreement(panel)
+    place = None if night is None else among_experts(read_scored(night, options).final, panel)
+    report: dict[str, Any] = {
+        "method": method.value,
+        "stages": list(merged.scheme.names),
+        "n_epochs": merged.n_epochs,
+        "n_unscored": int((merged.labels < 0).sum()),
+        "scorers": [{"file": str(p), "soft_agreement": s} for p, s in zip(scorings, soft, strict=True)],
+        "night": None if place is None else {"file": str(night)} | place.to_dict(),
+        "output": None if output is None else str(output),
+    }
+    if output is not None:
+        write_text_atomic(output, _table(merged, panel), overwrite=overwrite)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report, None if place is None else str(place))
+
+
+def _named(hypnogram: Hypnogram, path: Path) -> Hypnogram:
+    from dataclasses import replace
+
+    return replace(hypnogram, scorer=path.stem)
+
+
+def _table(merged: Hypnogram, panel: list[Hypnogram]) -> str:
+    """Return the consensus as a table that every command reads, with the votes for each stage."""
+    from stageguard.measures.bouts import in_scheme
+
+    votes = [in_scheme(one, merged.scheme).labels for one in panel]
+    lines = ["onset\tduration\tstage\tvotes\tscorers"]
+    for epoch, (label, stage) in enumerate(zip(merged.labels.tolist(), merged.stages.tolist(), strict=True)):
+        own = [labels[epoch] for labels in votes]
+        n_for, n_scored = (sum(v == label for v in own) if label >= 0 else 0), sum(v >= 0 for v in own)
+        onset = f"{epoch * merged.epoch_seconds:.10g}\t{merged.epoch_seconds:.10g}"
+        lines.append(f"{onset}\t{stage}\t{n_for}\t{n_scored}")
+    return "\n".join(lines) + "\n"
+
+
+def _print(report: dict[str, Any], place: str | None) -> None:
+    from stageguard.cli._terminal import console, count, one_line, print_list, table
+
+    out = console()
+    n_scorers = len(report["scorers"])
+    out.print(
+        f"Consensus of {n_scorers} scorers ({report['method']}): {count(report['n_epochs'], 'epoch')}, "
+        f"stages {' '.join(report['stages'])}, {report['n_unscored']} unscored"
+    )
+    numbers = ("soft agreement", "kappa with others", "stager's kappa", "stager's accuracy")
+    of_night = [None] * n_scorers if report["night"] is None else report["night"]["scorers"]
+    shown = table("scorer", *(numbers if report["night"] else numbers[:1]), right=numbers)
+    for own, compared in zip(report["scorers"], of_night, strict=True):
+        cells = [f"{own['soft_agreement']:.3f}"]
+        if compared is not None:
+            keys = ("kappa_with_others", "stager_kappa", "stager_accuracy")
+            cells += [f"{compared[key]:.3f}" for key in keys]
+        shown.add_row(one_line(own["file"]), *cells)
+    out.print(shown)
+    print_list(out, "Stager", [] if place is None else [place])
+    print_list(out, "Wrote", [] if report["output"] is None else [report["output"]])

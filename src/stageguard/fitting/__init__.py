@@ -1,0 +1,1 @@
+"""Learn a profile from scored nights: counts, calibration, strength, all by subject-wise cross-validation."""

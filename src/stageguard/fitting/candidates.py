@@ -1,0 +1,270 @@
+"""The ways to guard that a fit compares: what each is, and the profile it makes of training nights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from stageguard._profile_parts import Calibration
+from stageguard.automaton import rescale_transitions
+from stageguard.evidence import Floats
+from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature
+from stageguard.fitting.counts import Counts, supported_durations
+from stageguard.fitting.material import Material
+from stageguard.profile import Profile
+from stageguard.strength import TRANSITION_WEIGHTS
+
+Rule = Literal["argmax", "band", "fixed", "minimum", "durations", "match"]
+
+FEWEST_SUBJECTS = 2  # to cross-validate at all
+FEWEST_TUNED_SUBJECTS = 5  # to choose among many numbers
+FEWEST_MATCH_NIGHTS = 15  # to trust their mean fragmentation and stage shares
+
+MATCH_PRIOR_EXPONENTS = (0.0, 0.1, 0.25, 0.5)
+MATCH_REM_EPOCHS = (1, 3)
+# Beside minimum bouts and tables of bout lengths fewer weights are tried: they act by themselves.
+MINIMUM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
+DURATION_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to guard.
+
+    Attributes
+    ----------
+    rule : str
+        ``argmax`` (no guard), ``band``, ``match``, ``fixed`` transition weight, ``minimum`` bouts or
+        explicit ``durations``, the last three with a fixed weight.
+    weight, prior_exponent : float
+        Transition weight of the last three; w of ``match``.
+    rem_epochs : int
+        Shortest REM bout of ``match``.
+    lift : bool
+        Whether ``band`` lifts minority stages of nights below it.
+    biases : bool
+        Whether stage biases are applied besides the temperature.
+    """
+
+    rule: Rule
+    weight: float = 0.0
+    prior_exponent: float = 0.0
+    rem_epochs: int = 1
+    lift: bool = False
+    biases: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        words = {
+            "argmax": "argmax",
+            "band": "band, minority stages lifted" if self.lift else "band",
+            "fixed": f"fixed weight {self.weight:g}",
+            "minimum": f"minimum bouts, weight {self.weight:g}",
+            "durations": f"bout lengths, weight {self.weight:g}",
+            "match": f"match, w {self.prior_exponent:g}, REM from {self.rem_epochs} "
+            f"epoch{'s' * (self.rem_epochs != 1)}",
+        }[self.rule]
+        if self.rule == "argmax" and self.biases:
+            return "stage biases alone"
+        return f"{words}, with stage biases" if self.biases else words
+
+    @property
+    def unweighted(self) -> Candidate:
+        """The same without stage shares and biases, which belong to one cohort."""
+        return replace(self, prior_exponent=0.0, biases=False)
+
+
+ARGMAX = Candidate("argmax")
+BIASES = Candidate("argmax", biases=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which candidates the material allows."""
+
+    tuned: bool
+    match: bool
+    minimum: bool
+    durations: bool
+    biases: bool
+    has_rem: bool
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Return them, the plainest first: of equals the first is chosen."""
+        plain = [ARGMAX, Candidate("band"), Candidate("band", lift=True)]
+        if self.tuned:
+            plain += [Candidate("fixed", weight) for weight in TRANSITION_WEIGHTS[1:]]
+        if self.tuned and self.minimum:
+            plain += [Candidate("minimum", weight) for weight in MINIMUM_WEIGHTS]
+        if self.tuned and self.durations:
+            plain += [Candidate("durations", weight) for weight in DURATION_WEIGHTS]
+        if self.match:
+            shortest = MATCH_REM_EPOCHS if self.has_rem else (1,)
+            plain += [
+                Candidate("match", prior_exponent=w, rem_epochs=epochs)
+                for epochs in shortest
+                for w in MATCH_PRIOR_EXPONENTS
+            ]
+        return (*plain, *(replace(one, biases=True) for one in plain if self.biases))
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Everything training nights tell, of which each candidate uses a part."""
+
+    transitions: Floats
+    shares: Floats
+    fi_mean: float  # plain mean over nights
+    fi_target: float  # the same, drawn towards the base profile's where nights are few
+    minimum_epochs: Mapping[str, int]
+    durations: Mapping[str, tuple[float, ...]]
+    temperature: Calibration
+    biased: Calibration
+    impossible_share: float
+
+
+class Recipe:
+    """Builds candidates' profiles on a base profile, at one epoch length."""
+
+    def __init__(self, base: Profile, epoch_seconds: float, durations: tuple[str, ...] = ()) -> None:
+        self.base, self.epoch_seconds, self.durations = base, epoch_seconds, durations
+        self.ratio = epoch_seconds / base.epoch_seconds
+        self.transitions = rescale_transitions(np.array(base.transitions), self.ratio)
+        rule = base.strength
+        is_band = rule is not None and rule.rule == "band"
+        self.floor, self.cap = (rule.floor, rule.cap) if is_band and rule is not None else (0.5, 2.0)
+        self.base_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
+        self.bare = Profile.from_dict(_bare_document(base, epoch_seconds))
+
+    def suited(self, folds: Sequence[tuple[Material, Material]]) -> Recipe:
+        """Return the recipe with tables of bout lengths for the stages where they foretell held-out bouts."""
+        counts = [(train.counts(), test.counts()) for train, test in folds]
+        return Recipe(self.base, self.epoch_seconds, supported_durations(counts, self.base.scheme))
+
+    def learn(self, material: Material, *, biases: bool = True) -> Learned:
+        """Return what the nights tell; without probabilities the calibration does nothing."""
+        counts = material.counts()
+        fi_mean = counts.fragmentation_index
+        temperature, biased, impossible = Calibration(), Calibration(), 0.0
+        if material.has_probabilities:
+            matrices = [night.matrix for night in material.nights if night.matrix is not None]
+            epochs = ScoredEpochs(matrices, [night.truth for night in material.nights])
+            temperature, impossible = fit_temperature(epochs), epochs.impossible_share
+            biased = fit_biases(epochs) if biases else temperature
+        labels = [material.scheme.names.index(name) for name in self.durations]
+        return Learned(
+            transitions=counts.transitions(self.transitions),
+            shares=counts.shares(),
+            fi_mean=fi_mean,
+            fi_target=self.target(fi_mean, len(material.nights)),
+            minimum_epochs=counts.minimum_epochs(),
+            durations={material.scheme.names[i]: _rounded_down(counts.duration_table(i)) for i in labels},
+            temperature=temperature,
+            biased=biased,
+            impossible_share=impossible,
+        )
+
+    def target(self, fi_mean: float, n_nights: int) -> float:
+        """Return the fragmentation to aim at: up to 15 nights are made up with the base profile's."""
+        if self.base_target is None or np.isnan(fi_mean):
+            return fi_mean if self.base_target is None else self.base_target
+        n_borrowed = max(0, FEWEST_MATCH_NIGHTS - n_nights)
+        return (n_nights * fi_mean + n_borrowed * self.base_target) / (n_nights + n_borrowed)
+
+    def profile(self, candidate: Candidate, learned: Learned) -> Profile:
+        """Return a candidate's profile for evidence that is calibrated already."""
+        return self.bare.replace(**self.changes(candidate, learned))
+
+    def whole_profile(self, candidate: Candidate, learned: Learned) -> Profile:
+        """Return a candidate's profile for a stager's own probabilities."""
+        calibration = calibration_document(calibration_of(candidate, learned), self.base.scheme.names)
+        return self.bare.replace(**self.changes(candidate, learned), calibration=calibration)
+
+    def changes(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:
+        """Return the keys of a profile that make it act as the candidate does."""
+        names = self.base.scheme.names
+        changes: dict[str, Any] = {"transitions": _rows(names, learned.transitions)}
+        if candidate.rule == "band":
+            limits = {"floor": self.floor, "cap": self.cap, "lift": candidate.lift}
+            changes["strength"] = {"rule": "band", "fi_target": _target(learned.fi_target), **limits}
+            return changes
+        if candidate.rule == "match":
+            changes["strength"] = {"rule": "match", "fi_target": _target(learned.fi_mean)}
+            if candidate.prior_exponent:
+                changes["prior"] = dict(zip(names, _rounded(learned.shares), strict=True))
+                changes["prior_exponent"] = candidate.prior_exponent
+            rem = self.base.scheme.rem
+            if candidate.rem_epochs > 1 and rem is not None:
+                changes["min_bout_seconds"] = {rem: candidate.rem_epochs * self.epoch_seconds}
+            return changes
+        changes["transition_weight"] = candidate.weight
+        if candidate.rule == "minimum":
+            seconds = {name: n * self.epoch_seconds for name, n in learned.minimum_epochs.items()}
+            changes["min_bout_seconds"] = seconds
+        elif candidate.rule == "durations":
+            changes["durations"] = learned.durations
+        return changes
+
+
+def calibration_document(calibration: Calibration, names: Sequence[str]) -> dict[str, Any]:
+    """Return a calibration as a profile has it."""
+    (temperature,) = _rounded([calibration.temperature])
+    if calibration.biases is None:
+        return {"temperature": temperature}
+    biases = dict(zip(names, _rounded(calibration.biases), strict=True))
+    return {"temperature": temperature, "biases": biases}
+
+
+def calibration_of(candidate: Candidate, learned: Learned) -> Calibration:
+    """Return the calibration a candidate uses."""
+    return learned.biased if candidate.biases else learned.temperature
+
+
+def scope_of(material: Material, counts: Counts, *, biases: bool, durations: bool) -> Scope:
+    """Return which candidates so many subjects and nights allow."""
+    n_groups, n_nights = len(material.groups), len(material.nights)
+    return Scope(
+        tuned=n_groups >= FEWEST_TUNED_SUBJECTS,
+        match=n_groups >= FEWEST_TUNED_SUBJECTS and n_nights >= FEWEST_MATCH_NIGHTS,
+        minimum=bool(counts.minimum_epochs()),
+        durations=durations,
+        biases=biases,
+        has_rem=material.scheme.rem is not None,
+    )
+
+
+def _bare_document(base: Profile, epoch_seconds: float) -> dict[str, Any]:
+    """Return what a base profile gives every candidate: stages, transitions and nothing else."""
+    whole = base.to_dict()
+    kept = {
+        key: whole[key] for key in ("name", "scheme", "stages", "wake", "rem") if whole.get(key) is not None
+    }
+    rows = _rows(
+        base.scheme.names, rescale_transitions(np.array(base.transitions), epoch_seconds / base.epoch_seconds)
+    )
+    return kept | {"epoch_seconds": epoch_seconds, "transition_weight": 0.0, "transitions": rows}
+
+
+def _rows(names: tuple[str, ...], matrix: Floats) -> dict[str, dict[str, float]]:
+    rows = [dict(zip(names, _rounded(row), strict=True)) for row in matrix]
+    return dict(zip(names, rows, strict=True))
+
+
+def _rounded(values: Any, digits: int = 6) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{digits}g}") for value in values)
+
+
+def _rounded_down(values: Any, digits: int = 6) -> tuple[float, ...]:
+    """Return numbers that do not sum to more than they did; the last one stays above 0."""
+    shares = [math.floor(float(value) * 10**digits) / 10**digits for value in values]
+    return (*shares[:-1], max(shares[-1], 10.0**-digits))
+
+
+def _target(fi: float) -> float:
+    """Return a fragmentation index as a profile takes it: above 0."""
+    return float(f"{min(max(fi, 1e-4), 1.0):.4g}")

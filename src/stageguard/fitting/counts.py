@@ -1,0 +1,249 @@
+"""Count what experts score: transitions, stage shares, bouts and how long they last. Decodes nothing.
+
+A pair is two adjacent scored epochs. A bout is complete when a scored epoch of another stage stands on
+either side; one that begins so but is cut by the end or a gap is known to last at least its length. Of a
+night with several scorers each counts in full for bouts, and for its share in everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.hypnogram import UNSCORED
+from stageguard.measures.bouts import bouts_of, pair_counts
+from stageguard.stages import StageScheme
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Labels = npt.NDArray[np.int8]
+
+# Rows of the base profile count as so many epochs, a twentieth of them spread evenly, so that a switch
+# which nobody happened to score is rare and not forbidden.
+BASE_EPOCHS = 20.0
+EVEN_SHARE = 0.05
+BASE_SHARE_EPOCHS = 1.0  # keeps the share of a stage that never occurs above 0
+
+# First lengths, in epochs, of the stretches within which the hazard is taken as constant.
+HAZARD_STEPS = (1, 2, 3, 4, 5, 7, 9, 12, 16, 21)
+HAZARD_PRIOR_BOUTS = 5.0  # how many bouts the constant hazard weighs in each stretch
+FEWEST_BOUTS = 30  # below it neither a minimum nor a table of lengths is proposed
+SHORTER_ALLOWED = 0.10  # of complete bouts may be shorter than a proposed minimum
+LONGEST_MINIMUM_EPOCHS = 8
+FEWEST_EXITS = 100  # below it no switch of a stage is called rare
+RARE_SHARE = 0.02  # of the exits of a stage, at most, with 95 % confidence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NightCounts:
+    """What one night's scorings count to."""
+
+    pairs: Floats  # (n_stages, n_stages) adjacent epochs, mean over scorers
+    stage_epochs: Floats  # (n_stages,) mean over scorers
+    fragmentation_index: float  # mean over scorers, NaN without pairs
+    bout_stage: Labels  # (n_bouts,) of bouts with a known beginning, all scorers'
+    bout_epochs: Ints  # (n_bouts,)
+    bout_is_complete: npt.NDArray[np.bool_]  # (n_bouts,)
+    bout_scorer: Ints  # (n_bouts,)
+
+
+def count_night(scorings: Sequence[Labels], scorers: Sequence[int], n_stages: int) -> NightCounts:
+    """Count one night; `scorers` says who made each scoring, by number."""
+    pairs = np.array([pair_counts(labels, n_stages) for labels in scorings], dtype=np.float64)
+    n_pairs = pairs.sum(axis=(1, 2))
+    stays = np.trace(pairs, axis1=1, axis2=2)
+    known = n_pairs > 0
+    epochs = [np.bincount(labels[labels >= 0], minlength=n_stages) for labels in scorings]
+    bouts = [_known_bouts(labels) for labels in scorings]
+    return NightCounts(
+        pairs=pairs.mean(axis=0),
+        stage_epochs=np.mean(epochs, axis=0),
+        fragmentation_index=float(np.mean(1.0 - stays[known] / n_pairs[known])) if known.any() else np.nan,
+        bout_stage=np.concatenate([stage for stage, _, _ in bouts]),
+        bout_epochs=np.concatenate([length for _, length, _ in bouts]),
+        bout_is_complete=np.concatenate([complete for _, _, complete in bouts]),
+        bout_scorer=np.repeat(np.array(scorers, dtype=np.int64), [len(stage) for stage, _, _ in bouts]),
+    )
+
+
+def _known_bouts(labels: Labels) -> tuple[Labels, Ints, npt.NDArray[np.bool_]]:
+    """Return stage, length and completeness of the bouts that begin after a scored epoch."""
+    bouts = bouts_of(labels)
+    begins = np.zeros(len(bouts.stages), dtype=bool)
+    begins[1:] = (bouts.stages[:-1] != UNSCORED) & (bouts.stages[1:] != UNSCORED)
+    return bouts.stages[begins], bouts.lengths[begins].astype(np.int64), bouts.complete[begins]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The counts of several nights together."""
+
+    nights: tuple[NightCounts, ...]
+    scheme: StageScheme
+
+    @cached_property
+    def pairs(self) -> Floats:
+        """Adjacent epochs (from, to), stays included."""
+        return np.asarray(np.sum([night.pairs for night in self.nights], axis=0))
+
+    @cached_property
+    def stage_epochs(self) -> Floats:
+        """Scored epochs per stage."""
+        return np.asarray(np.sum([night.stage_epochs for night in self.nights], axis=0))
+
+    @property
+    def fragmentation_index(self) -> float:
+        """Plain mean over nights."""
+        known = [night.fragmentation_index for night in self.nights]
+        known = [value for value in known if not np.isnan(value)]
+        return float(np.mean(known)) if known else np.nan
+
+    @cached_property
+    def bouts(self) -> tuple[Labels, Ints, npt.NDArray[np.bool_], Ints]:
+        """Stage, length, completeness and scorer of every bout with a known beginning."""
+        return (
+            np.concatenate([night.bout_stage for night in self.nights]),
+            np.concatenate([night.bout_epochs for night in self.nights]),
+            np.concatenate([night.bout_is_complete for night in self.nights]),
+            np.concatenate([night.bout_scorer for night in self.nights]),
+        )
+
+    def n_complete_bouts(self) -> Mapping[str, int]:
+        """Complete bouts per stage."""
+        stage, _, complete, _ = self.bouts
+        n_bouts = np.bincount(stage[complete], minlength=self.scheme.n_stages).tolist()
+        return dict(zip(self.scheme.names, n_bouts, strict=True))
+
+    def transitions(self, base: Floats) -> Floats:
+        """Return transition probabilities, smoothed towards those of a base profile."""
+        n_stages = len(base)
+        prior = (1.0 - EVEN_SHARE) * base / base.sum(axis=1, keepdims=True) + EVEN_SHARE / n_stages
+        smoothed = self.pairs + BASE_EPOCHS * prior
+        return np.asarray(smoothed / smoothed.sum(axis=1, keepdims=True))
+
+    def shares(self) -> Floats:
+        """Return the share of each stage among scored epochs, all above 0."""
+        smoothed = self.stage_epochs + BASE_SHARE_EPOCHS
+        return np.asarray(smoothed / smoothed.sum())
+
+    def minimum_epochs(self) -> dict[str, int]:
+        """Return the minimum bouts that experts keep to: at most a tenth of a stage's bouts are shorter.
+
+        With several scorers that holds for each of them who scored enough bouts of the stage.
+        """
+        stage, length, complete, scorer = self.bouts
+        found = {}
+        for label, name in enumerate(self.scheme.names):
+            own = complete & (stage == label)
+            if np.count_nonzero(own) < FEWEST_BOUTS:
+                continue
+            habits = [length[own], *(length[own & (scorer == one)] for one in np.unique(scorer[own]))]
+            habits = [lengths for lengths in habits if len(lengths) >= FEWEST_BOUTS]
+            minimum = 1
+            while minimum < LONGEST_MINIMUM_EPOCHS and all(
+                np.mean(lengths <= minimum) <= SHORTER_ALLOWED for lengths in habits
+            ):
+                minimum += 1
+            if minimum > 1:
+                found[name] = minimum
+        return found
+
+    def rare_pairs(self) -> tuple[tuple[str, str, int, int], ...]:
+        """Return switches (from, to, count, exits) that are surely below 2 % of the exits of their stage."""
+        names, found = self.scheme.names, []
+        for i, source in enumerate(names):
+            exits = self.pairs[i].sum() - self.pairs[i, i]
+            if exits < FEWEST_EXITS:
+                continue
+            for j, target in enumerate(names):
+                if i != j and _upper_bound(self.pairs[i, j], exits) <= RARE_SHARE:
+                    found.append((source, target, round(float(self.pairs[i, j])), round(float(exits))))
+        return tuple(found)
+
+    def duration_table(self, label: int) -> tuple[float, ...]:
+        """Return probabilities of a bout of 1, 2, ... epochs; the hazard of the last carries on."""
+        stage, length, complete, _ = self.bouts
+        own = stage == label
+        hazard = _hazards(length[own], complete[own])
+        survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard[:-1])])
+        return tuple((survival * hazard).tolist())
+
+    def log_likelihood(self, table: Sequence[float], label: int) -> tuple[float, int]:
+        """Return what a table gives the bouts of a stage, cut ones by their survival, and how many."""
+        stage, length, complete, _ = self.bouts
+        own = stage == label
+        return _log_likelihood(np.array(table), length[own], complete[own]), int(np.count_nonzero(own))
+
+
+def geometric_table(counts: Counts, label: int) -> tuple[float, ...]:
+    """Return the one-entry table of a constant hazard: what a Markov chain says about bout lengths."""
+    stage, length, complete, _ = counts.bouts
+    own = stage == label
+    return (_constant_hazard(length[own], complete[own]),)
+
+
+def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageScheme) -> tuple[str, ...]:
+    """Return the stages whose bout lengths a table foretells better than a constant hazard.
+
+    Judged on nights of subjects the table was not counted on: the gain in log-likelihood must exceed its
+    standard error over the folds.
+    """
+    found = []
+    for label, name in enumerate(scheme.names):
+        gains, n_bouts = [], 0
+        for train, test in folds:
+            table, flat = train.duration_table(label), geometric_table(train, label)
+            with_table, n = test.log_likelihood(table, label)
+            gains.append(with_table - test.log_likelihood(flat, label)[0])
+            n_bouts += n
+        error = float(np.std(gains, ddof=1) * np.sqrt(len(gains))) if len(gains) > 1 else np.inf
+        if n_bouts >= FEWEST_BOUTS and sum(gains) > error:
+            found.append(name)
+    return tuple(found)
+
+
+def _constant_hazard(length: Ints, complete: npt.NDArray[np.bool_]) -> float:
+    """Return the chance that a bout ends after any one epoch; one half is all that no bout can tell."""
+    n_ends, n_epochs = float(np.count_nonzero(complete)), float(_ended_or_not(length, complete).sum())
+    return (n_ends + 0.5) / (n_epochs + 1.0)
+
+
+def _hazards(length: Ints, complete: npt.NDArray[np.bool_]) -> Floats:
+    """Return the chance that a bout ends after its 1st, 2nd, ... epoch, constant within each stretch."""
+    constant = _constant_hazard(length, complete)
+    tested = _ended_or_not(length, complete)
+    steps = [*HAZARD_STEPS, np.iinfo(np.int64).max]
+    hazard = np.empty(HAZARD_STEPS[-1])
+    for first, after in pairwise(steps):
+        at_risk = np.clip(tested, first - 1, after - 1) - (first - 1)  # (n_bouts,) epochs in the stretch
+        n_ends = np.count_nonzero(complete & (length >= first) & (length < after))
+        prior = HAZARD_PRIOR_BOUTS / constant
+        hazard[first - 1 : after - 1] = (n_ends + HAZARD_PRIOR_BOUTS) / (at_risk.sum() + prior)
+    return hazard
+
+
+def _ended_or_not(length: Ints, complete: npt.NDArray[np.bool_]) -> Ints:
+    """Return after how many epochs of each bout it is known whether it ended: not after a cut one's last."""
+    return np.asarray(length - ~complete)
+
+
+def _log_likelihood(table: Floats, length: Ints, complete: npt.NDArray[np.bool_]) -> float:
+    hazard = table / np.concatenate([[1.0], 1.0 - np.cumsum(table)[:-1]])  # at lengths 1, 2, ...
+    longest = int(length.max(initial=1))
+    hazard = np.concatenate([hazard, np.full(max(0, longest - len(hazard)), hazard[-1])])
+    survived = np.concatenate([[0.0], np.cumsum(np.log1p(-hazard))])  # log P(length > d), from d = 0
+    ends = survived[length - 1] + np.log(hazard[length - 1])
+    return float(np.where(complete, ends, survived[length - 1]).sum())
+
+
+def _upper_bound(n_found: float, n_all: float, z: float = 1.96) -> float:
+    """Return the upper end of Wilson's 95 % interval of a share."""
+    share = n_found / n_all
+    centre = share + z * z / (2 * n_all)
+    spread = z * np.sqrt(share * (1 - share) / n_all + z * z / (4 * n_all * n_all))
+    return float((centre + spread) / (1 + z * z / n_all))

@@ -1,0 +1,312 @@
+"""Choose a candidate by subject-wise cross-validation, and check the choosing by another round around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+
+from stageguard.evidence import Floats, Labels, Night
+from stageguard.fitting.candidates import (
+    ARGMAX,
+    BIASES,
+    FEWEST_SUBJECTS,
+    Candidate,
+    Learned,
+    Recipe,
+    Scope,
+    calibration_of,
+    scope_of,
+)
+from stageguard.fitting.material import Material
+from stageguard.fitting.scoring import (
+    Score,
+    Scores,
+    decode_prepared,
+    decode_weights,
+    mean_over_subjects,
+    paired_error,
+    prepare,
+    score_night,
+)
+from stageguard.profile import Profile
+
+Tick = Callable[[str], None]
+Status = Literal[
+    "chosen",
+    "kept",
+    "kappa below argmax",
+    "accuracy below argmax",
+    "stage totals further off",
+    "gain within its error",
+]
+Folds = list[tuple[Material, Material]]  # training nights, held-out nights
+
+# Kappa that a share of epochs in excess of a stage is worth: as much as one of fragmentation.
+SHARE_WEIGHT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """What makes a candidate the best, and what drops one.
+
+    Attributes
+    ----------
+    fragmentation_weight : float
+        How many points of kappa a point of distance to the expert's fragmentation index is worth.
+    keep_accuracy, keep_shares : bool
+        Whether a candidate is dropped that has less accuracy than argmax, or whose gain in kappa is surely
+        (by more than its standard error) less than twice the share of epochs by which its stage totals are
+        further from the expert's than argmax's. Kappa below argmax's always drops one.
+    """
+
+    fragmentation_weight: float = 2.0
+    keep_accuracy: bool = False
+    keep_shares: bool = True
+
+    def of(self, scores: Scores) -> Floats:
+        """Return the criterion of every candidate on every night."""
+        return scores.criterion(self.fragmentation_weight)
+
+    def __str__(self) -> str:
+        """Return the rule in words."""
+        kept = "kappa and accuracy are" if self.keep_accuracy else "kappa is"
+        totals = (
+            f", kappa - {SHARE_WEIGHT:g} (share in excess of a stage) not surely" if self.keep_shares else ""
+        )
+        return (
+            f"highest kappa - {self.fragmentation_weight:g} |FI - FI of the expert|, mean over subjects, "
+            f"where cross-validated {kept} not below argmax's{totals}, and the gain over argmax exceeds its "
+            "standard error"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One candidate's cross-validated scores, means over subjects."""
+
+    candidate: Candidate
+    status: Status
+    kappa: float
+    accuracy: float
+    fi: float
+    fi_distance: float
+    share_distance: float
+    criterion: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What cross-validation on some nights chose."""
+
+    rows: tuple[Row, ...]
+    chosen: Candidate
+    recipe: Recipe
+    biases_gain: tuple[float, float]  # in kappa over argmax: mean and standard error
+
+    def passed(self, candidate: Candidate) -> bool:
+        """Whether a candidate's cross-validated kappa (and accuracy) was not below argmax's."""
+        return any(row.candidate == candidate and row.status in ("chosen", "kept") for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Nights decoded by what was fitted without them, beside their argmax; the order is the material's."""
+
+    nights: Material
+    labels: tuple[Labels, ...]
+    argmax: tuple[Labels, ...]
+    profiles: tuple[Profile, ...]  # what each night was decoded under
+    scores: Scores  # row 0 argmax, row 1 fitted
+    chosen: tuple[Candidate, ...]  # in each round
+
+    @property
+    def subjects(self) -> list[str]:
+        """Whose nights they are."""
+        return [night.subject for night in self.nights.nights]
+
+    def gain(self, criterion: Criterion | None = None) -> tuple[float, float]:
+        """Return fitted minus argmax, in kappa or in the criterion: mean over subjects, standard error."""
+        values = self.scores.kappa if criterion is None else criterion.of(self.scores)
+        return paired_error(values[1], values[0], self.subjects)
+
+
+def split(material: Material, n_folds: int, seed: int) -> Folds:
+    """Return folds of whole groups, about equally many nights in each, the same for the same seed."""
+    groups = material.groups
+    n_folds = min(n_folds, len(groups))
+    sizes = {group: sum(night.group == group for night in material.nights) for group in groups}
+    order = [groups[i] for i in np.random.default_rng(seed).permutation(len(groups))]
+    held: list[list[str]] = [[] for _ in range(n_folds)]
+    for group in sorted(order, key=lambda group: -sizes[group]):
+        min(held, key=lambda own: (sum(sizes[g] for g in own), len(own))).append(group)
+    return [(material.of_groups(set(groups) - set(own)), material.of_groups(own)) for own in held]
+
+
+def select(
+    material: Material,
+    recipe: Recipe,
+    criterion: Criterion,
+    *,
+    n_folds: int,
+    seed: int,
+    scope: Scope | None = None,
+    tick: Tick | None = None,
+) -> Selection:
+    """Cross-validate every candidate that the material allows, and choose one.
+
+    `scope` says how much is allowed instead of the number of nights given here, so that a choice on part
+    of the nights is made as it would be on all.
+    """
+    folds = split(material, n_folds, seed)
+    recipe = recipe.suited(folds)
+    learned = [recipe.learn(train) for train, _ in folds]
+    gate = _evaluate(folds, learned, recipe, (ARGMAX, BIASES), material)
+    subjects = [night.subject for night in material.nights]
+    gain, error = paired_error(gate.kappa[1], gate.kappa[0], subjects)
+    own = scope_of(material, material.counts(), biases=bool(gain > error), durations=bool(recipe.durations))
+    if scope is not None:
+        own = replace(own, tuned=scope.tuned, match=scope.match)
+    candidates = own.candidates()
+    scores = _evaluate(folds, learned, recipe, candidates, material, tick)
+    rows = _judge(candidates, scores, subjects, criterion)
+    chosen = next(row.candidate for row in rows if row.status == "chosen")
+    return Selection(rows, chosen, recipe, (gain, error))
+
+
+def held_out(
+    folds: Folds,
+    whole: Material,
+    recipe: Recipe,
+    criterion: Criterion,
+    *,
+    n_folds: int,
+    seed: int,
+    scope: Scope | None = None,
+    tick: Tick | None = None,
+) -> HeldOut:
+    """Choose and fit on each fold's training nights, and decode the nights held out."""
+    labels: dict[int, tuple[Labels, Labels]] = {}
+    scores: dict[int, tuple[Score, Score]] = {}
+    profiles: dict[int, Profile] = {}
+    chosen = []
+    for train, test in folds:
+        picked = select(train, recipe, criterion, n_folds=n_folds, seed=seed, scope=scope, tick=tick)
+        learned = picked.recipe.learn(train, biases=picked.chosen.biases)
+        plain, own = (
+            decode_candidate(candidate, learned, picked.recipe, test) for candidate in (ARGMAX, picked.chosen)
+        )
+        profile = picked.recipe.whole_profile(picked.chosen, learned)
+        for i, night in enumerate(test.nights):
+            labels[night.number], profiles[night.number] = (plain[i], own[i]), profile
+            scores[night.number] = (
+                score_night(night, plain[i], whole.scheme.n_stages),
+                score_night(night, own[i], whole.scheme.n_stages),
+            )
+        chosen.append(picked.chosen)
+    numbers = [night.number for night in whole.nights]
+    return HeldOut(
+        whole,
+        tuple(labels[n][1] for n in numbers),
+        tuple(labels[n][0] for n in numbers),
+        tuple(profiles[n] for n in numbers),
+        Scores.of([[scores[n][row] for n in numbers] for row in range(2)]),
+        tuple(chosen),
+    )
+
+
+def can_nest(material: Material) -> bool:
+    """Whether training nights of every fold can be cross-validated themselves."""
+    return len(material.groups) > FEWEST_SUBJECTS
+
+
+def decode_candidate(
+    candidate: Candidate, learned: Learned, recipe: Recipe, material: Material
+) -> list[Labels]:
+    """Return every night's labels under a candidate fitted elsewhere."""
+    nights = prepare(material.nights, calibration_of(candidate, learned), recipe.bare)
+    return decode_prepared(recipe.profile(candidate, learned), nights)
+
+
+def _evaluate(
+    folds: Folds,
+    learned: Sequence[Learned],
+    recipe: Recipe,
+    candidates: Sequence[Candidate],
+    whole: Material,
+    tick: Tick | None = None,
+) -> Scores:
+    """Score every candidate on every night, fitted without it."""
+    found: dict[int, list[Score]] = {}
+    for (_, test), own in zip(folds, learned, strict=True):
+        ready = {
+            biases: prepare(test.nights, own.biased if biases else own.temperature, recipe.bare)
+            for biases in sorted({candidate.biases for candidate in candidates})
+        }
+        for labels in _decode_all(candidates, own, recipe, ready):
+            for night, decoded in zip(test.nights, labels, strict=True):
+                found.setdefault(night.number, []).append(score_night(night, decoded, whole.scheme.n_stages))
+        if tick is not None:
+            tick("cross-validating")
+    nights = [found[night.number] for night in whole.nights]
+    return Scores.of([[night[row] for night in nights] for row in range(len(candidates))])
+
+
+def _decode_all(
+    candidates: Sequence[Candidate], learned: Learned, recipe: Recipe, ready: Mapping[bool, list[Night]]
+) -> Iterator[list[Labels]]:
+    """Yield every candidate's labels in order; those that differ by a fixed weight are solved together."""
+    for alike, several in groupby(candidates, key=_but_for_weight):
+        together = list(several)
+        nights = ready[alike.biases]
+        if len(together) == 1:
+            yield decode_prepared(recipe.profile(together[0], learned), nights)
+        else:
+            weights = [candidate.weight for candidate in together]
+            yield from decode_weights(recipe.profile(alike, learned), nights, weights)
+
+
+def _but_for_weight(candidate: Candidate) -> Candidate:
+    return replace(candidate, weight=0.0)
+
+
+def _judge(
+    candidates: Sequence[Candidate], scores: Scores, subjects: Sequence[str], criterion: Criterion
+) -> tuple[Row, ...]:
+    """Drop what is worse than argmax, which comes first, or not surely better, and choose among the rest."""
+    fields = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.share_distance)
+    means = [mean_over_subjects(values, subjects) for values in (*fields, criterion.of(scores))]
+    statuses = _statuses(means, scores, subjects, criterion)
+    left = [
+        value if status == "kept" and not np.isnan(value) else -np.inf
+        for value, status in zip(means[-1].tolist(), statuses, strict=True)
+    ]
+    best = int(np.argmax(left)) if np.isfinite(left).any() else 0  # of equals the first
+    statuses[best] = "chosen"
+    return tuple(
+        Row(candidate, statuses[i], *(float(values[i]) for values in means))
+        for i, candidate in enumerate(candidates)
+    )
+
+
+def _statuses(
+    means: Sequence[Floats], scores: Scores, subjects: Sequence[str], criterion: Criterion
+) -> list[Status]:
+    kappa, accuracy = means[0], means[1]
+    values, net = criterion.of(scores), scores.kappa - SHARE_WEIGHT * scores.share_distance
+    found: list[Status] = ["kept"]
+    for i in range(1, len(kappa)):
+        gain, error = paired_error(values[i], values[0], subjects)
+        net_gain, net_error = paired_error(net[i], net[0], subjects)
+        if not kappa[i] >= kappa[0]:
+            found.append("kappa below argmax")
+        elif criterion.keep_accuracy and not accuracy[i] >= accuracy[0]:
+            found.append("accuracy below argmax")
+        elif criterion.keep_shares and net_gain + net_error < 0:
+            found.append("stage totals further off")
+        else:
+            found.append("kept" if gain > error else "gain within its error")
+    return found

@@ -1,0 +1,223 @@
+"""Write what a fit found as a profile document, its evidence in the provenance. Decides nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stageguard import __version__
+from stageguard.bands import expert_bands
+from stageguard.fitting.candidates import (
+    ARGMAX,
+    Candidate,
+    Learned,
+    Recipe,
+    calibration_document,
+    calibration_of,
+)
+from stageguard.fitting.cross_validation import Criterion, HeldOut, Selection
+from stageguard.fitting.intervals import held_out_errors
+from stageguard.fitting.learning_curve import LearningCurve
+from stageguard.fitting.material import Material
+from stageguard.fitting.report import COLUMNS, curve_dict, row_values
+from stageguard.profile import Profile
+
+_DIGITS = 4
+SMOOTHING = "rows of the base profile count as 20 epochs, a twentieth of them spread evenly"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen, on what grounds."""
+
+    candidate: Candidate
+    reason: str
+    selection: Selection
+    nested: HeldOut | None
+    curve: LearningCurve | None
+    criterion: Criterion
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the caller calls the profile and the cohort, and the seed."""
+
+    name: str
+    cohort: str | None
+    seed: int
+    notes: tuple[str, ...]
+
+
+def fitted_document(
+    material: Material, recipe: Recipe, learned: Learned, naming: Naming, choice: Choice | None
+) -> dict[str, Any]:
+    """Return the document of the fitted profile; without a choice, of one counted on hypnograms alone."""
+    base = recipe.base
+    document = _words(base, material, naming, choice)
+    document |= {key: value for key, value in recipe.bare.to_dict().items() if key != "name"}
+    if choice is None:
+        document |= _base_strength(recipe, learned) | {"durations": learned.durations}
+    else:
+        document.pop("transition_weight")
+        document |= recipe.changes(choice.candidate, learned)
+        calibration = calibration_of(choice.candidate, learned)
+        document["calibration"] = calibration_document(calibration, base.scheme.names)
+        document["intervals"] = _intervals(choice, material)
+    rare = material.counts().rare_pairs()
+    place = base.scheme.names.index
+    document["rare"] = [[a, b, _round(learned.transitions[place(a), place(b)], 6)] for a, b, *_ in rare]
+    document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
+    document["bands"] = _bands(material, recipe)
+    document["provenance"] = _provenance(material, recipe, learned, naming, choice)
+    return document
+
+
+def _words(base: Profile, material: Material, naming: Naming, choice: Choice | None) -> dict[str, Any]:
+    n_nights, n_subjects = len(material.nights), len(material.subjects)
+    nights = (
+        f"{n_nights} scored night{'s' * (n_nights != 1)} of {n_subjects} subject{'s' * (n_subjects != 1)}"
+    )
+    if choice is None:
+        did = "transitions, bout lengths and bands are counted, the strength is the base profile's"
+        summary = f"Counted on {nights} without probabilities: {did}."
+    elif choice.candidate == ARGMAX:
+        summary = f"Fitted to {nights}, and steps aside: it returns the stager's own argmax."
+    else:
+        summary = f"Fitted to {nights}: {choice.candidate.name}."
+    whom = f"the cohort {naming.cohort!r}" if naming.cohort else "the cohort it was fitted on"
+    stager = "" if choice is None else ", staged by the stager it was fitted with"
+    words: dict[str, Any] = {
+        "name": naming.name,
+        "summary": summary,
+        "intended_for": f"Nights of {whom}{stager}, at epochs of {material.epoch_seconds:g} s.",
+    }
+    if naming.cohort is not None:
+        words["cohort"] = naming.cohort
+        elsewhere = choice is not None and not choice.selection.passed(choice.candidate.unweighted)
+        words["other_cohorts"] = "argmax" if elsewhere else "unweighted"
+    not_for = base.to_dict().get("not_for")
+    return words | ({} if not_for is None else {"not_for": not_for})
+
+
+def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
+    """Return the base profile's own strength, aiming at the fragmentation that was counted."""
+    base = recipe.base
+    changes = recipe.changes(Candidate("band"), learned)
+    if base.strength is None:
+        changes.pop("strength")
+        return changes | {"transition_weight": base.transition_weight}
+    changes["strength"] = {**changes["strength"], "rule": base.strength.rule}
+    for key in ("floor", "cap", "lift"):
+        if base.strength.rule == "match" or key == "lift":
+            changes["strength"].pop(key)
+    changes["transition_weight"] = None
+    return changes
+
+
+def _intervals(choice: Choice, material: Material) -> dict[str, Any]:
+    """Return the errors on held-out nights; REM latency begins with a REM bout as long as experts keep to."""
+    if choice.nested is None:
+        return {}
+    rem = material.scheme.rem
+    shortest = 0 if rem is None else material.counts().minimum_epochs().get(rem, 0)
+    seconds = shortest * material.epoch_seconds
+    return held_out_errors(choice.nested, aside=choice.candidate == ARGMAX, min_first_rem_seconds=seconds)
+
+
+def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
+    """Return the bands counted here, and the base profile's where too few nights have an indicator."""
+    base = recipe.base
+    kept = dict(base.bands) if recipe.ratio == 1.0 else {}
+    counted = expert_bands([night.hypnograms for night in material.nights], base)
+    return {
+        name: {"low": band.low, "high": band.high, "source": band.source, "unit": band.unit}
+        for name, band in (kept | dict(counted)).items()
+    }
+
+
+def _provenance(
+    material: Material, recipe: Recipe, learned: Learned, naming: Naming, choice: Choice | None
+) -> dict[str, Any]:
+    counts, base, names = material.counts(), recipe.base, recipe.base.scheme.names
+    minimum = counts.minimum_epochs()
+    found: dict[str, Any] = {
+        "source": "stageguard.fit on scored nights"
+        if choice is not None
+        else "stageguard.fit on expert hypnograms alone",
+        "base": {"name": base.name, "sha256": base.sha256},
+        "stageguard": __version__,
+        "seed": naming.seed,
+        "n_nights": len(material.nights),
+        "n_subjects": len(material.subjects),
+        "n_groups": len(material.groups),
+        "n_scorings": sum(len(night.scorings) for night in material.nights),
+        "n_scored_epochs": sum(night.n_scored for night in material.nights),
+        "nights_sha256": material.sha256(),
+        "mean_fragmentation_index": _plain(learned.fi_mean),
+        "pairs_counted_from": {
+            n: round(float(v)) for n, v in zip(names, counts.pairs.sum(axis=1), strict=True)
+        },
+        "complete_bouts_counted": dict(counts.n_complete_bouts()),
+        "smoothing": SMOOTHING,
+        "rare_pairs": [f"{a}->{b}: {n} of {exits} exits" for a, b, n, exits in counts.rare_pairs()],
+        "supported_minimum_bout_seconds": {n: m * material.epoch_seconds for n, m in minimum.items()},
+        "stages_with_supported_bout_lengths": list(recipe.durations),
+        "notes": list(naming.notes),
+    }
+    return found | ({} if choice is None else _evidence(choice, learned))
+
+
+def _evidence(choice: Choice, learned: Learned) -> dict[str, Any]:
+    """Return the cross-validation behind a choice."""
+    gain, error = choice.selection.biases_gain
+    used = any(row.candidate.biases for row in choice.selection.rows)
+    found: dict[str, Any] = {
+        "chosen": choice.candidate.name,
+        "reason": choice.reason,
+        "criterion": str(choice.criterion),
+        "calibration": {
+            "temperature": _plain(learned.temperature.temperature),
+            "biases_kappa_gain": _plain(gain),
+            "biases_kappa_gain_error": _plain(error),
+            "biases": "compared with and without"
+            if used
+            else "left out: cross-validated kappa does not gain by more than its standard error",
+        },
+        "cross_validation": {
+            "columns": list(COLUMNS),
+            "rows": [[_plain(value) for value in row_values(row)] for row in choice.selection.rows],
+        },
+    }
+    if choice.nested is not None:
+        kappa, criterion = choice.nested.gain(), choice.nested.gain(choice.criterion)
+        found["nested"] = {
+            "kappa_gain": _plain(kappa[0]),
+            "kappa_gain_error": _plain(kappa[1]),
+            "criterion_gain": _plain(criterion[0]),
+            "criterion_gain_error": _plain(criterion[1]),
+            "chosen_in_each_fold": [candidate.name for candidate in choice.nested.chosen],
+        }
+    if choice.curve is not None:
+        curve = curve_dict(choice.curve)
+        columns = list(curve["points"][0])
+        found["learning_curve"] = {
+            "finding": curve["finding"],
+            "columns": columns,
+            "rows": [[_plain(point[column]) for column in columns] for point in curve["points"]],
+        }
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value TOML can hold: numbers short, none as text."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if not isinstance(value, float):
+        return value
+    return _round(value, _DIGITS) if math.isfinite(value) else "n/a"
+
+
+def _round(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")

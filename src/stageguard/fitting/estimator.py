@@ -1,0 +1,297 @@
+"""Fitting and decoding with scikit-learn's manners, for those who want them. Does not import scikit-learn."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Hashable, Iterable, Sequence
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.decoding import decode
+from stageguard.errors import InputError, did_you_mean
+from stageguard.fitting.fit import fit_report
+from stageguard.fitting.report import FitReport
+from stageguard.hypnodensity import Hypnodensity
+from stageguard.profile import Profile
+from stageguard.smoothing import posterior
+from stageguard.stages import UNSCORED_NAME, StageScheme
+
+Nights = Sequence[npt.ArrayLike | Hypnodensity] | npt.ArrayLike
+
+
+class SemiMarkovDecoder:
+    """Guard a stager's probabilities by a profile that is fitted to scored nights.
+
+    Nights are a list of arrays (n_epochs, n_stages), columns in the profile's stage order; or one array of
+    all of them below each other, with their `lengths`. Without lengths, an array with `groups` per epoch is
+    cut where the group changes, and one without is a single night.
+
+    Parameters
+    ----------
+    profile : Profile or str
+        Where to start from.
+    cohort : str, optional
+        Whom the nights are of.
+    keep_accuracy, fragmentation_weight, n_folds, seed
+        As in `stageguard.fit`.
+
+    Attributes
+    ----------
+    profile_ : Profile
+        The fitted profile.
+    report_ : FitReport
+        How it was chosen.
+    classes_ : array (n_stages,)
+        The stages as `y` had them: whole numbers or names.
+    n_features_in_ : int
+        Number of columns.
+    """
+
+    _estimator_type = "classifier"
+
+    def __init__(
+        self,
+        profile: Profile | str = "human-psg-5",
+        *,
+        cohort: str | None = None,
+        keep_accuracy: bool = False,
+        fragmentation_weight: float = 2.0,
+        n_folds: int = 5,
+        seed: int = 0,
+    ) -> None:
+        self.profile = profile
+        self.cohort = cohort
+        self.keep_accuracy = keep_accuracy
+        self.fragmentation_weight = fragmentation_weight
+        self.n_folds = n_folds
+        self.seed = seed
+
+    profile_: Profile
+    report_: FitReport
+    classes_: npt.NDArray[Any]
+    n_features_in_: int
+
+    def fit(
+        self,
+        X: Nights,
+        y: Any,
+        groups: Sequence[Hashable] | None = None,
+        *,
+        lengths: Sequence[int] | None = None,
+    ) -> SemiMarkovDecoder:
+        """Fit a profile to nights and their experts' stages.
+
+        Parameters
+        ----------
+        X : list of arrays, or array (n_epochs, n_stages)
+            The stager's probabilities.
+        y : list of arrays, or array (n_epochs,)
+            Stages as places in the scheme, -1 unscored, or as names, "?" unscored.
+        groups : sequence, optional
+            The subject of each night, or of each epoch of one array.
+        lengths : sequence of int, optional
+            Epochs of each night in one array.
+        """
+        base = self.profile if isinstance(self.profile, Profile) else Profile.load(self.profile)
+        nights, cuts = _nights_of(X, lengths, groups)
+        labels, names = _labels_of(y, cuts, base.scheme, len(nights))
+        report = fit_report(
+            nights,
+            labels,
+            base=base,
+            groups=_groups_of(groups, cuts, len(nights)),
+            cohort=self.cohort,
+            keep_accuracy=self.keep_accuracy,
+            fragmentation_weight=self.fragmentation_weight,
+            n_folds=self.n_folds,
+            seed=self.seed,
+            learning_curve=False,
+        )
+        self.profile_, self.report_ = report.profile, report
+        self.classes_ = np.array(base.scheme.names) if names else np.arange(base.scheme.n_stages)
+        self.n_features_in_ = base.scheme.n_stages
+        return self
+
+    def predict(self, X: Nights, *, lengths: Sequence[int] | None = None) -> Any:
+        """Return the decoded stages, in the words of `y`: a list of arrays, or one array for one."""
+        self._check_fitted()
+        nights, cuts = _nights_of(X, lengths, None)
+        found = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
+        return _joined([self._said(labels) for labels in found], cuts)
+
+    def predict_proba(self, X: Nights, *, lengths: Sequence[int] | None = None) -> Any:
+        """Return the probability of each stage at each epoch, given the whole night and the profile."""
+        self._check_fitted()
+        nights, cuts = _nights_of(X, lengths, None)
+        found = posterior(nights, self.profile_, cohort=self.cohort)
+        return _joined([density.probabilities for density in found], cuts)
+
+    def score(self, X: Nights, y: Any, *, lengths: Sequence[int] | None = None) -> float:
+        """Return the accuracy over the epochs that an expert scored."""
+        self._check_fitted()
+        nights, cuts = _nights_of(X, lengths, None)
+        truth, _ = _labels_of(y, cuts, self.profile_.scheme, len(nights))
+        found = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
+        _check_lengths(truth, found)
+        right = sum(int(np.count_nonzero((a == b) & (a >= 0))) for a, b in zip(truth, found, strict=True))
+        n_scored = sum(int(np.count_nonzero(own >= 0)) for own in truth)
+        return right / n_scored if n_scored else float("nan")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor."""
+        return {name: getattr(self, name) for name in _parameters()}
+
+    def set_params(self, **params: Any) -> SemiMarkovDecoder:
+        """Set parameters of the constructor."""
+        for name, value in params.items():
+            if name not in _parameters():
+                known = ", ".join(_parameters())
+                raise InputError(
+                    f"unknown parameter {name!r}, expected one of {known}.{did_you_mean(name, _parameters())}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """Return the parameters that differ from their defaults."""
+        defaults = _parameters()
+        said = {name: value for name, value in self.get_params().items() if value != defaults[name]}
+        return f"SemiMarkovDecoder({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether `fit` was called."""
+        return hasattr(self, "profile_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks about an estimator.
+
+        Rows are no samples of their own but epochs that follow each other, so that it is not tested as one
+        that takes any table.
+        """
+        utils = import_module("sklearn.utils")
+        return utils.Tags(
+            estimator_type="classifier",
+            target_tags=utils.TargetTags(required=True),
+            transformer_tags=None,
+            classifier_tags=utils.ClassifierTags(),
+            regressor_tags=None,
+            input_tags=utils.InputTags(two_d_array=False, positive_only=True, allow_nan=True),
+        )
+
+    def _said(self, labels: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+        if self.classes_.dtype.kind == "U":
+            return np.asarray(np.array([*self.classes_, UNSCORED_NAME])[labels])
+        return labels.astype(np.int64)
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise _not_fitted_error()(
+                "this SemiMarkovDecoder is not fitted yet, expected a call of fit first. "
+                "To decode under a profile as it is, use stageguard.decode."
+            )
+
+
+def _not_fitted_error() -> type[Exception]:
+    """Return the error of a missing fit: scikit-learn's own as well, where that is loaded."""
+    if "sklearn" not in sys.modules:
+        return InputError
+    known: type[Exception] = import_module("sklearn.exceptions").NotFittedError
+    return type("NotFittedError", (InputError, known), {})
+
+
+def _parameters() -> dict[str, Any]:
+    signature = inspect.signature(SemiMarkovDecoder.__init__)
+    return {name: own.default for name, own in signature.parameters.items() if name != "self"}
+
+
+def _nights_of(
+    X: Any, lengths: Sequence[int] | None, groups: Sequence[Hashable] | None
+) -> tuple[list[Any], list[int] | None]:
+    """Return nights, and where they were cut if they came as one array."""
+    if isinstance(X, list | tuple) and X and (isinstance(X[0], Hypnodensity) or np.ndim(X[0]) == 2):
+        if lengths is not None:
+            raise InputError("lengths are given, but X is a list of nights already. Leave them out.")
+        return list(X), None
+    matrix = np.asarray(X)
+    if matrix.ndim == 3:
+        return list(matrix), None
+    if matrix.ndim != 2:
+        raise InputError(
+            f"X has shape {matrix.shape}, expected (n_epochs, n_stages) or a list of such arrays."
+        )
+    if lengths is None and groups is not None and len(groups) == len(matrix):
+        lengths = _runs(groups)
+    if lengths is None:
+        return [matrix], [0, len(matrix)]
+    edges = np.concatenate([[0], np.cumsum(lengths)]).astype(int)
+    if edges[-1] != len(matrix) or np.any(np.diff(edges) < 1):
+        raise InputError(
+            f"lengths sum to {edges[-1]}, but X has {len(matrix)} epochs, expected one above 0 per night."
+        )
+    return [matrix[start:stop] for start, stop in pairwise(edges)], edges.tolist()
+
+
+def _runs(groups: Iterable[Hashable]) -> list[int]:
+    """Return how long each run of one group is."""
+    lengths: list[int] = []
+    last: Hashable = object()
+    for group in groups:
+        if group != last:
+            lengths.append(0)
+        lengths[-1] += 1
+        last = group
+    return lengths
+
+
+def _groups_of(groups: Any, cuts: list[int] | None, n_nights: int) -> list[Hashable] | None:
+    """Return a group per night; those of one array may come per epoch."""
+    if groups is None:
+        return None
+    listed = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    if cuts is None or len(listed) != cuts[-1] or len(listed) == n_nights:
+        return listed
+    for start, stop in pairwise(cuts):
+        if len(set(listed[start:stop])) > 1:
+            raise InputError(
+                f"groups change within the night of epochs {start} to {stop - 1}, expected one per night."
+            )
+    return [listed[start] for start in cuts[:-1]]
+
+
+def _labels_of(
+    y: Any, cuts: list[int] | None, scheme: StageScheme, n_nights: int
+) -> tuple[list[npt.NDArray[np.int8]], bool]:
+    """Return labels per night, and whether they came as names."""
+    if y is None:
+        raise InputError("y is missing, expected the experts' stages of every night.")
+    if cuts is not None:
+        flat = np.asarray(y)
+        if flat.ndim != 1 or len(flat) != cuts[-1]:
+            raise InputError(f"y has shape {flat.shape}, expected one stage per epoch: ({cuts[-1]},).")
+        listed = [flat[start:stop] for start, stop in pairwise(cuts)]
+    else:
+        listed = [np.asarray(one) for one in y]
+        if len(listed) != n_nights:
+            raise InputError(f"y has {len(listed)} nights and X {n_nights}, expected the same.")
+    names = any(own.dtype.kind in "UO" for own in listed)
+    return [_numbers(own, scheme) if names else own for own in listed], names
+
+
+def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> npt.NDArray[np.int8]:
+    known = {name: -1 if name == UNSCORED_NAME else scheme.index(str(name)) for name in set(stages.tolist())}
+    return np.array([known[name] for name in stages.tolist()], dtype=np.int8)
+
+
+def _check_lengths(truth: Sequence[npt.NDArray[Any]], found: Sequence[npt.NDArray[Any]]) -> None:
+    for i, (a, b) in enumerate(zip(truth, found, strict=True)):
+        if len(a) != len(b):
+            raise InputError(f"y has {len(a)} epochs and X {len(b)} in night {i}, expected the same.")
+
+
+def _joined(found: list[npt.NDArray[Any]], cuts: list[int] | None) -> Any:
+    return found if cuts is None else np.concatenate(found)

@@ -1,0 +1,388 @@
+"""Fit a profile to scored nights: public functions only. Reads no files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from stageguard import _checks, _nights
+from stageguard.errors import InputError, StageGuardWarning
+from stageguard.fitting.candidates import (
+    ARGMAX,
+    FEWEST_MATCH_NIGHTS,
+    FEWEST_SUBJECTS,
+    FEWEST_TUNED_SUBJECTS,
+    Learned,
+    Recipe,
+    scope_of,
+)
+from stageguard.fitting.cross_validation import (
+    Criterion,
+    HeldOut,
+    Selection,
+    Status,
+    can_nest,
+    held_out,
+    select,
+    split,
+)
+from stageguard.fitting.document import Choice, Naming, fitted_document
+from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
+from stageguard.fitting.material import Material, read_material
+from stageguard.fitting.report import FitReport
+from stageguard.hypnodensity import Hypnodensity
+from stageguard.hypnogram import Hypnogram
+from stageguard.profile import Profile
+
+Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
+Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
+
+MANY_IMPOSSIBLE = 0.01  # of scored epochs: more true stages of probability 0 are no rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a fit is: rounds of cross-validation done, and all there will be."""
+
+    done: int
+    total: int
+    what: str
+
+
+def fit(
+    densities: Nights | None,
+    hypnograms: Experts,
+    *,
+    base: Profile | str,
+    groups: Sequence[Hashable] | None = None,
+    subjects: Sequence[Hashable] | None = None,
+    cohort: str | None = None,
+    name: str | None = None,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    logits: bool = False,
+    log: bool = False,
+    keep_accuracy: bool = False,
+    fragmentation_weight: float = 2.0,
+    keep_shares: bool = True,
+    n_folds: int = 5,
+    learning_curve: bool = True,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Profile:
+    """Fit a profile to nights that both a stager and an expert scored.
+
+    Counts transitions and bouts, calibrates the probabilities, and chooses how to guard by cross-validation
+    that never has a subject on both sides. Argmax is always a candidate: where nothing keeps its kappa, the
+    fitted profile steps aside and returns argmax.
+
+    Parameters
+    ----------
+    densities : list of Hypnodensity or arrays (n_epochs, n_stages), or None
+        The stager's probabilities. None fits to the hypnograms alone: transitions, durations and bands.
+    hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
+        An expert's scoring of each night, or those of several experts.
+    base : Profile or str
+        Where to start from: stages, rare stages' transitions, bands, cautions.
+    groups : sequence, optional
+        What is kept together when nights are split: the subject of each night, or the litter, the family.
+        Without it every night is taken as a subject of its own.
+    subjects : sequence, optional
+        The subject of each night, where groups are larger than subjects.
+    cohort : str, optional
+        Whom the nights are of. Stage shares and biases are used on no other cohort.
+    name : str, optional
+        Name of the profile; by default the base's with "-fitted".
+    stages, epoch_seconds, logits, log
+        How bare arrays are to be read, as in `decode`.
+    keep_accuracy : bool
+        Drop candidates whose cross-validated accuracy is below argmax's, too.
+    fragmentation_weight : float
+        How many points of kappa a point of distance to the expert's fragmentation index is worth.
+    keep_shares : bool
+        Drop candidates that surely gain less kappa than twice the share of epochs by which they move the
+        stage totals away from the experts': kappa is not to be bought with minutes of sleep and wake.
+    n_folds : int
+        Folds of every cross-validation, at most as many as there are groups.
+    learning_curve : bool
+        Whether to find out how many scored nights are enough; takes about as long as all the rest.
+    seed : int
+        Same seed, same folds, same profile.
+    progress : callable, optional
+        Is called with a `Progress` after every round.
+
+    Returns
+    -------
+    Profile
+        Its provenance holds the cross-validation table. `fit_report` returns that and more.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> profile = sg.fit(densities, experts, base="human-psg-5", groups=subjects)
+    >>> print(profile.provenance["reason"])
+    """
+    return fit_report(
+        densities,
+        hypnograms,
+        base=base,
+        groups=groups,
+        subjects=subjects,
+        cohort=cohort,
+        name=name,
+        stages=stages,
+        epoch_seconds=epoch_seconds,
+        logits=logits,
+        log=log,
+        keep_accuracy=keep_accuracy,
+        fragmentation_weight=fragmentation_weight,
+        keep_shares=keep_shares,
+        n_folds=n_folds,
+        learning_curve=learning_curve,
+        seed=seed,
+        progress=progress,
+    ).profile
+
+
+def fit_report(
+    densities: Nights | None,
+    hypnograms: Experts,
+    *,
+    base: Profile | str,
+    groups: Sequence[Hashable] | None = None,
+    subjects: Sequence[Hashable] | None = None,
+    cohort: str | None = None,
+    name: str | None = None,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    logits: bool = False,
+    log: bool = False,
+    keep_accuracy: bool = False,
+    fragmentation_weight: float = 2.0,
+    keep_shares: bool = True,
+    n_folds: int = 5,
+    learning_curve: bool = True,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> FitReport:
+    """Fit a profile and return all that was found on the way: see `fit` for the parameters.
+
+    Returns
+    -------
+    FitReport
+        `profile`, `table()` of the candidates, `gains()` on nights it did not see, `learning_curve`.
+    """
+    profile = base if isinstance(base, Profile) else Profile.load(base)
+    criterion = Criterion(
+        _checks.number(fragmentation_weight, "fragmentation_weight", low=0.0),
+        bool(keep_accuracy),
+        bool(keep_shares),
+    )
+    n_folds, seed = _whole(n_folds, "n_folds", 2), _whole(seed, "seed", 0)
+    if cohort is not None:
+        _checks.text(cohort, "cohort", empty=False)
+    options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
+    material = read_material(densities, hypnograms, profile, options, groups, subjects)
+    recipe = Recipe(profile, material.epoch_seconds)
+    naming = Naming(name or f"{profile.name}-fitted", cohort, seed, material.assumed)
+    if not material.has_probabilities:
+        return _counted(material, recipe, naming, n_folds)
+    _check_enough(material)
+    fitter = _Fitter(material, recipe, criterion, n_folds, seed, progress, bool(learning_curve))
+    return fitter.run(naming)
+
+
+class _Fitter:
+    """Runs a fit and keeps count of its rounds."""
+
+    def __init__(
+        self,
+        material: Material,
+        recipe: Recipe,
+        criterion: Criterion,
+        n_folds: int,
+        seed: int,
+        progress: Callable[[Progress], None] | None,
+        with_curve: bool,
+    ) -> None:
+        self.material, self.recipe, self.criterion = material, recipe, criterion
+        self.n_folds, self.seed, self.progress = n_folds, seed, progress
+        self.folds = split(material, n_folds, seed)
+        self.with_curve = with_curve and can_nest(material)
+        self.scope = scope_of(material, material.counts(), biases=False, durations=False)
+        self.done, self.total = 0, self._n_rounds()
+
+    def run(self, naming: Naming) -> FitReport:
+        """Choose, check the choice, and write the profile."""
+        picked = select(
+            self.material, self.recipe, self.criterion, n_folds=self.n_folds, seed=self.seed, tick=self._tick
+        )
+        nested = self._nested()
+        curve = self._curve(nested)
+        choice = _decide(picked, nested, curve, self.criterion)
+        learned = picked.recipe.learn(self.material)
+        notes = (*naming.notes, *self._notes(), *_warn_of_votes(learned))
+        naming = Naming(naming.name, naming.cohort, naming.seed, notes)
+        return _report(self.material, picked.recipe, learned, naming, choice)
+
+    def _nested(self) -> HeldOut | None:
+        if not can_nest(self.material):
+            return None
+        return held_out(
+            self.folds,
+            self.material,
+            self.recipe,
+            self.criterion,
+            n_folds=self.n_folds,
+            seed=self.seed,
+            scope=self.scope,
+            tick=self._tick,
+        )
+
+    def _curve(self, nested: HeldOut | None) -> LearningCurve | None:
+        if nested is None or not self.with_curve:
+            return None
+        return learning_curve(
+            self.folds,
+            self.material,
+            nested,
+            self.recipe,
+            self.criterion,
+            n_folds=self.n_folds,
+            seed=self.seed,
+            tick=self._tick,
+        )
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if not self.scope.match and self.scope.tuned:
+            n = len(self.material.nights)
+            notes.append(f"match was not compared: {n} scored nights, it takes {FEWEST_MATCH_NIGHTS}")
+        return notes
+
+    def _n_rounds(self) -> int:
+        """Return how many folds will be evaluated in all."""
+        total = min(self.n_folds, len(self.material.groups))
+        if not can_nest(self.material):
+            return total
+        sizes = [len(train.groups) for train, _ in self.folds]
+        total += sum(min(self.n_folds, size) for size in sizes)
+        if self.with_curve:
+            total += sum(len(self.folds) * min(self.n_folds, size) for size in sizes_below(min(sizes)))
+        return total
+
+    def _tick(self, what: str) -> None:
+        self.done += 1
+        if self.progress is not None:
+            self.progress(Progress(min(self.done, self.total), self.total, what))
+
+
+_DROPPED: dict[Status, str] = {
+    "kappa below argmax": "fall below argmax's cross-validated kappa",
+    "accuracy below argmax": "below its accuracy",
+    "stage totals further off": "move the stage totals away from the experts'",
+    "gain within its error": "do not surely gain",
+}
+
+
+def _decide(
+    picked: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
+) -> Choice:
+    """Take the choice, unless the nights held out from it say that choosing so does harm."""
+    chosen = picked.chosen
+    if chosen == ARGMAX:
+        rest = [row.status for row in picked.rows if row.candidate != ARGMAX]
+        counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
+        why = f"of {len(rest)} other candidates {', '.join(counted) or 'none can be judged'}"
+        return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
+    if nested is not None:
+        gain, error = nested.gain()
+        if gain + error < 0:
+            why = f"on nights held out from the choosing kappa changes by {gain:+.3f} (error {error:.3f})"
+            return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
+    own = next(row for row in picked.rows if row.status == "chosen")
+    first = picked.rows[0]
+    reason = (
+        f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {own.kappa:.3f} against "
+        f"{first.kappa:.3f} of argmax, distance to the experts' fragmentation index {own.fi_distance:.3f} "
+        f"against {first.fi_distance:.3f}."
+    )
+    return Choice(chosen, reason, picked, nested, curve, criterion)
+
+
+def _report(
+    material: Material, recipe: Recipe, learned: Learned, naming: Naming, choice: Choice | None
+) -> FitReport:
+    profile = Profile.from_dict(_without_none(fitted_document(material, recipe, learned, naming, choice)))
+    report = FitReport(
+        profile=profile,
+        base=recipe.base.name,
+        n_nights=len(material.nights),
+        n_subjects=len(material.subjects),
+        n_scored_epochs=sum(night.n_scored for night in material.nights),
+        criterion=None if choice is None else choice.criterion,
+        rows=() if choice is None else choice.selection.rows,
+        chosen=None if choice is None else choice.candidate,
+        reason=profile.summary if choice is None else choice.reason,
+        nested=None if choice is None else choice.nested,
+        learning_curve=None if choice is None else choice.curve,
+        n_complete_bouts=material.counts().n_complete_bouts(),
+        notes=naming.notes,
+    )
+    if report.steps_aside:
+        _warn(f"profile {profile.name!r} returns the stager's own argmax. {report.reason}")
+    return report
+
+
+def _counted(material: Material, recipe: Recipe, naming: Naming, n_folds: int) -> FitReport:
+    """Return the report on hypnograms alone."""
+    if len(material.groups) >= FEWEST_SUBJECTS:
+        recipe = recipe.suited(split(material, n_folds, naming.seed))
+    learned = recipe.learn(material)
+    return _report(material, recipe, learned, naming, None)
+
+
+def _check_enough(material: Material) -> None:
+    n_groups = len(material.groups)
+    if n_groups < FEWEST_SUBJECTS:
+        raise InputError(
+            f"the nights are of {n_groups} subject, expected {FEWEST_SUBJECTS} or more to cross-validate, "
+            f"better {FEWEST_MATCH_NIGHTS}. Hypnograms alone (densities=None) can be counted on one."
+        )
+    if n_groups < FEWEST_TUNED_SUBJECTS:
+        _warn(
+            f"{n_groups} subjects are few: only argmax, band and stage biases are compared. From "
+            f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen, from "
+            f"{FEWEST_MATCH_NIGHTS} nights on match."
+        )
+
+
+def _warn_of_votes(learned: Learned) -> list[str]:
+    """Say that probabilities of 0 cannot be calibrated."""
+    if learned.impossible_share <= MANY_IMPOSSIBLE:
+        return []
+    text = (
+        f"{learned.impossible_share:.1%} of the experts' stages have probability 0, which no temperature can "
+        "soften: these look like votes or rounded numbers. Mix in a little of the uniform distribution first"
+    )
+    _warn(f"{text}.")
+    return [text]
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, StageGuardWarning, stacklevel=5)
+
+
+def _whole(value: object, what: str, low: int) -> int:
+    number = _checks.number(value, what, low=low)
+    if number != int(number):
+        raise InputError(f"{what} is {_checks.shown(value)}, expected a whole number from {low}.")
+    return int(number)
+
+
+def _without_none(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if value is not None}

@@ -1,0 +1,101 @@
+"""How much is gained with fewer scored subjects, and how many are enough. Fits by the same rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stageguard.fitting.candidates import Recipe
+from stageguard.fitting.cross_validation import Criterion, Folds, HeldOut, Tick, held_out
+from stageguard.fitting.material import Material
+
+SIZES = (2, 4, 8, 15, 30, 60, 120, 240, 480)
+ENOUGH_SHARE = 0.9  # of what all of the training subjects gain
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """What fitting on some subjects gains on the others, fitted minus argmax."""
+
+    n_subjects: int
+    n_nights: float  # mean over folds
+    kappa_gain: float
+    criterion_gain: float
+    standard_error: float  # of the criterion's gain, over held-out subjects
+
+
+@dataclass(frozen=True, slots=True)
+class LearningCurve:
+    """Gains by number of scored subjects."""
+
+    points: tuple[CurvePoint, ...]
+
+    @property
+    def enough(self) -> CurvePoint | None:
+        """The first point from which on nine tenths of the last one's gain is there; None without a gain."""
+        last = self.points[-1]
+        if not last.criterion_gain > 0:
+            return None
+        found = last
+        for point in reversed(self.points):
+            if not point.criterion_gain >= ENOUGH_SHARE * last.criterion_gain:
+                break
+            found = point
+        return found
+
+    def __str__(self) -> str:
+        """Return how many scored nights are enough, in one sentence."""
+        last, enough = self.points[-1], self.enough
+        nights = f"{last.n_nights:.0f} scored nights of {last.n_subjects} subjects"
+        if enough is None:
+            return f"Nothing is gained with up to {nights}: more of the same will hardly help."
+        if enough is last:
+            return f"The gain still grows at {nights}: more scored nights would help."
+        return (
+            f"About {enough.n_nights:.0f} scored nights of {enough.n_subjects} subjects are enough: they "
+            f"gain {enough.criterion_gain:+.3f}, {nights} {last.criterion_gain:+.3f}."
+        )
+
+
+def sizes_below(n_subjects: int) -> list[int]:
+    """Return the numbers of subjects to try, short of all."""
+    return [size for size in SIZES if size < n_subjects]
+
+
+def learning_curve(
+    folds: Folds,
+    whole: Material,
+    full: HeldOut,
+    recipe: Recipe,
+    criterion: Criterion,
+    *,
+    n_folds: int,
+    seed: int,
+    tick: Tick | None = None,
+) -> LearningCurve:
+    """Fit on growing parts of each fold's training subjects; `full` is what all of them gave."""
+    n_training = min(len(train.groups) for train, _ in folds)
+    points = []
+    for size in sizes_below(n_training):
+        parts = [(_part(train, size, seed), test) for train, test in folds]
+        found = held_out(parts, whole, recipe, criterion, n_folds=n_folds, seed=seed, tick=tick)
+        points.append(_point(parts, found, criterion, size))
+    points.append(_point(folds, full, criterion, n_training))
+    return LearningCurve(tuple(points))
+
+
+def _part(train: Material, size: int, seed: int) -> Material:
+    """Return the nights of some groups; a smaller part lies within a larger one."""
+    groups = train.groups
+    order = np.random.default_rng(seed).permutation(len(groups))[:size]
+    return train.of_groups(groups[i] for i in order)
+
+
+def _point(
+    parts: Sequence[tuple[Material, Material]], found: HeldOut, criterion: Criterion, size: int
+) -> CurvePoint:
+    n_nights = float(np.mean([len(train.nights) for train, _ in parts]))
+    gain, error = found.gain(criterion)
+    return CurvePoint(size, n_nights, found.gain()[0], gain, error)

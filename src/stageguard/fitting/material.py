@@ -1,0 +1,340 @@
+"""Read scored nights for fitting, and refuse what would make cross-validation lie. Fits nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from stageguard import _nights
+from stageguard.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.evidence import Floats, Labels
+from stageguard.experts import consensus
+from stageguard.fitting.counts import Counts, NightCounts, count_night
+from stageguard.hypnodensity import Hypnodensity, check_probabilities
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.measures.bouts import check_aligned, in_scheme
+from stageguard.profile import Profile
+from stageguard.stages import StageScheme
+
+SAME_NIGHT_EPOCHS = 50  # two scorings of so many epochs and several bouts do not agree throughout by chance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitNight:
+    """One scored night.
+
+    Attributes
+    ----------
+    number : int
+        Its place in what the caller gave.
+    subject, group : str
+        Who slept, and what is kept together in cross-validation.
+    matrix : array (n_epochs, n_stages) or None
+        The stager's probabilities in the profile's order; None where only the scoring is known.
+    truth : array (n_epochs,)
+        The expert's stages; of several experts their consensus.
+    scorings : tuple of arrays
+        Every expert's stages.
+    start : datetime or None
+        When it began.
+    """
+
+    number: int
+    subject: str
+    group: str
+    matrix: Floats | None
+    truth: Labels
+    scorings: tuple[Labels, ...]
+    hypnograms: tuple[Hypnogram, ...]
+    counts: NightCounts
+    start: datetime | None
+
+    @property
+    def n_scored(self) -> int:
+        """Epochs that were scored."""
+        return int(np.count_nonzero(self.truth != UNSCORED))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Material:
+    """All nights to fit on, in one scheme and epoch length."""
+
+    nights: tuple[FitNight, ...]
+    scheme: StageScheme
+    epoch_seconds: float
+    assumed: tuple[str, ...]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups, in order of appearance."""
+        return list(dict.fromkeys(night.group for night in self.nights))
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects, in order of appearance."""
+        return list(dict.fromkeys(night.subject for night in self.nights))
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether there is anything to decode."""
+        return self.nights[0].matrix is not None
+
+    def of_groups(self, groups: Iterable[str]) -> Material:
+        """Return the nights of some groups."""
+        wanted = set(groups)
+        nights = tuple(night for night in self.nights if night.group in wanted)
+        return Material(nights, self.scheme, self.epoch_seconds, self.assumed)
+
+    def counts(self) -> Counts:
+        """Return what the experts scored, counted."""
+        return Counts(tuple(night.counts for night in self.nights), self.scheme)
+
+    def sha256(self) -> str:
+        """Return a fingerprint of probabilities, scorings, subjects and groups."""
+        digest = hashlib.sha256()
+        for night in self.nights:
+            digest.update(f"{night.subject}\0{night.group}\0{night.truth.shape}\0".encode())
+            if night.matrix is not None:
+                digest.update(np.ascontiguousarray(night.matrix, dtype="<f8").tobytes())
+            for labels in night.scorings:
+                digest.update(np.ascontiguousarray(labels).tobytes())
+        return digest.hexdigest()
+
+
+def read_material(
+    densities: Sequence[Any] | None,
+    hypnograms: Sequence[Any],
+    base: Profile,
+    options: _nights.Options,
+    groups: Sequence[Hashable] | None,
+    subjects: Sequence[Hashable] | None,
+) -> Material:
+    """Return all nights in the base profile's stages, checked.
+
+    Raises
+    ------
+    InputError
+        When lists do not belong together, a night does not fit its scoring, a subject is in two groups, or
+        a night is given twice.
+    """
+    n_nights = _n_nights(densities, hypnograms)
+    assumed: list[str] = []
+    group_of, subject_of = _who(groups, subjects, n_nights, assumed)
+    panels = [_panel(one, i, base, options) for i, one in enumerate(hypnograms)]
+    requests = (
+        [None] * n_nights
+        if densities is None
+        else [_read(d, i, base, options) for i, d in enumerate(densities)]
+    )
+    scorers = _numbered_scorers(panels)
+    nights = []
+    for i, (request, panel) in enumerate(zip(requests, panels, strict=True)):
+        try:
+            night = _night(i, request, panel, base, (subject_of[i], group_of[i]), scorers[i])
+        except StageGuardError as error:
+            raise InputError(f"night {i}: {error}") from None
+        nights.append(night)
+        if request is not None:
+            assumed += [text for text in request.assumed if text not in assumed]
+    seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
+    _refuse_overlaps(nights, seconds)
+    _refuse_repeats(nights)
+    material = Material(tuple(nights), base.scheme, seconds, tuple(assumed))
+    _warn_of_missing_stages(material, base)
+    return material
+
+
+def _n_nights(densities: Any, hypnograms: Any) -> int:
+    if hypnograms is None:
+        raise InputError("hypnograms are missing, expected an expert's scoring of every night.")
+    for what, given, dimensions in (("densities", densities, 3), ("hypnograms", hypnograms, 2)):
+        if given is not None and _is_one_night(given, dimensions):
+            raise InputError(f"{what}: got one night, expected a list of nights. Put it in a list.")
+    if not len(hypnograms):
+        raise InputError("hypnograms are empty, expected an expert's scoring of every night.")
+    if densities is not None and len(densities) != len(hypnograms):
+        raise InputError(
+            f"got {len(densities)} densities and {len(hypnograms)} hypnograms, "
+            "expected an expert's scoring of every night. Leave out the nights nobody scored."
+        )
+    return len(hypnograms)
+
+
+def _is_one_night(given: Any, dimensions: int) -> bool:
+    if isinstance(given, Hypnodensity | Hypnogram | str) or not hasattr(given, "__len__"):
+        return True
+    if isinstance(given, np.ndarray) and given.dtype != object:
+        return given.ndim < dimensions
+    return len(given) > 0 and np.ndim(given[0]) == 0 and not isinstance(given[0], Hypnodensity | Hypnogram)
+
+
+def _who(
+    groups: Sequence[Hashable] | None, subjects: Sequence[Hashable] | None, n_nights: int, assumed: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the group and the subject of every night."""
+    if groups is None and subjects is None:
+        assumed.append("groups are not given: every night is taken as a subject of its own")
+        own = [f"night {i}" for i in range(n_nights)]
+        return own, own
+    of_group = _names(groups if groups is not None else subjects, "groups", n_nights)
+    of_subject = _names(subjects if subjects is not None else groups, "subjects", n_nights)
+    home: dict[str, str] = {}
+    for subject, group in zip(of_subject, of_group, strict=True):
+        if home.setdefault(subject, group) != group:
+            raise InputError(
+                f"subject {subject!r} is in groups {home[subject]!r} and {group!r}, expected one group for "
+                "every subject: whoever is on both sides of a split makes cross-validation look better than "
+                "it is. Put both nights into one group."
+            )
+    return of_group, of_subject
+
+
+def _names(values: Any, what: str, n_nights: int) -> list[str]:
+    names = _nights.per_night(values.tolist() if hasattr(values, "tolist") else values, n_nights, what)
+    for i, name in enumerate(names):
+        if name is None or name != name or not str(name).strip():
+            raise InputError(
+                f"{what}: night {i} has none ({name!r}), expected the name of whom it belongs to."
+            )
+    return [str(name) for name in names]
+
+
+def _panel(given: Any, i: int, base: Profile, options: _nights.Options) -> list[Hypnogram]:
+    """Return the scorings of one night as hypnograms in the base profile's stages."""
+    several = (
+        isinstance(given, list | tuple) and len(given) > 0 and not isinstance(given[0], int | np.integer)
+    )
+    found = []
+    for one in given if several else [given]:
+        if not isinstance(one, Hypnogram):
+            seconds = base.epoch_seconds if options.epoch_seconds is None else options.epoch_seconds
+            try:
+                one = Hypnogram(one, base.scheme, seconds)
+            except StageGuardError as error:
+                raise InputError(f"night {i}: {error}") from None
+        try:
+            found.append(in_scheme(one, base.scheme))
+        except StageGuardError as error:
+            raise InputError(f"night {i}: {error}") from None
+    return found
+
+
+def _read(density: Any, i: int, base: Profile, options: _nights.Options) -> _nights.Request:
+    plain = options
+    if isinstance(density, Hypnodensity):
+        plain = _nights.Options(None, None, False, False)
+    try:
+        request = _nights.read_request(density, base, plain, None, None, None)
+        check_probabilities(request.matrix, base.scheme.names)
+    except StageGuardError as error:
+        raise InputError(f"night {i}: {error}") from None
+    return request
+
+
+def _night(
+    i: int,
+    request: _nights.Request | None,
+    panel: list[Hypnogram],
+    base: Profile,
+    who: tuple[str, str],
+    scorers: list[int],
+) -> FitNight:
+    expert = consensus(panel) if len(panel) > 1 else panel[0]
+    start = expert.start
+    if request is not None:
+        stager = Hypnogram(
+            np.zeros(len(request.matrix), np.int8), base.scheme, request.epoch_seconds, request.start
+        )
+        check_aligned(expert, stager)
+        start = start or request.start
+    if not np.any(expert.labels != UNSCORED):
+        raise InputError("no epoch is scored, expected an expert's stages. Leave the night out.")
+    if request is not None and not np.any((expert.labels != UNSCORED) & ~np.isnan(request.matrix[:, 0])):
+        raise InputError("no epoch has both a stage and probabilities, expected some. Leave the night out.")
+    scorings = tuple(one.labels for one in panel)
+    return FitNight(
+        number=i,
+        subject=who[0],
+        group=who[1],
+        matrix=None if request is None else request.matrix,
+        truth=expert.labels,
+        scorings=scorings,
+        hypnograms=tuple(panel),
+        counts=count_night(scorings, scorers, base.scheme.n_stages),
+        start=start,
+    )
+
+
+def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:
+    """Return who made each scoring by number: by name where named, else by place in the night's list."""
+    known: dict[str, int] = {}
+    return [
+        [known.setdefault(one.scorer or f"\0{place}", len(known)) for place, one in enumerate(panel)]
+        for panel in panels
+    ]
+
+
+def _one_epoch_length(seconds: Sequence[float]) -> float:
+    different = sorted(set(seconds))
+    if len(different) > 1:
+        i = next(i for i, own in enumerate(seconds) if own != seconds[0])
+        raise InputError(
+            f"epochs last {seconds[0]:g} s in night 0 and {seconds[i]:g} s in night {i}, expected one "
+            "length. Fit a profile to each."
+        )
+    return different[0]
+
+
+def _refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
+    """Refuse two nights of one subject at the same time."""
+    known = [night for night in nights if night.start is not None]
+    by_clock: dict[tuple[str, bool], list[FitNight]] = {}
+    for night in known:
+        assert night.start is not None
+        by_clock.setdefault((night.subject, night.start.tzinfo is None), []).append(night)
+    for own in by_clock.values():
+        ordered = sorted(own, key=lambda night: (night.start, night.number))
+        for before, after in pairwise(ordered):
+            assert before.start is not None and after.start is not None
+            end = before.start + timedelta(seconds=len(before.truth) * epoch_seconds)
+            if after.start < end - timedelta(seconds=epoch_seconds / 2):
+                raise InputError(
+                    f"nights {before.number} and {after.number} of subject {before.subject!r} overlap: one "
+                    f"lasts until {end}, the other begins at {after.start}. Leave one out; several experts' "
+                    "scorings of a night go into one list."
+                )
+
+
+def _refuse_repeats(nights: Sequence[FitNight]) -> None:
+    """Refuse a night that is given twice: it would be on both sides of a split, or count double."""
+    seen: dict[bytes, int] = {}
+    for night in nights:
+        changes = np.count_nonzero(np.diff(night.truth))
+        if len(night.truth) < SAME_NIGHT_EPOCHS or changes < 3:
+            continue
+        first = seen.setdefault(night.truth.tobytes(), night.number)
+        if first != night.number:
+            raise InputError(
+                f"nights {first} and {night.number} have the same expert stages, epoch for epoch: one night "
+                "given twice. Leave one out."
+            )
+
+
+def _warn_of_missing_stages(material: Material, base: Profile) -> None:
+    epochs = material.counts().stage_epochs
+    for label, name in enumerate(material.scheme.names):
+        if not epochs[label]:
+            n = len(material.nights)
+            warnings.warn(
+                f"stage {name!r} occurs in none of the {n} scored night{'s' * (n != 1)}: what is known about "
+                f"it stays that of the base profile {base.name!r}.",
+                StageGuardWarning,
+                stacklevel=5,
+            )

@@ -1,0 +1,154 @@
+"""What a fit found: the profile, every candidate's scores, the check on the choice, the learning curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stageguard.fitting.candidates import Candidate
+from stageguard.fitting.cross_validation import Criterion, HeldOut, Row
+from stageguard.fitting.learning_curve import LearningCurve
+from stageguard.profile import Profile
+
+COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "share_distance", "criterion", "status")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitReport:
+    """Everything `fit` learned.
+
+    Attributes
+    ----------
+    profile : Profile
+        The fitted profile. Its provenance holds what is below, rounded.
+    base : str
+        Name of the profile it started from.
+    n_nights, n_subjects, n_scored_epochs : int
+        What it was fitted to.
+    criterion : Criterion or None
+        By what was chosen; None where hypnograms alone were given.
+    rows : tuple of Row
+        Cross-validated scores of every candidate, argmax first; empty for hypnograms alone.
+    chosen : Candidate or None
+        What the profile does; argmax when it steps aside.
+    reason : str
+        Why, in one sentence.
+    nested : HeldOut or None
+        Every night decoded by a profile chosen and fitted without its subject; None with fewer than three
+        subjects. What the fit gains is read off here, not off `rows`.
+    learning_curve : LearningCurve or None
+        What fewer subjects gain.
+    n_complete_bouts : mapping
+        Bouts counted per stage.
+    notes : tuple of str
+        What was assumed, and what was left out for want of nights.
+    """
+
+    profile: Profile
+    base: str
+    n_nights: int
+    n_subjects: int
+    n_scored_epochs: int
+    criterion: Criterion | None
+    rows: tuple[Row, ...]
+    chosen: Candidate | None
+    reason: str
+    nested: HeldOut | None = field(repr=False)
+    learning_curve: LearningCurve | None
+    n_complete_bouts: Mapping[str, int]
+    notes: tuple[str, ...]
+
+    @property
+    def steps_aside(self) -> bool:
+        """Whether the fitted profile returns argmax."""
+        return self.chosen is not None and self.chosen.rule == "argmax" and not self.chosen.biases
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return the candidates' scores as plain rows, the chosen one included."""
+        return [dict(zip(COLUMNS, row_values(row), strict=True)) for row in self.rows]
+
+    def gains(self) -> dict[str, tuple[float, float]]:
+        """Return what the fit gains over argmax on nights it did not see: mean over subjects, its error."""
+        if self.nested is None or self.criterion is None:
+            return {}
+        return {"kappa": self.nested.gain(), "criterion": self.nested.gain(self.criterion)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        curve = None if self.learning_curve is None else curve_dict(self.learning_curve)
+        return {
+            "profile": {"name": self.profile.name, "sha256": self.profile.sha256},
+            "base": self.base,
+            "cohort": self.profile.cohort,
+            "n_nights": self.n_nights,
+            "n_subjects": self.n_subjects,
+            "n_scored_epochs": self.n_scored_epochs,
+            "criterion": None if self.criterion is None else str(self.criterion),
+            "chosen": None if self.chosen is None else self.chosen.name,
+            "steps_aside": self.steps_aside,
+            "reason": self.reason,
+            "candidates": self.table(),
+            "held_out_gain": {
+                name: {"mean": mean, "standard_error": error} for name, (mean, error) in self.gains().items()
+            },
+            "learning_curve": curve,
+            "n_complete_bouts": dict(self.n_complete_bouts),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        """Return the report as text."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        nights = f"{self.n_nights} scored nights of {self.n_subjects} subjects"
+        yield f"{self.profile.name}: {nights}, base {self.base}"
+        if self.rows:
+            yield ""
+            heads = ("kappa", "acc.", "FI", "|dFI|", "shares", "crit.")
+            yield f"{'candidate':46} {' '.join(f'{head:>6}' for head in heads)}"
+        for row in self.rows:
+            numbers = row_values(row)[1:-1]
+            status = "" if row.status == "kept" else f"  {row.status}"
+            yield f"{row.candidate.name:46} {' '.join(f'{value:6.3f}' for value in numbers)}{status}"
+        yield ""
+        yield self.reason
+        for name, (mean, error) in self.gains().items():
+            yield f"On nights it did not see: {name} {mean:+.3f} (standard error {error:.3f})."
+        if self.learning_curve is not None:
+            yield str(self.learning_curve)
+        yield from (f"Note: {note}." for note in self.notes)
+
+
+def row_values(row: Row) -> tuple[Any, ...]:
+    """Return a row's cells in the order of COLUMNS."""
+    return (
+        row.candidate.name,
+        row.kappa,
+        row.accuracy,
+        row.fi,
+        row.fi_distance,
+        row.share_distance,
+        row.criterion,
+        row.status,
+    )
+
+
+def curve_dict(curve: LearningCurve) -> dict[str, Any]:
+    """Return a learning curve in plain types."""
+    enough = curve.enough
+    return {
+        "points": [
+            {
+                "n_subjects": point.n_subjects,
+                "n_nights": point.n_nights,
+                "kappa_gain": point.kappa_gain,
+                "criterion_gain": point.criterion_gain,
+                "standard_error": point.standard_error,
+            }
+            for point in curve.points
+        ],
+        "enough_subjects": None if enough is None or enough is curve.points[-1] else enough.n_subjects,
+        "finding": str(curve),
+    }

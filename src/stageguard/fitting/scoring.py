@@ -1,0 +1,150 @@
+"""Score decoded nights against their experts, night by night and averaged by subject. Chooses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard import _nights
+from stageguard._profile_parts import Calibration
+from stageguard._solver import Job, Trial, solver_for
+from stageguard.decoding import _advance_together
+from stageguard.evidence import Floats, Labels, Night, log_probabilities
+from stageguard.fitting.material import FitNight
+from stageguard.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How one decoded night compares with its expert; NaN where a number does not exist."""
+
+    kappa: float
+    accuracy: float
+    fi: float
+    fi_expert: float
+    share_distance: float = 0.0  # half the sum of differences in stage shares: epochs' worth to be moved
+
+    @property
+    def fi_distance(self) -> float:
+        """How far its fragmentation is from the expert's."""
+        return abs(self.fi - self.fi_expert)
+
+
+def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile) -> list[Night]:
+    """Return nights ready to decode, their probabilities calibrated once and for all candidates.
+
+    `bare` is a profile without a calibration of its own, at the nights' epoch length.
+    """
+    requests = []
+    for night in nights:
+        assert night.matrix is not None
+        matrix = night.matrix
+        if calibration != Calibration():
+            matrix = np.exp(log_probabilities(matrix, calibration))
+        requests.append(_nights.Request(matrix, bare.epoch_seconds, None, None, [], None, None, None))
+    return _nights.check_nights(requests, bare, is_batch=True)
+
+
+def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:
+    """Return each night's labels under a profile, -1 in gaps."""
+    solver = solver_for(profile, profile.epoch_seconds)
+    return [path.labels for path, _ in _advance_together(profile, solver, nights, natural=False)]
+
+
+def decode_weights(profile: Profile, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:
+    """Return the labels of every night at each of several fixed transition weights, compiled once."""
+    solver = solver_for(profile, profile.epoch_seconds)
+    paths = iter(solver.solve([Job(night, Trial(weight)) for weight in weights for night in nights]))
+    return [[next(paths).labels for _ in nights] for _ in weights]
+
+
+def score_night(night: FitNight, labels: Labels, n_stages: int) -> Score:
+    """Compare labels with a night's expert over the epochs both scored; of several experts, their consensus.
+
+    The expert's fragmentation is counted over the same pairs of epochs, and is the mean over experts.
+    """
+    both = (night.truth >= 0) & (labels >= 0)
+    places = night.truth[both].astype(np.intp) * n_stages + labels[both]
+    confusion = np.bincount(places, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
+    kappa, accuracy = _kappa(confusion)
+    moved = 0.5 * float(np.abs(confusion.sum(axis=0) - confusion.sum(axis=1)).sum()) / max(1, len(places))
+    pairs = both[1:] & both[:-1]
+    experts = [_fragmentation(own, pairs & (own[1:] >= 0) & (own[:-1] >= 0)) for own in night.scorings]
+    return Score(kappa, accuracy, _fragmentation(labels, pairs), float(np.mean(experts)), moved)
+
+
+def _kappa(confusion: npt.NDArray[np.int64]) -> tuple[float, float]:
+    n_epochs = float(confusion.sum())
+    if not n_epochs:
+        return np.nan, np.nan
+    agreed = float(np.trace(confusion))
+    by_chance = float(confusion.sum(axis=0) @ confusion.sum(axis=1)) / n_epochs
+    kappa = (agreed - by_chance) / (n_epochs - by_chance) if by_chance < n_epochs else np.nan
+    return kappa, agreed / n_epochs
+
+
+def _fragmentation(labels: Labels, pairs: npt.NDArray[np.bool_]) -> float:
+    n_pairs = int(np.count_nonzero(pairs))
+    return int(np.count_nonzero((labels[1:] != labels[:-1]) & pairs)) / n_pairs if n_pairs else np.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores of several candidates on the same nights."""
+
+    kappa: Floats  # (n_candidates, n_nights)
+    accuracy: Floats
+    fi: Floats
+    fi_distance: Floats
+    share_distance: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
+        """Arrange scores, one row per candidate."""
+        fields = ("kappa", "accuracy", "fi", "fi_distance", "share_distance")
+        return cls(*(np.array([[getattr(one, f) for one in row] for row in rows]) for f in fields))
+
+    def criterion(self, fragmentation_weight: float) -> Floats:
+        """Return kappa minus the weighted distance in fragmentation, per candidate and night."""
+        return np.asarray(self.kappa - fragmentation_weight * self.fi_distance)
+
+
+def by_subject(values: Floats, subjects: Sequence[str]) -> Floats:
+    """Return means over each subject's nights, (n_candidates, n_subjects); NaN where none is known."""
+    names = list(dict.fromkeys(subjects))
+    place = np.array([names.index(subject) for subject in subjects])
+    known = ~np.isnan(values)
+    sums = np.zeros((len(values), len(names)))
+    counts = np.zeros_like(sums)
+    for night, subject in enumerate(place):
+        sums[:, subject] += np.where(known[:, night], values[:, night], 0.0)
+        counts[:, subject] += known[:, night]
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+
+
+def mean_over_subjects(values: Floats, subjects: Sequence[str]) -> Floats:
+    """Return the mean over subjects of each candidate, over the subjects known for all of them.
+
+    Kappa does not exist where expert and output show one and the same stage throughout; such a night must
+    not count for one candidate only.
+    """
+    shared = np.where(np.isnan(values).any(axis=0), np.nan, values)
+    means = by_subject(shared, subjects)
+    known = ~np.isnan(means).any(axis=0)
+    if not known.any():
+        return np.full(len(values), np.nan)
+    return np.asarray(means[:, known].mean(axis=1))
+
+
+def paired_error(first: Floats, second: Floats, subjects: Sequence[str]) -> tuple[float, float]:
+    """Return the mean difference over subjects, first minus second, and its standard error."""
+    values = by_subject((first - second)[None, :], subjects)[0]
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return np.nan, np.nan
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
+    return float(values.mean()), error

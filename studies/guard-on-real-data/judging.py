@@ -1,0 +1,75 @@
+"""Measure a scored night against the expert's. Decodes nothing."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+import stageguard as sg
+from stageguard.stages import StageScheme
+
+# TST, SE, SOL, REM latency, WASO, awakenings, bouts: what studies report
+STATISTICS = (
+    "tst_minutes",
+    "se_percent",
+    "sol_minutes",
+    "rem_latency_minutes",
+    "waso_minutes",
+    "awakenings",
+    "bouts",
+)
+# The 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by stages.
+TWO_EXPERTS = {2: 2.00, 3: 1.97, 5: 2.25}
+
+
+def fragmentation(labels: np.ndarray) -> float:
+    pairs = (labels[:-1] >= 0) & (labels[1:] >= 0)
+    return float((labels[:-1] != labels[1:])[pairs].mean()) if pairs.any() else math.nan
+
+
+def statistics(labels: np.ndarray, scheme: StageScheme, epoch_seconds: float) -> dict[str, float]:
+    night = sg.Hypnogram(labels.astype(np.int8), scheme, epoch_seconds)
+    found = sg.sleep_statistics(night)
+    values = {name: float(getattr(found, name)) for name in STATISTICS if name != "bouts"}
+    return values | {"bouts": float(sum(found.bouts.values()))}
+
+
+def judge(
+    labels: np.ndarray, expert: np.ndarray, scheme: StageScheme, epoch_seconds: float
+) -> dict[str, float]:
+    """Return kappa, accuracy, macro F1, FI, TVR and absolute errors over epochs that both have scored."""
+    both = (labels >= 0) & (expert >= 0)
+    labels, expert = np.where(both, labels, -1), np.where(both, expert, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.StageGuardWarning)
+        agreed = sg.agreement(
+            *(sg.Hypnogram(a.astype(np.int8), scheme, epoch_seconds) for a in (expert, labels))
+        )
+        own, theirs = (statistics(a, scheme, epoch_seconds) for a in (labels, expert))
+    fi, expert_fi = fragmentation(labels), fragmentation(expert)
+    values = {
+        "kappa": agreed.kappa,
+        "accuracy": agreed.accuracy,
+        "macro_f1": agreed.macro_f1,
+        "fi": fi,
+        "fi_expert": expert_fi,
+        "fi_in_band": float(abs(math.log(fi / expert_fi)) <= math.log(TWO_EXPERTS[scheme.n_stages]))
+        if fi > 0 and expert_fi > 0
+        else 0.0,
+        "tvr_percent": _tvr(labels, scheme),
+    }
+    return values | {f"error {name}": abs(own[name] - theirs[name]) for name in STATISTICS}
+
+
+def _tvr(labels: np.ndarray, scheme: StageScheme) -> float:
+    """Return the paper's share of W->R and R->N among adjacent pairs, in percent."""
+    if scheme.rem_index is None:
+        return math.nan
+    before, after = labels[:-1], labels[1:]
+    pairs = (before >= 0) & (after >= 0)
+    wake, rem = scheme.wake_index, scheme.rem_index
+    is_nrem = (after != wake) & (after != rem)
+    rare = ((before == wake) & (after == rem)) | ((before == rem) & is_nrem)
+    return float(100 * (rare & pairs).sum() / max(1, pairs.sum()))

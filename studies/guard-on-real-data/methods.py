@@ -1,0 +1,94 @@
+"""The ways from probabilities to stages that the study compares. All learn from training nights only."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from tasks import Task, TaskNight
+
+import stageguard as sg
+
+Decoder = Callable[[Sequence[TaskNight]], list[np.ndarray]]
+
+# The paper has no profile for five stages; these are its rules for three with the minimum bouts of its text.
+PAPER_5 = {
+    "stay": "free",
+    "ends": "paper",
+    "transition_weight": 1.0,
+    "rare": [["W", "R"], ["R", "N1"], ["R", "N2"], ["R", "N3"]],
+    "rare_probability": 0.001,
+    "min_bout_seconds": {"W": 60, "N1": 60, "N2": 90, "N3": 90, "R": 60},
+    "flip_flop": {"penalty_nats": 2.0, "window_epochs": 5, "method": "greedy"},
+}
+
+
+def experts(task: Task, nights: Sequence[TaskNight]) -> list[sg.Hypnogram]:
+    return [sg.Hypnogram(n.labels.astype(np.int8), task.scheme, task.epoch_seconds) for n in nights]
+
+
+def argmax(nights: Sequence[TaskNight]) -> list[np.ndarray]:
+    return [
+        np.where(np.isnan(n.probabilities[:, 0]), -1, np.nan_to_num(n.probabilities).argmax(axis=1))
+        for n in nights
+    ]
+
+
+def majority(nights: Sequence[TaskNight]) -> list[np.ndarray]:
+    """Most frequent stage of three epochs; ties and epochs beside gaps keep their own."""
+    smoothed = []
+    for labels in argmax(nights):
+        before, after = np.r_[-1, labels[:-1]], np.r_[labels[1:], -1]
+        smoothed.append(np.where((before == after) & (before >= 0) & (labels >= 0), before, labels))
+    return smoothed
+
+
+def decoder(profile: sg.Profile, task: Task) -> Decoder:
+    def run(nights: Sequence[TaskNight]) -> list[np.ndarray]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", sg.StageGuardWarning)
+            found = sg.decode(
+                [n.probabilities for n in nights],
+                profile,
+                epoch_seconds=task.epoch_seconds,
+                trained=task.trained,
+            )
+        own = argmax(nights)
+        return [np.where(before < 0, -1, r.hypnogram.labels) for before, r in zip(own, found, strict=True)]
+
+    return run
+
+
+def learn(task: Task, train: Sequence[TaskNight]) -> tuple[dict[str, Decoder], sg.Profile]:
+    """Return every method by name, and the fitted profile."""
+    scored = experts(task, train)
+    subjects = [n.subject for n in train]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.StageGuardWarning)
+        counted = sg.fit(None, scored, base=task.base, groups=subjects)
+        fitted = sg.fit(
+            [n.probabilities for n in train],
+            scored,
+            base=task.base,
+            groups=subjects,
+            cohort=task.cohort,
+            epoch_seconds=task.epoch_seconds,
+            learning_curve=False,
+        )
+    transitions = counted.to_dict()["transitions"]
+    if task.paper is None:
+        document = {k: v for k, v in counted.to_dict().items() if k not in ("strength", *PAPER_5)}
+        paper = sg.Profile.from_dict(document | PAPER_5)
+    else:
+        paper = sg.Profile.load(task.paper).replace(transitions=transitions)
+    hmm = counted.replace(transition_weight=1.0, min_bout_seconds=None)
+    methods = {
+        "argmax": argmax,
+        "majority of 3": majority,
+        "HMM": decoder(hmm, task),
+        "paper": decoder(paper, task),
+        "band": decoder(counted, task),
+        "fitted": decoder(fitted, task),
+    }
+    return methods, fitted

@@ -1,0 +1,217 @@
+"""The tasks of the study: probabilities of unseen nights and what experts scored. Decodes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cohorts
+import numpy as np
+from cohorts import FeatureNight, VoteNight
+from stagers import CACHE, N_FOLDS, parts, staged_folds
+
+from stageguard.stages import AASM5, SCHEMES, StageScheme
+
+NETWORKS = ("accusleep", "attnsleep", "deepsleepnet", "seqsleepnet", "sleeptransformer", "usleep")
+LABS = ("lab_1", "lab_2", "lab_3")
+
+
+@dataclass(frozen=True)
+class TaskNight:
+    """One night of a task; rows of NaN and labels of -1 where epochs are missing."""
+
+    name: str
+    subject: str
+    probabilities: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass(frozen=True)
+class TaskFold:
+    """Nights to learn from and nights to be judged on, of different subjects."""
+
+    train: list[TaskNight]
+    test: list[TaskNight]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One stager on one cohort in one scheme."""
+
+    name: str
+    cohort: str
+    kind: str  # "per-epoch", "votes" or "network"
+    scheme: StageScheme
+    epoch_seconds: float
+    trained: str | None
+    base: str  # shipped profile it starts from
+    paper: str | None  # the paper's profile for it
+    folds: Callable[[], list[TaskFold]]
+
+
+BASES = {5: "human-psg-5", 3: "human-psg-3", 2: "human-actigraphy-2"}
+PAPER = {5: None, 3: "kdd2026-cardiorespiratory", 2: "kdd2026-actigraphy"}
+
+
+def tasks() -> Iterator[Task]:
+    """Every task, the quick ones first; networks where their probabilities are in the cache."""
+    accel = {3: "human-cardiorespiratory-3", 2: "human-actigraphy-2"}
+    for n in (3, 2):
+        scheme = _scheme(n)
+        yield Task(
+            f"Sleep-Accel, boosting, {n} stages",
+            "sleep-accel",
+            "per-epoch",
+            scheme,
+            30.0,
+            "natural",
+            accel[n],
+            PAPER[n],
+            lambda s=scheme: _staged("sleep-accel", list(cohorts.sleep_accel()), s),
+        )
+    yield Task(
+        "slpdb, HRV boosting, 3 stages",
+        "slpdb",
+        "per-epoch",
+        _scheme(3),
+        30.0,
+        "natural",
+        "human-cardiorespiratory-3",
+        PAPER[3],
+        lambda: _staged("slpdb", list(cohorts.slpdb()), _scheme(3)),
+    )
+    for kind, features in (("strong", "EEG"), ("weak", "respiration and EMG")):
+        for n in (3, 5):
+            scheme = _scheme(n)
+            yield Task(
+                f"Sleep-EDF, {features} boosting, {n} stages",
+                "sleep-edf",
+                "per-epoch",
+                scheme,
+                30.0,
+                "natural",
+                BASES[n],
+                PAPER[n],
+                lambda k=kind, s=scheme: _staged(f"sleep-edf-{k}", list(cohorts.sleep_edf(k)), s),
+            )
+    for n in (3, 5):
+        scheme = _scheme(n)
+        yield Task(
+            f"DOD-H, votes of 20 networks, {n} stages",
+            "dod-h",
+            "votes",
+            scheme,
+            30.0,
+            None,
+            BASES[n],
+            PAPER[n],
+            lambda s=scheme: _voted(list(cohorts.dod_h()), AASM5, s),
+        )
+    for lab in LABS:
+        yield Task(
+            f"Mice of {lab.replace('_', ' ')}, votes of 6 networks",
+            "mouse",
+            "votes",
+            _scheme(3),
+            4.0,
+            None,
+            "mouse-eeg-emg-3",
+            "kdd2026-mouse-eeg-emg",
+            lambda own=lab: _voted(list(cohorts.mouse(own)), _scheme(3), _scheme(3)),
+        )
+    for cohort, base in (("sleep-edf", "human-psg-3"), ("sleep-accel", "human-cardiorespiratory-3")):
+        for network in NETWORKS:
+            files = [_network_file(cohort, network, fold) for fold in range(N_FOLDS)]
+            if all(file.exists() for file in files):
+                yield Task(
+                    f"{'Sleep-EDF' if cohort == 'sleep-edf' else 'Sleep-Accel'}, {network}, 3 stages",
+                    cohort,
+                    "network",
+                    _scheme(3),
+                    30.0,
+                    "natural",
+                    base,
+                    PAPER[3],
+                    lambda c=cohort, f=files: _networks(c, f),
+                )
+
+
+def _scheme(n_stages: int) -> StageScheme:
+    return next(scheme for scheme in SCHEMES.values() if scheme.n_stages == n_stages)
+
+
+def merged(probabilities: np.ndarray, labels: np.ndarray, own: StageScheme, scheme: StageScheme):
+    """Sum probabilities, and rename labels, into a coarser scheme."""
+    if own == scheme:
+        return probabilities, labels
+    targets = own.merge_map(scheme)
+    rows = np.zeros((len(probabilities), scheme.n_stages))
+    for stage, target in enumerate(targets):
+        rows[:, target] += probabilities[:, stage]
+    return rows, np.where(labels < 0, -1, targets[np.maximum(labels, 0)])
+
+
+def _night(
+    name: str, subject: str, rows: np.ndarray, labels: np.ndarray, own: StageScheme, scheme: StageScheme
+) -> TaskNight:
+    rows, labels = merged(rows, labels, own, scheme)
+    return TaskNight(name, subject, rows, labels)
+
+
+def _staged(name: str, nights: Sequence[FeatureNight], scheme: StageScheme) -> list[TaskFold]:
+    by_name = {night.name: night for night in nights}
+    folds = []
+    for fold in staged_folds(name, nights):
+        made = [
+            [
+                _night(key, by_name[key].subject, rows, by_name[key].labels, AASM5, scheme)
+                for key, rows in part.items()
+            ]
+            for part in (fold.train, fold.test)
+        ]
+        folds.append(TaskFold(*made))
+    return folds
+
+
+def _voted(nights: Sequence[VoteNight], own: StageScheme, scheme: StageScheme) -> list[TaskFold]:
+    """Fold nights whose networks saw none of them."""
+    made = [_night(n.name, n.subject, n.probabilities, n.labels, own, scheme) for n in nights]
+    return [
+        TaskFold([n for n in made if n.subject not in held], [n for n in made if n.subject in held])
+        for held in parts([n.subject for n in made], N_FOLDS)
+    ]
+
+
+def _network_file(cohort: str, network: str, fold: int) -> Path:
+    return CACHE / f"{cohort} {network} penalty 0 seed 42 fold {fold}.npz"
+
+
+def _networks(cohort: str, files: Sequence[Path]) -> list[TaskFold]:
+    """Fold nights as the networks' study did: each night was staged by a network that had not seen it.
+
+    The networks of the other folds have seen the subjects of this one, so the probabilities a guard learns
+    from are, other than for boosting, not blind to the test subjects.
+    """
+    import importlib.util
+
+    place = Path(__file__).parents[1] / "training" / "cohorts.py"
+    spec = importlib.util.spec_from_file_location("training_cohorts", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tables = {table.recording: table for table in module.READERS[cohort]()}
+    by_fold: list[list[TaskNight]] = []
+    for file in files:
+        with np.load(file) as archive:
+            by_fold.append([_on_axis(tables[name], archive[name]) for name in archive.files])
+    return [
+        TaskFold([n for k, part in enumerate(by_fold) for n in part if k != fold], by_fold[fold])
+        for fold in range(len(files))
+    ]
+
+
+def _on_axis(table, rows: np.ndarray) -> TaskNight:
+    place = table.epochs - table.epochs[0]
+    whole, labels = np.full((place[-1] + 1, rows.shape[1]), np.nan), np.full(place[-1] + 1, -1)
+    whole[place], labels[place] = rows, table.labels
+    return TaskNight(table.recording, str(table.subject), whole, labels)

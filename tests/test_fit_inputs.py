@@ -1,0 +1,200 @@
+"""What `fit` refuses, warns of and assumes, word for word."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from scored_nights import Cohort, cohort, fit_report
+from small import refusal
+from stageguard.errors import InputError, StageGuardWarning
+from stageguard.stages import AASM5, WNR3, WS2
+
+BASE = "human-psg-3"
+
+
+@pytest.fixture(scope="module")
+def nights():
+    return cohort(5, hours=2, sharpness=2.0)
+
+
+def complaint(own, **options):
+    options = {"base": BASE, "learning_curve": False} | options
+    with pytest.raises(InputError) as error:
+        sg.fit(own.densities, own.hypnograms, **options)
+    refusal(error)
+    return str(error.value)
+
+
+def test_one_subject_in_two_groups_is_refused(nights):
+    message = complaint(nights, groups=list("aabbc"), subjects=["s1", "s2", "s2", "s3", "s4"])
+    assert message == (
+        "subject 's2' is in groups 'a' and 'b', expected one group for every subject: whoever is on both "
+        "sides of a split makes cross-validation look better than it is. Put both nights into one group."
+    )
+
+
+def test_overlapping_nights_of_one_subject_are_refused(nights):
+    start = datetime(2024, 5, 1, 22, 0)
+    placed = [
+        replace(expert, start=start + timedelta(hours=h))
+        for expert, h in zip(nights.hypnograms, (0, 1, 0, 24, 48), strict=True)
+    ]
+    own = Cohort(nights.densities, placed, ["a", "a", "b", "b", "c"])
+    message = complaint(own, groups=own.groups)
+    assert message == (
+        "nights 0 and 1 of subject 'a' overlap: one lasts until 2024-05-02 00:00:00, the other begins at "
+        "2024-05-01 23:00:00. Leave one out; several experts' scorings of a night go into one list."
+    )
+    apart = [replace(placed[0]), replace(placed[1], start=start + timedelta(hours=2)), *placed[2:]]
+    fit_report(Cohort(nights.densities, apart, own.groups))  # one begins as the other ends
+
+
+def test_a_night_given_twice_is_refused(nights):
+    own = Cohort(
+        [*nights.densities, nights.densities[1]], [*nights.hypnograms, nights.hypnograms[1]], [*"abcdef"]
+    )
+    message = complaint(own, groups=own.groups)
+    assert message == (
+        "nights 1 and 5 have the same expert stages, epoch for epoch: one night given twice. Leave one out."
+    )
+
+
+def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
+    without = [
+        sg.Hypnogram(np.where(expert.labels == 2, 1, expert.labels).astype(np.int8), WNR3, 30.0)
+        for expert in nights.hypnograms
+    ]
+    with pytest.warns(StageGuardWarning) as caught:
+        profile = sg.fit(nights.densities, without, base=BASE, groups=nights.groups, learning_curve=False)
+    first = str(caught[0].message)
+    assert first == (
+        "stage 'R' occurs in none of the 5 scored nights: what is known about it stays that of the base "
+        "profile 'human-psg-3'."
+    )
+    base = np.array(sg.Profile.load(BASE).transitions[2])
+    assert profile.transitions[2] == pytest.approx(0.95 * base + 0.05 / 3, rel=1e-4)
+
+
+def test_one_subject_is_too_few_for_probabilities(nights):
+    message = complaint(nights, groups=["a"] * 5)
+    assert message == (
+        "the nights are of 1 subject, expected 2 or more to cross-validate, better 15. Hypnograms alone "
+        "(densities=None) can be counted on one."
+    )
+
+
+def test_votes_are_warned_of(nights):
+    rng = np.random.default_rng(0)
+    votes = []
+    for density in nights.densities:
+        drawn = rng.multinomial(4, density.probabilities) / 4
+        votes.append(sg.Hypnodensity(drawn, WNR3, 30.0))
+    with pytest.warns(
+        StageGuardWarning, match=r"\d\.\d% of the experts' stages have probability 0, which no"
+    ):
+        report = sg.fit_report(
+            votes, nights.hypnograms, base=BASE, groups=nights.groups, learning_curve=False
+        )
+    assert any("these look like votes or rounded numbers" in note for note in report.notes)
+
+
+def test_without_groups_every_night_is_a_subject(nights):
+    report = fit_report(nights, groups=None)
+    assert report.n_subjects == 5
+    assert "groups are not given: every night is taken as a subject of its own" in report.notes
+
+
+def test_groups_may_be_numbers_in_an_array(nights):
+    assert fit_report(nights, groups=np.array([1, 1, 2, 3, 4])).n_subjects == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "pattern"),
+    [
+        ({"groups": ["a", "b"]}, "groups: got 2 of them for 5 nights"),
+        ({"groups": ["a", "b", None, "c", "d"]}, "groups: night 2 has none"),
+        ({"groups": ["a", "b", " ", "c", "d"]}, "groups: night 2 has none"),
+        ({"n_folds": 1}, "n_folds is 1, expected at least 2"),
+        ({"n_folds": 2.5}, "n_folds is 2.5, expected a whole number from 2"),
+        ({"seed": -1}, "seed is -1, expected at least 0"),
+        ({"fragmentation_weight": -2}, "fragmentation_weight is -2, expected at least 0"),
+        ({"cohort": ""}, "cohort is empty, expected a text"),
+    ],
+)
+def test_wrong_options_are_refused(nights, change, pattern):
+    assert pattern in complaint(nights, **({"groups": nights.groups} | change))
+
+
+def test_lists_must_belong_together(nights):
+    assert "got 4 densities and 5 hypnograms, expected an expert's scoring of every night" in complaint(
+        Cohort(nights.densities[:4], nights.hypnograms, [])
+    )
+    assert "densities: got one night, expected a list of nights" in complaint(
+        Cohort(nights.densities[0], nights.hypnograms[:1], [])
+    )
+    assert "hypnograms: got one night" in complaint(Cohort(nights.densities, nights.hypnograms[0], []))
+    assert "hypnograms: got one night" in complaint(
+        Cohort([nights.densities[0].probabilities], nights.hypnograms[0].labels, [])
+    )
+    assert "hypnograms are empty" in complaint(Cohort([], [], []))
+    with pytest.raises(InputError) as error:
+        sg.fit(nights.densities, None, base=BASE)
+    refusal(error, "hypnograms are missing")
+
+
+def test_a_night_that_does_not_fit_is_named(nights):
+    def swapped(i, density=None, hypnogram=None):
+        densities, hypnograms = list(nights.densities), list(nights.hypnograms)
+        densities[i] = density if density is not None else densities[i]
+        hypnograms[i] = hypnogram if hypnogram is not None else hypnograms[i]
+        return complaint(Cohort(densities, hypnograms, []))
+
+    expert = nights.hypnograms[3]
+    shorter = sg.Hypnogram(expert.labels[:-1], WNR3, 30.0)
+    assert swapped(3, hypnogram=shorter).startswith(
+        "night 3: the expert scored 239 epochs and the night has 240"
+    )
+    unscored = sg.Hypnogram(np.full(240, -1), WNR3, 30.0)
+    assert swapped(2, hypnogram=unscored).startswith("night 2: no epoch is scored")
+    coarse = sg.Hypnogram(np.zeros(240, dtype=np.int8), WS2, 30.0)
+    assert swapped(1, hypnogram=coarse).startswith("night 1: ")
+    wrong = np.array(nights.densities[4].probabilities) * 2
+    assert swapped(4, density=wrong).startswith("night 4: probabilities: row 0 sums to 2")
+    no_overlap = np.where(np.arange(240)[:, None] < 120, nights.densities[0].probabilities, np.nan)
+    late = np.where(np.arange(240) < 120, -1, expert.labels).astype(np.int8)
+    assert swapped(0, sg.Hypnodensity(no_overlap, WNR3, 30.0), sg.Hypnogram(late, WNR3, 30.0)).startswith(
+        "night 0: no epoch has both a stage and probabilities"
+    )
+
+
+def test_one_epoch_length_for_all(nights):
+    other = [replace(d, epoch_seconds=20.0) if i == 2 else d for i, d in enumerate(nights.densities)]
+    experts = [replace(h, epoch_seconds=20.0) if i == 2 else h for i, h in enumerate(nights.hypnograms)]
+    assert complaint(Cohort(other, experts, [])) == (
+        "epochs last 30 s in night 0 and 20 s in night 2, expected one length. Fit a profile to each."
+    )
+
+
+def test_bare_arrays_are_read_as_decode_reads_them(nights):
+    order = [2, 0, 1]
+    bare = [np.log(density.probabilities[:, order]) for density in nights.densities]
+    labels = [expert.labels for expert in nights.hypnograms]
+    options = {"base": BASE, "groups": nights.groups, "learning_curve": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        found = sg.fit_report(bare, labels, stages=["R", "W", "N"], epoch_seconds=30, log=True, **options)
+        same = sg.fit_report(nights.densities, nights.hypnograms, **options)
+    assert [row.kappa for row in found.rows] == pytest.approx([row.kappa for row in same.rows])
+
+
+def test_finer_hypnograms_are_merged(nights):
+    fine = cohort(5, base="human-psg-5", hours=2, sharpness=2.0)
+    assert fine.hypnograms[0].scheme == AASM5
+    report = fit_report(Cohort(nights.densities, fine.hypnograms, nights.groups))
+    assert report.profile.scheme == WNR3
