@@ -22,12 +22,12 @@ PACKAGE = ROOT / "src" / "stageguard"
 
 # From the bottom to the top; a module imports from its own layer and those below it.
 LAYERS = {
-    "words": """errors stages hypnogram hypnodensity recording profile
-        _checks _files _toml _profile_document _profile_parsing _profile_parts""",
-    "machine": "automaton _core _reference _kernels",
-    "verbs": """evidence strength decoding decoded _nights _solver posterior streaming explain calibration
-        tuning bands consensus measures simulate""",
-    "world": "formats quality features datasets nn",
+    "words": """errors stages hypnogram hypnodensity recording profile _checks _epochs _files _optional
+        _profile_document _profile_parsing _profile_parts _synthetic _toml _units""",
+    "machine": "automaton _core _reference _reference_stream _reference_sums _kernels",
+    "verbs": """evidence strength decoding decoded _nights _solver _path_score _smoother _snapshot
+        explanation uncertainty smoothing streaming experts fitting bands merging measures simulate""",
+    "world": "formats quality extraction datasets synthetic nn",
     "work": "engine study report review",
     "command line": "cli",
 }

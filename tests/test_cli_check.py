@@ -156,7 +156,7 @@ def test_many_files_are_rows_and_failures_a_table(run, tmp_path):
     [
         ("W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
         ("W\nX\n", "night.csv: line 2: 'X' is not a stage: expected W, N1, N2, N3, R, or ? for unscored."),
-        ("W,N1,N2,N3,R\n-2,1,0,0,3\n", "night.csv: probabilities: row 0 (line 2) has -2 for W"),
+        ("W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 0 (line 2) has -0.2 for W"),
         ("W\nS\nS\n", "night.csv: cannot merge scheme 'ws2' into 'aasm5'"),
     ],
 )

@@ -175,7 +175,7 @@ def test_existing_outputs_need_overwrite(run, night, tmp_path):
         (b"PK\x03\x04", "night.csv: holds a ZIP archive (.npz), not a CSV or TSV table as its name says."),
         (b"W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
         (b"W,N1,N2,N3,R\n1,0,0,0\n", "night.csv: line 2 has 4 cells, the header has 5."),
-        (b"W,N1,N2,N3,R\n-2,1,0,0,3\n", "night.csv: probabilities: row 0 (line 2) has -2 for W"),
+        (b"W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 0 (line 2) has -0.2 for W"),
         (b"W,S\n1,0\n", "night.csv: "),
     ],
 )
@@ -186,10 +186,11 @@ def test_bad_files_are_one_line(run, tmp_path, content, expected):
     assert [p.name for p in tmp_path.iterdir()] == ["night.csv"]
 
 
-def test_the_hint_names_the_option_not_the_argument(run, tmp_path):
+def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
     (tmp_path / "night.csv").write_text("W,N,R\n-2,1,3\n4,1,0\n")
-    line = error_line(run("decode", tmp_path / "night.csv", "-p", "human-psg-3"))
-    assert line.endswith("These look like logits: use --logits.")
+    ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
+    assert ran.code == 0
+    assert "read as logits: the softmax was taken" in " ".join(ran.out.split())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_files import accusleep_session, write_mat7
+from stageguard import _optional as optional_module
 from stageguard.datasets import _samples as samples_module
 from stageguard.datasets import entries, recordings
 from stageguard.datasets._reepoch import reepoch
@@ -209,14 +210,14 @@ def test_folders_without_recordings_say_what_was_expected(tmp_path):
 @pytest.mark.parametrize(("form", "lacking"), [("mat7", "scipy"), ("mat73", "h5py"), ("parquet", "pyarrow")])
 def test_a_missing_library_is_told_with_the_line_to_type(tmp_path, monkeypatch, form, lacking):
     accusleep_session(tmp_path / "Mouse01" / "Day1", form, labels=LABELS)
-    real = samples_module.import_module
+    real = optional_module.import_module
 
     def without(name):
         if name.partition(".")[0] == lacking:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real(name)
 
-    monkeypatch.setattr(samples_module, "import_module", without)
+    monkeypatch.setattr(optional_module, "import_module", without)
     skipped = []
     with pytest.raises(
         MissingExtraError, match=rf"needs '{lacking}'. Install with: pip install 'stageguard\["

@@ -12,6 +12,7 @@ import pytest
 import nights
 import stageguard as sg
 from cli_runner import Runner, write_night
+from made_recordings import write_psg
 from stageguard.cli._app import app
 from stageguard.formats.outputs import write_decoding
 from stageguard.simulate import simulate_night
@@ -37,8 +38,10 @@ def folder(tmp_path_factory):
         rows.append(f"n{seed}\t{'ab'[seed % 2]}")
     (folder / "groups.tsv").write_text("\n".join(rows) + "\n")
     write_night(folder / "night.csv", hours=2)
+    write_psg(folder / "psg.edf")
     expert = simulate_night(PROFILE, hours=2, seed=1).expert
-    (folder / "expert.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
+    for name, late in (("expert.txt", 0), ("expert-2.txt", 1)):
+        (folder / name).write_text("\n".join(np.roll(expert.stages, late).tolist()) + "\n")
     mouse = simulate_night("mouse-eeg-emg-3", hours=2, seed=1).density
     np.savez(
         folder / "mouse.npz", probabilities=mouse.probabilities, stages=["W", "N", "R"], epoch_seconds=4.0
@@ -50,7 +53,7 @@ def test_the_page_has_an_example_of_every_command():
     shown = {shlex.split(line)[1] for line in LINES}
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
     needs_torch = {"train", "predict"}  # docs/training.md shows them
-    assert commands - needs_torch | {"profiles"} == shown
+    assert commands - needs_torch | {"profiles", "data"} == shown
 
 
 def test_every_example_runs_as_written(folder, capsys, monkeypatch):
@@ -66,4 +69,4 @@ def test_every_example_runs_as_written(folder, capsys, monkeypatch):
         assert ran.out
     names = {path.name for path in folder.iterdir()}
     assert {"night.hypnogram.tsv", "cohort.tsv", "cohort.json", "cohort-groups.tsv", "night.html"} <= names
-    assert {"mice.tsv", "mice-hours.tsv", "stageguard-demo"} <= names
+    assert {"mice.tsv", "mice-hours.tsv", "consensus.tsv", "lab.toml", "stageguard-demo"} <= names

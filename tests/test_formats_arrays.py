@@ -73,7 +73,8 @@ def test_npz_with_one_array_needs_no_key(tmp_path, save):
 def test_bare_arrays_need_stages(tmp_path):
     expected = (
         "names no stages, and their order differs between tools. "
-        "Say what the columns are with stages, for example --stages W,N1,N2,N3,R."
+        "Say what the columns are with stages, for example --stages W,N1,N2,N3,R. "
+        "Or say who wrote it with format: usleep-npy, gssc, physioex, braindecode, sleepecg."
     )
     assert refused(saved(tmp_path, P)) == expected
     np.savez(tmp_path / "night.npz", probabilities=P)
@@ -104,7 +105,7 @@ def test_pickles_are_never_loaded(tmp_path):
         (P[0], "probabilities have shape (3,), expected (epochs, 3) for W, N, R."),
         (np.zeros((0, 3)), "probabilities are empty (shape (0, 3)), expected at least one epoch."),
         (np.zeros(2, dtype=[("W", float), ("N", float)]), "the array has named fields."),
-        (P * 2, "probabilities: row 0 sums to 2, expected 1"),
+        (P * [[2], [3], [1]], "probabilities: row 0 sums to 2, expected 1"),
         (P + 1j, "probabilities are complex numbers"),
     ],
 )

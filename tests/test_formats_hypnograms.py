@@ -146,24 +146,27 @@ def test_names_of_a_given_scheme_count_first(tmp_path):
 def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
     path = write(tmp_path, "W\nW\nR\n")
     assert problem(path) == (
-        "names R and W only, so its scheme may be aasm5 or wnr3. Say which with scheme='aasm5'."
+        "names R and W only, so its scheme may be aasm5 or wldr4 or wnr3. Say which with scheme='aasm5'."
     )
     assert read_hypnogram(path, scheme="wnr3").labels.tolist() == [0, 0, 2]
     default = HypnogramOptions(default_scheme=AASM5)
     assert read_hypnogram_file(path, default).hypnogram.labels.tolist() == [0, 0, 4]
     unscored = write(tmp_path, "?\n?\n", "empty.txt")
-    assert problem(unscored).startswith("names no stage only, so its scheme may be aasm5 or wnr3 or ws2.")
+    assert problem(unscored).startswith(
+        "names no stage only, so its scheme may be aasm5 or wldr4 or wnr3 or ws2."
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "is empty. Expected one stage per epoch."),
+        ("", "is empty (0 bytes). Was it written completely?"),
         (" \n\n", "is empty. Expected one stage per epoch."),
         (
             "0\n1\n2\n",
-            "line 1 is '0', expected a stage name such as W, N1, N2, N3, R, or a header with a column named "
-            "stage. Numbers are not read, since tools number stages differently.",
+            "may be stage numbers of YASA, Dreem, Visbrain or GSSC (4 is REM) (format='numbers-yasa') or "
+            "stage numbers of Rechtschaffen and Kales, NSRR or Elan (5 is REM) (format='numbers-rk') or "
+            "stage numbers of U-Sleep (4 is REM, 5 unknown) (format='numbers-usleep') or ",
         ),
         (
             "W\n2\n",
@@ -176,7 +179,8 @@ def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
         ("stage\n", "has a header but no rows. Expected one row per epoch."),
         ("epoch,stage\n0,W\n1\n", "line 3 has 1 cell, the header has 2. Every row needs one"),
         ("stage,duration\nW,30\nN2,60\n", "line 3 lasts 60 s and the first row 30 s. Expected one"),
-        ("onset,duration,stage\n0,30,W\n60,30,N2\n", "line 3 begins at 60 s, expected 30 s: one row"),
+        ("onset,duration,stage\n0,30,W\n45,30,N2\n", "the stage from 45 to 75 s does not begin and end"),
+        ("onset,duration,stage\n0,30,W\n30,30,N9\n", "line 3: 'N9' is not a stage"),
         ("onset,stage\n0,W\n30,W\n90,N2\n", "epochs are missing before line 4. Write ? for unscored"),
         ("epoch,stage\n0,W\n1,W\n1,N2\n", "line 4, column 'epoch': 1 comes after 1, expected a larger"),
         ("stage,duration\nW,x\n", "line 2, column 'duration': expected seconds, got 'x'."),

@@ -141,7 +141,7 @@ def test_argmax_takes_the_first_of_equals_and_marks_missing_rows():
         ({"epoch_seconds": INF}, "epoch_seconds is inf, expected a finite number."),
         ({"start": 0}, "start is 0, expected a datetime or None."),
         ({"source": 1}, "source is 1, expected text in quotes."),
-        ({"scheme": "psg"}, "unknown scheme 'psg'. Known: aasm5, wnr3, ws2."),
+        ({"scheme": "psg"}, "unknown scheme 'psg'. Known: aasm5, wldr4, wnr3, ws2."),
         (
             {"probabilities": [[0.5, 0.4, 0.0]]},
             f"probabilities: row 0 sums to 0.9{SUM} Every row sums to 0.9{DIVIDE}",

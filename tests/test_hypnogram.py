@@ -109,7 +109,7 @@ def test_pickle_keeps_everything_and_stays_read_only():
         ({"epoch_seconds": "30"}, "epoch_seconds is '30', expected a number."),
         ({"epoch_seconds": float("nan")}, "epoch_seconds is nan, expected a finite number."),
         ({"epoch_seconds": 10**400}, f"epoch_seconds is 1{'0' * 76}..., expected a finite number."),
-        ({"scheme": "wnr"}, "unknown scheme 'wnr'. Known: aasm5, wnr3, ws2. Did you mean 'wnr3'?"),
+        ({"scheme": "wnr"}, "unknown scheme 'wnr'. Known: aasm5, wldr4, wnr3, ws2. Did you mean 'wnr3'?"),
         ({"start": "22:00"}, "start is '22:00', expected a datetime or None."),
         ({"scorer": 3}, "scorer is 3, expected text in quotes."),
     ],

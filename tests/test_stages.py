@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from stageguard.errors import InputError
 from stageguard.stages import AASM5, SCHEMES, WNR3, WS2, StageScheme, as_scheme, canonical_name, scheme_for
 
-KNOWN = "Known: W, N1, N2, N3, R, N, S and their aliases."
-STANDARD = "aasm5 = W, N1, N2, N3, R; wnr3 = W, N, R; ws2 = W, S"
+KNOWN = "Known: W, N1, N2, N3, R, Light, Deep, N, S and their aliases."
+SCHEME_NAMES = ("aasm5", "wldr4", "wnr3", "ws2")
+STANDARD = "aasm5 = W, N1, N2, N3, R; wldr4 = W, Light, Deep, R; wnr3 = W, N, R; ws2 = W, S"
 ALIASES = {
     "W": [
         "W",
@@ -66,7 +67,7 @@ def test_alias_stands_for_its_stage(name, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "0", "1", "stage", "p", "Prob.", "light", "W2", "?", "Movement time", "N1 N2", "Sleep stage 5"],
+    ["", " ", "0", "1", "stage", "p", "Prob.", "W2", "?", "Movement time", "N1 N2", "Sleep stage 5"],
 )
 def test_what_is_no_stage_has_no_canonical_name(text):
     assert canonical_name(text) is None
@@ -81,8 +82,8 @@ def test_standard_schemes_are_as_documented():
     assert AASM5.names == ("W", "N1", "N2", "N3", "R")
     assert WNR3.names == ("W", "N", "R")
     assert WS2.names == ("W", "S")
-    assert {name: scheme.name for name, scheme in SCHEMES.items()} == {n: n for n in ("aasm5", "wnr3", "ws2")}
-    assert [(s.wake_index, s.rem_index) for s in SCHEMES.values()] == [(0, 4), (0, 2), (0, None)]
+    assert {name: scheme.name for name, scheme in SCHEMES.items()} == {n: n for n in SCHEME_NAMES}
+    assert [(s.wake_index, s.rem_index) for s in SCHEMES.values()] == [(0, 4), (0, 3), (0, 2), (0, None)]
     assert (AASM5.n_stages, AASM5.sleep) == (5, ("N1", "N2", "N3", "R"))
 
 
@@ -94,8 +95,8 @@ def test_named_returns_the_one_instance():
 def test_unknown_scheme_suggests_the_nearest():
     with pytest.raises(InputError) as caught:
         StageScheme.named("aasm")
-    assert str(caught.value) == "unknown scheme 'aasm'. Known: aasm5, wnr3, ws2. Did you mean 'aasm5'?"
-    with pytest.raises(InputError, match=r"unknown scheme \['W', 'N'\]. Known: aasm5, wnr3, ws2.$"):
+    assert str(caught.value) == "unknown scheme 'aasm'. Known: aasm5, wldr4, wnr3, ws2. Did you mean 'aasm5'?"
+    with pytest.raises(InputError, match=r"unknown scheme \['W', 'N'\]. Known: aasm5, wldr4, wnr3, ws2.$"):
         as_scheme(["W", "N"])
 
 

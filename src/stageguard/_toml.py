@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from textwrap import wrap
 from typing import Any
 
 LINE_LENGTH = 110
@@ -47,7 +48,12 @@ def _needs_header(key: str, value: Any, *, top: bool) -> bool:
 def _assignment(key: str, value: object) -> str:
     if not isinstance(value, list | tuple) or not _is_long(key, value):
         return f"{_key(key)} = {_value(value)}"
-    items = "".join(f"    {_value(item)},\n" for item in value)
+    if all(isinstance(item, int | float) for item in value):
+        numbers, width = ", ".join(map(_value, value)), max(1, LINE_LENGTH - 5)
+        lines = wrap(numbers, width, break_long_words=False, break_on_hyphens=False)
+    else:
+        lines = [f"{_value(item)}," for item in value]
+    items = "".join(f"    {line}\n" for line in lines)
     return f"{_key(key)} = [\n{items}]"
 
 

@@ -24,17 +24,22 @@ _SYNONYMS = {
         *("n4", "nrem4", "s4", "stage4", "stage 4", "stage 4 sleep", "s3/4", "s3/s4", "n3/n4"),
     ),
     "R": ("r", "rem", "rem sleep"),
+    "Light": ("light", "light sleep"),
+    "Deep": ("deep", "deep sleep"),
     "N": ("n", "nr", "nrem", "nrem sleep", "non-rem"),
     "S": ("s", "sleep"),
 }
 _CANONICAL = {synonym: name for name, synonyms in _SYNONYMS.items() for synonym in synonyms}
-_BROADER = {"N1": "N", "N2": "N", "N3": "N", "N": "S", "R": "S"}
+_BROADER = {
+    **{"N1": "Light", "N2": "Light", "N3": "Deep", "Light": "N", "Deep": "N"},
+    **{"N": "S", "R": "S"},
+}
 _PREFIXES = {"p", "pp", "prob", "proba", "probability", "sleep", "stage"}
 _SEPARATORS = re.compile(r"[\s_.:()]+")
 
 
 def canonical_name(text: str) -> str | None:
-    """Return the short name (W, N1, N2, N3, R, N, S) a stage label stands for, or None.
+    """Return the short name (W, N1, N2, N3, R, Light, Deep, N, S) a stage label stands for, or None.
 
     Case is ignored, and so are the words stagers write before a name: ``Sleep stage W``,
     ``Prob. W``, ``PP_W`` and ``P_W`` are all W. A bare digit means nothing: 1 is N1 in some
@@ -56,7 +61,7 @@ class StageScheme:
     Parameters
     ----------
     name : str
-        ``aasm5``, ``wnr3``, ``ws2``, or ``custom``.
+        ``aasm5``, ``wldr4``, ``wnr3``, ``ws2``, or ``custom``.
     names : tuple of str
         Stage names; the label of a stage is its place in this tuple.
     wake, rem : str or None
@@ -83,7 +88,7 @@ class StageScheme:
 
     @classmethod
     def named(cls, name: str) -> StageScheme:
-        """Return a standard scheme: ``aasm5``, ``wnr3`` or ``ws2``."""
+        """Return a standard scheme: ``aasm5``, ``wldr4``, ``wnr3`` or ``ws2``."""
         if str(name) in SCHEMES:
             return SCHEMES[str(name)]
         hint = did_you_mean(str(name), SCHEMES)
@@ -187,7 +192,7 @@ def as_scheme(scheme: StageScheme | str) -> StageScheme:
 def scheme_for(names: Sequence[str]) -> tuple[StageScheme, npt.NDArray[np.intp]]:
     """Return the standard scheme these column names are, and the column of each of its stages.
 
-    Names may come in any order and by any alias.
+    Names may come in any order and by any alias. N3 beside light sleep is deep sleep.
     """
     columns: dict[str, int] = {}
     for column, name in enumerate(names):
@@ -199,6 +204,8 @@ def scheme_for(names: Sequence[str]) -> tuple[StageScheme, npt.NDArray[np.intp]]
         if meaning in columns:
             raise InputError(f"columns {names[columns[meaning]]!r} and {name!r} are both stage {meaning!r}.")
         columns[meaning] = column
+    if "Light" in columns and "N3" in columns and "Deep" not in columns:
+        columns["Deep"] = columns.pop("N3")
     for scheme in SCHEMES.values():
         if columns.keys() == set(scheme.names):
             return scheme, np.array([columns[name] for name in scheme.names], dtype=np.intp)
@@ -229,6 +236,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 AASM5 = StageScheme("aasm5", ("W", "N1", "N2", "N3", "R"), wake="W", rem="R")
+WLDR4 = StageScheme("wldr4", ("W", "Light", "Deep", "R"), wake="W", rem="R")
 WNR3 = StageScheme("wnr3", ("W", "N", "R"), wake="W", rem="R")
 WS2 = StageScheme("ws2", ("W", "S"), wake="W")
-SCHEMES = {scheme.name: scheme for scheme in (AASM5, WNR3, WS2)}
+SCHEMES = {scheme.name: scheme for scheme in (AASM5, WLDR4, WNR3, WS2)}

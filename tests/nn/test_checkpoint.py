@@ -48,7 +48,12 @@ def edit(folder, **changes) -> None:
 
 def test_the_card_says_what_the_network_needs(folder):
     card = json.loads((folder / "model.json").read_text())
-    assert card["features"] == {"recipe": "toy-4", "names": list(NAMES), "n_frames": 1}
+    assert card["features"] == {
+        "recipe": "toy-4",
+        "recipe_document": None,
+        "names": list(NAMES),
+        "n_frames": 1,
+    }
     assert card["scheme"]["names"] == ["W", "N", "R"]
     assert card["epoch_seconds"] == 30.0
     assert card["trained"] == "balanced"

@@ -128,7 +128,8 @@ def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run,
     (tmp_path / "more").mkdir()
     twin = write_csv(tmp_path / "more" / "a.csv", feature_table(70))
     line = error_line(run("predict", model, tmp_path / "in", twin, "-o", tmp_path / "out"))
-    assert line.endswith("a.csv: another recording has the same output. Stage it into another folder.")
+    assert "more/a.csv: has the same output as " in line
+    assert line.endswith("in/a.csv. Stage it into another folder.")
 
 
 @pytest.mark.parametrize(

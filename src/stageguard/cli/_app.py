@@ -8,12 +8,18 @@ import typer
 
 from stageguard.cli.check import check
 from stageguard.cli.compare import compare
+from stageguard.cli.consensus import consensus
+from stageguard.cli.data import data_app
 from stageguard.cli.decode import decode
 from stageguard.cli.demo import demo
 from stageguard.cli.doctor import doctor
+from stageguard.cli.features import features
+from stageguard.cli.fit import fit
 from stageguard.cli.predict import predict
 from stageguard.cli.profiles import profiles_app
+from stageguard.cli.quality import quality
 from stageguard.cli.report import report
+from stageguard.cli.simulate import simulate
 from stageguard.cli.stats import stats
 from stageguard.cli.train import train
 from stageguard.cli.verify import verify
@@ -50,10 +56,16 @@ app.command(short_help="Turn stage probabilities into plausible hypnograms.")(de
 app.command(short_help="Check hypnograms against the range of expert scoring.")(check)
 app.command(short_help="Sleep statistics of many nights, before and after, and of groups.")(stats)
 app.command(short_help="Agreement of hypnograms with an expert's.")(compare)
+app.command(short_help="Several experts' scorings of a night as one.")(consensus)
+app.command(short_help="Fit a profile to scored nights.")(fit)
 app.command(short_help="One night as one HTML file.")(report)
+app.command(short_help="How far each epoch of a recording can be trusted.")(quality)
+app.command(short_help="Turn recordings into feature tables.")(features)
+app.command(short_help="Write a made-up cohort in the layout of a real dataset.")(simulate)
 app.command(short_help="Train a network on feature tables.")(train)
 app.command(short_help="Stage recordings with a trained network, and guard them.")(predict)
 app.command(short_help="Check an output by decoding it again.")(verify)
 app.command(short_help="Decode a synthetic night and show what changed.")(demo)
 app.command(short_help="Say what is installed, and whether it works.")(doctor)
 app.add_typer(profiles_app, name="profiles")
+app.add_typer(data_app, name="data")

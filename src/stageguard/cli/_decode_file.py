@@ -43,6 +43,8 @@ class DecodeOptions:
     pins: dict[int, str] | None = None
     cohort: str | None = None
     trained: Training | None = None
+    format: str | None = None
+    pool_to_seconds: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; the quality values themselves are a column of the output."""
@@ -55,6 +57,8 @@ class DecodeOptions:
             "pins": None if self.pins is None else {str(epoch): stage for epoch, stage in self.pins.items()},
             "cohort": self.cohort,
             "trained": self.trained,
+            "format": self.format,
+            "pool_to_seconds": self.pool_to_seconds,
         }
 
 
@@ -67,6 +71,8 @@ def decode_options(
     trained: str | None,
     logits: bool,
     log: bool,
+    format: str | None = None,
+    pool: float | None = None,
 ) -> DecodeOptions:
     """Return what the command line said, with the files it names read."""
     from stageguard.formats.companions import parse_pins, read_quality
@@ -80,6 +86,8 @@ def decode_options(
         pins=parse_pins(pins) if pins else None,
         cohort=cohort,
         trained=cast("Training | None", None if trained is None else str(trained)),
+        format=format,
+        pool_to_seconds=pool,
     )
 
 
@@ -114,6 +122,8 @@ def decode_file(
         options.logits,
         options.log,
         own_scheme(profile.scheme),
+        options.format,
+        options.pool_to_seconds,
     )
     found = read_density_file(path, reading)
     density = found.density

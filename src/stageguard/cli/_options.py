@@ -28,6 +28,7 @@ class Scheme(StrEnum):
     """The standard schemes."""
 
     aasm5 = "aasm5"
+    wldr4 = "wldr4"
     wnr3 = "wnr3"
     ws2 = "ws2"
 
@@ -70,6 +71,22 @@ Cohort = Annotated[
 ]
 TrainedOn = Annotated[
     Trained | None, typer.Option(help="How the stager was trained; unknown counts as balanced.")
+]
+FormatName = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="Who wrote the probabilities, where content cannot tell: usleep-npy, ...",
+    ),
+]
+Pool = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        callback=_check_epoch_seconds,
+        help="Average shorter rows of probabilities to epochs of this length.",
+    ),
 ]
 Logits = Annotated[bool, typer.Option("--logits", help="Probability files hold logits.")]
 Log = Annotated[bool, typer.Option("--log", help="Probability files hold log-probabilities.")]

@@ -11,6 +11,7 @@ from stageguard.cli._terminal import console, count, one_line, print_error, prin
 if TYPE_CHECKING:
     from rich.console import Console
 
+MOST_NOTES = 8  # of many files, in one line
 PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow"}
 
 
@@ -21,11 +22,20 @@ def print_night(report: dict[str, Any], out: Console | None = None) -> None:
     print_list(out, "Strength", [report["strength"]])
     if report.get("changes"):
         print_changes(report["changes"], report["epoch_seconds"], out)
-    print_list(out, "Assumed", [*report["assumptions"], *report["notes"]])
+    print_read([report], out)
+    print_list(out, "Assumed", report["assumptions"])
     print_list(out, "Advice", report["advice"])
     print_list(out, "Warning", report["warnings"])
     print_list(out, "Wrote", report["outputs"].values())
     print_review(out)
+
+
+def print_read(reports: Sequence[dict[str, Any]], out: Console) -> None:
+    """Print what was assumed while reading files, in one line."""
+    notes = list(dict.fromkeys(note for report in reports for note in report["notes"]))
+    more = [f"and {count(len(notes) - MOST_NOTES, 'more remark')}"] if len(notes) > MOST_NOTES else []
+    if notes:
+        print_list(out, "Read", ["; ".join([*notes[:MOST_NOTES], *more])])
 
 
 def print_changes(changes: Sequence[dict[str, Any]], epoch_seconds: float, out: Console) -> None:
@@ -117,6 +127,7 @@ def print_cohort(reports: Sequence[dict[str, Any]], out: Console | None = None) 
         out.print(shown)
         folders = sorted({str(Path(report["outputs"]["tsv"]).parent) for report in done})
         out.print(f"Wrote {len(done)} hypnogram{'s' * (len(done) != 1)} to {', '.join(folders)}")
+        print_read(done, out)
         print_review(out)
 
 

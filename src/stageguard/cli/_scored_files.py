@@ -19,6 +19,7 @@ from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
+from stageguard.formats.registry import FORMATS
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import hypnogram_before, in_scheme
 from stageguard.profile import Profile
@@ -40,6 +41,8 @@ class ReadOptions:
     logits: bool = False
     log: bool = False
     decode: bool = False  # probabilities with the profile, instead of taking their argmax only
+    format: str | None = None
+    pool_to_seconds: float | None = None
 
 
 def read_options(
@@ -52,6 +55,8 @@ def read_options(
     logits: bool = False,
     log: bool = False,
     decode: bool = False,
+    format: str | None = None,
+    pool: float | None = None,
 ) -> ReadOptions:
     """Return what the command line said, checked and loaded."""
     if logits and log:
@@ -65,6 +70,8 @@ def read_options(
         logits=logits,
         log=log,
         decode=decode,
+        format=format,
+        pool_to_seconds=pool,
     )
 
 
@@ -104,20 +111,40 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
-    is_scored = is_hypnogram(path, scheme)
+    is_scored = _is_scored(path, scheme, options.format)
     found = _read_hypnogram(path, options) if is_scored else _read_probabilities(path, options)
     return dataclasses.replace(
         found, before=_begin(found.before, options.start), after=_begin(found.after, options.start)
     )
 
 
+def _is_scored(path: Path, scheme: StageScheme | None, format: str | None) -> bool:
+    """Whether a file holds stages: by the format that was named, else by its content."""
+    if format is None:
+        return is_hypnogram(path, scheme)
+    kinds = {
+        kind
+        for kind in ("density", "hypnogram")
+        for form in FORMATS
+        if form.name == format and form.does(kind)
+    }
+    if kinds == {"density", "hypnogram"}:
+        return is_hypnogram(path, scheme)
+    return kinds == {"hypnogram"}
+
+
 def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
     seconds = 30.0 if profile is None else profile.epoch_seconds
     default = None if profile is None else profile.scheme
-    found = read_hypnogram_file(
-        path, HypnogramOptions(options.scheme, options.epoch_seconds, default, seconds)
+    asked = HypnogramOptions(
+        options.scheme,
+        options.epoch_seconds,
+        default_scheme=default,
+        default_epoch_seconds=seconds,
+        format=options.format,
     )
+    found = read_hypnogram_file(path, asked)
     scheme = found.hypnogram.scheme if profile is None else profile.scheme
     argmax = None if found.argmax is None else in_scheme(found.argmax, scheme)
     return ScoredFile(path, argmax, in_scheme(found.hypnogram, scheme), profile or found.profile, found.notes)
@@ -127,7 +154,16 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
     seconds = 30.0 if profile is None else profile.epoch_seconds
     own = own_scheme(None if profile is None else profile.scheme)
-    reading = DensityOptions(options.stages, options.epoch_seconds, seconds, options.logits, options.log, own)
+    reading = DensityOptions(
+        options.stages,
+        options.epoch_seconds,
+        seconds,
+        options.logits,
+        options.log,
+        own,
+        options.format,
+        options.pool_to_seconds,
+    )
     found = read_density_file(path, reading)
     density = found.density
     if profile is not None and options.decode:

@@ -29,6 +29,8 @@ _OPTION_FOR = {
     "logits=True": "--logits",
     "log=True": "--log",
     "got epoch_seconds=": "got --epoch-seconds ",
+    "format=": "--format ",
+    "pool_to_seconds is": "--pool is",
     "with scheme=": "with --scheme ",
     "lights_on_phase is ": "--lights-on-phase is ",
     "lights_off is ": "--lights-off is ",

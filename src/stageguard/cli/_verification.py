@@ -218,6 +218,8 @@ def _recorded_options(record: dict[str, Any], table: HypnogramTable) -> DecodeOp
         pins=None if pins is None else {int(epoch): stage for epoch, stage in pins.items()},
         cohort=options.get("cohort"),
         trained=options.get("trained"),
+        format=options.get("format"),
+        pool_to_seconds=options.get("pool_to_seconds"),
     )
 
 

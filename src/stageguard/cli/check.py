@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stageguard.cli._options import AsJson, EpochSeconds, Log, Logits, SchemeName, ScoredFiles, Stages
+from stageguard.cli._options import (
+    AsJson,
+    EpochSeconds,
+    FormatName,
+    Log,
+    Logits,
+    Pool,
+    SchemeName,
+    ScoredFiles,
+    Stages,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +40,8 @@ def check(
     epoch_seconds: EpochSeconds = None,
     logits: Logits = False,
     log: Log = False,
+    format: FormatName = None,
+    pool: Pool = None,
     as_json: AsJson = False,
 ) -> None:
     """Check hypnograms against the range of expert scoring, from both sides.
@@ -41,7 +53,9 @@ def check(
     from stageguard.cli._scored_files import read_options, run_each
     from stageguard.cli._terminal import print_json, progress
 
-    options = read_options(profile, scheme, stages, epoch_seconds, logits=logits, log=log)
+    options = read_options(
+        profile, scheme, stages, epoch_seconds, logits=logits, log=log, format=format, pool=pool
+    )
     found = run_each(files, lambda path: check_file(path, options))
     reports = list(progress(found, "Checking", len(files), quiet=as_json))
     if as_json:
@@ -85,7 +99,7 @@ def check_file(path: Path, options: ReadOptions) -> dict[str, Any]:
 
 
 def _print_one(report: dict[str, Any]) -> None:
-    from stageguard.cli._present import PLACE_STYLE, print_headline
+    from stageguard.cli._present import PLACE_STYLE, print_headline, print_read
     from stageguard.cli._terminal import console, print_list, table
 
     out = console()
@@ -106,7 +120,8 @@ def _print_one(report: dict[str, Any]) -> None:
     print_list(out, "Uncommon transitions", [", ".join(rare)] if rare else [])
     print_list(out, "Bouts below the profile's minimum", [", ".join(short)] if short else [])
     reasons = dict.fromkeys(own["reason"] for own in report["indicators"].values() if own["reason"])
-    print_list(out, "Note", [*report["notes"], *reasons])
+    print_read([report], out)
+    print_list(out, "Note", list(reasons))
     print_list(out, "Bands", [source for source in report["band_sources"] if source])
 
 

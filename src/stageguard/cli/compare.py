@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stageguard.cli._options import AsJson, EpochSeconds, Log, Logits, SchemeName, Stages
+from stageguard.cli._options import (
+    AsJson,
+    EpochSeconds,
+    FormatName,
+    Log,
+    Logits,
+    Pool,
+    SchemeName,
+    Stages,
+)
 
 if TYPE_CHECKING:
     from stageguard.cli._experts import Experts
@@ -38,6 +47,8 @@ def compare(
     epoch_seconds: EpochSeconds = None,
     logits: Logits = False,
     log: Log = False,
+    format: FormatName = None,
+    pool: Pool = None,
     as_json: AsJson = False,
 ) -> None:
     """Agreement of hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
@@ -51,7 +62,9 @@ def compare(
     from stageguard.cli._scored_files import read_options, run_each
     from stageguard.cli._terminal import print_json, progress
 
-    options = read_options(profile, scheme, stages, epoch_seconds, logits=logits, log=log)
+    options = read_options(
+        profile, scheme, stages, epoch_seconds, logits=logits, log=log, format=format, pool=pool
+    )
     experts = Experts(expert)
     found = run_each(others, lambda path: compare_file(path, experts, options))
     reports = list(progress(found, "Comparing", len(others), quiet=as_json))

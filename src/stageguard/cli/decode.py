@@ -12,10 +12,12 @@ from stageguard.cli._options import (
     AsJson,
     Cohort,
     EpochSeconds,
+    FormatName,
     Log,
     Logits,
     Overwrite,
     Pins,
+    Pool,
     ProfileName,
     Quality,
     Stages,
@@ -52,6 +54,8 @@ def decode(
     trained: TrainedOn = None,
     logits: Logits = False,
     log: Log = False,
+    format: FormatName = None,
+    pool: Pool = None,
     output: Output = None,
     svg: Svg = False,
     explain: Explain = False,
@@ -71,7 +75,7 @@ def decode(
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     loaded = Profile.load(profile)
-    options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
+    options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log, format, pool)
     planned = _plan(files, loaded, options, output, overwrite=overwrite, picture=svg, explain=explain)
     reports = _run(planned, jobs, quiet=as_json)
     _print(reports, as_json)

@@ -229,6 +229,19 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
         if hasattr(value, "items"):
             out.print(Padding(f"{escaped(key)}:", (0, 0, 0, 2 * depth), expand=False))
             _print_nested(value, out, depth + 1)
+        elif key == "rows" and "columns" in mapping:
+            out.print(Padding(_rows_table(mapping["columns"], value), (0, 0, 0, 2 * depth), expand=False))
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             out.print(Padding(escaped(f"{key}: {text}"), (0, 0, 0, 2 * depth), expand=False))
+
+
+def _rows_table(columns: Any, rows: Any) -> Any:
+    """Return a table that a profile holds, such as that of a fit's candidates."""
+    from stageguard.cli._terminal import escaped, table
+
+    names = [escaped(column) for column in columns]
+    shown = table(*names, right=tuple(names[1:]))
+    for row in rows:
+        shown.add_row(*(escaped(f"{cell:.4g}" if isinstance(cell, float) else cell) for cell in row))
+    return shown

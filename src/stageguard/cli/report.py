@@ -11,6 +11,7 @@ from stageguard.cli._options import (
     AsJson,
     Cohort,
     EpochSeconds,
+    FormatName,
     LightsOff,
     LightsOn,
     LightsOnPhase,
@@ -18,6 +19,7 @@ from stageguard.cli._options import (
     Logits,
     Overwrite,
     Pins,
+    Pool,
     Quality,
     Stages,
     TrainedOn,
@@ -74,6 +76,8 @@ def report(
     trained: TrainedOn = None,
     logits: Logits = False,
     log: Log = False,
+    format: FormatName = None,
+    pool: Pool = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -88,7 +92,7 @@ def report(
 
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the file holds.")
-    options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log)
+    options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log, format, pool)
     if start is not None and "-" not in start:
         raise typer.BadParameter(
             f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30."

@@ -11,12 +11,14 @@ from stageguard.cli._options import (
     AsJson,
     Convention,
     EpochSeconds,
+    FormatName,
     LightsOff,
     LightsOn,
     LightsOnPhase,
     Log,
     Logits,
     Overwrite,
+    Pool,
     SchemeName,
     ScoredFiles,
     Stages,
@@ -71,6 +73,8 @@ def stats(
     epoch_seconds: EpochSeconds = None,
     logits: Logits = False,
     log: Log = False,
+    format: FormatName = None,
+    pool: Pool = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +93,16 @@ def stats(
         raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
     decode = profile is not None
     reading = read_options(
-        profile, scheme, stages, epoch_seconds, start=start, logits=logits, log=log, decode=decode
+        profile,
+        scheme,
+        stages,
+        epoch_seconds,
+        start=start,
+        logits=logits,
+        log=log,
+        decode=decode,
+        format=format,
+        pool=pool,
     )
     lights = parse_moment(lights_off, "--lights-off"), parse_moment(lights_on, "--lights-on")
     measuring = StatisticsOptions(convention.value, *lights, min_first_rem_seconds, lights_on_phase)

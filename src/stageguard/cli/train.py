@@ -14,11 +14,13 @@ import typer
 from stageguard.cli._options import AsJson, Overwrite
 
 if TYPE_CHECKING:
+    from stageguard.datasets import Entry
+    from stageguard.nn.data import FeatureTable
+    from stageguard.nn.options import TrainingConfig
     from stageguard.nn.training import Progress
+    from stageguard.profile import Profile
 
-Config = Annotated[
-    Path, typer.Argument(metavar="CONFIG.toml", help="What to train, on which folder of feature tables.")
-]
+Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FOLDER", help="For the network. Default: what the file says."),
@@ -37,12 +39,11 @@ def train(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a staging network on a folder of feature tables.
+    """Train a staging network on feature tables, or on the recordings of a dataset.
 
     Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it was.
     """
     from stageguard.errors import StageGuardWarning
-    from stageguard.nn.data import read_folder
     from stageguard.nn.options import read_config
     from stageguard.nn.training import train as run
     from stageguard.profile import Profile
@@ -53,13 +54,37 @@ def train(
         options = replace(options, network=dict(options.network) | {"small": True})
     if device is not None:
         options = replace(options, device=device)
-    tables = read_folder(said.data, Profile.load(options.profile).scheme)
+    tables = _tables(said, Profile.load(options.profile), config.parent, quiet=as_json)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         with _Watcher(quiet=as_json) as watcher:
             model = run(tables, options, folder, overwrite=overwrite, report=watcher)
     remarks = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
     _print(model.card.training, folder, len(tables), model.card.temperature, remarks, as_json)
+
+
+def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[FeatureTable]:
+    """Return what the configuration says to learn from; recordings that cannot be used are named."""
+    from stageguard.nn.data import read_folder
+
+    if said.dataset is None:
+        return read_folder(said.data, profile.scheme)
+    from stageguard.cli._terminal import error_text, print_error
+    from stageguard.extraction import Recipe, recipes
+    from stageguard.nn.from_recordings import dataset_tables
+
+    def report(entry: Entry, failure: Exception | None) -> None:
+        if failure is not None:
+            print_error(f"left out: {error_text(failure)}")
+        elif not quiet:
+            print(f"features of {entry.id}", file=sys.stderr)
+
+    name = said.options.recipe
+    recipe = Recipe.load(name if name in recipes() else folder / name)
+    length = said.options.epoch_seconds
+    return dataset_tables(
+        said.dataset, said.data, recipe, profile.scheme, epoch_seconds=length, on_recording=report
+    )
 
 
 class _Watcher:

@@ -1,73 +1,58 @@
-"""Read stagers' probabilities and write hypnograms, one module per format. Decides nothing about stages."""
+"""Read stagers' probabilities and write hypnograms, one module per format. Decides nothing about stages.
+
+`registry` lists every file format, `objects` what is read from memory.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from stageguard import _checks
+from stageguard.errors import FileFormatError, InputError
+from stageguard.formats import registry
 from stageguard.formats._density_file import (
     DensityFile,
     DensityOptions,
-    RawDensity,
     build_density,
     file_error,
 )
-from stageguard.formats.arrays import read_npy, read_npz
-from stageguard.formats.tables import read_table
 from stageguard.hypnodensity import Hypnodensity
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A file format: how its content begins, what its files are called, who reads it."""
-
-    name: str
-    magic: tuple[bytes, ...]
-    suffixes: tuple[str, ...]
-    read: Callable[[Path, DensityOptions], RawDensity] | None
-
-
-FORMATS = (
-    Format("a NumPy array (.npy)", (b"\x93NUMPY",), (".npy",), read_npy),
-    Format("a ZIP archive (.npz)", (b"PK\x03\x04", b"PK\x05\x06"), (".npz",), read_npz),
-    Format("a CSV or TSV table", (), (".csv", ".tsv", ".txt"), read_table),
-)
-
-# Contents that are told apart only to say what was found.
-STRANGERS = (
-    (b"\x1f\x8b", "gzip-compressed data"),
-    (b"%PDF", "a PDF document"),
-    (b"\x89HDF", "an HDF5 file"),
-    (b"PAR1", "a Parquet file"),
-    (b"\x80", "a Python pickle or other binary data"),
-    (b"\x89PNG", "a picture"),
-    (b"\xd0\xcf\x11\xe0", "an old Excel or Word file"),
-    (b"0       ", "an EDF recording"),
-)
-
-
 def read_density(
-    path: str | os.PathLike[str],
+    source: Any,
     *,
-    stages: Sequence[str] | None = None,
+    format: str | None = None,
+    stages: Sequence[str] | str | None = None,
     epoch_seconds: float | None = None,
     logits: bool = False,
     log: bool = False,
+    pool_to_seconds: float | None = None,
 ) -> Hypnodensity:
-    """Stage probabilities of one recording from a file.
+    """Stage probabilities of one recording, from a file or from what a stager returned.
 
     Parameters
     ----------
-    path : path-like
-        CSV or TSV with stage-named columns, `.npy`, or `.npz`.
+    source : path-like or object
+        A file (CSV, TSV, `.npy`, `.npz`, Parquet, YASA JSON, GSSC CSV, Luna POPS table, Stanford STAGES
+        hypnodensity, ...), or an object in memory: a `yasa.Hypnogram`, a pandas, polars or xarray table, an
+        array or tensor of numbers, or `(probabilities, classes)` of a scikit-learn classifier.
+    format : str, optional
+        Which format or tool it is, where content cannot tell: for example ``"usleep-npy"`` for an array
+        whose columns are in U-Sleep's order. See `stageguard.formats.registry` for the names.
     stages : sequence of str, optional
         Names of the columns. Needed for bare arrays; in a table it selects columns by name.
     epoch_seconds : float, optional
         Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
     logits, log : bool
-        The file holds logits (a softmax is taken) or natural log-probabilities.
+        It holds logits (a softmax is taken) or natural log-probabilities. By default probabilities, logits
+        and log-probabilities are told apart, and what could be either is an error.
+    pool_to_seconds : float, optional
+        Average rows to epochs of this length: a whole multiple of the rows' own, for stagers that write
+        several rows per epoch.
 
     Returns
     -------
@@ -78,43 +63,50 @@ def read_density(
     ------
     FileFormatError
         With one line that names the file, the row or column, and what was expected.
+    InputError
+        The same for an object, or for an option.
     """
-    options = DensityOptions(_names(stages), epoch_seconds, logits=logits, log=log)
-    return read_density_file(path, options).density
+    options = DensityOptions(
+        _names(stages),
+        None if epoch_seconds is None else _checks.epoch_seconds(epoch_seconds),
+        logits=logits,
+        log=log,
+        format=format,
+        pool_to_seconds=None
+        if pool_to_seconds is None
+        else _checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
+    )
+    if isinstance(source, str | os.PathLike):
+        return read_density_file(source, options).density
+    return read_density_object(source, options).density
 
 
 def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> DensityFile:
-    """Like `read_density`, with remarks on what was assumed or ignored."""
+    """Like `read_density` of a file, with remarks on what was assumed or ignored."""
     path = Path(path)
     if path.is_dir():
         raise file_error(path, "is a folder. Name the files in it.")
-    read = _format_of(path).read
-    assert read is not None
-    return build_density(path, read(path, options), options)
+    if options.format is None:
+        form = registry.detect(path, "density")
+    else:
+        form = registry.named(options.format, "density")
+    return build_density(path, form.load("density")(path, options), options)
+
+
+def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
+    """Like `read_density` of an object in memory, with remarks on what was assumed or ignored."""
+    from stageguard.formats import objects
+
+    if isinstance(source, Hypnodensity):
+        return objects.pass_density(source, options)
+    name = objects.name_of(source)
+    try:
+        return build_density(name, objects.raw_density(source, options), options)
+    except FileFormatError as error:
+        raise InputError(str(error)) from None
 
 
 def _names(stages: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if stages is None:
         return None
     return tuple(part.strip() for part in stages.split(",")) if isinstance(stages, str) else tuple(stages)
-
-
-def _format_of(path: Path) -> Format:
-    """Format by content; a name that promises another one is an error, any other name is not."""
-    with path.open("rb") as file:
-        head = file.read(4096)
-    if not head:
-        raise file_error(path, "is empty (0 bytes). Was it written completely?")
-    table = FORMATS[-1]
-    by_content = next((form for form in FORMATS if head.startswith(form.magic or (b"\x00none",))), None)
-    by_name = next((form for form in FORMATS if path.suffix.lower() in form.suffixes), None)
-    if by_content is None:
-        stranger = next((name for magic, name in STRANGERS if head.startswith(magic)), None)
-        if stranger is not None or (b"\x00" in head and head[:2] not in (b"\xff\xfe", b"\xfe\xff")):
-            expected = (by_name or table).name
-            raise file_error(path, f"holds {stranger or 'binary data'}, not {expected}. Convert it first.")
-        by_content = table
-    if by_name is not None and by_name is not by_content:
-        hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
-        raise file_error(path, f"holds {by_content.name}, not {by_name.name} as its name says.{hint}")
-    return by_content

@@ -1,4 +1,4 @@
-"""From a plain matrix and column names to a Hypnodensity. Knows no file format."""
+"""From a plain matrix and column names to a Hypnodensity. Knows no file format, and no library's objects."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.errors import FileFormatError, InputError
+from stageguard.formats._pooling import pool
+from stageguard.formats._scale import to_probabilities
 from stageguard.hypnodensity import Hypnodensity, as_float_matrix
 from stageguard.stages import StageScheme, canonical_name, scheme_for
 
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
 MOST_LISTED = 8
-SILENT = "the file does not say how long an epoch is"
 
 FloatMatrix = npt.NDArray[np.float64]
+Where = Path | str  # a file, or what an object in memory is called
 
 
 @dataclass(frozen=True, slots=True)
 class DensityOptions:
-    """What the caller says about a file, before it is opened."""
+    """What the caller says about a file or an object, before it is opened."""
 
     stages: tuple[str, ...] | None = None
     epoch_seconds: float | None = None
@@ -32,6 +34,8 @@ class DensityOptions:
     logits: bool = False
     log: bool = False
     scheme: StageScheme | None = None  # the profile's: columns with exactly its names are its stages
+    format: str | None = None
+    pool_to_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,15 @@ class RawDensity:
     epoch_source: str = ""  # the columns that tell the epoch length
     places: npt.NDArray[np.intp] | None = None  # epoch of each row where some epochs have none
     is_told: bool = False  # the file tells the epoch length, in a way that is not read
+    usual_seconds: float | None = None  # epoch length of the tool where its files tell none
+    tool: str = ""  # who usually writes epochs of `usual_seconds`
+    source: str | None = None  # where it came from, in place of the file's name
 
 
-def file_error(path: Path, message: str) -> FileFormatError:
-    """One line that begins with the file's name."""
+def file_error(path: Where, message: str) -> FileFormatError:
+    """One line that begins with the file's name, or with what an object is called."""
+    if isinstance(path, str):
+        return FileFormatError(f"{path}: {message}")
     name = path.name if path.name not in ("", "..") else path.resolve().name or str(path)
     return FileFormatError(f"{name}: {message}")
 
@@ -70,12 +79,13 @@ def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
 
 
 def settle_epoch_seconds(
-    path: Path, given: float | None, found: float | None, source: str = ""
+    path: Where, given: float | None, found: float | None, source: str = ""
 ) -> float | None:
     """Epoch length the caller or the file says; both must say the same, or there is an error."""
     if found is None:
         return given
-    by = f"by its {source}" if source else "by the file"
+    owner = "the file" if isinstance(path, Path) else "the object"
+    by = f"by its {source}" if source else f"by {owner}"
     if not SHORTEST_EPOCH <= found <= LONGEST_EPOCH:
         raise file_error(
             path,
@@ -85,32 +95,54 @@ def settle_epoch_seconds(
     if given is not None and not abs(given - found) <= 1e-3 * found:
         raise file_error(
             path, f"an epoch lasts {found:g} s {by}, got epoch_seconds={given:g}. Leave it out, or correct "
-            "the file."
+            f"{owner}."
         )  # fmt: skip
     return found
 
 
-def build_density(path: Path, raw: RawDensity, options: DensityOptions) -> DensityFile:
+def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> DensityFile:
     """Check and order a raw matrix; every complaint names the file."""
     if options.logits and options.log:
         raise InputError("logits and log exclude each other: give the one the file holds.")
-    notes = list(raw.notes)
-    epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds, raw.epoch_source)
-    if raw.epoch_source and options.epoch_seconds is None:
-        notes.append(f"epochs last {epoch_seconds:g} s: from the file's {raw.epoch_source}")
-    if epoch_seconds is None:
-        epoch_seconds = options.default_epoch_seconds
-        missing = "the file's epoch length could not be read" if raw.is_told else SILENT
-        notes.append(f"{missing}: {epoch_seconds:g} s assumed")
+    epoch_seconds, notes = _epoch_seconds(path, raw, options)
     try:
-        scheme, columns = match_columns(raw.names, options.scheme)
+        scheme, columns = match_columns(raw.names, options.scheme, is_given=options.stages is not None)
         matrix = as_float_matrix(raw.values, len(raw.names), raw.names)
-        matrix = _with_gaps(matrix[:, columns], raw.places)
-        matrix = to_probabilities(matrix, scheme.names, options)
-        density = Hypnodensity(matrix, scheme, epoch_seconds, start=raw.start, source=path.name)
+        matrix = _with_gaps(_ordered(matrix, columns), raw.places)
+        matrix, assumed = to_probabilities(matrix, scheme.names, logits=options.logits, log=options.log)
+        source = path if isinstance(path, str) else path.name
+        density = Hypnodensity(matrix, scheme, epoch_seconds, start=raw.start, source=raw.source or source)
+        pooled: tuple[str, ...] = ()
+        if options.pool_to_seconds is not None:
+            density, pooled = pool(density, options.pool_to_seconds)
     except InputError as error:
         raise file_error(path, _with_line(str(error), raw)) from None
-    return DensityFile(density, tuple(notes))
+    return DensityFile(density, (*notes, *assumed, *pooled))
+
+
+def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tuple[float, list[str]]:
+    """Epoch length that the caller, the file, the tool or the default says, and who said it."""
+    notes = list(raw.notes)
+    owner = "the file" if isinstance(path, Path) else "the object"
+    seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds, raw.epoch_source)
+    if raw.epoch_source and options.epoch_seconds is None:
+        notes.append(f"epochs last {seconds:g} s: from {owner}'s {raw.epoch_source}")
+    if seconds is not None:
+        return seconds, notes
+    silent = f"{owner}'s epoch length could not be read" if raw.is_told else (
+        f"{owner} does not say how long an epoch is"
+    )  # fmt: skip
+    if raw.usual_seconds is not None:
+        notes.append(f"{silent}: {raw.usual_seconds:g} s assumed, as {raw.tool} usually has")
+        return raw.usual_seconds, notes
+    notes.append(f"{silent}: {options.default_epoch_seconds:g} s assumed")
+    return options.default_epoch_seconds, notes
+
+
+def _ordered(matrix: FloatMatrix, columns: npt.NDArray[np.intp]) -> FloatMatrix:
+    if np.array_equal(columns, np.arange(matrix.shape[1])):
+        return matrix
+    return np.ascontiguousarray(matrix[:, columns])
 
 
 def _with_gaps(matrix: FloatMatrix, places: npt.NDArray[np.intp] | None) -> FloatMatrix:
@@ -136,11 +168,12 @@ def _with_line(message: str, raw: RawDensity) -> str:
 
 
 def match_columns(
-    names: Sequence[str], own: StageScheme | None = None
+    names: Sequence[str], own: StageScheme | None = None, *, is_given: bool = False
 ) -> tuple[StageScheme, npt.NDArray[np.intp]]:
     """Scheme of these names and the column of each of its stages; a custom scheme where none fits.
 
-    `own` is a scheme that goes before all others when the names are exactly its stages.
+    `own` is a scheme that goes before all others when the names are exactly its stages. Known stages that are
+    no standard scheme together are an error, unless the caller has given them (`is_given`).
     """
     if own is not None and sorted(names) == sorted(own.names):
         return own, np.array([list(names).index(name) for name in own.names], dtype=np.intp)
@@ -148,28 +181,8 @@ def match_columns(
         scheme, columns = scheme_for(names)
         return scheme, np.asarray(columns, dtype=np.intp)
     except InputError:
-        if all(canonical_name(name) for name in names):
+        if not is_given and all(canonical_name(name) for name in names):
             raise
     meaning = {canonical_name(name): name for name in names}
     scheme = StageScheme.custom(tuple(names), wake=meaning.get("W"), rem=meaning.get("R"))
     return scheme, np.arange(len(names), dtype=np.intp)
-
-
-def to_probabilities(matrix: FloatMatrix, names: Sequence[str], options: DensityOptions) -> FloatMatrix:
-    """Softmax of logits, exponential of log-probabilities, or the matrix itself."""
-    if not (options.logits or options.log):
-        return np.ascontiguousarray(matrix)
-    kind = "logits" if options.logits else "log-probabilities"
-    missing = np.isnan(matrix).all(axis=1)
-    peak = matrix.max(axis=1, where=~np.isnan(matrix), initial=-np.inf)
-    bad = ~missing & ~np.isfinite(peak)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"row {row} has no finite largest value ({peak[row]}), so it cannot be read as {kind}. "
-            "Leave the row empty where there is no evidence."
-        )
-    if options.log:
-        return np.exp(matrix)
-    weights = np.exp(matrix - np.where(missing, 0.0, peak)[:, None])
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

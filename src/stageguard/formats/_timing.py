@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.formats._density_file import file_error
+from stageguard.formats._density_file import Where, file_error
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -28,21 +27,23 @@ class Timing:
     notes: tuple[str, ...] = ()
 
 
-def read_timing(path: Path, columns: Mapping[str, FloatVector], lines: Sequence[int]) -> Timing:
+def read_timing(path: Where, columns: Mapping[str, FloatVector], lines: Sequence[int] | None) -> Timing:
     """Epoch length and gaps from the columns there are; anything but forward steps is refused.
 
-    Skipped epochs are epochs without evidence. Of two columns that disagree, neither is believed.
+    Skipped epochs are epochs without evidence. Of two columns that disagree, neither is believed. Rows are
+    named by their lines, and counted from 0 where there are no lines.
     """
+    n_rows = len(next(iter(columns.values()))) if columns else 0
     seconds = None
     if "duration" in columns:
         seconds = _one_duration(path, columns["duration"], lines)
     source = "" if seconds is None else "duration column"
     found: dict[str, npt.NDArray[np.intp]] = {}
-    if "onset" in columns and len(lines) > 1:
+    if "onset" in columns and n_rows > 1:
         found["onset"], step = _places(path, "onset", columns["onset"], lines, seconds)
         source = "onset column" if seconds is None else "onset and duration columns"
         seconds = step if seconds is None else seconds
-    if "epoch" in columns and len(lines) > 1:
+    if "epoch" in columns and n_rows > 1:
         found["epoch"], _ = _places(path, "epoch", columns["epoch"], lines, 1.0)
     if len(found) == 2:
         _refuse_disagreement(path, found, lines)
@@ -52,32 +53,38 @@ def read_timing(path: Path, columns: Mapping[str, FloatVector], lines: Sequence[
     n_missing = int(places[-1]) + 1 - len(places)
     if not n_missing:
         return Timing(seconds, source)
-    line = lines[int(np.argmax(np.diff(places) > 1)) + 1]
+    line = row_name(lines, int(np.argmax(np.diff(places) > 1)) + 1)
+    owner = "the object" if lines is None else "the file"
     note = (
-        f"{n_missing:,} epoch{'s' * (n_missing != 1)} missing by the file's {column} column (first before "
-        f"line {line}): read as without evidence"
+        f"{n_missing:,} epoch{'s' * (n_missing != 1)} missing by {owner}'s {column} column (first before "
+        f"{line}): read as without evidence"
     )
     return Timing(seconds, source, places, (note,))
 
 
-def _one_duration(path: Path, durations: FloatVector, lines: Sequence[int]) -> float:
+def row_name(lines: Sequence[int] | None, row: int) -> str:
+    """Return what a row is called in a message."""
+    return f"row {row}" if lines is None else f"line {lines[row]}"
+
+
+def _one_duration(path: Where, durations: FloatVector, lines: Sequence[int] | None) -> float:
     different = np.flatnonzero(~(np.abs(durations - durations[0]) <= 1e-6 * abs(durations[0])))
     if len(different):
         row = int(different[0])
         raise file_error(
             path,
-            f"line {lines[row]} lasts {durations[row]:g} s and the first row {durations[0]:g} s. "
+            f"{row_name(lines, row)} lasts {durations[row]:g} s and the first row {durations[0]:g} s. "
             "Expected one row per epoch, all of one length.",
         )
     if durations[0] <= 0:
         raise file_error(
-            path, f"line {lines[0]}, column 'duration': expected seconds above 0, got {durations[0]:g}."
+            path, f"{row_name(lines, 0)}, column 'duration': expected seconds above 0, got {durations[0]:g}."
         )
     return float(durations[0])
 
 
 def _places(
-    path: Path, name: str, values: FloatVector, lines: Sequence[int], step: float | None
+    path: Where, name: str, values: FloatVector, lines: Sequence[int] | None, step: float | None
 ) -> tuple[npt.NDArray[np.intp], float]:
     """Place of every row, counted in epochs from the first, and the length of a step."""
     with np.errstate(over="ignore"):
@@ -87,14 +94,15 @@ def _places(
         row = int(back[0]) + 1
         raise file_error(
             path,
-            f"line {lines[row]}, column {name!r}: {values[row]:.10g} comes after {values[row - 1]:.10g}, "
-            "expected a larger number. Sort the rows, and remove those that are there twice.",
+            f"{row_name(lines, row)}, column {name!r}: {values[row]:.10g} comes after "
+            f"{values[row - 1]:.10g}, expected a larger number. Sort the rows, and remove those that are "
+            "there twice.",
         )
     typical = float(np.sort(steps)[(len(steps) - 1) // 2])
     if name == "epoch" and typical != 1:
         raise file_error(
             path,
-            f"line {lines[1]}, column 'epoch': counts by {typical:.10g}, expected by 1. Name the column "
+            f"{row_name(lines, 1)}, column 'epoch': counts by {typical:.10g}, expected by 1. Name the column "
             "onset if it holds seconds.",
         )
     step = typical if step is None else step
@@ -105,27 +113,29 @@ def _places(
         row = int(odd[0]) + 1
         raise file_error(
             path,
-            f"line {lines[row]}, column {name!r}: {values[row]:.10g} is {steps[row - 1]:.10g} after the row "
-            f"before, expected {step:.10g} or a whole multiple. Give every epoch the same length.",
+            f"{row_name(lines, row)}, column {name!r}: {values[row]:.10g} is {steps[row - 1]:.10g} after the "
+            f"row before, expected {step:.10g} or a whole multiple. Give every epoch the same length.",
         )
     if jumps.sum() - len(jumps) > MOST_MISSING:
         row = int(np.argmax(jumps)) + 1
         raise file_error(
             path,
-            f"line {lines[row]}, column {name!r}: {jumps[row - 1]:,.0f} epochs after the row before. "
+            f"{row_name(lines, row)}, column {name!r}: {jumps[row - 1]:,.0f} epochs after the row before. "
             f"Expected at most {MOST_MISSING:,} missing epochs. Is the number right?",
         )
     places = np.concatenate([[0], np.cumsum(jumps)]).astype(np.intp)
     return places, round(float((values[-1] - values[0]) / places[-1]), 6)
 
 
-def _refuse_disagreement(path: Path, found: Mapping[str, npt.NDArray[np.intp]], lines: Sequence[int]) -> None:
+def _refuse_disagreement(
+    path: Where, found: Mapping[str, npt.NDArray[np.intp]], lines: Sequence[int] | None
+) -> None:
     (one, first), (other, second) = found.items()
     apart = np.flatnonzero(first != second)
     if len(apart):
         row = int(apart[0])
         raise file_error(
             path,
-            f"line {lines[row]} is epoch {first[row]} by its {one} column and {second[row]} by its {other} "
-            "column, counted from 0. Correct one, or leave it out.",
+            f"{row_name(lines, row)} is epoch {first[row]} by its {one} column and {second[row]} by its "
+            f"{other} column, counted from 0. Correct one, or leave it out.",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from stageguard.errors import FileFormatError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
+from stageguard.formats.stager_arrays import array_density
 
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
 MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the archive
@@ -23,9 +25,14 @@ KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "start")
 
 
 def read_npy(path: Path, options: DensityOptions) -> RawDensity:
-    """Read a (epochs, stages) array; the stages' names must be given."""
+    """Read a (epochs, stages) array; the stages' names, or the tool that wrote it, must be given."""
     values = _load(path, lambda loaded: loaded)
-    return RawDensity(_plain(path, values, "the array"), _stages(path, None, options))
+    return array_density(path, _plain(path, values, "the array"), options)
+
+
+def load_plain(path: Path) -> npt.NDArray[Any]:
+    """Return the array of a .npy file; one with Python objects is refused."""
+    return _plain(path, _load(path, lambda loaded: loaded), "the array")
 
 
 def read_npz(path: Path, options: DensityOptions) -> RawDensity:
@@ -37,13 +44,23 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
         found = listed(keys) if keys else "nothing"
         raise file_error(path, f"holds {found}. Expected one array, or an array named 'probabilities'.")
     ignored = [key for key in keys if len(keys) > 1 and key not in KNOWN_KEYS]
-    return RawDensity(
-        _plain(path, content["probabilities"], "'probabilities'"),
-        _stages(path, content.get("stages"), options),
+    stored = content.get("stages")
+    if stored is not None and options.stages is None:
+        options = replace(options, stages=_stages(path, stored))
+    raw = array_density(path, _plain(path, content["probabilities"], "'probabilities'"), options)
+    return replace(
+        raw,
         epoch_seconds=_epoch_seconds(path, content),
         start=_start(path, content),
-        notes=(f"arrays ignored: {listed(ignored)}",) if ignored else (),
+        notes=((f"arrays ignored: {listed(ignored)}",) if ignored else ()) + raw.notes,
     )
+
+
+def read_tool_array(path: Path, options: DensityOptions) -> RawDensity:
+    """Read an array whose columns have the order of the tool that `format` names."""
+    with path.open("rb") as file:
+        is_archive = file.read(2) == b"PK"
+    return (read_npz if is_archive else read_npy)(path, options)
 
 
 def _known_arrays(path: Path, archive: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -103,15 +120,8 @@ def _plain(path: Path, values: Any, what: str) -> npt.NDArray[Any]:
     return values
 
 
-def _stages(path: Path, stored: npt.NDArray[Any] | None, options: DensityOptions) -> tuple[str, ...]:
-    """Names the caller gave, else names stored in the file."""
-    if options.stages is not None:
-        return tuple(options.stages)
-    if stored is None:
-        raise file_error(
-            path, "names no stages, and their order differs between tools. Say what the columns are with "
-            "stages, for example --stages W,N1,N2,N3,R."
-        )  # fmt: skip
+def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
+    """Names stored in the file."""
     if stored.dtype.kind not in "US" or stored.ndim != 1:
         raise file_error(path, "'stages' must be a list of names, one per column.")
     return tuple(

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 
 from stageguard.errors import FileFormatError, StageGuardWarning
-from stageguard.formats._density_file import file_error, listed
+from stageguard.formats._density_file import file_error
 from stageguard.formats._edf_header import NO_DATE, EdfHeader, read_edf_header
 from stageguard.formats._recording_file import RawRecording
-from stageguard.formats._staged_intervals import Interval, stage_epochs
+from stageguard.formats._staged_annotations import Annotation as Annotation
+from stageguard.formats._staged_annotations import annotated, stage_annotations
 from stageguard.formats.edf_recordings import find_runs, read_edf_recording, read_records
-from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
-from stageguard.stages import AASM5, UNSCORED_NAME, canonical_name
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 
 MOST_ANNOTATIONS = 2_000_000
 LONG_RECORD_BYTES = 32_768
 _TIME = re.compile(rb"([+-]\d{1,12}(?:\.\d{0,12})?)(?:\x15(\d{0,12}(?:\.\d{0,12})?))?\Z")
-_PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
-_LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
-BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
 _LIGHTS = re.compile(r"lights?[ _-]*(off|out|on)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """Text at a time: seconds since the first sample, and how long it lasts where the file says so."""
-
-    onset: float
-    seconds: float | None
-    text: str
 
 
 def read_annotated_edf(path: Path) -> RawRecording:
@@ -72,46 +59,8 @@ def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     header = read_edf_header(path)
     first_seconds, _, _ = find_runs(header)
     annotations = _annotations(header, first_seconds)
-    chosen = stage_annotations(annotations)
-    if not chosen:
-        texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
-        found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
-        raise file_error(path, f"holds no sleep stages: {found}. Expected texts such as 'Sleep stage W'.")
-    unknown = sorted({each.text for each, stage in chosen if stage is None})
-    remarks: tuple[str, ...] = ()
-    if unknown:
-        remarks = (f"{listed(unknown)} read as unscored: no stage of that name is known",)
-        warnings.warn(StageGuardWarning(f"{path.name}: {remarks[0]}."), stacklevel=2)
-    intervals = [Interval(each.onset, each.seconds, stage or UNSCORED_NAME) for each, stage in chosen]
-    staged = stage_epochs(path, intervals, options.epoch_seconds)
-    start = header.start
-    if start is not None:
-        start += timedelta(seconds=first_seconds + staged.offset_seconds)
-    return RawHypnogram(
-        staged.stages,
-        tuple(range(1, len(staged.stages) + 1)),
-        epoch_seconds=staged.epoch_seconds,
-        start=start,
-        scheme=AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None,
-        offset_seconds=staged.offset_seconds,
-        has_clock=header.start not in (None, NO_DATE),
-        notes=staged.notes + remarks,
-    )
-
-
-def stage_annotations(annotations: Sequence[Annotation]) -> list[tuple[Annotation, str | None]]:
-    """Annotations that are sleep stages, each with its name, "?" or None where the name is not known."""
-    prefixed = [(each, _stage(each.text)) for each in annotations if _PREFIX.match(each.text)]
-    # what is merely called "Stage ..." may be anything
-    chosen = [(each, stage) for each, stage in prefixed if stage or _LONG_PREFIX.match(each.text)]
-    if chosen:
-        moving = [each for each in annotations if each.text.casefold() in ("movement time", "mt")]
-        return chosen + [(each, UNSCORED_NAME) for each in moving]
-    named = [(each, canonical_name(each.text)) for each in annotations if each.seconds]
-    stages: list[tuple[Annotation, str | None]] = [(each, stage) for each, stage in named if stage]
-    if len({stage for _, stage in stages}) < 2:
-        return []
-    return stages + [(each, UNSCORED_NAME) for each, _ in named if each.text.casefold() in BARE_UNSCORED]
+    start = None if header.start is None else header.start + timedelta(seconds=first_seconds)
+    return annotated(path, annotations, options, start=start, has_clock=header.start not in (None, NO_DATE))
 
 
 def lights(annotations: Sequence[Annotation]) -> tuple[float | None, float | None]:
@@ -122,14 +71,6 @@ def lights(annotations: Sequence[Annotation]) -> tuple[float | None, float | Non
         if match is not None and each.onset >= 0:
             found["on" if match[1].lower() == "on" else "off"].append(each.onset)
     return min(found["off"], default=None), max(found["on"], default=None)
-
-
-def _stage(text: str) -> str | None:
-    """Name of a stage, "?" where it says that there is none, None where it is not known."""
-    bare = _PREFIX.sub("", text).strip(" -:_")
-    if bare.casefold() in UNSCORED_WORDS:
-        return UNSCORED_NAME
-    return canonical_name(f"stage {bare}")
 
 
 def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Annotation, ...]:

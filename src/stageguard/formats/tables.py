@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import csv
-import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.errors import did_you_mean
-from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
+from stageguard.formats._decimals import PADDING
+from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats._table_cells import (
+    NO_EVIDENCE,
+    Cells,
+    Floats,
+    careful_numbers,
+    careful_times,
+    find_cells,
+    is_number,
+    point,
+    quick_numbers,
+    rows_of,
+)
 from stageguard.formats._timing import TIMING_COLUMNS, FloatVector, read_timing
 from stageguard.stages import StageScheme, canonical_name
 
 DELIMITERS = ("\t", ";", ",")
-NO_EVIDENCE = frozenset({"", "nan", "na", "n/a", "null", "none"})
 HEADER_SEARCH_LINES = 20
+MOST_BYTES = 2**30  # of a text file: a night is below 1 MB
+MOST_COLUMNS = 10_000
+LONGEST_NAME = 80  # characters of a column that may be a stage
+NAMED = re.compile(r"[B-DF-Zb-df-z]")  # a letter that no number has: only such a line may name stages
+# A column of such a name that has several values: more than one night in the file.
+NIGHT_COLUMNS = ("id", "recording", "recording_id", "record_id", "night", "subject", "participant_id", "file")
+TIMING_NAMES = {name: name for name in TIMING_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +54,29 @@ class Layout:
     is_told: bool = False  # the file says when epochs are, in a way that is not read
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Numbers of the stages, what other columns say about time, and where it all stands."""
+
+    values: Floats
+    layout: Layout
+    timing: Mapping[str, FloatVector]
+    lines: Sequence[int]
+    notes: tuple[str, ...]
+    cells: Cells | None  # None where the table was read cell by cell
+    body: bytes
+
+    def texts(self, path: Path, name: str) -> list[str] | None:
+        """Return the cells of a column, whatever the case of its name, or None where there is none."""
+        names = [cell.casefold() for cell in self.layout.header]
+        if name not in names:
+            return None
+        place = names.index(name)
+        if self.cells is not None:
+            return self.cells.column(place)
+        return [row[place].strip() for _, row in rows_of(path, self.body.decode(), self.layout)]
+
+
 def read_table(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities from a delimited text file with one row per epoch.
 
@@ -42,49 +84,105 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
     long epochs are and which are missing; other columns are ignored and listed. A row whose stage cells are
     all empty or NaN is an epoch without evidence.
     """
-    lines = read_text(path).split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
-        raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
-    layout = _find_layout(path, lines, options.stages, options.scheme)
-    body = lines[layout.first_line :]
-    if not body:
-        raise file_error(path, "has a header but no rows. Expected one row per epoch.")
-    values = _fast_values(body, layout)
-    notes = layout.notes
-    if values is None:
-        values, decimal_comma = _careful_values(path, body, layout)
-        notes += ("decimal commas were read as points",) if decimal_comma else ()
-    numbers = [layout.first_line + 1 + row for row in range(len(values))]
-    timing = read_timing(path, _timing_values(path, body, layout), numbers)
+    table = load_table(path, options)
+    timing = read_timing(path, table.timing, table.lines)
     return RawDensity(
-        values,
-        layout.names,
+        table.values,
+        table.layout.names,
         epoch_seconds=timing.epoch_seconds,
-        notes=notes + timing.notes,
-        lines=numbers,
+        notes=table.notes + timing.notes,
+        lines=table.lines,
         epoch_source=timing.source,
         places=timing.places,
-        is_told=layout.is_told,
+        is_told=table.layout.is_told,
     )
+
+
+def load_table(path: Path, options: DensityOptions, timing_names: Mapping[str, str] = TIMING_NAMES) -> Table:
+    """Numbers of a table; `timing_names` says which columns are onset, duration and epoch."""
+    data = read_bytes(path)
+    if not data or data.isspace():
+        raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
+    head = _first_lines(path, data)
+    layout = _find_layout(path, head, options.stages, options.scheme)
+    body = _body(data, layout)
+    if not body:
+        raise file_error(path, "has a header but no rows. Expected one row per epoch.")
+    table = _read_cells(path, body, _with_timing(layout, body, timing_names))
+    for name in NIGHT_COLUMNS:
+        refuse_many(path, name, table.texts(path, name))
+    return table
+
+
+def refuse_many(path: Where, name: str, cells: Sequence[str] | None) -> None:
+    """Refuse a table of several nights by a column that names them."""
+    found = list(dict.fromkeys(cells or ()))
+    if len(found) > 1:
+        raise file_error(
+            path,
+            f"holds {len(found):,} recordings by its column {name} ({listed(found, 4)}), expected one. Keep "
+            "the rows of one of them.",
+        )
+
+
+def _read_cells(path: Path, body: bytes, layout: Layout) -> Table:
+    """All numbers in one go where the table is clean, else cell by cell, to say what is wrong."""
+    plain = body if layout.delimiter == "," else body.replace(b",", b".")
+    cells = find_cells(plain, layout)
+    numbers = None if cells is None else quick_numbers(cells, layout.columns)
+    times = None if cells is None else quick_numbers(cells, tuple(layout.timing.values()))
+    if cells is not None and numbers is not None and times is not None:
+        values, empty = numbers, np.isnan(numbers)
+        if (empty.all(axis=1) == empty.any(axis=1)).all() and np.isfinite(times).all():
+            has_comma = plain is not body and b"," in body and _has_comma(body, cells, layout)
+            lines: Sequence[int] = range(layout.first_line + 1, layout.first_line + 1 + len(values))
+            timing = dict(zip(layout.timing, times.T, strict=True))
+            return Table(values, layout, timing, lines, _notes(layout, has_comma), cells, body)
+    text = body.decode()
+    values, lines, has_comma = careful_numbers(path, text, layout, layout.columns)
+    times = careful_times(path, text, layout, tuple(layout.timing.values()))
+    timing = dict(zip(layout.timing, times.T, strict=True))
+    return Table(values, layout, timing, lines, _notes(layout, has_comma), None, body)
+
+
+def _notes(layout: Layout, has_comma: bool) -> tuple[str, ...]:
+    return layout.notes + (("decimal commas were read as points",) if has_comma else ())
+
+
+def _has_comma(body: bytes, cells: Cells, layout: Layout) -> bool:
+    """Whether a comma stands in a stage's cell."""
+    commas = np.flatnonzero(np.frombuffer(body, dtype=np.uint8) == ord(",")) + PADDING
+    places = np.searchsorted(cells.end.ravel(), commas) % len(layout.header)
+    return bool(np.isin(places, layout.columns).any())
 
 
 def read_text(path: Path) -> str:
     """Text of a file in UTF-8, with plain line ends; anything else is one line that names the file."""
+    return read_bytes(path).decode()
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return UTF-8 text of a file as it is, but with plain line ends and no byte order mark."""
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise file_error(
+            path, f"is text of {size:,} bytes, expected at most {MOST_BYTES:,}. Cut it into parts."
+        )
     data = path.read_bytes()
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
     if b"\x00" in data:
         raise file_error(path, f"holds binary data (a NUL at byte {data.index(0)}), not a CSV or TSV table.")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise file_error(
-            path, f"line {line} is not UTF-8 text (byte {error.start}). Save it as UTF-8."
-        ) from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    if not data.isascii():
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise file_error(
+                path, f"line {line} is not UTF-8 text (byte {error.start}). Save it as UTF-8."
+            ) from None
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
 def split_line(line: str, delimiter: str) -> tuple[str, ...]:
@@ -94,6 +192,58 @@ def split_line(line: str, delimiter: str) -> tuple[str, ...]:
     except csv.Error:
         return ()
     return tuple(cell.strip() for cell in rows[0]) if rows else ()
+
+
+def _first_lines(path: Path, data: bytes) -> list[str]:
+    """Return the lines among which the header is; one with very many cells is refused."""
+    lines: list[str] = []
+    for raw in _lines(data):
+        widest = max(map(raw.count, (b"\t", b";", b","))) + 1 if len(raw) > MOST_COLUMNS else 0
+        if widest > MOST_COLUMNS:
+            raise file_error(
+                path,
+                f"line {len(lines) + 1} has {widest:,} cells, expected at most {MOST_COLUMNS:,}: one row per "
+                "epoch, one column per stage. Is it transposed?",
+            )
+        lines.append(raw.decode())
+        if len(lines) == HEADER_SEARCH_LINES:
+            break
+    while lines and not lines[-1].strip(" "):
+        lines.pop()
+    return lines
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    place = 0
+    while place < len(data):
+        end = data.find(b"\n", place)
+        end = len(data) if end < 0 else end
+        yield data[place:end]
+        place = end + 1
+
+
+def _body(data: bytes, layout: Layout) -> bytes:
+    """Return the rows below the header, without blank lines at the end; empty cells are no blank line."""
+    place = 0
+    for _ in range(layout.first_line):
+        found = data.find(b"\n", place)
+        place = len(data) if found < 0 else found + 1
+    blank = b" \n" if layout.delimiter == "\t" else b" \t\n"
+    tail = data[max(place, len(data) - 4096) :]
+    if not tail.rstrip(blank):
+        tail = data[place:]
+    filled = tail.rstrip(blank)
+    end = tail.find(b"\n", len(filled))  # what stands behind the last cell belongs to its row
+    n_dropped = 0 if end < 0 else len(tail) - end
+    return data[place : len(data) - n_dropped] if filled else b""
+
+
+@lru_cache(maxsize=4096)
+def stage_of(cell: str) -> str | None:
+    """Return the stage a column's name stands for, quickly for those that are numbers or text."""
+    if not cell or len(cell) > LONGEST_NAME or cell[0] in "0123456789+-.":
+        return None
+    return canonical_name(cell)
 
 
 def _find_layout(
@@ -106,92 +256,84 @@ def _find_layout(
     def n_stages(cells: Sequence[str]) -> int:
         if own_names and own_names <= set(cells):
             return len(own_names)
-        return sum(canonical_name(cell) is not None or cell.casefold() in wanted for cell in cells)
+        return sum(stage_of(cell) is not None or cell.casefold() in wanted for cell in cells)
 
     best: tuple[int, str, int] = (1, "", -1)
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
+        if not wanted and not own_names and NAMED.search(line) is None:
+            continue
         for delimiter in DELIMITERS:
-            n_found = n_stages(split_line(line, delimiter))
+            n_found = n_stages(split_line(line, delimiter)) if delimiter in line else 0
             if n_found > best[0]:
                 best = (n_found, delimiter, number)
     if best[2] < 0:
         return _headerless_layout(path, lines, stages)
     header = split_line(lines[best[2]], best[1])
-    if own is not None and own_names and own_names <= set(header):
+    columns, names = choose_columns(path, header, stages, own)
+    return Layout(best[1], header, best[2] + 1, columns, names, ())
+
+
+def choose_columns(
+    path: Where, header: Sequence[str], stages: Sequence[str] | None, own: StageScheme | None = None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Places and names of the stages' columns: the caller's, a scheme's own, or all that are one."""
+    if stages is None and own is not None and set(own.names) <= set(header):
         stages = own.names
-    if stages is None:
-        columns = tuple(i for i, cell in enumerate(header) if canonical_name(cell))
-        _refuse_twins(path, header, columns)
-    else:
-        columns = tuple(_column_of(path, stage, header) for stage in stages)
-    names = tuple(header[i] for i in columns) if stages is None else tuple(stages)
-    layout = Layout(best[1], header, best[2] + 1, columns, names, ())
-    timing, unused = _timing_columns(layout, lines)
-    taken = {*columns, *timing.values()}
+    if stages is not None:
+        return tuple(_column_of(path, stage, header) for stage in stages), tuple(stages)
+    columns = tuple(i for i, cell in enumerate(header) if stage_of(cell))
+    _refuse_twins(path, header, columns)
+    return columns, tuple(header[i] for i in columns)
+
+
+def _with_timing(layout: Layout, body: bytes, timing_names: Mapping[str, str]) -> Layout:
+    """Add the places of onset, duration and epoch, and what is left out."""
+    timing, unused = _timing_columns(layout, body, timing_names)
+    taken = {*layout.columns, *timing.values()}
     ignored = [
         cell or "(unnamed)"
-        for i, cell in enumerate(header)
+        for i, cell in enumerate(layout.header)
         if i not in taken and cell.casefold() not in unused
     ]
     notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    is_told = bool(unused.keys() & {"onset", "duration"})
-    return replace(layout, notes=(*notes, *unused.values()), timing=timing, is_told=is_told)
+    is_told = any(timing_names[name] != "epoch" for name in unused)
+    return replace(layout, notes=(*layout.notes, *notes, *unused.values()), timing=timing, is_told=is_told)
 
 
-def _timing_columns(layout: Layout, lines: Sequence[str]) -> tuple[dict[str, int], dict[str, str]]:
+def _timing_columns(
+    layout: Layout, body: bytes, timing_names: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, str]]:
     """Places of onset, duration and epoch; and why a column of such a name cannot be used."""
     names = [cell.casefold() for cell in layout.header]
-    used, unused = {}, {}
-    for name in TIMING_COLUMNS:
-        if name not in names or names.index(name) in layout.columns:
+    used: dict[str, int] = {}
+    unused: dict[str, str] = {}
+    for name, meaning in timing_names.items():
+        if meaning in used or name not in names or names.index(name) in layout.columns:
             continue
         place = names.index(name)
-        cell = _first_cell(layout, lines, place)
-        if _is_number(_point(cell, layout)) and cell.casefold() not in NO_EVIDENCE:
-            used[name] = place
+        cell = _first_cell(layout, body, place)
+        if is_number(point(cell, layout.delimiter)) and cell.casefold() not in NO_EVIDENCE:
+            used[meaning] = place
         else:
             found = f"begins with {cell[:40]!r}, no number" if cell else "is empty"
             unused[name] = f"the {name} column {found}: not used"
     return used, unused
 
 
-def _first_cell(layout: Layout, lines: Sequence[str], place: int) -> str:
+def _first_cell(layout: Layout, body: bytes, place: int) -> str:
     """Return the first cell of a column that says anything."""
-    for line in lines[layout.first_line :]:
-        row = split_line(line, layout.delimiter)
+    for line in _lines(body):
+        row = split_line(line.decode(), layout.delimiter)
         if place < len(row) and row[place].casefold() not in NO_EVIDENCE:
             return row[place]
     return ""
-
-
-def _timing_values(path: Path, body: Sequence[str], layout: Layout) -> dict[str, FloatVector]:
-    """Numbers of the columns that say when an epoch is; the first cell that holds none is named."""
-    if not layout.timing:
-        return {}
-    clean = _fast_values(body, replace(layout, columns=tuple(layout.timing.values())))
-    if clean is not None and np.isfinite(clean).all():
-        return dict(zip(layout.timing, clean.T, strict=True))
-    found: dict[str, list[float]] = {name: [] for name in layout.timing}
-    for line, row in _rows(path, body, layout):
-        for name, i in layout.timing.items():
-            cell = _point(row[i].strip(), layout)
-            if not _is_number(cell) or not np.isfinite(float(cell)):
-                raise file_error(
-                    path, f"line {line}, column {layout.header[i]!r}: expected a number, got {cell[:40]!r}."
-                )
-            found[name].append(float(cell))
-    return {name: np.array(values) for name, values in found.items()}
-
-
-def _point(cell: str, layout: Layout) -> str:
-    return cell if layout.delimiter == "," else cell.replace(",", ".")
 
 
 def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None) -> Layout:
     """Bare numbers are read only when the caller names every column."""
     delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
     cells = split_line(lines[0], delimiter)
-    if not cells or not all(_is_number(cell) for cell in cells):
+    if not cells or not all(is_number(cell) for cell in cells):
         shown = ", ".join(cells[:8]) or lines[0][:40]
         raise file_error(
             path,
@@ -209,10 +351,10 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
     return Layout(delimiter, names, 0, tuple(range(len(names))), names, (note,))
 
 
-def _refuse_twins(path: Path, header: Sequence[str], columns: Sequence[int]) -> None:
+def _refuse_twins(path: Where, header: Sequence[str], columns: Sequence[int]) -> None:
     seen: dict[str | None, str] = {}
     for i in columns:
-        stage = canonical_name(header[i])
+        stage = stage_of(header[i])
         if stage in seen:
             raise file_error(
                 path,
@@ -222,12 +364,12 @@ def _refuse_twins(path: Path, header: Sequence[str], columns: Sequence[int]) -> 
         seen[stage] = header[i]
 
 
-def _column_of(path: Path, stage: str, header: Sequence[str]) -> int:
+def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:
     """Column of a stage the caller named: by its exact name, then ignoring case, then by alias."""
     tests = (
         lambda cell: cell == stage,
         lambda cell: cell.casefold() == stage.casefold(),
-        lambda cell: canonical_name(cell) is not None and canonical_name(cell) == canonical_name(stage),
+        lambda cell: stage_of(cell) is not None and stage_of(cell) == stage_of(stage),
     )
     for test in tests:
         found = [i for i, cell in enumerate(header) if test(cell)]
@@ -238,74 +380,3 @@ def _column_of(path: Path, stage: str, header: Sequence[str]) -> int:
     raise file_error(
         path, f"has no column for stage {stage!r}. Columns: {listed(header)}.{did_you_mean(stage, header)}"
     )
-
-
-def _fast_values(body: Sequence[str], layout: Layout) -> npt.NDArray[np.float64] | None:
-    """Numbers of a clean table in one call, or None when a careful look is needed."""
-    n_marks = len(layout.header) - 1
-    if any('"' in line or line.count(layout.delimiter) != n_marks for line in body):
-        return None
-    try:
-        return np.loadtxt(
-            body, delimiter=layout.delimiter, usecols=layout.columns, comments=None, ndmin=2, dtype=np.float64
-        )
-    except ValueError:
-        return None
-
-
-def _careful_values(path: Path, body: Sequence[str], layout: Layout) -> tuple[npt.NDArray[np.float64], bool]:
-    """Numbers cell by cell; the first thing wrong is named by line and column."""
-    decimal_comma = layout.delimiter != "," and any(
-        "," in row[i] for _, row in _rows(path, body, layout) for i in layout.columns
-    )
-    values = np.empty((len(body), len(layout.columns)))
-    n_rows = 0
-    for line, row in _rows(path, body, layout):
-        for j, i in enumerate(layout.columns):
-            cell = row[i].strip()
-            if cell.casefold() in NO_EVIDENCE:
-                values[n_rows, j] = np.nan
-                continue
-            number = cell.replace(",", ".") if decimal_comma else cell
-            if not _is_number(number):
-                raise file_error(
-                    path, f"line {line}, column {layout.header[i]!r}: expected a number, got {cell[:40]!r}."
-                )
-            values[n_rows, j] = float(number)
-        empty = np.isnan(values[n_rows])
-        if empty.any() and not empty.all():
-            column = layout.header[layout.columns[int(np.argmax(empty))]]
-            raise file_error(
-                path,
-                f"line {line}, column {column!r}: no number, but other stages of this row have one. "
-                "Fill it, or leave all stages of the row empty where there is no evidence.",
-            )
-        n_rows += 1
-    return values[:n_rows], decimal_comma
-
-
-def _rows(path: Path, body: Sequence[str], layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """Line number (from 1, as editors count) and cells of each row; ragged rows are refused."""
-    reader = csv.reader(io.StringIO("\n".join(body)), delimiter=layout.delimiter)
-    try:
-        for row in reader:
-            line = layout.first_line + reader.line_num
-            if len(row) != len(layout.header):
-                raise file_error(
-                    path,
-                    f"line {line} has {len(row)} cell{'s' * (len(row) != 1)}, the header has "
-                    f"{len(layout.header)}. Every row needs one cell per column.",
-                )
-            yield line, row
-    except csv.Error as error:
-        raise file_error(path, f"line {layout.first_line + reader.line_num}: {error}.") from None
-
-
-def _is_number(cell: str) -> bool:
-    if "_" in cell:  # Python reads 1_000 as a number; no table means that
-        return False
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -49,6 +49,8 @@ class ModelCard:
         Length of the epochs it was trained on.
     recipe : str
         How the features were computed, in a name of the user's.
+    recipe_document : mapping or None
+        The recipe itself, as its file says it; None where features came without one.
     features : tuple of str
         Their names, in order.
     n_frames : int
@@ -72,6 +74,7 @@ class ModelCard:
     scheme: StageScheme
     epoch_seconds: float
     recipe: str
+    recipe_document: Mapping[str, Any] | None
     features: tuple[str, ...]
     n_frames: int
     normalisation: Normalisation
@@ -103,7 +106,12 @@ class ModelCard:
                 "rem": self.scheme.rem,
             },
             "epoch_seconds": self.epoch_seconds,
-            "features": {"recipe": self.recipe, "names": list(self.features), "n_frames": self.n_frames},
+            "features": {
+                "recipe": self.recipe,
+                "recipe_document": None if self.recipe_document is None else dict(self.recipe_document),
+                "names": list(self.features),
+                "n_frames": self.n_frames,
+            },
             "normalisation": self.normalisation.to_dict(),
             "length": self.length,
             "temperature": self.temperature,
@@ -126,6 +134,7 @@ class ModelCard:
             scheme=StageScheme(**(document["scheme"] | {"names": tuple(document["scheme"]["names"])})),
             epoch_seconds=float(document["epoch_seconds"]),
             recipe=str(features["recipe"]),
+            recipe_document=features.get("recipe_document"),
             features=tuple(features["names"]),
             n_frames=int(features["n_frames"]),
             normalisation=Normalisation.from_dict(document["normalisation"]),
@@ -202,7 +211,7 @@ class TrainedModel:
         place = table.epochs - table.epochs[0]
         whole = np.full((int(place[-1]) + 1, rows.shape[1]), np.nan)
         whole[place] = rows
-        return Hypnodensity(whole, self.card.scheme, self.card.epoch_seconds, source=table.recording)
+        return Hypnodensity(whole, self.card.scheme, self.card.epoch_seconds, table.start, table.recording)
 
 
 def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = False) -> tuple[Path, Path]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,10 @@ class FeatureTable:
         What the labels mean.
     epoch_seconds : float, optional
         Length of an epoch, if known.
+    recipe : mapping, optional
+        How the features were computed, as a recipe file says it, if known.
+    start : datetime, optional
+        When epoch 0 began.
     """
 
     recording: str
@@ -60,6 +67,8 @@ class FeatureTable:
     labels: Labels | None = field(repr=False, default=None)
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
+    recipe: Mapping[str, Any] | None = field(repr=False, default=None)
+    start: datetime | None = None
 
     def __post_init__(self) -> None:
         """Check shapes and numbers."""
@@ -213,7 +222,7 @@ def _read_npz(path: Path, scheme: StageScheme | None) -> FeatureTable:
         raise InputError(f"has no array {' or '.join(missing)}; it has {', '.join(held) or 'none'}.")
     n_epochs = len(held["features"]) if held["features"].ndim else 0
     own: dict[str, Any] = {
-        name: held[name] for name in (*OWN_COLUMNS, "labels", "epoch_seconds") if name in held
+        name: held[name] for name in (*OWN_COLUMNS, "labels", "epoch_seconds", "recipe") if name in held
     }
     if "subject" in own:
         own["subject"] = np.broadcast_to(own["subject"], (n_epochs,)).tolist()
@@ -248,7 +257,19 @@ def _table(
         labels,
         None if labels is None else scheme,
         None if "epoch_seconds" not in own else float(own["epoch_seconds"]),
+        None if "recipe" not in own else _recipe(own["recipe"]),
     )
+
+
+def _recipe(held: npt.NDArray[Any]) -> Mapping[str, Any]:
+    """Return the recipe an archive holds as JSON."""
+    try:
+        document = json.loads(str(held))
+    except ValueError as error:
+        raise InputError(f"array 'recipe' is not JSON ({error}).") from None
+    if not isinstance(document, Mapping):
+        raise InputError(f"array 'recipe' holds {_checks.shown(document)}, expected a table of keys.")
+    return document
 
 
 def read_folder(folder: Path, scheme: StageScheme) -> list[FeatureTable]:
@@ -288,6 +309,17 @@ def check_together(tables: Sequence[FeatureTable]) -> None:
                 f"{table.recording}: its features are not those of {first.recording}: {detail}. "
                 "Compute them all by one recipe."
             )
+        if table.recipe != first.recipe:
+            raise InputError(
+                f"{table.recording}: its features were computed by another recipe than those of "
+                f"{first.recording}. Compute them all by one recipe."
+            )
+
+
+def absolute_features(table: FeatureTable) -> tuple[str, ...]:
+    """Return the features whose level means the same in every recording, by the table's recipe."""
+    patterns = () if table.recipe is None else table.recipe.get("absolute", ())
+    return tuple(name for name in table.names if any(fnmatchcase(name, one) for one in patterns))
 
 
 def split_subjects(

@@ -38,9 +38,11 @@ class TrainingOptions:
     label_smoothing : float
         Share of each target given to the other stages; for the penalty loss.
     absolute : sequence of str
-        Features that mean the same every night and keep their level, such as the clock.
+        Features that mean the same every night and keep their level, such as the clock; by default those
+        the features' recipe names.
     recipe : str
-        What to call the way the features were computed.
+        What to call the way the features were computed; to train from recordings, the name or the file of
+        the recipe.
     epoch_seconds : float, optional
         Length of an epoch; the profile's by default.
     sequence_epochs : int
@@ -142,11 +144,16 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """What a configuration file says: which folder to learn from, where to put the network, and how."""
+    """What a configuration file says: which folder to learn from, where to put the network, and how.
+
+    With a `dataset` the folder holds that dataset's recordings and `recipe` says what is computed of them;
+    without one it holds feature tables.
+    """
 
     data: Path
     output: Path
     options: TrainingOptions
+    dataset: str | None = None
 
 
 def read_config(path: Path) -> TrainingConfig:
@@ -157,13 +164,18 @@ def read_config(path: Path) -> TrainingConfig:
         raise FileFormatError(f"{path.name}: is not UTF-8 text. Expected a TOML file.") from None
     except tomllib.TOMLDecodeError as error:
         raise FileFormatError(f"{path.name}: is not TOML ({error}).") from None
+    dataset = document.pop("dataset", None)
     places = {}
     for key in ("data", "output"):
         if key not in document:
             raise FileFormatError(f"{path.name}: says no {key} folder. Add a line such as {_EXAMPLES[key]}.")
         places[key] = path.parent / _checks.text(document.pop(key), key, empty=False)
     try:
+        if dataset is not None:
+            _checks.text(dataset, "dataset", empty=False)
+            if "recipe" not in document:
+                raise InputError('names a dataset but no recipe for its features. Add recipe = "NAME".')
         options = TrainingOptions.from_dict(document, path.name)
     except InputError as error:
         raise FileFormatError(f"{path.name}: {str(error).removeprefix(f'{path.name}: ')}") from None
-    return TrainingConfig(places["data"], places["output"], options)
+    return TrainingConfig(places["data"], places["output"], options, dataset)

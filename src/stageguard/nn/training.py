@@ -18,7 +18,14 @@ import torch
 
 from stageguard.errors import InputError, OutputExistsError
 from stageguard.nn.checkpoint import CARD, ModelCard, TrainedModel, save_model
-from stageguard.nn.data import FeatureTable, check_together, count_labels, fingerprint, split_subjects
+from stageguard.nn.data import (
+    FeatureTable,
+    absolute_features,
+    check_together,
+    count_labels,
+    fingerprint,
+    split_subjects,
+)
 from stageguard.nn.evaluation import Score, Validation
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.objective import Objective
@@ -79,7 +86,8 @@ def train(
     _check_scheme(tables, profile)
     counts = count_labels(training, profile.scheme)
     device = pick_device(options.device)
-    normalisation = Normalisation.fit(training, options.absolute)
+    absolute = tuple(options.absolute) or absolute_features(tables[0])
+    normalisation = Normalisation.fit(training, absolute)
     card = _card(options, profile, tables, training, normalisation)
     identity = {"options": options.to_dict(), "data": fingerprint(tables), "profile": profile.sha256}
     with _repeatable(options.seed, device):
@@ -247,7 +255,8 @@ def _card(
         network=options.network,
         scheme=profile.scheme,
         epoch_seconds=options.epoch_seconds or first.epoch_seconds or profile.epoch_seconds,
-        recipe=options.recipe,
+        recipe=options.recipe if first.recipe is None else str(first.recipe["name"]),
+        recipe_document=first.recipe,
         features=first.names,
         n_frames=first.features.shape[1],
         normalisation=normalisation,

@@ -66,7 +66,10 @@ def provenance_rows(provenance: Mapping[str, Any], prefix: str = "") -> Iterator
     """Return nested provenance as flat rows of name and text."""
     for key, value in provenance.items():
         name = f"{prefix}{str(key).replace('_', ' ')}"
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and {"columns", "rows"} <= value.keys():
+            size = f"Table of {len(value['rows'])} rows in the profile."
+            yield name, f"{value['finding']} {size}" if "finding" in value else size
+        elif isinstance(value, Mapping):
             yield from provenance_rows(value, f"{name} · ")
         elif isinstance(value, list | tuple):
             yield name, ", ".join(str(item) for item in value)

@@ -1,0 +1,190 @@
+"""The formats hypnograms come in. A part of `registry`, which is what to ask."""
+
+from __future__ import annotations
+
+from stageguard.formats import _sniffing as sniffing
+from stageguard.formats import _stage_sniffing as stages
+from stageguard.formats._file_format import FileFormat
+from stageguard.formats._stage_codes import NUMBERINGS
+
+_P, _S, _E = "probabilities", "start time", "epoch length"
+_EPOCHS = (_P, _S, _E, "scorer")
+_USLEEP_WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
+_LUNA_WORDS = frozenset(
+    ("w", "wake", "n1", "n2", "n3", "n4", "nrem1", "nrem2", "nrem3", "nrem4", "r", "rem", "nr", "?")
+) | frozenset("umlg")
+_T = "test_formats_hypnogram_"
+
+
+def _text(
+    name: str,
+    title: str,
+    suffixes: tuple[str, ...],
+    sniff: sniffing.Sniff,
+    reader: str,
+    test: str,
+    loses: tuple[str, ...],
+) -> FileFormat:
+    own = test.removeprefix("../")
+    proof = f"{_T}{test}" if own == test else own
+    return FileFormat(name, title, suffixes, sniff, hypnogram=reader, loses=loses, test=proof)
+
+
+def _numbers(numbering: str, whose: str) -> FileFormat:
+    return _text(
+        f"numbers-{numbering}",
+        f"stage numbers of {whose}",
+        (".txt", ".csv", ".npy"),
+        stages.holds_numbers(NUMBERINGS[numbering]),
+        f"numbered_stages:read_{numbering}_numbers",
+        "text.py::test_numbers_of_a_named_numbering",
+        _EPOCHS,
+    )
+
+
+HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
+    FileFormat(
+        "stageguard-tsv",
+        "a hypnogram written by stageguard",
+        (".hypnogram.tsv",),
+        sniffing.is_own_table,
+        hypnogram="text_hypnograms:read_text_hypnogram",
+        write="outputs:write_decoding",
+        loses=("probabilities of the other stages",),
+        test="test_formats_hypnograms.py::test_an_output_of_decode_comes_back_with_its_argmax_profile_and_start",
+    ),
+    FileFormat(
+        "yasa-json",
+        "YASA JSON",
+        (".json",),
+        stages.is_yasa_json,
+        hypnogram="yasa_hypnograms:read_yasa_json",
+        test=f"{_T}yasa.py::test_json_of_the_installed_yasa",
+    ),
+    _text(
+        "yasa-events", "events of YASA", (".csv", ".tsv"),
+        stages.has_columns("onset", "duration", "value", "description"),
+        "yasa_hypnograms:read_yasa_events", "yasa.py::test_events_of_the_installed_yasa", (_P, _S),
+    ),
+    _text(
+        "edf-annotations", "EDF+ annotations", (".edf",), sniffing.begins_with(b"0       "),
+        "edf_annotations:read_edf_hypnogram",
+        "../test_formats_scorings.py::test_sleep_edf_annotations", (_P,),
+    ),
+    _text(
+        "profusion-xml", "Compumedics Profusion XML", (".xml",), sniffing.has_xml_root("CMPStudyConfig"),
+        "profusion_xml:read_profusion_xml",
+        "../test_formats_scorings.py::test_profusion_codes", (_P, _S, "scorer"),
+    ),
+    _text(
+        "nsrr-xml", "NSRR XML", (".xml",), sniffing.has_xml_root("PSGAnnotation"),
+        "nsrr_xml:read_nsrr_xml", "../test_formats_scorings.py::test_nsrr_stages", (_P, "scorer"),
+    ),
+    _text(
+        "wonambi-xml", "wonambi XML", (".xml",), sniffing.has_xml_root("annotations"),
+        "wonambi_scores:read_wonambi_xml", "tools.py::test_wonambi_xml", (_P,),
+    ),
+    _text(
+        "wonambi-csv", "CSV exported from wonambi", (".csv",), stages.is_wonambi_csv,
+        "wonambi_scores:read_wonambi_csv", "tools.py::test_wonambi_csv", (_P, _S, "scorer"),
+    ),
+    _text(
+        "mne-fif", "annotations of MNE (-annot.fif)", (".fif",), stages.is_fif,
+        "mne_annotations:read_fif", "mne.py::test_fif_of_the_installed_mne", (_P, "scorer"),
+    ),
+    _text(
+        "gssc-fif", "annotations of GSSC (-annot.fif)", (".fif",), stages.never,
+        "mne_annotations:read_gssc_fif", "mne.py::test_numbers_of_gssc_must_be_named", (_P, "scorer"),
+    ),
+    _text(
+        "gssc-csv", "GSSC CSV", (".csv",), stages.is_gssc_csv,
+        "numbered_stages:read_gssc_csv", "text.py::test_csv_of_gssc", (_S, _E, "scorer"),
+    ),
+    _text(
+        "mne-txt", "annotations of MNE as text", (".txt",), stages.is_mne_text,
+        "mne_annotations:read_text", "mne.py::test_text_and_csv_of_the_installed_mne", (_P, "scorer"),
+    ),
+    _text(
+        "mne-csv", "annotations of MNE as CSV", (".csv",), stages.is_mne_csv,
+        "mne_annotations:read_csv", "mne.py::test_text_and_csv_of_the_installed_mne", (_P, "scorer"),
+    ),
+    _text(
+        "luna-annot", "Luna .annot", (".annot",), stages.is_luna_annot,
+        "luna_annotations:read_annot", "luna.py::test_annot_of_the_installed_luna", (_P, "scorer"),
+    ),
+    _text(
+        "luna-eannot", "Luna .eannot", (".eannot",), stages.holds_words(_LUNA_WORDS, ".eannot"),
+        "luna_annotations:read_eannot", "luna.py::test_eannot", _EPOCHS,
+    ),
+    _text(
+        "luna-stages", "table of Luna's command STAGE", (".txt", ".tsv", ".csv"),
+        stages.has_columns("e", "stage", "start_sec"),
+        "luna_annotations:read_stage_table",
+        "luna.py::test_stages_of_the_installed_lunapi", (_P, _S, "scorer"),
+    ),
+    _text(
+        "usleep-hyp", "U-Sleep .hyp", (".hyp",), stages.holds_words(_USLEEP_WORDS, ".hyp"),
+        "usleep_hypnograms:read_hyp", "tools.py::test_usleep_hyp", _EPOCHS,
+    ),
+    _text(
+        "usleep-ids", "U-Sleep .ids", (".ids",), stages.is_usleep_ids,
+        "usleep_hypnograms:read_ids", "tools.py::test_usleep_runs", (_P, _S, "scorer"),
+    ),
+    _text(
+        "usleep-tsv", "U-Sleep .tsv", (".tsv",), stages.has_columns("init_sec", "duration_sec", "stage"),
+        "usleep_hypnograms:read_tsv", "tools.py::test_usleep_runs", (_P, _S, "scorer"),
+    ),
+    _text(
+        "accusleepy-csv", "AccuSleePy labels", (".csv",), stages.has_columns("brain_state"),
+        "accusleep_labels:read_csv", "tools.py::test_accusleepy_csv", _EPOCHS,
+    ),
+    _text(
+        "accusleep-mat", "AccuSleep labels (.mat)", (".mat",), stages.is_mat,
+        "accusleep_labels:read_mat", "tools.py::test_accusleep_mat", _EPOCHS,
+    ),
+    _text(
+        "dreem-json", "Dreem scorer's JSON list", (".json",), stages.is_dreem_json,
+        "dreem_hypnograms:read_json", "tools.py::test_dreem_json", _EPOCHS,
+    ),
+    _text(
+        "dreem-h5", "Dreem night (.h5)", (".h5", ".hdf5"), stages.is_hdf5,
+        "dreem_hypnograms:read_h5", "tools.py::test_dreem_h5", (_P, _E, "scorer"),
+    ),
+    _text(
+        "visbrain-times", "Visbrain text of stages and end times", (".txt", ".csv"), stages.is_visbrain_times,
+        "visbrain_hypnograms:read_times", "tools.py::test_visbrain_times", (_P, _S, "scorer"),
+    ),
+    _text(
+        "visbrain-samples", "Visbrain text of numbers with its description", (".txt",),
+        stages.is_visbrain_sample,
+        "visbrain_hypnograms:read_samples", "tools.py::test_visbrain_samples", (_P, _S, "scorer"),
+    ),
+    _text(
+        "elan-hyp", "Elan .hyp", (".hyp",), stages.is_elan,
+        "visbrain_hypnograms:read_elan", "tools.py::test_elan", (_P, _S, "scorer"),
+    ),
+    _text(
+        "bids-events", "BIDS events", ("_events.tsv", "_hypnogram.tsv"), stages.is_bids_events,
+        "bids_events:read_bids_events", "bids.py::test_trial_types", (_P, _S),
+    ),
+    _text(
+        "boas-events", "events of the Bitbrain Open Access Sleep dataset", ("_events.tsv",),
+        stages.is_boas_events,
+        "bids_events:read_boas_events", "bids.py::test_real_boas_events", (_P, _S),
+    ),
+    _numbers("yasa", "YASA, Dreem, Visbrain or GSSC (4 is REM)"),
+    _numbers("rk", "Rechtschaffen and Kales, NSRR or Elan (5 is REM)"),
+    _numbers("usleep", "U-Sleep (4 is REM, 5 unknown)"),
+    _numbers("sleepecg", "SleepECG (1 is N3, 5 is W)"),
+    _numbers("accusleep", "AccuSleep (1 is REM, 2 W, 3 NREM)"),
+    FileFormat(
+        "text",
+        "text or a table with one stage per epoch",
+        (".txt", ".csv", ".tsv"),
+        sniffing.is_text,
+        hypnogram="text_hypnograms:read_text_hypnogram",
+        loses=(_S,),
+        test="test_formats_hypnograms.py::test_tables_are_read_by_the_name_of_the_column",
+        is_general=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,77 @@
+"""Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV). Takes its confidence for no probability."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard._optional import library
+from stageguard.errors import StageGuardError
+from stageguard.formats._density_file import file_error, listed
+from stageguard.formats._stage_codes import NUMBERINGS, names_of
+from stageguard.formats._stage_rows import read_rows
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.stages import WNR3
+
+EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
+MOST_EPOCHS = 10_000_000
+COLUMN = "brain_state"
+
+
+def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read a column `brain_state`: 1 REM, 2 Wake, 3 NREM, -1 undefined."""
+    table = read_rows(path, (COLUMN,))
+    codes = table.numbers(path, COLUMN)
+    stages = names_of(path, codes.tolist(), NUMBERINGS["accusleep"], what="line", first=table.lines[0])
+    return _raw(stages, options)
+
+
+def read_mat(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read a vector `labels` of a MAT-file, version 5 to 7 (through scipy) or 7.3 (through h5py)."""
+    try:
+        values = np.ravel(_labels(path))
+    except (StageGuardError, MemoryError):
+        raise
+    except Exception as error:  # a damaged file makes the libraries raise almost anything
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise file_error(path, f"is damaged or cut short ({reason}).") from None
+    if not 0 < len(values) <= MOST_EPOCHS or values.dtype.kind not in "iuf":
+        raise file_error(path, f"'labels' holds {len(values):,} {values.dtype} values, expected numbers.")
+    stages = names_of(path, values.tolist(), NUMBERINGS["accusleep"], what="epoch", first=0)
+    return _raw(stages, options)
+
+
+def _labels(path: Path) -> npt.NDArray[Any]:
+    with path.open("rb") as file:
+        head = file.read(1024)
+    if head.startswith(b"MATLAB 7.3"):
+        h5py = library("h5py", f"reading {path.name}", extra="formats")
+        with h5py.File(path, "r") as file:
+            if "labels" not in file:
+                raise _no_labels(path, list(file))
+            if file["labels"].size > MOST_EPOCHS:
+                raise file_error(path, f"'labels' has {file['labels'].size:,} values. Is it damaged?")
+            return np.asarray(file["labels"][()])
+    io = library("scipy.io", f"reading {path.name}")
+    shapes = {name: shape for name, shape, _ in io.whosmat(path)}
+    if "labels" not in shapes:
+        raise _no_labels(path, list(shapes))
+    if np.prod(shapes["labels"], dtype=np.float64) > MOST_EPOCHS:
+        raise file_error(path, f"'labels' has the shape {shapes['labels']}. Is it damaged?")
+    return np.asarray(io.loadmat(path, variable_names=["labels"])["labels"])
+
+
+def _no_labels(path: Path, names: list[str]) -> StageGuardError:
+    return file_error(path, f"holds {listed(names) or 'nothing'}, expected a variable 'labels' of AccuSleep.")
+
+
+def _raw(stages: tuple[str, ...], options: HypnogramOptions) -> RawHypnogram:
+    seconds = options.epoch_seconds
+    notes: tuple[str, ...] = ("labels are read as 1 REM, 2 Wake, 3 NREM: AccuSleep's own numbers",)
+    if seconds is None:
+        notes += (f"the file does not say how long an epoch is: AccuSleep's {EPOCH_SECONDS:g} s assumed",)
+    lines = tuple(range(1, len(stages) + 1))
+    return RawHypnogram(stages, lines, epoch_seconds=seconds or EPOCH_SECONDS, scheme=WNR3, notes=notes)

@@ -1,0 +1,38 @@
+"""Read the CSV that GSSC writes: a title, then epoch, time, stage and one probability per stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
+from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
+from stageguard.formats._timing import read_timing
+from stageguard.formats.tables import load_table
+
+TOOL, SECONDS = "GSSC", 30.0
+TIMING_NAMES = {"epoch": "epoch", "time": "onset"}
+
+
+def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
+    """Probabilities of GSSC, whose epochs are those of the column Time."""
+    with path.open("rb") as file:
+        header = gssc_header(file.read(HEAD_BYTES))
+    if header is not None and not any(name.startswith("prob") for name in header):
+        raise file_error(
+            path,
+            "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
+            "main branch, or read the stages with read_hypnogram.",
+        )
+    table = load_table(path, options, TIMING_NAMES)
+    timing = read_timing(path, table.timing, table.lines)
+    ignored = [note for note in table.notes if not note.startswith("columns ignored: Stage")]
+    return RawDensity(
+        table.values,
+        table.layout.names,
+        epoch_seconds=timing.epoch_seconds,
+        notes=(*ignored, *timing.notes),
+        lines=table.lines,
+        places=timing.places,
+        usual_seconds=SECONDS,
+        tool=TOOL,
+    )

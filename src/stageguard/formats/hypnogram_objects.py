@@ -1,0 +1,166 @@
+"""Read hypnograms that are other libraries' objects, without importing those libraries. Reads no file.
+
+Objects are known by the module and the name of their class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.errors import InputError
+from stageguard.formats._density_file import file_error
+from stageguard.formats._stage_codes import NUMBERINGS, names_of
+from stageguard.formats._stage_rows import StageRows
+from stageguard.formats._staged_annotations import Annotation, annotated
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.luna_annotations import from_stage_rows
+from stageguard.formats.text_hypnograms import from_table
+from stageguard.formats.yasa_hypnograms import COLUMNS, frequency_seconds, from_events, scheme_of
+from stageguard.hypnogram import Hypnogram
+from stageguard.stages import AASM5, UNSCORED_NAME, WNR3
+
+NUMBERS = "numbers-"
+SLEEPECG_SECONDS = 30.0
+
+
+def read_object(source: Any, options: HypnogramOptions) -> tuple[Path, RawHypnogram]:
+    """Return what to call an object, and its stages.
+
+    Parameters
+    ----------
+    source : object
+        A hypnogram of this package or of YASA, a decoding, annotations of MNE or a recording with them, a
+        `SleepRecord` of SleepECG, a table of pandas or polars (also of lunapi), or a sequence of stages.
+    options : HypnogramOptions
+        What the caller said; a sequence of numbers needs a format such as "numbers-yasa".
+    """
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(source).__mro__}
+    root = type(source).__module__.partition(".")[0]
+    path = Path(f"{root}.{type(source).__name__}" if root != "builtins" else type(source).__name__)
+    if isinstance(source, Hypnogram) or isinstance(getattr(source, "hypnogram", None), Hypnogram):
+        return path, _own(source if isinstance(source, Hypnogram) else source.hypnogram)
+    if ("yasa", "Hypnogram") in kinds:
+        return path, _yasa(path, source)
+    if ("mne", "Annotations") in kinds:
+        return path, _mne(path, source, options)
+    if ("mne", "BaseRaw") in kinds:
+        return path, _mne(path, source.annotations, options)
+    if ("sleepecg", "SleepRecord") in kinds:
+        return path, _sleepecg(path, source)
+    if {("pandas", "DataFrame"), ("polars", "DataFrame")} & kinds:
+        return path, _frame(path, source, options)
+    if {("pandas", "Series"), ("polars", "Series")} & kinds:
+        return path, _sequence(path, source.to_numpy().tolist(), options)
+    if isinstance(source, np.ndarray):
+        if source.ndim != 1:
+            raise file_error(path, f"has the shape {source.shape}, expected one stage per epoch.")
+        return path, _sequence(path, source.tolist(), options)
+    if isinstance(source, Sequence) and not isinstance(source, bytes | bytearray | memoryview):
+        return path, _sequence(path, list(source), options)
+    raise InputError(
+        f"a hypnogram cannot be read from {path.name}. Expected a path, stage names, or an object of YASA, "
+        "MNE, SleepECG, lunapi, pandas or polars."
+    )
+
+
+def _own(night: Hypnogram) -> RawHypnogram:
+    stages = tuple(night.stages.tolist())
+    return RawHypnogram(
+        stages, tuple(range(len(stages))), night.epoch_seconds, night.start, scheme=night.scheme,
+        has_clock=night.start is not None, scorer=night.scorer,
+    )  # fmt: skip
+
+
+def _yasa(path: Path, source: Any) -> RawHypnogram:
+    stages = tuple(str(stage) for stage in source.hypno.tolist())
+    start = None if source.start is None else source.start.to_pydatetime(warn=False)
+    return RawHypnogram(
+        stages,
+        tuple(range(len(stages))),
+        epoch_seconds=frequency_seconds(path, source.freq),
+        start=start,
+        scheme=scheme_of(path, source.n_stages),
+        has_clock=start is not None,
+        scorer=source.scorer or None,
+    )
+
+
+def _mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    rows = zip(source.onset.tolist(), source.duration.tolist(), source.description.tolist(), strict=True)
+    annotations = [Annotation(onset, seconds or None, str(text)) for onset, seconds, text in rows]
+    start = source.orig_time
+    plain = start.replace(tzinfo=None) if isinstance(start, datetime) else None
+    return annotated(path, annotations, options, start=plain, has_clock=plain is not None, only_stages=True)
+
+
+def _sleepecg(path: Path, source: Any) -> RawHypnogram:
+    if source.sleep_stages is None or not len(source.sleep_stages):
+        raise file_error(path, "has no sleep_stages.")
+    codes = np.asarray(source.sleep_stages, dtype=np.float64).tolist()
+    stages = names_of(path, codes, NUMBERINGS["sleepecg"], what="epoch", first=0)
+    seconds = source.sleep_stage_duration
+    return RawHypnogram(
+        stages,
+        tuple(range(len(stages))),
+        epoch_seconds=None if seconds is None else float(seconds),
+        scheme=AASM5,
+        scorer=source.id or None,
+    )
+
+
+def _frame(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a table: of lunapi, of YASA's events, or with a column of stages."""
+    header = tuple(str(name).casefold() for name in source.columns)
+    columns = [[_cell(value) for value in source[name].to_numpy().tolist()] for name in source.columns]
+    rows = list(zip(*columns, strict=True))
+    if not rows:
+        raise file_error(path, "has no rows. Expected one per epoch.")
+    table = StageRows(header, rows, list(range(len(rows))))
+    if {"e", "stage", "start_sec"} <= set(header):
+        return from_stage_rows(path, table, options)
+    if set(COLUMNS) <= set(header):
+        return from_events(path, table, options)
+    if "brain_state" in header:
+        codes = table.numbers(path, "brain_state").tolist()
+        stages = names_of(path, codes, NUMBERINGS["accusleep"], what="row", first=0)
+        return RawHypnogram(stages, tuple(table.lines), scheme=WNR3)
+    return from_table(path, table, options)
+
+
+def _cell(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _sequence(path: Path, values: list[Any], options: HypnogramOptions) -> RawHypnogram:
+    if not values:
+        raise file_error(path, "is empty, expected one stage per epoch.")
+    places = tuple(range(len(values)))
+    if all(isinstance(value, str) for value in values):
+        return RawHypnogram(tuple(values), places)
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    name = (options.format or "").removeprefix(NUMBERS)
+    if numbers and options.format is not None and name in NUMBERINGS:
+        scheme = WNR3 if name == "accusleep" else AASM5
+        stages = names_of(path, values, NUMBERINGS[name], what="epoch", first=0)
+        return RawHypnogram(stages, places, scheme=scheme)
+    if numbers:
+        fitting = [each for each, codes in NUMBERINGS.items() if set(values) <= set(codes)]
+        known = " or ".join(f"format='{NUMBERS}{each}'" for each in fitting or NUMBERINGS)
+        raise file_error(
+            path, f"holds numbers, and tools number stages differently. Say whose they are: {known}."
+        )
+    if all(value is None or isinstance(value, str) or value != value for value in values):
+        return RawHypnogram(
+            tuple(value if isinstance(value, str) else UNSCORED_NAME for value in values), places
+        )
+    kinds = ", ".join(sorted({type(value).__name__ for value in values})[:4])
+    raise file_error(path, f"holds {kinds}, expected names of stages.")

@@ -1,0 +1,177 @@
+"""Read stages of Luna: `.annot` intervals, `.eannot` epochs, and tables of its command STAGE. No signals."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from stageguard.formats._density_file import file_error
+from stageguard.formats._stage_rows import StageRows, as_number, text_lines
+from stageguard.formats._stage_rows import read_rows as read_table_rows
+from stageguard.formats._staged_annotations import Annotation, annotated, named_intervals, raw_of
+from stageguard.formats._staged_intervals import stage_epochs
+from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.tables import split_line
+from stageguard.formats.text_hypnograms import read_stage_lines
+from stageguard.stages import canonical_name
+
+# Beside stages: unknown, movement, lights on, gap, and artefact.
+UNSCORED = dict.fromkeys(("u", "m", "l", "g", "?"), "?")
+WORDS = frozenset(("w", "n1", "n2", "n3", "nrem4", "n4", "r", "nr", "wake", "rem", *UNSCORED))
+COLUMNS = ("class", "instance", "channel", "start", "stop", "meta")
+STAGE_CLASS = "sleepstage"
+UNTIL_NEXT = "..."
+DAY = 86_400.0
+_CLOCK = re.compile(
+    r"(?:(\d{1,2})[/.-](\d{1,2})[/.-](\d{2,4})-)?(0\+)?(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?"
+)
+
+
+class Moment(NamedTuple):
+    """A time, and what it counts from: "seconds" of the recording, the "clock" of a day, or "dates"."""
+
+    kind: str
+    seconds: float
+
+
+def read_eannot(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """One stage per line and epoch; U, M, L and G are unscored."""
+    return read_stage_lines(path, UNSCORED)
+
+
+def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages among intervals of any class; other classes are left alone.
+
+    Times are seconds from the recording's start, or times of day: those count from the first interval, since
+    the file does not say when the recording began.
+    """
+    lines, rows = [], []
+    for number, line in enumerate(text_lines(path), start=1):
+        cells = split_line(line, "\t")
+        if not line.strip() or line.startswith("#") or (cells and cells[0].casefold() == "class"):
+            continue
+        if len(cells) not in (3, 4, 6):
+            raise file_error(path, f"line {number} has {len(cells)} cells, expected: {', '.join(COLUMNS)}.")
+        lines.append(number)
+        rows.append(cells)
+    if not rows:
+        raise file_error(path, "has no annotations. Was it written completely?")
+    times, start, notes = _times(path, lines, rows)
+    begins = sorted({begin for begin, _ in times})
+    annotations = []
+    for row, (begin, seconds) in zip(rows, times, strict=True):
+        text = row[1] if row[0].casefold() == STAGE_CLASS else row[0]
+        if seconds is None:
+            following = bisect_right(begins, begin)
+            seconds = begins[following] - begin if following < len(begins) else None
+        annotations.append(Annotation(begin, seconds, _plain(text)))
+    stages = [each for each in annotations if _is_stage(each.text)]
+    raw = annotated(
+        path,
+        stages or annotations,
+        options,
+        start=start,
+        has_clock=start is not None,
+        only_stages=True,
+        expected="classes such as W, N1, N2",
+    )
+    return replace(raw, notes=raw.notes + notes)
+
+
+def read_stage_table(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Rows of the command STAGE: epochs from 1 that may skip, and when each of them begins."""
+    return from_stage_rows(path, read_table_rows(path, ("e", "stage", "start_sec")), options)
+
+
+def from_stage_rows(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of such a table, also of one that lunapi returned."""
+    if "id" in table.header and len(set(table.column("id"))) > 1:
+        raise file_error(path, "holds several recordings, expected one. Keep the rows of one ID.")
+    epochs, onsets = table.numbers(path, "e"), table.numbers(path, "start_sec")
+    seconds = options.epoch_seconds
+    if len(epochs) > 1:
+        steps = np.diff(onsets) / np.where(np.diff(epochs) > 0, np.diff(epochs), np.nan)
+        seconds = float(np.nanmedian(steps)) if np.isfinite(steps).any() else None
+        if seconds is None or not np.allclose(steps, seconds, rtol=1e-3):
+            raise file_error(
+                path, "its columns E and START_SEC do not agree, expected epochs of one length in order."
+            )
+    lasting = [seconds or 30.0] * len(epochs)
+    texts = [_plain(text) for text in table.column("stage")]
+    intervals = named_intervals(path, table.lines, onsets.tolist(), lasting, texts, options)
+    return raw_of(stage_epochs(path, intervals, seconds or 30.0))
+
+
+def _plain(text: str) -> str:
+    return UNSCORED.get(text.strip().casefold(), text.strip())
+
+
+def _is_stage(text: str) -> bool:
+    return canonical_name(text) is not None or text.casefold() in UNSCORED_WORDS
+
+
+def _times(
+    path: Path, lines: Sequence[int], rows: Sequence[tuple[str, ...]]
+) -> tuple[list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
+    """Onset and duration of each row in seconds, the date and time of second 0, and what was assumed."""
+    found = []
+    for line, row in zip(lines, rows, strict=True):
+        start, stop = (row[3], row[4]) if len(row) == 6 else (row[-2], row[-1])
+        found.append((_moment(path, line, start), _duration(path, line, start, stop)))
+    kinds = {moment.kind for moment, _ in found}
+    if len(kinds) > 1:
+        raise file_error(path, f"mixes times told as {' and '.join(sorted(kinds))}, expected one of them.")
+    origin = found[0][0].seconds
+    if kinds == {"seconds"}:
+        return [(moment.seconds, lasting) for moment, lasting in found], None, ()
+    notes = ("its times are of the clock: counted from its first interval",)
+    if kinds == {"dates"}:
+        origin = min(moment.seconds for moment, _ in found)
+        times = [(moment.seconds - origin, lasting) for moment, lasting in found]
+        return times, datetime.min + timedelta(seconds=origin), notes
+    times = [((moment.seconds - origin) % DAY, lasting) for moment, lasting in found]
+    for line, (before, _), (after, _) in zip(lines[1:], times, times[1:], strict=False):
+        if after < before:
+            raise file_error(path, f"line {line} is earlier than the line before. Sort it, or write seconds.")
+    return times, None, notes
+
+
+def _duration(path: Path, line: int, start: str, stop: str) -> float | None:
+    """Seconds of an interval; None where it lasts until the next one."""
+    if stop == UNTIL_NEXT:
+        return None
+    if stop.startswith("+"):
+        lasting = as_number(stop[1:])
+        if lasting is None:
+            raise file_error(path, f"line {line} lasts {stop[:40]!r}, expected seconds such as +30.")
+        return lasting
+    begin, end = _moment(path, line, start), _moment(path, line, stop)
+    if begin.kind != end.kind:
+        raise file_error(path, f"line {line} mixes {begin.kind} and {end.kind}, expected one of them.")
+    return (end.seconds - begin.seconds) % DAY if begin.kind == "clock" else end.seconds - begin.seconds
+
+
+def _moment(path: Path, line: int, text: str) -> Moment:
+    """Seconds since the recording's start, since midnight, or since year 1."""
+    seconds = as_number(text)
+    if seconds is not None:
+        return Moment("seconds", seconds)
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise file_error(path, f"line {line} has the time {text[:40]!r}, expected seconds or hh:mm:ss.")
+    of_day = 3600.0 * int(found[5]) + 60.0 * int(found[6]) + float(found[7] or 0)
+    if not found[1]:
+        return Moment("seconds" if found[4] else "clock", of_day)
+    year = int(found[3]) + (0 if len(found[3]) == 4 else 1900 if int(found[3]) >= 85 else 2000)
+    try:
+        day = datetime(year, int(found[2]), int(found[1]))
+    except ValueError:
+        raise file_error(path, f"line {line} has the date {text[:40]!r}, which does not exist.") from None
+    return Moment("dates", (day - datetime.min).total_seconds() + of_day)

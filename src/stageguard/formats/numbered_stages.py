@@ -1,0 +1,94 @@
+"""Read text, tables and arrays of stage numbers whose numbering the caller names. Guesses none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from stageguard.formats._density_file import file_error
+from stageguard.formats._stage_codes import NUMBERINGS, names_of
+from stageguard.formats._stage_rows import as_number, text_lines
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram, stage_column
+from stageguard.formats.text_hypnograms import find_table, row_seconds
+from stageguard.stages import AASM5, WNR3, StageScheme
+
+NPY = b"\x93NUMPY"
+
+
+def read_yasa_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """0 W, 1 N1, 2 N2, 3 N3, 4 REM: YASA, Dreem, Visbrain, GSSC."""
+    return _read(path, "yasa", AASM5, options)
+
+
+def read_rk_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """0 W, 1 to 4, 5 REM: Rechtschaffen and Kales, NSRR, Profusion, Elan, STAGES."""
+    return _read(path, "rk", AASM5, options)
+
+
+def read_usleep_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """0 W, 1 N1, 2 N2, 3 N3, 4 REM, 5 unknown: U-Time, U-Sleep."""
+    return _read(path, "usleep", AASM5, options)
+
+
+def read_sleepecg_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """0 undefined, 1 N3, 2 N2, 3 N1, 4 REM, 5 W: SleepECG."""
+    return _read(path, "sleepecg", AASM5, options)
+
+
+def read_accusleep_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """1 REM, 2 W, 3 NREM: AccuSleep."""
+    return _read(path, "accusleep", WNR3, options)
+
+
+def read_gssc_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of GSSC's CSV, with or without probabilities: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
+    return _read(path, "yasa", AASM5, replace(options, format="gssc-csv"))
+
+
+def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOptions) -> RawHypnogram:
+    if options.format is None:  # numbers that fit one numbering only may still be of a tool unknown here
+        raise file_error(
+            path,
+            f"holds numbers, and tools number stages differently. Say whose: format='numbers-{numbering}'.",
+        )
+    with path.open("rb") as file:
+        is_array = file.read(len(NPY)) == NPY
+    if is_array:
+        return _from_array(path, numbering, scheme)
+    lines = text_lines(path)
+    if as_number(lines[0]) is not None:
+        places, cells, seconds = list(range(1, len(lines) + 1)), tuple(lines), None
+    else:
+        table = find_table(path, lines)
+        if table is None:
+            raise file_error(
+                path, f"line 1 is {lines[0][:40]!r}, expected a number, or a column named stage."
+            )
+        column = table.header[stage_column(table.header) or 0]
+        places, cells, seconds = table.lines, table.column(column), row_seconds(path, table)
+    codes = []
+    for place, cell in zip(places, cells, strict=True):
+        code = np.nan if cell.strip().casefold() in ("", "nan", "n/a") else as_number(cell)
+        if code is None or (not cell.strip() and seconds is None and len(cells) == len(lines)):
+            raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
+        codes.append(float(code))
+    stages = names_of(path, codes, NUMBERINGS[numbering], what="line", first=places[0])
+    return RawHypnogram(stages, tuple(places), epoch_seconds=seconds, scheme=scheme)
+
+
+def _from_array(path: Path, numbering: str, scheme: StageScheme) -> RawHypnogram:
+    from stageguard.formats.arrays import load_plain
+
+    values = load_plain(path)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or values.dtype.kind not in "iuf" or not len(values):
+        raise file_error(
+            path,
+            f"holds {values.dtype} of shape {values.shape}, expected one number per epoch. Are these "
+            "probabilities? Then use read_density.",
+        )
+    stages = names_of(path, values.tolist(), NUMBERINGS[numbering], what="epoch", first=0)
+    return RawHypnogram(stages, tuple(range(len(stages))), scheme=scheme)

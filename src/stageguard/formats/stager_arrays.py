@@ -1,0 +1,241 @@
+"""Bare arrays of numbers: what their columns are by the caller's word, or by the tool that made them.
+
+Tools order stages differently, and an array says nothing of it. Nothing is guessed from numbers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.errors import did_you_mean
+from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats._timing import read_timing
+from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
+from stageguard.formats.objects import name_of
+from stageguard.formats.yasa_probabilities import without_undefined
+from stageguard.stages import canonical_name
+
+FIVE = ("W", "N1", "N2", "N3", "R")
+# Tool -> order of its columns, where the tool has one; braindecode's is its user's.
+ORDERS: dict[str, tuple[str, ...] | None] = {
+    "usleep-npy": FIVE,
+    "gssc": FIVE,
+    "physioex": FIVE,
+    "braindecode": None,
+}
+TOOLS = {
+    "usleep-npy": "U-Sleep",
+    "gssc": "GSSC",
+    "physioex": "PhysioEx",
+    "braindecode": "braindecode",
+    "sleepecg": "SleepECG",
+}
+USUAL_SECONDS = {"usleep-npy": 30.0, "gssc": 30.0, "physioex": 30.0, "sleepecg": 30.0}
+UNDEFINED = "UNDEFINED"
+# SleepECG's columns behind UNDEFINED, by their number: from deep sleep to wake.
+SLEEPECG = {
+    2: ("S", "W"),
+    3: ("N", "R", "W"),
+    4: ("DEEP", "LIGHT", "R", "W"),
+    5: ("N3", "N2", "N1", "R", "W"),
+}
+FORMATS = (*ORDERS, "sleepecg")
+
+
+def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
+    """Probabilities or logits of a `torch.Tensor`, wherever it lives and whatever its precision."""
+    plain = source.detach().cpu()
+    if plain.is_floating_point():
+        plain = plain.double()
+    return array_density(name_of(source), plain.numpy(), options)
+
+
+def density_of_array(source: Any, options: DensityOptions) -> RawDensity:
+    """Probabilities or logits of an array, or of anything NumPy makes one of."""
+    where = name_of(source)
+    try:
+        array = np.asanyarray(source)
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise file_error(where, f"cannot be read as an array of (epochs, stages): {reason}") from None
+    return array_density(where, array, options)
+
+
+def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> RawDensity:
+    """Probabilities of what `EEGInfer.mne_infer` of GSSC returns: stages, times and probabilities."""
+    where = name_of(source)
+    stages, times, probabilities = (np.asanyarray(part) for part in source)
+    if stages.ndim != 1 or probabilities.ndim != 2 or probabilities.shape != (len(stages), len(FIVE)):
+        raise file_error(
+            where,
+            f"has parts of shapes {', '.join(str(np.shape(part)) for part in source)}, expected GSSC's "
+            "stages, times and probabilities (epochs, 5). Pass the array of probabilities alone.",
+        )
+    if options.format not in (None, "gssc"):
+        raise file_error(where, f"is read as GSSC's, got format={options.format!r}. Leave it out.")
+    if stages.dtype.kind not in "iu" or not np.array_equal(probabilities.argmax(axis=1), stages):
+        raise file_error(
+            where,
+            "has stages that are not the most probable columns, so it is not GSSC's (stages, times, "
+            "probabilities). Pass the array of probabilities alone, with stages.",
+        )
+    raw = array_density(where, probabilities, replace(options, format="gssc"))
+    if times.shape != stages.shape or times.dtype.kind not in "fiu":  # GSSC may return too few
+        return raw
+    timing = read_timing(where, {"onset": times.astype(np.float64)}, None)
+    return replace(
+        raw, epoch_seconds=timing.epoch_seconds, places=timing.places, notes=raw.notes + timing.notes
+    )
+
+
+def density_of_pair(source: tuple[Any, Any], options: DensityOptions) -> RawDensity:
+    """Probabilities and classes of a classifier; or labels and confidences of AccuSleePy, if so named."""
+    where = name_of(source)
+    values, classes = np.asanyarray(source[0]), np.asanyarray(source[1])
+    if values.ndim == 1 and values.shape == classes.shape:
+        return _labels_and_confidences(where, values, classes, options)
+    if values.ndim != 2 or classes.ndim != 1:
+        raise file_error(
+            where,
+            f"has parts of shapes {values.shape} and {classes.shape}, expected probabilities (epochs, "
+            "classes) and the names of the classes.",
+        )
+    if len(classes) != values.shape[1]:
+        raise file_error(
+            where, f"has {values.shape[1]} columns and {len(classes)} classes. Expected as many."
+        )
+    if options.stages is not None:
+        return array_density(where, values, options)
+    names = [str(name) for name in classes.tolist()]
+    if classes.dtype.kind in "biuf":
+        raise file_error(
+            where,
+            f"has the classes {listed(names)}, and tools number stages differently. Name them with stages in "
+            "this order, for example stages=['W', 'N1', 'N2', 'N3', 'R'].",
+        )
+    unknown = next((name for name in names if canonical_name(name) is None), None)
+    if unknown is not None and options.scheme is None:
+        hint = did_you_mean(unknown, FIVE)
+        raise file_error(
+            where, f"has the class {unknown[:40]!r}, which is no stage.{hint} Name them with stages."
+        )
+    return RawDensity(values, tuple(names))
+
+
+def _labels_and_confidences(
+    where: str, labels: npt.NDArray[Any], confidences: npt.NDArray[Any], options: DensityOptions
+) -> RawDensity:
+    if options.format != ACCUSLEEPY.format:
+        raise file_error(
+            where,
+            "has one label and one number per epoch, which is not a distribution over the stages. Expected "
+            "probabilities (epochs, classes). AccuSleePy's labels and confidences need "
+            f"format={ACCUSLEEPY.format!r}.",
+        )
+    if confidences.dtype.kind not in "fiu":
+        raise file_error(where, f"has confidences of type {confidences.dtype}, expected numbers.")
+    words = [str(label) for label in labels.tolist()]
+    return spread(where, words, confidences.astype(np.float64), options, ACCUSLEEPY, None)
+
+
+def array_density(where: Where, array: npt.NDArray[Any], options: DensityOptions) -> RawDensity:
+    """Rows of an array of (epochs, stages), or of windows of epochs that are joined end to end."""
+    tool = options.format if options.format in FORMATS else None
+    if options.format is not None and tool is None and options.format not in ("npy", "npz"):
+        hint = did_you_mean(options.format, FORMATS)
+        raise file_error(
+            where, f"format {options.format!r} is not one of arrays: {', '.join(FORMATS)}.{hint}"
+        )
+    if tool == "sleepecg":
+        return _sleepecg(where, array, options)
+    names, assumed = _names(where, tool, options)
+    matrix, joined = _in_rows(where, array, len(names), tool)
+    return RawDensity(
+        matrix,
+        names,
+        notes=(*assumed, *joined),
+        usual_seconds=USUAL_SECONDS.get(tool or ""),
+        tool=TOOLS.get(tool or "", ""),
+    )
+
+
+def _names(
+    where: Where, tool: str | None, options: DensityOptions
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the columns, and what was assumed."""
+    if options.stages is not None:
+        return tuple(options.stages), ()
+    order = None if tool is None else ORDERS[tool]
+    if tool is not None and order is not None:
+        return order, (f"columns read as {', '.join(order)}, the order of {TOOLS[tool]}",)
+    example = "stages=['W', 'N1', 'N2', 'N3', 'R']" if isinstance(where, str) else "--stages W,N1,N2,N3,R"
+    own = "names no stages, and their order differs between tools" if tool is None else (
+        f"names no stages, and the order is not that of {TOOLS[tool]} but of whoever trained the network"
+    )  # fmt: skip
+    tools = "" if tool is not None else f" Or say who wrote it with format: {', '.join(FORMATS)}."
+    raise file_error(where, f"{own}. Say what the columns are with stages, for example {example}.{tools}")
+
+
+def _in_rows(
+    where: Where, array: npt.NDArray[Any], n_stages: int, tool: str | None
+) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
+    """Rows of epochs, from windows of (epochs, stages) or of (stages, epochs)."""
+    if array.ndim != 3:
+        return array, ()
+    by_tool = {"braindecode": (1,), "physioex": (2,)}.get(tool or "", (1, 2))
+    axes = [axis for axis in by_tool if array.shape[axis] == n_stages]
+    if len(axes) != 1:
+        why = "both may be the stages" if axes else f"expected {n_stages} stages on one of the last two"
+        raise file_error(
+            where,
+            f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
+            "epochs): format='physioex' or format='braindecode'.",
+        )
+    windows = array if axes[0] == 2 else np.swapaxes(array, 1, 2)
+    n_windows, n_epochs = windows.shape[:2]
+    note = f"{n_windows} window{'s' * (n_windows != 1)} of {n_epochs} epochs joined end to end"
+    return windows.reshape(n_windows * n_epochs, n_stages), (note,) if n_epochs > 1 else ()
+
+
+def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions) -> RawDensity:
+    """Probabilities of SleepECG's `stage(..., return_mode="prob")`: column 0 is UNDEFINED."""
+    n_stages = array.shape[1] - 1 if array.ndim == 2 else 0
+    if n_stages not in SLEEPECG or array.dtype.kind not in "fiu":
+        raise file_error(
+            where,
+            f"has shape {array.shape} of {array.dtype}, expected SleepECG's (epochs, 3 to 6): {UNDEFINED} "
+            "and the stages.",
+        )
+    names = SLEEPECG[n_stages]
+    if options.stages is not None:
+        names = _without_first(where, options.stages, n_stages)
+    plain = array.astype(np.float64)
+    values, note = without_undefined(plain[:, 1:], plain[:, 0], (UNDEFINED,))
+    order = sorted(range(n_stages), key=lambda place: -place)  # from wake to deep sleep
+    order = [order[0], *order[2:], order[1]] if n_stages > 2 else order
+    assumed = () if options.stages is not None else (
+        f"columns read as {UNDEFINED}, {', '.join(names)}, the order of SleepECG",
+    )  # fmt: skip
+    return RawDensity(
+        values[:, order],
+        tuple(names[place] for place in order),
+        notes=(*assumed, note),
+        usual_seconds=USUAL_SECONDS["sleepecg"],
+        tool=TOOLS["sleepecg"],
+    )
+
+
+def _without_first(where: Where, stages: Sequence[str], n_stages: int) -> tuple[str, ...]:
+    """Names the caller gave, with or without the one of column 0."""
+    if len(stages) == n_stages + 1 and stages[0].casefold() == UNDEFINED.casefold():
+        return tuple(stages[1:])
+    if len(stages) != n_stages:
+        raise file_error(
+            where, f"has {n_stages} stages behind {UNDEFINED}, got {len(stages)} names in stages."
+        )
+    return tuple(stages)

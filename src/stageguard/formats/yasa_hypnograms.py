@@ -1,0 +1,103 @@
+"""Read hypnograms of YASA: its JSON and its tables of events. Leaves probabilities to another reader."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+from stageguard.formats._density_file import file_error
+from stageguard.formats._json_file import load_json
+from stageguard.formats._stage_rows import StageRows, as_number, read_rows
+from stageguard.formats._staged_annotations import named_intervals, raw_of
+from stageguard.formats._staged_intervals import stage_epochs
+from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.stages import AASM5, WLDR4, WNR3, WS2, StageScheme
+
+SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
+COLUMNS = ("onset", "duration", "value", "description")
+_UNITS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "t", "m", "minute", "minutes"), 60.0),
+    **{"ms": 1e-3, "l": 1e-3, "h": 3600.0},
+}
+# Number and name of a stage must not contradict each other.
+_VALUES = {"WAKE": 0, "W": 0, "N1": 1, "N2": 2, "N3": 3, "REM": 4, "R": 4, "SLEEP": 1, "NREM": 2}
+_VALUES |= {"LIGHT": 2, "DEEP": 3, "ART": -1, "UNS": -2}
+
+
+def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read what `Hypnogram.to_json` wrote."""
+    content = load_json(path)
+    values = content.get("values") if isinstance(content, dict) else None
+    if not isinstance(values, list) or not values or not all(isinstance(each, str) for each in values):
+        raise file_error(path, "has no 'values', expected a list of stage names as YASA writes it.")
+    n_stages, freq, scorer = (content.get(key) for key in ("n_stages", "freq", "scorer"))
+    return RawHypnogram(
+        tuple(values),
+        tuple(range(len(values))),
+        epoch_seconds=frequency_seconds(path, freq),
+        start=_start(path, content.get("start")),
+        scheme=scheme_of(path, n_stages),
+        has_clock=content.get("start") is not None,
+        scorer=scorer if isinstance(scorer, str) and scorer else None,
+    )
+
+
+def read_yasa_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read what `Hypnogram.as_events` returned, saved as a table: one row per epoch."""
+    return from_events(path, read_rows(path, COLUMNS), options)
+
+
+def from_events(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of such a table, whose numbers must agree with its names."""
+    texts = table.column("description")
+    for line, text, cell in zip(table.lines, texts, table.column("value"), strict=True):
+        value = as_number(cell)
+        if value is None or _VALUES.get(text.upper(), value) != value:
+            raise file_error(path, f"line {line} has the value {cell[:20]!r} for {text[:20]!r}, unlike YASA.")
+    scorers = set(table.column("scorer")) - {"", "nan", "None"} if "scorer" in table.header else set()
+    if len(scorers) > 1:
+        raise file_error(path, "holds several scorers, expected one. Keep the rows of one.")
+    onsets, lasting = table.numbers(path, "onset"), table.numbers(path, "duration")
+    intervals = named_intervals(path, table.lines, onsets.tolist(), lasting.tolist(), texts, options)
+    one_length = float(lasting[0]) if (lasting == lasting[0]).all() else options.epoch_seconds
+    staged = stage_epochs(path, intervals, one_length)
+    known = {text.upper() for text in texts if text.casefold() not in UNSCORED_WORDS}
+    return raw_of(staged, scheme=_told_by(known), scorer=next(iter(scorers), None))
+
+
+def _told_by(known: set[str]) -> StageScheme | None:
+    """Scheme that names belong to, where one of them is a stage of no other."""
+    for names, scheme in (({"N1", "N2", "N3"}, AASM5), ({"LIGHT", "DEEP"}, WLDR4), ({"NREM"}, WNR3)):
+        if known & names:
+            return scheme
+    return WS2 if "SLEEP" in known else None
+
+
+def scheme_of(path: Path, n_stages: object) -> StageScheme | None:
+    """Return the scheme of so many stages."""
+    if n_stages is None:
+        return None
+    if not isinstance(n_stages, int) or n_stages not in SCHEMES:
+        raise file_error(path, f"has n_stages {str(n_stages)[:20]!r}, expected 2, 3, 4 or 5.")
+    return SCHEMES[n_stages]
+
+
+def frequency_seconds(path: Path, freq: object) -> float | None:
+    """Seconds of pandas' frequency text, such as "30s" or "0.5min"."""
+    if freq is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)?\s*([A-Za-z]+)\s*", str(freq))
+    if found is None or found[2].lower() not in _UNITS:
+        raise file_error(path, f"has the frequency {str(freq)[:20]!r}, expected a text such as '30s'.")
+    return float(found[1] or 1) * _UNITS[found[2].lower()]
+
+
+def _start(path: Path, text: object) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        raise file_error(path, f"has the start {str(text)[:40]!r}, expected a date and time.") from None
