@@ -6,6 +6,7 @@ drown in the noise of a whole step. Needs torch.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 
 import torch
@@ -136,6 +137,7 @@ def likelihood_rows() -> list[Row]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(42)
     rows = [*penalty_rows(), *loss_rows(), *likelihood_rows()]

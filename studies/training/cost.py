@@ -1,6 +1,6 @@
-"""Processor time of a step, a pass and a whole run, for every network in its small size.
+"""Processor time of every network: forward, and in its small size a step, a pass and a whole run.
 
-python cost.py        writes cost.md
+python cost.py        writes cost.md; wants a machine with nothing else to do
 """
 
 from __future__ import annotations
@@ -24,6 +24,15 @@ from stageguard.profile import Profile
 from stageguard.stages import WNR3
 
 N_SUBJECTS, N_EPOCHS, LENGTH, BATCH = 30, 900, 100, 16
+# The input each network was published for.
+PUBLISHED = {
+    "accusleep": {"n_frames": 1, "n_features": 185, "spectrum": True},
+    "attnsleep": {"n_frames": 3000, "n_features": 1},
+    "deepsleepnet": {"n_frames": 3000, "n_features": 1},
+    "seqsleepnet": {"n_frames": 29, "n_features": 129, "spectrum": True},
+    "sleeptransformer": {"n_frames": 29, "n_features": 128, "training_length": LENGTH},
+    "usleep": {"n_frames": 3840, "n_features": 2},
+}
 
 
 def cohort(n_features: int) -> list[FeatureTable]:
@@ -41,6 +50,20 @@ def cohort(n_features: int) -> list[FeatureTable]:
         )
         for k in range(N_SUBJECTS)
     ]
+
+
+def forward_seconds(name: str, n_times: int = 7, **sizes: object) -> float:
+    """Median processor time of one recording of 100 epochs."""
+    torch.manual_seed(42)
+    network = build_backbone(name, n_stages=5, **sizes).eval()
+    x = torch.randn(1, LENGTH, network.n_frames, network.n_features)
+    times = []
+    with torch.inference_mode():
+        for _ in range(n_times + 2):
+            began = time.process_time()
+            network(x)
+            times.append(time.process_time() - began)
+    return float(np.median(times[2:]))
 
 
 def step_seconds(name: str, n_features: int, n_steps: int = 8) -> tuple[float, int]:
@@ -67,21 +90,31 @@ def step_seconds(name: str, n_features: int, n_steps: int = 8) -> tuple[float, i
 
 def run_seconds(name: str, n_features: int) -> tuple[float, int]:
     """Processor time of `train` with its defaults, evaluations and checkpoints included; its steps."""
-    options = TrainingOptions(
-        name, "human-psg-3", network={"small": True}, penalty_weight=0.0, device="cpu", patience=1000
-    )
+    options = TrainingOptions(name, "human-psg-3", network={"small": True}, penalty_weight=0.0, device="cpu")
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        train(cohort(n_features), options, Path(folder) / "model")
-    return time.process_time() - began, options.steps
+        model = train(cohort(n_features), options, Path(folder) / "model")
+    return time.process_time() - began, model.card.training["stopped_at"]
 
 
 def main() -> None:
     torch.set_num_threads(1)
     lines = [
-        "# Cost of training the small networks\n",
-        f"Written by `cost.py`: processor time on one thread, torch {torch.__version__}, Python "
-        f"{platform.python_version()}. A pass is {N_SUBJECTS} nights of {N_EPOCHS} epochs in batches of "
+        "# Cost of the networks\n",
+        f"Written by `cost.py`: processor time on one core of a CPU, torch {torch.__version__}, Python "
+        f"{platform.python_version()}.\n",
+        f"Forward, {LENGTH} epochs, five stages: in the published size on the published input, and in the "
+        "small size on 80 features per epoch.\n",
+        "| network | published, ms | small, ms |",
+        "| --- | --: | --: |",
+    ]
+    for name in backbones():
+        published = forward_seconds(name, **PUBLISHED[name])
+        small = forward_seconds(name, n_frames=1, n_features=80, small=True)
+        lines.append(f"| {name} | {1000 * published:.0f} | {1000 * small:.1f} |")
+        print(lines[-1], flush=True)
+    lines += [
+        f"\nTraining in the small size: a pass is {N_SUBJECTS} nights of {N_EPOCHS} epochs in batches of "
         f"{BATCH} sequences of {LENGTH}; a run is `train` with its defaults on that cohort, reading aside.\n",
         "| network | features | ms per step | s per pass | s per run | steps of the run |",
         "| --- | --: | --: | --: | --: | --: |",

@@ -7,13 +7,8 @@ import pytest
 
 from feature_nights import NAMES, cohort, feature_table, write_csv
 from stageguard.errors import FileFormatError, InputError
-from stageguard.nn.data import (
-    check_together,
-    count_labels,
-    read_features,
-    read_folder,
-    split_subjects,
-)
+from stageguard.nn.cohort import check_together, count_labels, split_subjects
+from stageguard.nn.data import read_features, read_folder
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.sequences import cut_windows, make_batch, round_of_batches
 from stageguard.stages import AASM5, WNR3, WS2
@@ -63,8 +58,8 @@ def test_finer_stages_are_merged_and_unscored_ones_kept_apart(tmp_path):
         ("stage,x,y\nW,1,inf\n", "a.csv: feature 'y' is inf in epoch 0"),
         ("stage,x\nW,\n", "a.csv: no epoch has a feature."),
         ("stage,x\nW,high\n", "a.csv: feature 'x' is 'high' in epoch 0, expected a number."),
-        ("stage,x\nN9,1\n", "a.csv: 'N9' is not a stage of scheme 'wnr3'. Known: W, N, R."),
-        ("stage,x\n7,1\n", "a.csv: '7' is not a stage of scheme 'wnr3'."),
+        ("stage,x\nN9,1\n", "a.csv: line 2: 'N9' is not a stage of scheme 'wnr3'. Known: W, N, R."),
+        ("stage,x\n7,1\n", "a.csv: line 2: '7' is not a stage of scheme 'wnr3'."),
         ("stage,x\n", "a.csv: has no rows."),
         ("stage,x\nW,1,2\n", "a.csv: line 2 has 3 cells, the header has 2."),
         ("stage,epoch,x\nW,4,1\nW,3,1\n", "a.csv: epoch indices are not 2 increasing whole numbers."),
@@ -89,7 +84,7 @@ def test_an_archive_cut_in_half_or_without_names_is_one_line(tmp_path):
     np.savez(path, features=np.zeros((3, 2)))
     assert message(FileFormatError, read_features, path) == "a.npz: has no array names; it has features."
     path.write_bytes(path.read_bytes()[:150])
-    assert message(FileFormatError, read_features, path).startswith("a.npz: is not a readable .npz archive")
+    assert message(FileFormatError, read_features, path).startswith("a.npz: is damaged or cut short")
 
 
 def test_a_folder_must_hold_tables_of_one_kind(tmp_path):

@@ -27,7 +27,7 @@ class Position(nn.Module):
 
 @pytest.mark.parametrize("n_epochs", [1, 9, 10, 11, 14, 15, 1003])
 def test_windows_cover_everything_and_end_with_the_recording(n_epochs):
-    starts = window_starts(n_epochs, 10, 5)
+    starts = window_starts(n_epochs, 10)
     assert starts[0] == 0
     assert {t for s in starts for t in range(s, min(s + 10, n_epochs))} == set(range(n_epochs))
     assert max(starts) + 10 == max(n_epochs, 10)
@@ -37,7 +37,7 @@ def test_windows_cover_everything_and_end_with_the_recording(n_epochs):
 
 def test_overlapping_windows_are_averaged():
     network = Position()
-    p = stretch_probabilities(network, np.zeros((17, 1, 2), dtype=np.float32), length=10, hop=5)
+    p = stretch_probabilities(network, np.zeros((17, 1, 2), dtype=np.float32), length=10)
     assert set(network.lengths) == {10}
     sigmoid = lambda z: 1 / (1 + np.exp(-z))  # noqa: E731
     for t in range(17):

@@ -16,13 +16,15 @@ import torch
 from feature_nights import cohort, feature_table, options
 from stageguard.decoding import decode
 from stageguard.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.backbones import build_backbone
 from stageguard.nn.data import FeatureTable
-from stageguard.nn.evaluation import Validation, cohen_kappa, score_probabilities
+from stageguard.nn.evaluation import Validation, score_probabilities
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions, read_config
-from stageguard.nn.training import one_cycle, train
+from stageguard.nn.plan import one_cycle
+from stageguard.nn.training import train
 from stageguard.profile import Profile
 
 

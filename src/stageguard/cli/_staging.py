@@ -58,7 +58,7 @@ def find_inputs(paths: Sequence[Path], dataset: str | None, channels: Mapping[st
 
 def _inputs(path: Path, dataset: str | None, channels: Mapping[str, str]) -> list[Input]:
     from stageguard.formats.recordings import read_recording
-    from stageguard.nn.data import SUFFIXES
+    from stageguard.nn.data import SUFFIXES, feature_files
 
     if dataset is not None:
         from stageguard.datasets import entries
@@ -70,7 +70,7 @@ def _inputs(path: Path, dataset: str | None, channels: Mapping[str, str]) -> lis
     files = [path]
     if path.is_dir():
         wanted = (*SUFFIXES, *RECORDING_SUFFIXES)
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in wanted)
+        files = feature_files(path, wanted)
         if not files:
             raise InputError(f"{path} holds nothing to stage. Expected files named {', '.join(wanted)}.")
     return [
@@ -90,7 +90,7 @@ def prepare(one: Input, card: ModelCard, rules: str) -> Prepared:
     from stageguard.nn.data import read_features
 
     if one.read is None:
-        table = read_features(one.path)
+        table = read_features(one.path, choose=card.columns)
         assert table.epochs is not None
         first = int(table.epochs[0])
         return Prepared(

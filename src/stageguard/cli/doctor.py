@@ -67,12 +67,20 @@ LIBRARIES = {
 }
 
 
+# What extras bring: nothing is wrong without them.
+OPTIONAL = {"torch": ("training and predicting", "torch")}
+
+
 def _libraries() -> list[Finding]:
     findings = []
     for name, purpose in LIBRARIES.items():
         version = _version(name)
         advice = "" if version else f"pip install {name}"
         findings.append(Finding(f"{name} ({purpose})", version or "missing", version is not None, advice))
+    for name, (purpose, extra) in OPTIONAL.items():
+        version = _version(name)
+        advice = "" if version else f"to use it: pip install 'stageguard[{extra}]'"
+        findings.append(Finding(f"{name} ({purpose})", version or "not installed", True, advice))
     return findings
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stageguard.cli._device import Device
 from stageguard.cli._options import AsJson, Cohort, Overwrite
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ Rules = Annotated[
         help="How to judge signals. Default: graded, with a kdd2026 profile kdd2026.",
     ),
 ]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")]
+ComputeOn = Annotated[Device, typer.Option("--device", help="Where to compute.")]
 
 
 def predict(
@@ -62,7 +63,7 @@ def predict(
     dataset: DatasetName = None,
     channel: Channels = None,
     quality: Rules = None,
-    device: Device = "auto",
+    device: ComputeOn = Device.auto,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -75,12 +76,9 @@ def predict(
     from stageguard.cli._staging import find_inputs
     from stageguard.cli._terminal import print_json, progress
     from stageguard.nn.checkpoint import load_model
-    from stageguard.nn.options import DEVICES
     from stageguard.nn.training import pick_device
     from stageguard.profile import Profile
 
-    if device not in DEVICES:
-        raise typer.BadParameter(f"--device is {device!r}, expected auto, cpu or cuda.")
     if quality not in (None, "graded", "kdd2026", "none"):
         raise typer.BadParameter(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
     network = load_model(model, device=pick_device(device))
@@ -125,7 +123,7 @@ def _stage(
     overwrite: bool,
 ) -> dict[str, Any]:
     """Stage one recording and write its outputs; a failure comes back as its one-line `error`."""
-    from stageguard.cli._terminal import error_text
+    from stageguard.cli._terminal import error_text, one_line
     from stageguard.errors import StageGuardError, StageGuardWarning
 
     began = time.perf_counter()
@@ -140,7 +138,7 @@ def _stage(
                 f"{one.path.name}: {one.name}: ", f"{one.path.name}: ", 1
             )
             return report
-    report["warnings"] = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    report["warnings"] = [one_line(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
     report["seconds"] = time.perf_counter() - began
     report["ok"] = True
     return report
@@ -156,15 +154,14 @@ def _stage_and_write(
     *,
     overwrite: bool,
 ) -> dict[str, Any]:
-    from stageguard._files import write_together
     from stageguard.cli._decode_file import DecodeOptions, describe
     from stageguard.cli._staging import prepare
     from stageguard.decoding import decode
     from stageguard.errors import OutputExistsError
     from stageguard.formats.outputs import output_paths, write_decoding
 
-    files = output_paths(place)
-    held = [path for path in (files.tsv, files.sidecar) if path.exists()]
+    files, densities = output_paths(place), place.with_name(place.name + DENSITY_SUFFIX)
+    held = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
     if held and not overwrite:
         raise OutputExistsError(f"{held[0]} exists already. Pass overwrite=True to replace it.")
     prepared = prepare(one, model.card, quality)
@@ -175,9 +172,6 @@ def _stage_and_write(
         f"temperature {model.card.temperature:.3f}",
         *prepared.notes,
     ]
-    densities = place.with_name(place.name + DENSITY_SUFFIX)
-    # the table goes first: the hypnogram's sidecar names it as what was decoded, so that verify finds it
-    write_together({densities: _density_text(density)}, overwrite=overwrite, make_folders=True)
     options = DecodeOptions(
         epoch_seconds=density.epoch_seconds,
         quality=prepared.beta,
@@ -187,7 +181,8 @@ def _stage_and_write(
     written = write_decoding(
         decoding,
         place,
-        source_path=densities,
+        source_path=densities,  # named in the sidecar as what was decoded, so that verify finds it
+        source_text=_density_text(density),
         overwrite=overwrite,
         options=options.to_dict(),
         quality=prepared.beta,

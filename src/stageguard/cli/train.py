@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stageguard.cli._device import Device
 from stageguard.cli._options import AsJson, Overwrite
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="FOLDER", help="For the network. Default: what the file says."),
 ]
 Small = Annotated[bool, typer.Option("--small", help="The size for a computer without a GPU.")]
-Device = Annotated[
-    str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute. Default: what the file says.")
+ComputeOn = Annotated[
+    Device | None, typer.Option("--device", help="Where to compute. Default: what the file says.")
 ]
 
 
@@ -35,7 +36,7 @@ def train(
     config: Config,
     output: Output = None,
     small: Small = False,
-    device: Device = None,
+    device: ComputeOn = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -43,23 +44,27 @@ def train(
 
     Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it was.
     """
+    from stageguard.cli._terminal import one_line
     from stageguard.errors import StageGuardWarning
     from stageguard.nn.options import read_config
+    from stageguard.nn.run_state import check_output
+    from stageguard.nn.training import pick_device
     from stageguard.nn.training import train as run
-    from stageguard.profile import Profile
 
     said = read_config(config)
     options, folder = said.options, output or said.output
     if small:
         options = replace(options, network=dict(options.network) | {"small": True})
     if device is not None:
-        options = replace(options, device=device)
-    tables = _tables(said, Profile.load(options.profile), config.parent, quiet=as_json)
+        options = replace(options, device=device.value)
+    pick_device(options.device)
+    check_output(folder, overwrite=overwrite)  # before features are computed, which may take hours
+    tables = _tables(said, options.load_profile(), config.parent, quiet=as_json)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         with _Watcher(quiet=as_json) as watcher:
             model = run(tables, options, folder, overwrite=overwrite, report=watcher)
-    remarks = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    remarks = [one_line(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
     _print(model.card.training, folder, len(tables), model.card.temperature, remarks, as_json)
 
 
@@ -70,7 +75,7 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
     if said.dataset is None:
         return read_folder(said.data, profile.scheme)
     from stageguard.cli._terminal import error_text, print_error
-    from stageguard.extraction import Recipe, recipes
+    from stageguard.extraction import Recipe
     from stageguard.nn.from_recordings import dataset_tables
 
     def report(entry: Entry, failure: Exception | None) -> None:
@@ -80,7 +85,7 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
             print(f"features of {entry.id}", file=sys.stderr)
 
     name = said.options.recipe
-    recipe = Recipe.load(name if name in recipes() else folder / name)
+    recipe = Recipe.load(folder / name if name.endswith(".toml") else name)
     length = said.options.epoch_seconds
     return dataset_tables(
         said.dataset, said.data, recipe, profile.scheme, epoch_seconds=length, on_recording=report
@@ -118,7 +123,8 @@ class _Watcher:
             self._bar.stop()
 
     def _see(self, progress: Progress) -> None:
-        parts = "  ".join(f"{name} {value:.3f}" for name, value in progress.parts.items())
+        shown = progress.parts if self._bar is not None or progress.means is None else progress.means
+        parts = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
         if progress.score is not None:
             self._kappa = f"  validation kappa {progress.score.kappa:.3f}"
         if self._bar is not None:

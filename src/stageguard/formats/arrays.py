@@ -26,7 +26,7 @@ KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "start")
 
 def read_npy(path: Path, options: DensityOptions) -> RawDensity:
     """Read a (epochs, stages) array; the stages' names, or the tool that wrote it, must be given."""
-    values = _load(path, lambda loaded: loaded)
+    values = _load(path, lambda loaded: loaded, is_whole=True)
     return array_density(path, _plain(path, values, "the array"), options)
 
 
@@ -68,6 +68,8 @@ def _known_arrays(path: Path, archive: Any) -> tuple[tuple[str, ...], dict[str, 
     keys = tuple(archive.files)
     wanted = keys if len(keys) == 1 else [key for key in keys if key in KNOWN_KEYS]
     n_archive = path.stat().st_size
+    if min((member.header_offset for member in archive.zip.infolist()), default=0) > 0:
+        raise file_error(path, "has data before its archive. Are two files joined in it?")
     for member in archive.zip.infolist():
         if member.filename.removesuffix(".npy") in wanted:
             _refuse_bomb(path, member.filename, member.file_size, n_archive)
@@ -85,13 +87,20 @@ def _refuse_bomb(path: Path, name: str, n_bytes: int, n_archive: int) -> None:
         )
 
 
-def _load(path: Path, take: Callable[[Any], Any]) -> Any:
-    """Let NumPy parse the bytes; a damaged file makes it raise almost anything, which becomes one line."""
+def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> Any:
+    """Let NumPy parse the bytes; a damaged file makes it raise almost anything, which becomes one line.
+
+    Where it must be the whole file, bytes behind the array are an error: two files may have been joined.
+    """
     try:
         stream = io.BytesIO(path.read_bytes())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return take(np.load(stream, allow_pickle=False))
+            found = take(np.load(stream, allow_pickle=False))
+        n_behind = len(stream.getbuffer()) - stream.tell()
+        if is_whole and n_behind:
+            raise file_error(path, f"has {n_behind:,} bytes behind its array. Are two files joined in it?")
+        return found
     except (FileFormatError, OSError):
         raise
     except Exception as error:

@@ -84,6 +84,7 @@ def write_decoding(
     path: str | os.PathLike[str],
     *,
     source_path: str | os.PathLike[str] | None = None,
+    source_text: str | None = None,
     overwrite: bool = False,
     options: Mapping[str, Any] | None = None,
     quality: npt.ArrayLike | None = None,
@@ -101,6 +102,8 @@ def write_decoding(
         Folder and stem of the outputs, for example `out/night`; missing folders are made.
     source_path : path-like, optional
         The probabilities' file; its name and SHA-256 go into the sidecar, so that the output can be verified.
+    source_text : str, optional
+        What that file holds, where it is an output too: it is then written together with the others.
     overwrite : bool
         Replace existing outputs; otherwise they are an OutputExistsError.
     options : mapping, optional
@@ -114,8 +117,12 @@ def write_decoding(
     """
     files = output_paths(Path(path))
     table = _table_text(decoding, quality)
-    sidecar = _sidecar(decoding, files, table, source_path, options or {}, notes)
-    texts: dict[Path, str | bytes] = {
+    source = None if source_path is None else Path(source_path)
+    data = None if source_text is None else source_text.encode()
+    described = None if source is None else describe_file(source, data)
+    sidecar = _sidecar(decoding, files, table, described, options or {}, notes)
+    texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
+    texts |= {
         files.tsv: table,
         files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n",
     }
@@ -124,7 +131,7 @@ def write_decoding(
         for place, text in ((files.svg, svg), (files.changes, changes))
         if place and text is not None
     }
-    spare = () if source_path is None else (Path(source_path),)
+    spare = () if source is None or data is not None else (source,)
     write_together(texts | more, overwrite=overwrite, make_folders=True, spare=spare)
     return WrittenFiles(
         files.tsv, files.sidecar, *(place if place in more else None for place in (files.svg, files.changes))
@@ -165,7 +172,7 @@ def _sidecar(
     decoding: Decoding,
     files: WrittenFiles,
     table: str,
-    source_path: str | os.PathLike[str] | None,
+    source: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     notes: Sequence[str],
 ) -> dict[str, Any]:
@@ -186,7 +193,7 @@ def _sidecar(
             "start": hypnogram.start.isoformat() if hypnogram.start else None,
             "scheme": {"name": hypnogram.scheme.name, "stages": list(hypnogram.scheme.names)},
         },
-        "input": None if source_path is None else describe_file(Path(source_path)),
+        "input": source,
         "options": dict(options),
         "profile": {
             "name": decoding.profile.name,
@@ -214,9 +221,9 @@ def _sidecar(
     return {**columns, "stageguard": plain(own)}
 
 
-def describe_file(path: Path) -> dict[str, Any]:
-    """Name, size and SHA-256 of a file."""
-    data = path.read_bytes()
+def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file, or of what it is about to hold."""
+    data = path.read_bytes() if data is None else data
     return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 

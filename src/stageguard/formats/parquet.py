@@ -22,6 +22,8 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
         raise MissingExtraError(
             f"{path.name}: reading Parquet needs 'pyarrow'. Install with: pip install 'stageguard[parquet]'."
         ) from None
+    if b"PAR1PAR1" in path.read_bytes():
+        raise file_error(path, "ends within, and begins again. Are two files joined in it?")
     try:
         with parquet.ParquetFile(path) as file:
             _refuse_large(path, file.metadata)

@@ -122,9 +122,12 @@ def agreement(
     known = [value for value in f1.values() if not np.isnan(value)]
     recalled = _recalled(truth, labels, both, [(scheme.index(a), scheme.index(b)) for a, b in rare])
     n_rare = len(recalled[0])
+    kappa = cohen_kappa(confusion)
     if not n_epochs:
         nothing = ("accuracy", "kappa", "macro_f1", "majority_accuracy")
         reasons |= dict.fromkeys(nothing, "no epoch is scored by both")
+    elif np.isnan(kappa):
+        reasons["kappa"] = "both scored one and the same stage only"
     if not n_rare:
         why = "the expert scored none of the pairs" if rare else "no pairs are named: give pairs=[('W', 'R')]"
         reasons |= {"rare_recall_0": why, "rare_recall_2": why}
@@ -136,7 +139,7 @@ def agreement(
         accuracy=float(np.trace(confusion)) / n_epochs if n_epochs else NAN,
         majority_stage=scheme.names[commonest] if n_epochs else None,
         majority_accuracy=float(confusion[commonest].sum()) / n_epochs if n_epochs else NAN,
-        kappa=_kappa(confusion, reasons),
+        kappa=kappa,
         f1=f1,
         macro_f1=float(np.mean(known)) if known else NAN,
         confusion=confusion,
@@ -196,13 +199,11 @@ def _f1(confusion: Counts, scheme: StageScheme, reasons: dict[str, str]) -> dict
     return f1
 
 
-def _kappa(confusion: Counts, reasons: dict[str, str]) -> float:
+def cohen_kappa(confusion: Counts) -> float:
+    """Return Cohen's unweighted kappa of a confusion matrix; NaN for one and the same stage, or nothing."""
     n_epochs = int(confusion.sum())
-    if not n_epochs:
-        return NAN
-    by_chance = float(confusion.sum(axis=0) @ confusion.sum(axis=1)) / n_epochs
+    by_chance = float(confusion.sum(axis=0) @ confusion.sum(axis=1)) / max(n_epochs, 1)
     if by_chance == n_epochs:
-        reasons["kappa"] = "both scored one and the same stage only"
         return NAN
     return (float(np.trace(confusion)) - by_chance) / (n_epochs - by_chance)
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stageguard.errors import MissingExtraError
-
 if TYPE_CHECKING:
     from stageguard.nn.backbones import build_backbone as build_backbone
     from stageguard.nn.losses import LossParts as LossParts
@@ -35,14 +33,7 @@ __all__ = [*_HOMES]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'stageguard.nn' has no attribute {name!r}")
-    try:
-        value = getattr(import_module(f"stageguard.nn.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "torch":
-            raise
-        raise MissingExtraError(
-            f"stageguard.nn.{name} needs 'torch'. Install with: pip install 'stageguard[torch]'"
-        ) from None
+    value = getattr(import_module(f"stageguard.nn.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

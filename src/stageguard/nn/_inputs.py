@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import torch
-from torch import Tensor
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from stageguard import _checks
 from stageguard.errors import InputError, did_you_mean
+from stageguard.hypnogram import UNSCORED
+from stageguard.nn._torch import Tensor, torch
 from stageguard.profile import Profile
 from stageguard.stages import StageScheme
 
-UNSCORED = -1
+
+class Batch(NamedTuple):
+    """What a loss was given, checked: logits (batch, epochs, stages), the others (batch, epochs)."""
+
+    logits: Tensor
+    targets: Tensor  # int64
+    mask: Tensor | None  # which epochs count, None when all of them do
+    segment_ids: Tensor | None
+
+
+def check_batch(
+    logits: Tensor, targets: Tensor, mask: Tensor | None, segment_ids: Tensor | None, scheme: StageScheme
+) -> Batch:
+    """Return the input of a loss, with the epochs that have a label and count."""
+    logits = check_logits(logits, scheme)
+    targets, all_scored = check_targets(targets, logits, scheme)
+    scored = scored_epochs(targets, all_scored, check_mask(mask, logits))
+    return Batch(logits, targets, scored, check_segment_ids(segment_ids, logits))
 
 
 def as_profile(profile: Profile | str) -> Profile:
@@ -149,10 +165,11 @@ def class_weights_for(
                 f"class_weights {wrong}, expected one for each of {', '.join(scheme.names)}.{hint}"
             )
         weights = [weights[name] for name in scheme.names]
-    values = weights.tolist() if isinstance(weights, Tensor) else list(weights)
-    if len(values) != scheme.n_stages:
+    values: Any = weights.tolist() if isinstance(weights, Tensor) else weights
+    if not isinstance(values, Iterable) or len(values := list(values)) != scheme.n_stages:
+        got = len(values) if isinstance(values, list) else _checks.shown(values)
         raise InputError(
-            f"class_weights: got {len(values)}, expected {scheme.n_stages}, one for each of "
+            f"class_weights: got {got}, expected {scheme.n_stages}, one for each of "
             f"{', '.join(scheme.names)}."
         )
     checked = [

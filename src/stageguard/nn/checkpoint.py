@@ -5,145 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor, nn
 
 from stageguard import __version__
 from stageguard._files import write_together
-from stageguard.errors import FileFormatError, InputError, StageGuardWarning, did_you_mean
+from stageguard.errors import FileFormatError, InputError
 from stageguard.hypnodensity import Hypnodensity
-from stageguard.nn.backbones import build_backbone
-from stageguard.nn.data import FeatureTable
+from stageguard.nn._document import Document
+from stageguard.nn._safetensors import SafetensorError, load, save
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn._warning import warn
+from stageguard.nn.card import ModelCard as ModelCard
+from stageguard.nn.data import FeatureTable, read_features
 from stageguard.nn.inference import soften, table_probabilities
-from stageguard.nn.normalise import Normalisation
-from stageguard.profile import Profile
-from stageguard.stages import StageScheme
 
 LAYOUT_VERSION = 1
 WEIGHTS = "model.safetensors"
 CARD = "model.json"
-
-Trained = Literal["natural", "balanced"]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCard:
-    """What a network is for and how it was made; everything but its weights.
-
-    Parameters
-    ----------
-    backbone, network : str, mapping
-        Name of the network and the options it was built with.
-    scheme : StageScheme
-        The stages its outputs mean, in order.
-    epoch_seconds : float
-        Length of the epochs it was trained on.
-    recipe : str
-        How the features were computed, in a name of the user's.
-    recipe_document : mapping or None
-        The recipe itself, as its file says it; None where features came without one.
-    features : tuple of str
-        Their names, in order.
-    n_frames : int
-        Frames per epoch.
-    normalisation : Normalisation
-        How features are scaled.
-    length : int or None
-        Epochs it is shown at a time; None for a whole stretch.
-    temperature : float
-        Found on the validation subjects; 1 leaves the probabilities as they are.
-    trained : "natural" or "balanced"
-        Whether stages were weighted in training; the decoder needs to know.
-    profile : Profile
-        Whose transitions were learned from, and the one to decode with.
-    training : mapping
-        Options, counts and validation results, for the record.
-    """
-
-    backbone: str
-    network: Mapping[str, Any]
-    scheme: StageScheme
-    epoch_seconds: float
-    recipe: str
-    recipe_document: Mapping[str, Any] | None
-    features: tuple[str, ...]
-    n_frames: int
-    normalisation: Normalisation
-    length: int | None
-    temperature: float
-    trained: Trained
-    profile: Profile
-    training: Mapping[str, Any]
-
-    def build(self) -> nn.Module:
-        """Return the network, untrained."""
-        return build_backbone(
-            self.backbone,
-            n_frames=self.n_frames,
-            n_features=len(self.features),
-            n_stages=self.scheme.n_stages,
-            **self.network,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON types."""
-        return {
-            "backbone": self.backbone,
-            "network": dict(self.network),
-            "scheme": {
-                "name": self.scheme.name,
-                "names": list(self.scheme.names),
-                "wake": self.scheme.wake,
-                "rem": self.scheme.rem,
-            },
-            "epoch_seconds": self.epoch_seconds,
-            "features": {
-                "recipe": self.recipe,
-                "recipe_document": None if self.recipe_document is None else dict(self.recipe_document),
-                "names": list(self.features),
-                "n_frames": self.n_frames,
-            },
-            "normalisation": self.normalisation.to_dict(),
-            "length": self.length,
-            "temperature": self.temperature,
-            "trained": self.trained,
-            "profile": {
-                "name": self.profile.name,
-                "sha256": self.profile.sha256,
-                "definition": self.profile.to_dict(),
-            },
-            "training": dict(self.training),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> ModelCard:
-        """Return what `to_dict` described."""
-        features = document["features"]
-        return cls(
-            backbone=str(document["backbone"]),
-            network=dict(document["network"]),
-            scheme=StageScheme(**(document["scheme"] | {"names": tuple(document["scheme"]["names"])})),
-            epoch_seconds=float(document["epoch_seconds"]),
-            recipe=str(features["recipe"]),
-            recipe_document=features.get("recipe_document"),
-            features=tuple(features["names"]),
-            n_frames=int(features["n_frames"]),
-            normalisation=Normalisation.from_dict(document["normalisation"]),
-            length=None if document["length"] is None else int(document["length"]),
-            temperature=float(document["temperature"]),
-            trained=cast(Trained, document["trained"]),
-            profile=Profile.from_dict(document["profile"]["definition"]),
-            training=dict(document["training"]),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,14 +40,10 @@ class TrainedModel:
     def accept(self, table: FeatureTable) -> FeatureTable:
         """Return the table with the network's features in the network's order, or say what does not fit."""
         card, where = self.card, table.recording
-        missing = [name for name in card.features if name not in table.names]
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise InputError(
-                f"{where}: has no feature {missing[0]!r}{more}, which this network was trained on "
-                f"(recipe {card.recipe!r}, {len(card.features)} features)."
-                f"{did_you_mean(missing[0], table.names)}"
-            )
+        try:
+            columns = card.columns(table.names)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
         if table.features.shape[1] != card.n_frames:
             raise InputError(
                 f"{where}: has {table.features.shape[1]} frames per epoch, but this network was trained on "
@@ -181,8 +61,11 @@ class TrainedModel:
             )
         if table.names == card.features:
             return table
-        columns = [table.names.index(name) for name in card.features]
         return replace(table, features=table.features[..., columns], names=card.features)
+
+    def read(self, path: str | Path) -> FeatureTable:
+        """Read the network's features from a file; whatever else is in it does no harm."""
+        return read_features(Path(path), choose=self.card.columns)
 
     def probabilities(self, table: FeatureTable) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Calibrated stage probabilities per row of a table; NaN rows where an epoch has no signal."""
@@ -200,18 +83,20 @@ class TrainedModel:
         """Stage probabilities from the table's first epoch to its last; gaps are rows without evidence."""
         longest = max((b - a for a, b in table.stretches()), default=0)
         if self.card.length is not None and longest < self.card.length:
-            warnings.warn(
+            warn(
                 f"{table.recording}: at most {longest} epochs follow each other, fewer than the "
-                f"{self.card.length} the network was trained on; the rest was padded.",
-                StageGuardWarning,
-                stacklevel=2,
+                f"{self.card.length} the network was trained on; the rest was padded."
             )
         assert table.epochs is not None
         rows = self.probabilities(table)
         place = table.epochs - table.epochs[0]
         whole = np.full((int(place[-1]) + 1, rows.shape[1]), np.nan)
         whole[place] = rows
-        return Hypnodensity(whole, self.card.scheme, self.card.epoch_seconds, table.start, table.recording)
+        seconds = self.card.epoch_seconds
+        start = (
+            None if table.start is None else table.start + timedelta(seconds=seconds * int(table.epochs[0]))
+        )
+        return Hypnodensity(whole, self.card.scheme, seconds, start, table.recording)
 
 
 def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = False) -> tuple[Path, Path]:
@@ -257,22 +142,36 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
     document = _read_card(folder / CARD)
     try:
         card = ModelCard.from_dict(document)
-        said = document["weights"]
-        n_bytes, digest = int(said["bytes"]), str(said["sha256"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"{CARD}: lacks or garbles {error}. Copy it again, or train again.") from None
-    network = card.build()
+        said = Document.of(document).table("weights")
+        n_bytes, digest, file = said.whole("bytes"), said.text("sha256"), said.text("file")
+        if file != WEIGHTS:
+            raise InputError(f"weights.file is {file!r}, expected {WEIGHTS!r}.")
+        network = card.build()
+        fixed = getattr(network, "training_length", None)
+        if fixed is not None and card.length != fixed:
+            raise InputError(f"length is {card.length}, expected {fixed}: the network takes no other.")
+    except InputError as error:
+        raise FileFormatError(f"{CARD}: {error} Copy it again, or train again.") from None
     tensors = _read_weights(folder / WEIGHTS, n_bytes, digest)
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError as error:
-        first = " ".join(str(error).split())[:160]
+    if difference := first_difference(network.state_dict(), tensors):
         raise FileFormatError(
-            f"{WEIGHTS}: does not fit the {card.backbone} that {CARD} describes ({first}). "
-            "It was written by another version: train again."
-        ) from None
+            f"{WEIGHTS}: does not fit the {card.backbone} that {CARD} describes: {difference}. It was "
+            "written by another version, or one of the files was changed: train again."
+        )
+    network.load_state_dict(tensors)
     network.to(device).eval()
     return TrainedModel(network, card)
+
+
+def first_difference(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> str:
+    """Return how tensors differ from those expected, by name and shape; nothing where they do not."""
+    for name, tensor in expected.items():
+        if name not in got:
+            return f"{name!r} is missing"
+        if got[name].shape != tensor.shape:
+            return f"{name!r} has shape {tuple(got[name].shape)}, expected {tuple(tensor.shape)}"
+    unknown = [name for name in got if name not in expected]
+    return f"{unknown[0]!r} is unknown" if unknown else ""
 
 
 def plain_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -293,8 +192,10 @@ def _read_card(path: Path) -> dict[str, Any]:
         raise FileFormatError(
             f"{path.name}: does not describe a network of stageguard. Name the right folder."
         )
-    if version != LAYOUT_VERSION:
-        made_by = (document.get("versions") or {}).get("stageguard", "another version")
+    if type(version) is not int or version != LAYOUT_VERSION:
+        versions = document.get("versions")
+        made_by = versions.get("stageguard") if isinstance(versions, Mapping) else None
+        made_by = made_by or "another version"
         raise FileFormatError(
             f"{path.name}: has layout {version!r}, written by stageguard {made_by}; this version "
             f"({__version__}) reads layout {LAYOUT_VERSION}. Use that version, or train again."

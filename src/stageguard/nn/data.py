@@ -1,15 +1,10 @@
-"""Feature tables, one per recording, with stages and subject. Computes no features, cuts no sequences."""
+"""Feature tables from files, one recording each. Computes no features, cuts no sequences."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
 import json
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,134 +15,35 @@ from stageguard import _checks
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.tables import DELIMITERS, read_text, split_line
 from stageguard.hypnogram import UNSCORED
+from stageguard.nn.cohort import check_together
+from stageguard.nn.feature_table import FeatureTable as FeatureTable
+from stageguard.nn.feature_table import Labels
 from stageguard.stages import AASM5, StageScheme
 
-Features = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int64]
+Choice = Callable[[Sequence[str]], Sequence[int]]
 
 SUFFIXES = (".csv", ".tsv", ".npz")
+# What `predict` and `decode` write beside a recording's features, in files that look like tables of them.
+OUTPUT_SUFFIXES = (".hypnodensity.csv", ".hypnogram.tsv", ".changes.tsv")
 OWN_COLUMNS = ("subject", "epoch", "stage")
+OWN_ARRAYS = (*OWN_COLUMNS, "labels", "epoch_seconds", "recipe")
 NO_STAGE = frozenset({"", "?", "nan", "na", "n/a", "unscored", "-1", "movement", "artifact"})
 NO_NUMBER = frozenset({"", "nan", "na", "n/a"})
+LARGEST_INDEX = 2**53  # beyond, a float no longer tells whole numbers apart
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FeatureTable:
-    """Features of one recording, epoch by epoch, and its expert stages where known.
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a file holds, as it is written there."""
 
-    Parameters
-    ----------
-    recording : str
-        Name of the recording.
-    subject : str or None
-        Whose it is; training refuses tables without, since it must keep the nights of one person together.
-    features : array (n_epochs, n_frames, n_features)
-        An epoch without any signal is NaN throughout; a number missing here and there is an error.
-    names : sequence of str
-        Name of each feature.
-    epochs : array (n_epochs,), optional
-        Index of each epoch in the recording, increasing; where it jumps there is a gap.
-    labels : array (n_epochs,), optional
-        Index of the stage in the scheme, -1 where unscored.
-    scheme : StageScheme, optional
-        What the labels mean.
-    epoch_seconds : float, optional
-        Length of an epoch, if known.
-    recipe : mapping, optional
-        How the features were computed, as a recipe file says it, if known.
-    start : datetime, optional
-        When epoch 0 began.
-    """
+    names: Sequence[str]
+    values: npt.NDArray[Any]
+    own: Mapping[str, Any]  # subject, epoch, stage, ...
+    lines: Sequence[int] = field(default=())  # of a text file: where each epoch is
 
-    recording: str
-    subject: str | None
-    features: Features = field(repr=False)
-    names: tuple[str, ...] = field(repr=False)
-    epochs: Labels | None = field(repr=False, default=None)
-    labels: Labels | None = field(repr=False, default=None)
-    scheme: StageScheme | None = None
-    epoch_seconds: float | None = None
-    recipe: Mapping[str, Any] | None = field(repr=False, default=None)
-    start: datetime | None = None
-
-    def __post_init__(self) -> None:
-        """Check shapes and numbers."""
-        features = np.asarray(self.features, dtype=np.float32)
-        features = features[:, None, :] if features.ndim == 2 else features
-        where, names = self.recording, tuple(self.names)
-        if features.ndim != 3 or 0 in features.shape:
-            raise InputError(
-                f"{where}: features have shape {features.shape}, expected (epochs, features) or "
-                "(epochs, frames, features) with at least one of each."
-            )
-        n_epochs, n_features = features.shape[0], features.shape[2]
-        if len(names) != n_features or len(set(names)) != len(names):
-            raise InputError(
-                f"{where}: {len(set(names))} different feature names for {n_features} features. "
-                "Give each its own."
-            )
-        _check_numbers(where, features, names)
-        epochs = np.arange(n_epochs) if self.epochs is None else np.asarray(self.epochs)
-        if epochs.shape != (n_epochs,) or epochs.dtype.kind not in "iu" or (np.diff(epochs) < 1).any():
-            raise InputError(
-                f"{where}: epoch indices are not {n_epochs} increasing whole numbers. Sort them."
-            )
-        if self.labels is not None:
-            if self.scheme is None:
-                raise InputError(f"{where}: has labels but no scheme to say what they mean. Give scheme.")
-            object.__setattr__(self, "labels", _checked_labels(where, self.labels, n_epochs, self.scheme))
-        object.__setattr__(self, "features", features)
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "epochs", epochs.astype(np.int64))
-
-    @property
-    def n_epochs(self) -> int:
-        """Number of epochs in the table."""
-        return len(self.features)
-
-    @property
-    def has_signal(self) -> npt.NDArray[np.bool_]:
-        """Whether each epoch has features at all."""
-        return ~np.isnan(self.features[:, 0, 0])
-
-    def stretches(self) -> list[tuple[int, int]]:
-        """Return rows ``(first, end)`` of each stretch of epochs that follow each other and have a signal."""
-        assert self.epochs is not None
-        rows = np.flatnonzero(self.has_signal)
-        if not len(rows):
-            return []
-        breaks = np.flatnonzero(np.diff(self.epochs[rows]) != 1) + 1
-        return [(int(piece[0]), int(piece[-1]) + 1) for piece in np.split(rows, breaks)]
-
-
-def _check_numbers(where: str, features: Features, names: Sequence[str]) -> None:
-    bad = ~np.isfinite(features)
-    empty = np.isnan(features).all(axis=(1, 2))
-    bad[empty] = False
-    if bad.any():
-        row, frame, column = (int(i) for i in np.argwhere(bad)[0])
-        raise InputError(
-            f"{where}: feature {names[column]!r} is {features[row, frame, column]} in epoch {row}, "
-            "expected a number. Fill it, or leave all features of an epoch without signal empty."
-        )
-    if empty.all():
-        raise InputError(f"{where}: no epoch has a feature. Expected at least one epoch with a signal.")
-
-
-def _checked_labels(where: str, labels: npt.ArrayLike, n_epochs: int, scheme: StageScheme) -> Labels:
-    values = np.asarray(labels)
-    if values.shape != (n_epochs,) or values.dtype.kind not in "iu":
-        raise InputError(
-            f"{where}: labels have shape {values.shape} of {values.dtype}, expected {n_epochs} whole numbers."
-        )
-    wrong = (values < UNSCORED) | (values >= scheme.n_stages)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(
-            f"{where}: label {values[row]} in epoch {row} is out of range, expected 0 to "
-            f"{scheme.n_stages - 1} ({', '.join(scheme.names)}) or -1 where unscored."
-        )
-    return values.astype(np.int64)
+    def place(self, row: int) -> str:
+        """Return where an epoch is in the file, for an error."""
+        return f"line {self.lines[row]}" if self.lines else f"row {row}"
 
 
 def stage_label(text: str, scheme: StageScheme) -> int:
@@ -163,7 +59,9 @@ def stage_label(text: str, scheme: StageScheme) -> int:
             raise unknown from None
 
 
-def read_features(path: Path, scheme: StageScheme | None = None) -> FeatureTable:
+def read_features(
+    path: Path, scheme: StageScheme | None = None, *, choose: Choice | None = None
+) -> FeatureTable:
     """Read one recording's features.
 
     A CSV or TSV has one row per epoch and a header; the columns `subject`, `epoch` and `stage` are not
@@ -176,100 +74,193 @@ def read_features(path: Path, scheme: StageScheme | None = None) -> FeatureTable
         The file; its name without suffix is the recording.
     scheme : StageScheme, optional
         Read the stages in this scheme. Without, stages are not read.
+    choose : callable, optional
+        Told the names of the features, returns which to read; the others may be anything. By default all.
     """
     path = Path(path)
     try:
-        read = _read_npz if path.suffix.lower() == ".npz" else _read_table
-        return read(path, scheme)
+        read = _read_archive if path.suffix.lower() == ".npz" else _read_text
+        return _table(path, read(path, choose), scheme)
     except InputError as error:
         raise FileFormatError(f"{path.name}: {str(error).removeprefix(f'{path.stem}: ')}") from None
 
 
-def _read_table(path: Path, scheme: StageScheme | None) -> FeatureTable:
-    lines = [line for line in read_text(path).split("\n") if line.strip()]
-    delimiter = max(DELIMITERS, key=lines[0].count) if lines else ","
-    header = [cell.strip() for cell in split_line(lines[0], delimiter)] if lines else []
-    rows = list(csv.reader(lines[1:], delimiter=delimiter))
-    if not rows:
+def _read_text(path: Path, choose: Choice | None) -> _Held:
+    lines = [(n, line) for n, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()]
+    if len(lines) < 2:
         raise InputError("has no rows. Expected a header with feature names, then one row per epoch.")
-    for number, row in enumerate(rows, start=2):
+    delimiter = max(DELIMITERS, key=lines[0][1].count)
+    header = split_line(lines[0][1], delimiter)
+    rows = [split_line(line, delimiter) for _, line in lines[1:]]
+    for (number, _), row in zip(lines[1:], rows, strict=True):
         if len(row) != len(header):
             raise InputError(f"line {number} has {len(row)} cells, the header has {len(header)}.")
-    own = {name: [row[header.index(name)] for row in rows] for name in OWN_COLUMNS if name in header}
-    columns = [i for i, name in enumerate(header) if name not in own]
-    values = np.empty((len(rows), len(columns)), dtype=np.float32)
+    places = _own_columns(header)
+    columns = [i for i in range(len(header)) if i not in places.values()]
+    names = [header[i] for i in columns]
+    if choose is not None:
+        columns = [columns[i] for i in choose(names)]
+    values = np.empty((len(rows), len(columns)))
     for k, row in enumerate(rows):
         for j, i in enumerate(columns):
             values[k, j] = _cell(row[i], k, header[i])
-    return _table(path, scheme, values, [header[i] for i in columns], own)
+    own = {name: [row[i] for row in rows] for name, i in places.items()}
+    return _Held([header[i] for i in columns], values, own, [number for number, _ in lines[1:]])
+
+
+def _own_columns(header: Sequence[str]) -> dict[str, int]:
+    """Return the place of the columns that are no features, however they are capitalised."""
+    places: dict[str, int] = {}
+    for i, name in enumerate(header):
+        own = name.casefold()
+        if own not in OWN_COLUMNS:
+            continue
+        if own in places:
+            raise InputError(f"has two columns {header[places[own]]!r} and {name!r}. Keep one of them.")
+        places[own] = i
+    return places
 
 
 def _cell(text: str, epoch: int, name: str) -> float:
     try:
-        return float("nan") if text.strip().casefold() in NO_NUMBER else float(text)
+        return float("nan") if text.casefold() in NO_NUMBER else float(text)
     except ValueError:
         raise InputError(f"feature {name!r} is {text[:40]!r} in epoch {epoch}, expected a number.") from None
 
 
-def _read_npz(path: Path, scheme: StageScheme | None) -> FeatureTable:
+def _read_archive(path: Path, choose: Choice | None) -> _Held:
+    held = _unpacked(path)
+    values, listed = held["features"], held["names"]
+    if listed.ndim != 1:
+        raise InputError(f"array 'names' has shape {listed.shape}, expected a list of names.")
+    names = _texts(listed)
+    if choose is not None and values.ndim in (2, 3) and values.shape[-1] == len(names):
+        kept = list(choose(names))
+        names, values = [names[i] for i in kept], values[..., kept]
+    n_epochs = len(values) if values.ndim else 0
+    own: dict[str, Any] = {name: held[name] for name in OWN_ARRAYS if name in held}
+    for name in OWN_COLUMNS:
+        if name not in own or own[name].shape == (n_epochs,):
+            continue
+        if name != "subject" or own[name].size != 1 or own[name].ndim > 1:
+            wanted = "one for each of its" if name != "subject" else "one name, or one for each of its"
+            raise InputError(
+                f"array {name!r} has shape {own[name].shape}, expected {wanted} {n_epochs} epochs."
+            )
+        own[name] = np.broadcast_to(own[name], (n_epochs,))
+    return _Held(names, values, own)
+
+
+def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of an archive that mean something here, the features and their names among them."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            held = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"is not a readable .npz archive ({str(error)[:80]}).") from None
-    missing = [name for name in ("features", "names") if name not in held]
-    if missing:
-        raise InputError(f"has no array {' or '.join(missing)}; it has {', '.join(held) or 'none'}.")
-    n_epochs = len(held["features"]) if held["features"].ndim else 0
-    own: dict[str, Any] = {
-        name: held[name] for name in (*OWN_COLUMNS, "labels", "epoch_seconds", "recipe") if name in held
-    }
-    if "subject" in own:
-        own["subject"] = np.broadcast_to(own["subject"], (n_epochs,)).tolist()
-    return _table(path, scheme, held["features"], [str(name) for name in held["names"]], own)
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise InputError("is a single array, expected an .npz archive with 'features' and 'names'.")
+            missing = [name for name in ("features", "names") if name not in archive]
+            if missing:
+                listed = ", ".join(archive.files) or "none"
+                raise InputError(f"has no array {' or '.join(missing)}; it has {listed}.")
+            return {name: archive[name] for name in ("features", "names", *OWN_ARRAYS) if name in archive}
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # damaged bytes make NumPy raise almost anything
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise InputError(f"is damaged or cut short ({reason}). Save it again.") from None
 
 
-def _table(
-    path: Path, scheme: StageScheme | None, values: npt.ArrayLike, names: Sequence[str], own: dict[str, Any]
-) -> FeatureTable:
-    subjects = {str(subject).strip() for subject in own.get("subject", ())} - {""}
+def _texts(values: Any) -> list[str]:
+    """Return entries as text; bytes are taken for UTF-8."""
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    return [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in listed]
+
+
+def _table(path: Path, held: _Held, scheme: StageScheme | None) -> FeatureTable:
+    own = held.own
+    subjects = {subject.strip() for subject in _texts(own.get("subject", ()))} - {""}
     if len(subjects) > 1:
         raise InputError(
             f"holds {len(subjects)} subjects ({', '.join(sorted(subjects)[:3])}). Write one file each."
         )
-    labels: Labels | None = None
-    if scheme is not None and "stage" in own:
-        labels = np.array([stage_label(str(stage), scheme) for stage in own["stage"]], dtype=np.int64)
-    elif scheme is not None and "labels" in own:
-        labels = own["labels"]
-    try:
-        epochs = (
-            None if "epoch" not in own else np.array([int(float(e)) for e in own["epoch"]], dtype=np.int64)
-        )
-    except ValueError as error:
-        raise InputError(f"column 'epoch' is not whole numbers ({error}).") from None
+    labels = None if scheme is None else _labels(held, scheme)
     return FeatureTable(
         path.stem,
         next(iter(subjects), None),
-        np.asarray(values, dtype=np.float32),
-        tuple(names),
-        epochs,
+        held.values,
+        tuple(held.names),
+        _epochs(held) if "epoch" in own else None,
         labels,
         None if labels is None else scheme,
-        None if "epoch_seconds" not in own else float(own["epoch_seconds"]),
-        None if "recipe" not in own else _recipe(own["recipe"]),
+        _seconds(own["epoch_seconds"]) if "epoch_seconds" in own else None,
+        _recipe(own["recipe"]) if "recipe" in own else None,
     )
+
+
+def _labels(held: _Held, scheme: StageScheme) -> Labels | None:
+    """Return the stages, which a file may give by name, by index, or both if they agree."""
+    indices: Labels | None = held.own.get("labels")
+    if "stage" not in held.own:
+        return indices
+    known: dict[str, int] = {}
+    for row, stage in enumerate(_texts(held.own["stage"])):
+        if stage not in known:
+            try:
+                known[stage] = stage_label(stage, scheme)
+            except InputError as error:
+                raise InputError(f"{held.place(row)}: {error}") from None
+    labels = np.array([known[stage] for stage in _texts(held.own["stage"])], dtype=np.int64)
+    if indices is not None and not np.array_equal(indices, labels):
+        raise InputError("arrays 'stage' and 'labels' contradict each other. Keep one of them.")
+    return labels
+
+
+def _epochs(held: _Held) -> Labels:
+    given = np.asarray(held.own["epoch"])
+    try:
+        numbers = given.astype(np.float64) if given.dtype.kind in "iufUS" else np.full(len(given), np.nan)
+    except ValueError:
+        numbers = np.array([_number_or_nan(one) for one in _texts(given)])
+    wrong = ~(np.abs(numbers) <= LARGEST_INDEX) | (numbers != np.rint(numbers))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{held.place(row)}: epoch is {_texts(given)[row][:40]}, expected a whole number.")
+    return numbers.astype(np.int64)
+
+
+def _number_or_nan(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _seconds(held: npt.NDArray[Any]) -> float:
+    if held.size != 1 or held.dtype.kind not in "iuf":
+        raise InputError(
+            f"array 'epoch_seconds' has shape {held.shape} of {held.dtype}, expected one number of seconds."
+        )
+    return float(held.item())
 
 
 def _recipe(held: npt.NDArray[Any]) -> Mapping[str, Any]:
     """Return the recipe an archive holds as JSON."""
     try:
         document = json.loads(str(held))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"array 'recipe' is not JSON ({error}).") from None
-    if not isinstance(document, Mapping):
-        raise InputError(f"array 'recipe' holds {_checks.shown(document)}, expected a table of keys.")
+    if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
+        raise InputError(f"array 'recipe' holds {_checks.shown(document)}, expected a recipe with its name.")
     return document
+
+
+def feature_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """Return the files of a folder with these endings, by name; what was written from them is none."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.name.lower().endswith(tuple(suffixes)) and not path.name.lower().endswith(OUTPUT_SUFFIXES)
+    )
 
 
 def read_folder(folder: Path, scheme: StageScheme) -> list[FeatureTable]:
@@ -277,100 +268,9 @@ def read_folder(folder: Path, scheme: StageScheme) -> list[FeatureTable]:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder. Expected one with a feature table per recording.")
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    files = feature_files(folder)
     if not files:
         raise InputError(f"{folder} holds no feature table. Expected files named {', '.join(SUFFIXES)}.")
     tables = [read_features(path, scheme) for path in files]
     check_together(tables)
     return tables
-
-
-def check_together(tables: Sequence[FeatureTable]) -> None:
-    """Refuse tables that cannot train one network: other features, frames, or stages, or no subject."""
-    if not tables:
-        raise InputError("there is no recording to train on. Give at least two, of different subjects.")
-    first = tables[0]
-    for table in tables:
-        if table.subject is None:
-            raise InputError(
-                f"{table.recording}: does not say whose it is. Add a column 'subject', so that the nights of "
-                "one person are never on both sides of a split."
-            )
-        if table.labels is None or (table.labels < 0).all():
-            raise InputError(
-                f"{table.recording}: has no scored epoch. Add a column 'stage', or leave it out."
-            )
-        if table.scheme != first.scheme:
-            raise InputError(f"{table.recording}: its stages are not those of {first.recording}.")
-        if table.names != first.names or table.features.shape[1] != first.features.shape[1]:
-            odd = sorted(set(table.names) ^ set(first.names))
-            detail = f"{odd[0]!r} is in one of them only" if odd else "they are in another order or framing"
-            raise InputError(
-                f"{table.recording}: its features are not those of {first.recording}: {detail}. "
-                "Compute them all by one recipe."
-            )
-        if table.recipe != first.recipe:
-            raise InputError(
-                f"{table.recording}: its features were computed by another recipe than those of "
-                f"{first.recording}. Compute them all by one recipe."
-            )
-
-
-def absolute_features(table: FeatureTable) -> tuple[str, ...]:
-    """Return the features whose level means the same in every recording, by the table's recipe."""
-    patterns = () if table.recipe is None else table.recipe.get("absolute", ())
-    return tuple(name for name in table.names if any(fnmatchcase(name, one) for one in patterns))
-
-
-def split_subjects(
-    tables: Sequence[FeatureTable], share: float, seed: int
-) -> tuple[list[FeatureTable], list[FeatureTable]]:
-    """Split recordings into training and validation, each subject wholly on one side."""
-    subjects = sorted({str(table.subject) for table in tables})
-    if len(subjects) < 2:
-        raise InputError(
-            f"there is one subject ({', '.join(subjects)}), expected at least 2: one validates what the "
-            "others train. Add recordings of other people."
-        )
-    n_held = min(max(1, round(share * len(subjects))), len(subjects) - 1)
-    held = set(np.random.default_rng(seed).permutation(subjects)[:n_held].tolist())
-    return (
-        [table for table in tables if table.subject not in held],
-        [table for table in tables if table.subject in held],
-    )
-
-
-def fingerprint(tables: Iterable[FeatureTable]) -> str:
-    """Return a SHA-256 of all that training sees, so that it resumes on the same data only."""
-    digest = hashlib.sha256()
-    for table in tables:
-        digest.update(f"{table.recording}\0{table.subject}\0{table.names}\0".encode())
-        for array in (table.features, table.epochs, table.labels):
-            digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def count_labels(tables: Iterable[FeatureTable], scheme: StageScheme) -> Labels:
-    """Return how many epochs with a signal each stage has; a stage without any is an error."""
-    counts = np.zeros(scheme.n_stages, dtype=np.int64)
-    n_tables = 0
-    for table in tables:
-        assert table.labels is not None
-        seen = table.labels[table.has_signal & (table.labels >= 0)]
-        counts += np.bincount(seen, minlength=scheme.n_stages)
-        n_tables += 1
-    if (counts == 0).any():
-        absent = scheme.names[int(np.argmin(counts))]
-        raise InputError(
-            f"stage {absent} does not occur in the {n_tables} training recordings, so it cannot be learned. "
-            "Add recordings that have it, or choose a profile without it."
-        )
-    return counts
-
-
-def check_number(value: object, where: str, *, low: int) -> int:
-    """Return a whole number of at least `low`."""
-    number = _checks.number(value, where, low=low, error=InputError)
-    if number != int(number):
-        raise InputError(f"{where} is {_checks.shown(value)}, expected a whole number.")
-    return int(number)

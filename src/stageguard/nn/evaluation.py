@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor, nn
 
 from stageguard.decoding import decode
 from stageguard.errors import StageGuardWarning
-from stageguard.nn.data import FeatureTable
+from stageguard.measures.agreement import cohen_kappa
+from stageguard.nn._torch import Tensor, nn
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.inference import best_temperature, table_probabilities
 from stageguard.nn.normalise import Normalisation
 from stageguard.profile import Profile
@@ -35,31 +36,28 @@ class Score:
 
 
 def score_probabilities(probabilities: Floats, labels: Labels, chosen: Labels | None = None) -> Score:
-    """Score rows that have both an expert's stage and probabilities; `chosen` replaces the most probable."""
+    """Score rows that have both an expert's stage and probabilities.
+
+    `chosen` replaces the most probable stages. Where only one stage occurs on both sides kappa is 0.
+    """
     keep = (labels >= 0) & ~np.isnan(probabilities[:, 0])
     p, y = probabilities[keep], labels[keep]
     if not len(y):
         return Score(-1.0, 0.0, float("inf"))
-    confusion = np.zeros((p.shape[1], p.shape[1]))
+    confusion = np.zeros((p.shape[1], p.shape[1]), dtype=np.int64)
     np.add.at(confusion, (y, p.argmax(axis=1) if chosen is None else chosen[keep]), 1)
     loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-12)).mean())
-    return Score(cohen_kappa(confusion), float(np.trace(confusion) / len(y)), loss)
-
-
-def cohen_kappa(confusion: Floats) -> float:
-    """Cohen's kappa of a confusion matrix; 0 where only one stage occurs on both sides."""
-    n = confusion.sum()
-    expected = float(confusion.sum(axis=0) @ confusion.sum(axis=1) / n**2)
-    observed = float(np.trace(confusion) / n)
-    return 0.0 if expected >= 1 else (observed - expected) / (1 - expected)
+    kappa = cohen_kappa(confusion)
+    return Score(0.0 if np.isnan(kappa) else kappa, float(np.trace(confusion) / len(y)), loss)
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
     """Recordings kept aside, and how a network is run on them.
 
-    With a decoder the decoded stages are judged: a network trained under the semi-Markov likelihood leaves to
-    the transitions what they know, so that its most probable stages alone say little.
+    With a decoder, and the length of an epoch if not its own, the decoded stages are judged: a network
+    trained under the semi-Markov likelihood leaves to the transitions what they know, so that its most
+    probable stages alone say little.
     """
 
     tables: Sequence[FeatureTable]
@@ -67,6 +65,7 @@ class Validation:
     n_stages: int
     length: int | None
     decoder: Profile | None = None
+    epoch_seconds: float | None = None
 
     def score(self, network: nn.Module) -> Score:
         """Score a network as it is."""
@@ -91,7 +90,7 @@ class Validation:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)  # an early network is far off, and no news
             starts = [[first for first, _ in table.stretches()][1:] for table in self.tables]
-            decoded = decode(nights, self.decoder, segments=starts)
+            decoded = decode(nights, self.decoder, segments=starts, epoch_seconds=self.epoch_seconds)
         return np.concatenate([night.hypnogram.labels for night in decoded]).astype(np.int64)
 
     def _labels(self) -> Labels:

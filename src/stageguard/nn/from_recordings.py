@@ -13,7 +13,7 @@ from stageguard.experts import consensus
 from stageguard.extraction import Recipe, features
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.measures.bouts import in_scheme
-from stageguard.nn.data import FeatureTable, Labels
+from stageguard.nn.feature_table import FeatureTable, Labels
 from stageguard.recording import Recording
 from stageguard.stages import StageScheme
 

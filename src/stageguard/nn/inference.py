@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
-from stageguard.nn.data import Features, FeatureTable
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn.feature_table import Features, FeatureTable
 from stageguard.nn.normalise import Normalisation
 
 Floats = npt.NDArray[np.float64]
@@ -15,60 +17,71 @@ Floats = npt.NDArray[np.float64]
 WINDOWS_AT_A_TIME = 64
 
 
-def window_starts(n_epochs: int, length: int, hop: int) -> list[int]:
-    """Return first epochs of overlapping windows; the last one ends where the recording ends."""
+def window_starts(n_epochs: int, length: int) -> list[int]:
+    """Return first epochs of windows that overlap by half; the last one ends where the recording ends."""
     if n_epochs <= length:
         return [0]
-    return [*range(0, n_epochs - length, hop), n_epochs - length]
+    return [*range(0, n_epochs - length, max(1, length // 2)), n_epochs - length]
 
 
-def stretch_probabilities(
-    network: nn.Module, features: Features, *, length: int | None, hop: int | None = None
-) -> Floats:
+@contextlib.contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Run a network in evaluation mode without gradients; afterwards each of its parts is in its own mode."""
+    modes = [(part, part.training) for part in network.modules()]
+    network.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def window_probabilities(network: Callable[[Tensor], Tensor], night: Tensor, *, length: int | None) -> Floats:
     """Stage probabilities of epochs that follow each other.
 
     Parameters
     ----------
-    network : Module
-        Maps (batch, epochs, frames, features) to logits (batch, epochs, stages); run in evaluation mode.
-    features : array (n_epochs, n_frames, n_features)
-        Normalised features.
+    network : callable
+        Maps (batch, epochs, ...) to logits (batch, epochs, stages).
+    night : Tensor (n_epochs, ...)
+        One unbroken stretch. Without a length it may be laid out in any way the network takes.
     length : int or None
-        Epochs the network sees at a time; None shows it everything at once. Attention that was trained on
+        Epochs the network sees at a time, in windows that overlap by half and are averaged; a shorter
+        stretch is padded with zeros. None shows it everything at once. Attention that was trained on
         100 epochs loses its way in a whole night.
-    hop : int, optional
-        Distance of the windows, by default half their length; where they overlap they are averaged.
 
     Returns
     -------
     array (n_epochs, n_stages)
         Rows sum to 1.
     """
-    n_epochs = len(features)
-    length = n_epochs if length is None else length
-    starts = window_starts(n_epochs, length, hop or max(1, length // 2))
-    padded = np.zeros((max(n_epochs, length), *features.shape[1:]), dtype=np.float32)
-    padded[:n_epochs] = features
+    if length is None:
+        rows: Floats = network(night[None])[0].double().softmax(-1).cpu().numpy()
+        return rows
+    n_epochs = len(night)
+    if n_epochs < length:
+        night = torch.cat([night, night.new_zeros(length - n_epochs, *night.shape[1:])])
+    starts = window_starts(n_epochs, length)
     total: Floats | None = None
-    device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    was_training = network.training
-    network.eval()
-    try:
-        with torch.inference_mode():
-            for k in range(0, len(starts), WINDOWS_AT_A_TIME):
-                some = starts[k : k + WINDOWS_AT_A_TIME]
-                x = torch.from_numpy(np.stack([padded[s : s + length] for s in some])).to(device)
-                logits: Tensor = network(x)
-                windows = torch.softmax(logits.double(), dim=-1).cpu().numpy()
-                if total is None:
-                    total = np.zeros((len(padded), windows.shape[-1]))
-                for start, window in zip(some, windows, strict=True):
-                    total[start : start + length] += window
-    finally:
-        network.train(was_training)
+    for k in range(0, len(starts), WINDOWS_AT_A_TIME):
+        some = starts[k : k + WINDOWS_AT_A_TIME]
+        logits = network(torch.stack([night[start : start + length] for start in some]))
+        windows = logits.double().softmax(-1).cpu().numpy()
+        if total is None:
+            total = np.zeros((len(night), windows.shape[-1]))
+        for start, window in zip(some, windows, strict=True):
+            total[start : start + length] += window
     assert total is not None
     total = total[:n_epochs]
     return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+
+def stretch_probabilities(network: nn.Module, features: Features, *, length: int | None) -> Floats:
+    """Stage probabilities of normalised features (n_epochs, n_frames, n_features), in evaluation mode."""
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    with evaluating(network):
+        return window_probabilities(network, torch.from_numpy(features).to(device), length=length)
 
 
 def table_probabilities(
@@ -78,13 +91,12 @@ def table_probabilities(
     n_stages: int,
     *,
     length: int | None,
-    hop: int | None = None,
 ) -> Floats:
     """Stage probabilities per row of a table; NaN rows where an epoch has no signal."""
     scaled = normalisation(table)
     result = np.full((table.n_epochs, n_stages), np.nan)
     for a, b in table.stretches():
-        result[a:b] = stretch_probabilities(network, scaled[a:b], length=length, hop=hop)
+        result[a:b] = stretch_probabilities(network, scaled[a:b], length=length)
     return result
 
 

@@ -7,13 +7,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
 from stageguard import _checks
 from stageguard.errors import StageGuardWarning
+from stageguard.hypnogram import UNSCORED
 from stageguard.nn import _inputs
+from stageguard.nn._torch import Tensor, functional, nn, torch
+from stageguard.nn._warning import warn
 from stageguard.profile import Profile
 
 
@@ -62,11 +61,9 @@ class TransitionPenalty(nn.Module):
             rare[names.index(pair.source), names.index(pair.target)] = 1.0
         self.register_buffer("_rare", rare, persistent=False)
         if not self.profile.rare:
-            warnings.warn(
+            warn(
                 f"profile {self.profile.name!r} has no rare transitions: the transition penalty is zero. "
-                "Name some, for example profile.replace(rare=[['W', 'R']]), or train without the penalty.",
-                StageGuardWarning,
-                stacklevel=2,
+                'Name some in the profile, such as rare = [["W", "R"]], or set the penalty\'s weight to 0.'
             )
 
     def forward(
@@ -91,14 +88,20 @@ class TransitionPenalty(nn.Module):
         logits = _inputs.check_logits(logits, self.profile.scheme)
         mask = _inputs.check_mask(mask, logits)
         segment_ids = _inputs.check_segment_ids(segment_ids, logits)
-        penalty = self._of(_inputs.stages_first(logits, mask), mask, segment_ids)
-        if not math.isfinite(penalty.item()):
-            raise _inputs.explain_not_finite(penalty.item(), logits, mask, self.profile.scheme)
+        scores = _inputs.stages_first(logits, mask)
+        penalty = self._of(scores, mask, segment_ids)
+        # without a pair to look at the penalty is 0, whatever the network says
+        seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
+        if not math.isfinite(seen.item()):
+            raise _inputs.explain_not_finite(seen.item(), logits, mask, self.profile.scheme)
         return penalty.to(logits.dtype)
+
+    def _has_pairs(self, scores: Tensor) -> bool:
+        return bool(self.profile.rare) and scores.shape[-1] > 1
 
     def _of(self, scores: Tensor, mask: Tensor | None, segment_ids: Tensor | None) -> Tensor:
         """Return the penalty of checked logits (stages, batch, epochs)."""
-        if not self.profile.rare or scores.shape[-1] < 2:
+        if not self._has_pairs(scores):
             return scores[..., :0].sum()
         p = scores.softmax(0)
         # [s', b, t]: probability at t of the stages from which s' is rare
@@ -136,7 +139,7 @@ class StageGuardLoss(nn.Module):
     class_weights : sequence, mapping of stage to number, or Tensor, optional
         Weight of each stage in the cross-entropy, in the scheme's order or by name.
     label_smoothing : float
-        Share of each label that is spread evenly over the stages, 0 to 1.
+        Share of each label that is spread evenly over all stages, its own included, 0 to 1.
 
     Examples
     --------
@@ -197,22 +200,20 @@ class StageGuardLoss(nn.Module):
         segment_ids : integer Tensor (batch, epochs), optional
             Epochs with the same number follow each other in time; no pair crosses a change.
         """
-        scheme = self.profile.scheme
-        logits = _inputs.check_logits(logits, scheme)
-        targets, all_scored = _inputs.check_targets(targets, logits, scheme)
-        mask = _inputs.scored_epochs(targets, all_scored, _inputs.check_mask(mask, logits))
-        scores = _inputs.stages_first(logits, mask)
+        batch = _inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
+        scores = _inputs.stages_first(batch.logits, batch.mask)
+        scored = batch.targets if batch.mask is None else batch.targets.masked_fill(~batch.mask, UNSCORED)
         cross_entropy = functional.cross_entropy(
             scores.flatten(1)[None],
-            (targets if mask is None else targets.masked_fill(~mask, _inputs.UNSCORED)).flatten()[None],
+            scored.flatten()[None],
             weight=None if self._class_weights is None else self._class_weights.to(scores),
-            ignore_index=_inputs.UNSCORED,
+            ignore_index=UNSCORED,
             label_smoothing=self.label_smoothing,
         )
-        penalty = self.penalty._of(scores, mask, _inputs.check_segment_ids(segment_ids, logits))
+        penalty = self.penalty._of(scores, batch.mask, batch.segment_ids)
         total = cross_entropy + self.weight * penalty
         if not math.isfinite(total.item()):
-            raise _inputs.explain_not_finite(total.item(), logits, mask, scheme)
+            raise _inputs.explain_not_finite(total.item(), batch.logits, batch.mask, self.profile.scheme)
         return LossParts(total, cross_entropy, penalty)
 
     def extra_repr(self) -> str:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from stageguard import _checks
 from stageguard.errors import InputError, did_you_mean
 from stageguard.hypnogram import UNSCORED
-from stageguard.nn.data import Features, FeatureTable
+from stageguard.nn._document import Document
+from stageguard.nn.feature_table import Features, FeatureTable
 from stageguard.nn.sequences import Stretch
 
 CLIP = 5.0
@@ -38,6 +39,19 @@ class Normalisation:
     spread: tuple[float, ...] = ()
     clip: float = CLIP
 
+    def __post_init__(self) -> None:
+        """Check that there is a mean and a spread for each absolute feature."""
+        for name in ("mean", "spread"):
+            values = getattr(self, name)
+            if len(values) != len(self.absolute):
+                raise InputError(
+                    f"{name} has {len(values)} numbers for {len(self.absolute)} absolute features, expected "
+                    "one for each."
+                )
+            for feature, value in zip(self.absolute, values, strict=True):
+                _checks.number(value, f"{name} of {feature!r}", positive=name == "spread")
+        _checks.number(self.clip, "clip", positive=True)
+
     @classmethod
     def fit(
         cls, tables: Iterable[FeatureTable], absolute: Sequence[str] = (), clip: float = CLIP
@@ -51,7 +65,6 @@ class Normalisation:
         columns = [tables[0].names.index(name) for name in absolute]
         values = np.concatenate([table.features[table.has_signal][..., columns] for table in tables])
         mean, spread = _moments(values)
-        clip = _checks.number(clip, "clip", positive=True)
         return cls(absolute, tuple(mean.tolist()), tuple(spread.tolist()), clip)
 
     def __call__(self, table: FeatureTable) -> Features:
@@ -84,12 +97,12 @@ class Normalisation:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Normalisation:
         """Return what `to_dict` described."""
-        if document.get("kind") != "night":
-            raise InputError(
-                f"normalisation is {document.get('kind')!r}, expected 'night'. Upgrade stageguard."
-            )
-        absolute, mean, spread = (tuple(document[key]) for key in ("absolute", "mean", "spread"))
-        return cls(absolute, mean, spread, float(document["clip"]))
+        held = Document.of(document, "normalisation.")
+        kind = held.text("kind")
+        if kind != "night":
+            raise InputError(f"normalisation.kind is {kind!r}, expected 'night'. Upgrade stageguard.")
+        absolute, mean, spread = held.texts("absolute"), held.numbers("mean"), held.numbers("spread")
+        return cls(absolute, mean, spread, held.number("clip", positive=True))
 
 
 def _moments(values: Features) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

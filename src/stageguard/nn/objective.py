@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from stageguard.nn.data import Labels
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn.feature_table import Labels
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.options import TrainingOptions
+from stageguard.nn.semi_markov import SemiMarkovLoss
 from stageguard.profile import Profile
 
 
@@ -23,29 +23,31 @@ class Objective(nn.Module):
         Which loss, and its weights.
     counts : array (n_stages,)
         Epochs of each stage in training, for balanced weights.
+    epoch_seconds : float, optional
+        Length of an epoch, if not the profile's.
     """
 
     stage_weights: Tensor
 
-    def __init__(self, profile: Profile, options: TrainingOptions, counts: Labels) -> None:
+    def __init__(
+        self, profile: Profile, options: TrainingOptions, counts: Labels, epoch_seconds: float | None = None
+    ) -> None:
         super().__init__()
         weights = counts.sum() / (len(counts) * counts) if options.balanced else np.ones(len(counts))
         self.register_buffer("stage_weights", torch.tensor(weights, dtype=torch.float32), persistent=False)
-        self.penalised: StageGuardLoss | None = None
-        self.semi_markov: nn.Module | None = None
+        self.criterion: StageGuardLoss | SemiMarkovLoss
         if options.loss == "semi-markov":
-            from stageguard.nn.semi_markov import SemiMarkovLoss
-
-            self.semi_markov = SemiMarkovLoss(profile, epoch_seconds=options.epoch_seconds)
+            # sequences are cut out of nights, so that their first bout may have begun before
+            cut = profile if profile.ends == "censored" else profile.replace(ends="censored")
+            self.criterion = SemiMarkovLoss(cut, epoch_seconds=epoch_seconds)
         else:
+            assert options.penalty_weight is not None
             own = self.stage_weights if options.balanced else None
-            self.penalised = StageGuardLoss(profile, options.penalty_weight, own, options.label_smoothing)
+            self.criterion = StageGuardLoss(profile, options.penalty_weight, own, options.label_smoothing)
 
     def forward(self, logits: Tensor, targets: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Return the loss and its parts for logits (batch, epochs, stages); masked epochs do not count."""
-        if self.penalised is not None:
-            total, cross_entropy, penalty = self.penalised.parts(logits, targets, mask)
-            return {"loss": total, "cross_entropy": cross_entropy, "penalty": penalty}
-        assert self.semi_markov is not None
-        loss: Tensor = self.semi_markov(logits, targets, mask)
-        return {"loss": loss}
+        if isinstance(self.criterion, SemiMarkovLoss):
+            return {"loss": self.criterion(logits, targets, mask)}
+        total, cross_entropy, penalty = self.criterion.parts(logits, targets, mask)
+        return {"loss": total, "cross_entropy": cross_entropy, "penalty": penalty}

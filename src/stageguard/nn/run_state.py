@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
-from torch import Tensor, nn
-
 from stageguard._files import write_together
-from stageguard.errors import FileFormatError, InputError
-from stageguard.nn.checkpoint import plain_tensors
+from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
+from stageguard.nn._document import Document
+from stageguard.nn._safetensors import SafetensorError, safe_open
+from stageguard.nn._safetensors import save as to_bytes
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn.checkpoint import CARD, WEIGHTS, first_difference, plain_tensors
 from stageguard.nn.evaluation import Score
-from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions
 
 STATE = "training.safetensors"
 LOG = "log.jsonl"
+NUMBERS = ("step", "best_step", "best_kappa", "n_stale", "history", "tensors", "replaces")
+BEGIN_ANEW = "Pass overwrite=True to begin anew"
 
 
 @dataclass(slots=True)
@@ -29,8 +31,7 @@ class Run:
     """Everything that changes during training; what `save` writes and `resume` reads."""
 
     network: nn.Module
-    objective: Objective
-    optimizer: torch.optim.AdamW
+    optimizer: torch.optim.Optimizer
     best: dict[str, Tensor]
     step: int = 0
     best_step: int = 0
@@ -39,11 +40,59 @@ class Run:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-def start(network: nn.Module, objective: Objective, options: TrainingOptions) -> Run:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run is kept and which run it is.
+
+    Parameters
+    ----------
+    folder : Path
+        For the state, the log and in the end the network.
+    identity : mapping
+        Options, data and profile in JSON types; only a run with the same goes on.
+    replaces : bool
+        Whether the run was told to begin anew, and takes the place of whatever was there.
+    """
+
+    folder: Path
+    identity: Mapping[str, Any]
+    replaces: bool = False
+
+
+def check_output(folder: Path, *, overwrite: bool) -> None:
+    """Refuse, before any work is done, a folder that holds a network already or cannot be written to."""
+    if (folder / CARD).exists() and not overwrite:
+        raise OutputExistsError(f"{folder} holds a network already. Pass overwrite=True to train it anew.")
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = "it is a file" if folder.is_file() else error.strerror or error
+        raise OutputError(
+            f"cannot write into {folder}: {reason}. Choose a folder you can write to."
+        ) from None
+    finally:
+        for one in missing:  # from the inside out; what was there stays
+            with contextlib.suppress(OSError):
+                one.rmdir()
+
+
+def start(network: nn.Module, options: TrainingOptions) -> Run:
     """Return a run at its first step."""
-    learned = [p for module in (network, objective) for p in module.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(learned, lr=options.learning_rate, weight_decay=options.weight_decay)
-    return Run(network, objective, optimizer, plain_tensors(network.state_dict()))
+    learned = [p for p in network.parameters() if p.requires_grad]
+    rate, decay = options.learning_rate, options.weight_decay
+    assert rate is not None and decay is not None
+    optimizer: torch.optim.Optimizer
+    if options.optimiser == "sgd":
+        optimizer = torch.optim.SGD(learned, lr=rate, momentum=options.momentum or 0.0, weight_decay=decay)
+    elif options.optimiser == "adamw":
+        optimizer = torch.optim.AdamW(learned, lr=rate, weight_decay=decay)
+    else:
+        is_amsgrad = options.optimiser == "adam-amsgrad"
+        optimizer = torch.optim.Adam(learned, lr=rate, weight_decay=decay, amsgrad=is_amsgrad)
+    return Run(network, optimizer, plain_tensors(network.state_dict()))
 
 
 def remember(run: Run, score: Score) -> None:
@@ -58,73 +107,133 @@ def remember(run: Run, score: Score) -> None:
 def log(run: Run, means: Mapping[str, float], rate: float, score: Score, seconds: float) -> None:
     """Add a line to the log."""
     validation = {name: round(value, 6) for name, value in score.to_dict().items()}
-    entry = {"step": run.step, "learning_rate": rate, "training": dict(means), "validation": validation}
+    training = {name: round(value, 6) for name, value in means.items()}
+    entry = {"step": run.step, "learning_rate": rate, "training": training, "validation": validation}
     run.history.append(entry | {"is_best": run.best_step == run.step, "seconds": round(seconds, 2)})
 
 
-def save(run: Run, folder: Path, identity: Mapping[str, Any]) -> None:
-    """Write the state of the run and its log, both or none."""
+def save(run: Run, place: Place) -> None:
+    """Write the state of the run and its log, both or none; a network that it replaces goes."""
     tensors: dict[str, Tensor] = {}
-    for prefix, named in (
-        ("network.", run.network.state_dict()),
-        ("objective.", run.objective.state_dict()),
-        ("best.", run.best),
-    ):
+    for prefix, named in (("network.", run.network.state_dict()), ("best.", run.best)):
         tensors |= {prefix + name: tensor for name, tensor in plain_tensors(named).items()}
     for index, held in run.optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in plain_tensors(held).items()}
+        moments = {name: tensor for name, tensor in held.items() if tensor is not None}
+        tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in plain_tensors(moments).items()}
     numbers = {
         "step": run.step,
         "best_step": run.best_step,
         "best_kappa": run.best_kappa,
         "n_stale": run.n_stale,
         "history": run.history,
+        "tensors": sorted(tensors),
+        "replaces": place.replaces,
     }
-    state = to_bytes(tensors, metadata={"identity": json.dumps(identity), "run": json.dumps(numbers)})
-    lines = [{"options": identity["options"]}, *run.history]
+    state = to_bytes(tensors, metadata={"identity": json.dumps(place.identity), "run": json.dumps(numbers)})
+    lines = [{"options": place.identity["options"]}, *run.history]
     text = "".join(json.dumps(line) + "\n" for line in lines)
+    folder = place.folder
     write_together({folder / STATE: state, folder / LOG: text}, overwrite=True, make_folders=True)
+    if place.replaces:
+        for name in (CARD, WEIGHTS):
+            (folder / name).unlink(missing_ok=True)
 
 
-def resume(run: Run, path: Path, identity: Mapping[str, Any]) -> None:
-    """Put a run where an interrupted one left off, if there is one."""
+def resume(run: Run, place: Place) -> None:
+    """Put a run where an interrupted one left off, if there is one.
+
+    A run that is to begin anew goes on only from where it was itself, having begun anew before.
+    """
+    path = place.folder / STATE
     if not path.exists():
         return
+    try:
+        identity, numbers, tensors = _read(path)
+        is_own = all(identity.get(what) == _plain(own) for what, own in place.identity.items())
+        if place.replaces and not (is_own and numbers.content.get("replaces") is True):
+            path.unlink()
+            return
+        if not is_own:
+            raise InputError(_other(place, identity))
+        _restore(run, numbers, tensors)
+    except FileFormatError:
+        if not place.replaces:
+            raise
+        path.unlink()
+
+
+def _read(path: Path) -> tuple[Mapping[str, Any], Document, dict[str, Tensor]]:
+    """Return whose state a file holds, its numbers and its tensors."""
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        said, numbers = json.loads(metadata["identity"]), json.loads(metadata["run"])
+        identity, numbers = (json.loads(metadata[key]) for key in ("identity", "run"))
+        return Document.of(identity).content, Document.of(numbers), tensors
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(
-            f"{path.name}: is not a readable training state ({error}). Pass overwrite=True to begin anew."
-        ) from None
-    for what in identity:
-        if said.get(what) != json.loads(json.dumps(identity[what])):
-            raise InputError(
-                f"{path.parent} holds an unfinished run with other {what}"
-                f"{_difference(said, identity, what)}. "
-                "Pass overwrite=True to begin anew, or choose another folder."
-            )
+        raise _unreadable(path.name, error) from None
+
+
+def _restore(run: Run, numbers: Document, tensors: dict[str, Tensor]) -> None:
+    """Set everything that changes, or nothing at all."""
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
-    run.network.load_state_dict(part("network."))
-    run.objective.load_state_dict(part("objective."))
-    run.best = part("best.")
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in part("optimizer.").items():
-        index, _, kind = name.partition(".")
-        moments.setdefault(int(index), {})[kind] = tensor
+    try:
+        odd = sorted({*numbers.content} - {*NUMBERS}) or sorted({*numbers.texts("tensors")} ^ {*tensors})
+        if odd:
+            raise InputError(f"{odd[0]!r} is missing or unknown")
+        for prefix in ("network.", "best."):
+            if difference := first_difference(run.network.state_dict(), part(prefix)):
+                raise InputError(f"{prefix}*: {difference}")
+        counts = [numbers.whole(key, low=0) for key in ("step", "best_step", "n_stale")]
+        kappa, history = numbers.number("best_kappa"), numbers.entry("history")
+        if not isinstance(history, list):
+            raise InputError("history is not a list")
+        moments = _moments(run.optimizer, part("optimizer."))
+    except (InputError, ValueError) as error:
+        raise _unreadable(STATE, error) from None
     groups = run.optimizer.state_dict()["param_groups"]
     run.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-    for name, value in numbers.items():
-        setattr(run, name, value)
+    run.network.load_state_dict(part("network."))
+    run.best, run.best_kappa, run.history = part("best."), kappa, history
+    run.step, run.best_step, run.n_stale = counts
 
 
-def _difference(said: Mapping[str, Any], identity: Mapping[str, Any], what: str) -> str:
-    if what != "options":
-        return ""
-    changed = [k for k, v in identity[what].items() if said.get(what, {}).get(k) != json.loads(json.dumps(v))]
-    return f" ({changed[0]})" if changed else ""
+def _moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Return what an optimiser knows of each parameter, by its place: numbers, and tensors of its shape."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, _, kind = name.partition(".")
+        if not index.isdecimal() or int(index) >= len(parameters):
+            raise InputError(f"'optimizer.{name}' belongs to no parameter")
+        if tensor.ndim and tensor.shape != parameters[int(index)].shape:
+            raise InputError(f"'optimizer.{name}' has another shape than its parameter")
+        moments.setdefault(int(index), {})[kind] = tensor
+    return moments
+
+
+def _unreadable(name: str, error: Exception) -> FileFormatError:
+    reason = str(error).rstrip(".")
+    return FileFormatError(f"{name}: is not a readable training state ({reason}). {BEGIN_ANEW}.")
+
+
+def _other(place: Place, said: Mapping[str, Any]) -> str:
+    """Say how the run that is there differs from the one that was to go on."""
+    what = next(what for what, own in place.identity.items() if said.get(what) != _plain(own))
+    detail = ""
+    theirs = said.get(what)
+    if what == "options" and isinstance(theirs, Mapping):
+        changed = [k for k, v in _plain(place.identity[what]).items() if theirs.get(k) != v]
+        detail = f" ({changed[0]})" if changed else ""
+    return (
+        f"{place.folder} holds an unfinished run with other {what}{detail}. {BEGIN_ANEW}, or choose another "
+        "folder."
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON makes of a value."""
+    return json.loads(json.dumps(value))

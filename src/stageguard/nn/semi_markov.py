@@ -7,19 +7,17 @@ among all paths the decoder could take: it trains what `decode` decodes.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from stageguard import _checks
-from stageguard.errors import InputError, StageGuardWarning
+from stageguard.errors import InputError
 from stageguard.nn import _inputs
-from stageguard.nn._lattice import Lattice, Paths, cut
+from stageguard.nn._lattice import Floats, Lattice, Paths, cut
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn._warning import warn
 from stageguard.profile import Profile
 from stageguard.strength import fixed_log_weight
 
@@ -154,13 +152,9 @@ class SemiMarkovLoss(nn.Module):
         segment_ids : integer Tensor (batch, epochs), optional
             Epochs with the same number follow each other in time; a change begins another recording.
         """
-        scheme = self.profile.scheme
-        logits = _inputs.check_logits(logits, scheme)
-        targets, all_scored = _inputs.check_targets(targets, logits, scheme)
-        mask = _inputs.scored_epochs(targets, all_scored, _inputs.check_mask(mask, logits))
-        segment_ids = _inputs.check_segment_ids(segment_ids, logits)
-        evidence = self._evidence(logits)
-        paths = self._read(evidence, targets, mask, segment_ids)
+        batch = _inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
+        evidence = self._evidence(batch.logits)
+        paths = self._read(evidence, batch)
         apply: Callable[..., Tensor] = _NegativeLogLikelihood.apply
         nll = apply(evidence, self.transition_scores, paths)  # (batch,)
         self._warn_of_many(paths)
@@ -168,8 +162,10 @@ class SemiMarkovLoss(nn.Module):
             nll = nll.sum() / paths.n_epochs
         elif self.reduction == "sum":
             nll = nll.sum()
-        half = logits.dtype in (torch.float16, torch.bfloat16)
-        return SemiMarkovParts(nll.to(torch.float32 if half else logits.dtype), paths.n_epochs, paths.n_freed)
+        half = batch.logits.dtype in (torch.float16, torch.bfloat16)
+        return SemiMarkovParts(
+            nll.to(torch.float32 if half else batch.logits.dtype), paths.n_epochs, paths.n_freed
+        )
 
     def _evidence(self, logits: Tensor) -> Tensor:
         """Return what the decoder makes of logits, up to a constant per epoch, which no likelihood sees."""
@@ -182,32 +178,42 @@ class SemiMarkovLoss(nn.Module):
                 evidence = evidence + torch.tensor(biases, dtype=torch.float64, device=logits.device)
         return evidence
 
-    def _read(
-        self, evidence: Tensor, targets: Tensor, mask: Tensor | None, segment_ids: Tensor | None
-    ) -> Paths:
-        scored, ids = (None if x is None else x.cpu().numpy() for x in (mask, segment_ids))
-        learned = self.transition_scores
+    def _read(self, evidence: Tensor, batch: _inputs.Batch) -> Paths:
+        n_sequences, n_epochs = batch.targets.shape
+        scored, ids = (None if x is None else x.cpu().numpy() for x in (batch.mask, batch.segment_ids))
         paths = Paths(
             self._lattice,
-            None if learned is None else learned.detach().cpu().double().numpy(),
+            None if self.transition_scores is None else self._learned_scores(),
             np.ascontiguousarray(evidence.detach().cpu().numpy()),
-            targets.cpu().numpy(),
-            cut((len(targets), targets.shape[1]), scored, ids),
+            batch.targets.cpu().numpy(),
+            cut((n_sequences, n_epochs), scored, ids),
         )
         if not math.isfinite(paths.spread):
-            raise _inputs.explain_not_finite(paths.spread, evidence, mask, self.profile.scheme)
+            raise _inputs.explain_not_finite(paths.spread, evidence, batch.mask, self.profile.scheme)
         return paths
+
+    def _learned_scores(self) -> Floats:
+        """Return the transition scores, all of them numbers."""
+        if self.transition_scores is None:
+            raise InputError("no transitions were learned: make the loss with learn_transitions=True.")
+        scores: Floats = self.transition_scores.detach().cpu().double().numpy()
+        wrong = np.argwhere(~np.isfinite(scores))
+        if len(wrong):
+            source, target = (self.profile.scheme.names[i] for i in wrong[0])
+            raise InputError(
+                f"transition_scores: {scores[tuple(wrong[0])]:g} from {source} to {target}, expected finite "
+                "numbers. Lower the learning rate."
+            )
+        return scores
 
     def _warn_of_many(self, paths: Paths) -> None:
         if self._has_warned or paths.n_freed <= _MANY_FREED * paths.n_epochs:
             return
         self._has_warned = True
-        warnings.warn(
+        warn(
             f"{paths.n_freed / paths.n_epochs:.0%} of the labels contradict profile {self.profile.name!r} "
             "(minimum bouts or forbidden transitions) and were taken as unknown. If they are right, train "
-            "with profile.replace(min_bout_seconds=None), or allow the transitions that do occur.",
-            StageGuardWarning,
-            stacklevel=5,
+            "with a profile without min_bout_seconds that allows the transitions that do occur."
         )
 
     def learned_profile(self, name: str) -> Profile:
@@ -216,14 +222,12 @@ class SemiMarkovLoss(nn.Module):
         Scores become probabilities by way of their leading eigenvector: every path keeps its score but for
         a constant and a term for the stages at its two ends, so that `decode` decides alike.
         """
-        if self.transition_scores is None:
-            raise InputError("no transitions were learned: make the loss with learn_transitions=True.")
+        scores = self._learned_scores()
         if self.profile.durations:
             raise InputError(
                 "transitions learned beside a table of bout lengths cannot be written as a profile. "
                 "Remove the durations, or keep the loss itself."
             )
-        scores = self.transition_scores.detach().cpu().double().numpy()
         matrix = self._lattice.normalised(scores)
         names = self.profile.scheme.names
         rows = {a: dict(zip(names, row, strict=True)) for a, row in zip(names, matrix.tolist(), strict=True)}
@@ -260,7 +264,7 @@ class _NegativeLogLikelihood(torch.autograd.Function):
         return torch.from_numpy(result.value).to(evidence.device)
 
     @staticmethod
-    @once_differentiable
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         by_evidence, by_scores = ctx.saved_tensors
         each = gradient[:, None, None]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.hypnogram import UNSCORED
-from stageguard.nn.data import Features, Labels
+from stageguard.nn.feature_table import Features, Labels
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,41 +10,73 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import cos, isfinite, pi
+from math import isfinite
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from stageguard.errors import InputError, OutputExistsError
-from stageguard.nn.checkpoint import CARD, ModelCard, TrainedModel, save_model
-from stageguard.nn.data import (
-    FeatureTable,
+from stageguard.errors import InputError
+from stageguard.nn._torch import torch
+from stageguard.nn.checkpoint import ModelCard, TrainedModel, save_model
+from stageguard.nn.cohort import (
     absolute_features,
     check_together,
     count_labels,
+    epoch_length,
     fingerprint,
     split_subjects,
 )
 from stageguard.nn.evaluation import Score, Validation
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions
-from stageguard.nn.run_state import STATE, Run, log, remember, resume, save, start
+from stageguard.nn.plan import filled, in_steps, rate_at, recipe_of
+from stageguard.nn.run_state import STATE, Place, Run, check_output, log, remember, resume, save, start
 from stageguard.nn.sequences import Stretch, make_batch, round_of_batches
 from stageguard.profile import Profile
-
-WARM_UP = 0.3  # share of the steps in which the learning rate rises
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is: after every step its losses, after an evaluation the validation score too."""
+    """Where a run is: after every step its losses, after an evaluation also their means and the score."""
 
     step: int
     n_steps: int
     parts: Mapping[str, float]
     score: Score | None = None
+    means: Mapping[str, float] | None = None  # of the parts since the last evaluation
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """All that a run needs and does not change."""
+
+    options: TrainingOptions  # every number known
+    stretches: Sequence[Stretch]
+    length: int
+    objective: Objective
+    judge: Validation
+    place: Place
+    device: torch.device
+
+    @property
+    def n_steps(self) -> int:
+        assert self.options.steps is not None
+        return self.options.steps
+
+    def batches(self, first: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Yield (step, windows) from a step on, round after round."""
+        assert self.options.batch_size is not None
+        step, round_ = 0, 0
+        while step < self.n_steps:
+            seed = (self.options.seed, round_)
+            for windows in round_of_batches(self.stretches, self.length, self.options.batch_size, seed):
+                if first <= step < self.n_steps:
+                    yield step, windows
+                step += 1
+            round_ += 1
 
 
 def train(
@@ -53,7 +85,7 @@ def train(
     folder: str | Path,
     *,
     overwrite: bool = False,
-    report: Callable[[Progress], None] | None = None,
+    report: Report | None = None,
 ) -> TrainedModel:
     """Train a network and write it, with its card and log, into a folder.
 
@@ -64,11 +96,12 @@ def train(
     tables : sequence of FeatureTable
         Scored recordings of at least two subjects, all in the profile's scheme.
     options : TrainingOptions
-        What to train, and how.
+        What to train, and how; what they leave open the network's training recipe says.
     folder : path-like
         For `model.safetensors`, `model.json`, `log.jsonl`, and during training `training.safetensors`.
     overwrite : bool
-        Begin anew, whatever the folder holds; otherwise a finished network there is an error.
+        Begin anew, whatever the folder holds; otherwise a finished network there is an error. Killed and
+        called again it goes on from where it was.
     report : callable, optional
         Called with a `Progress` after every step.
 
@@ -78,117 +111,109 @@ def train(
         The network at its best validation kappa.
     """
     folder = Path(folder)
-    profile = Profile.load(options.profile)
     check_together(tables)
-    if (folder / CARD).exists() and not overwrite:
-        raise OutputExistsError(f"{folder} holds a network already. Pass overwrite=True to train it anew.")
-    training, validation = split_subjects(tables, options.validation_share, options.seed)
-    _check_scheme(tables, profile)
-    counts = count_labels(training, profile.scheme)
+    check_output(folder, overwrite=overwrite)
     device = pick_device(options.device)
-    absolute = tuple(options.absolute) or absolute_features(tables[0])
-    normalisation = Normalisation.fit(training, absolute)
-    card = _card(options, profile, tables, training, normalisation)
-    identity = {"options": options.to_dict(), "data": fingerprint(tables), "profile": profile.sha256}
     with _repeatable(options.seed, device):
-        network = card.build().to(device)
-        fixed = getattr(network, "training_length", None)
-        length = options.sequence_epochs if fixed is None else int(fixed)
-        stretches = normalisation.stretches(training)
-        _check_lengths(stretches, length)
-        objective = Objective(profile, options, counts).to(device)
-        run = start(network, objective, options)
-        if overwrite:
-            (folder / STATE).unlink(missing_ok=True)
-        resume(run, folder / STATE, identity)
-        decoder = card.profile if options.loss == "semi-markov" else None
-        judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed, decoder)
-        _loop(run, options, stretches, length, device, judge, folder, identity, report)
-        network.load_state_dict(run.best)
+        card, run, plan = _set_up(tables, options, device, folder, overwrite)
+        resume(run, plan.place)
+        _loop(run, plan, report)
+        run.network.load_state_dict(run.best)
+        network, judge = run.network.eval(), plan.judge
         # the semi-Markov likelihood weighs evidence against transitions: a temperature would undo that
-        temperature = 1.0 if decoder else judge.temperature(network.eval(), objective.stage_weights)
+        temperature = 1.0 if judge.decoder else judge.temperature(network, plan.objective.stage_weights)
     results = {"best_step": run.best_step, "best_kappa": run.best_kappa, "stopped_at": run.step}
-    card = replace(card, length=fixed, temperature=temperature, training=dict(card.training) | results)
-    model = TrainedModel(network.eval(), card)
+    about = {**card.training, "options": plan.options.to_dict(), **results}
+    model = TrainedModel(network, replace(card, length=judge.length, temperature=temperature, training=about))
     save_model(model, folder, overwrite=True)
     (folder / STATE).unlink(missing_ok=True)
     return model
 
 
-def _loop(
-    run: Run,
+def _set_up(
+    tables: Sequence[FeatureTable],
     options: TrainingOptions,
-    stretches: Sequence[Stretch],
-    length: int,
     device: torch.device,
-    judge: Validation,
     folder: Path,
-    identity: Mapping[str, Any],
-    report: Callable[[Progress], None] | None,
-) -> None:
+    overwrite: bool,
+) -> tuple[ModelCard, Run, _Plan]:
+    """Return everything at its first step: what is known of the network, the network, what trains it."""
+    profile = options.load_profile()
+    training, validation = split_subjects(tables, options.validation_share, options.seed)
+    _check_scheme(tables, profile)
+    counts = count_labels(training, profile.scheme)
+    normalisation = Normalisation.fit(training, tuple(options.absolute) or absolute_features(tables[0]))
+    recipe = recipe_of(options)
+    options = filled(options, recipe)
+    card = _card(options, profile, tables, training, normalisation)
+    network = card.build().to(device)
+    fixed = getattr(network, "training_length", None)
+    length = options.sequence_epochs if fixed is None else int(fixed)
+    assert length is not None and options.batch_size is not None
+    stretches = normalisation.stretches(training)
+    _check_lengths(stretches, length)
+    n_round = len(round_of_batches(stretches, length, options.batch_size, (options.seed, 0)))
+    options = in_steps(options, recipe, n_round)
+    seconds = card.epoch_seconds
+    decoder = card.profile if options.loss == "semi-markov" else None
+    judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed, decoder, seconds)
+    objective = Objective(profile, options, counts, seconds).to(device)
+    identity = {"data": fingerprint(tables), "profile": profile.sha256, "options": options.to_dict()}
+    place = Place(folder, identity, overwrite)
+    run = start(network, options)
+    return card, run, _Plan(options, stretches, length, objective, judge, place, device)
+
+
+def _loop(run: Run, plan: _Plan, report: Report | None) -> None:
     """Optimise until the steps or the patience run out; evaluate, log and save on the way."""
+    options, every = plan.options, plan.options.evaluate_every
+    assert every is not None and options.patience is not None
     began, sums = time.perf_counter(), dict[str, float]()
-    for step, windows in _batches(stretches, length, options, run.step):
+    for step, windows in plan.batches(run.step):
         if run.n_stale >= options.patience:
             break
-        torch.manual_seed(options.seed * 1_000_003 + step)
-        batch = make_batch(stretches, windows, length)
-        x, y, mask = (torch.from_numpy(a).to(device) for a in (batch.features, batch.labels, batch.mask))
-        run.network.train()
-        with torch.autocast("cuda", torch.bfloat16, enabled=_mixes(device)):
-            logits = run.network(x)
-        parts = run.objective(logits.float(), y, mask)
-        rate = one_cycle(step, options.steps, options.learning_rate)
-        for group in run.optimizer.param_groups:
-            group["lr"] = rate
-        run.optimizer.zero_grad(set_to_none=True)
-        parts["loss"].backward()
-        parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
-        norm = torch.nn.utils.clip_grad_norm_(parameters, options.clip)
-        numbers = {name: float(value.detach()) for name, value in parts.items()}
-        if not (isfinite(numbers["loss"]) and isfinite(float(norm))):
-            raise InputError(
-                f"the loss became {numbers['loss']} in step {step}. Lower learning_rate (now "
-                f"{options.learning_rate:g}), or look for extreme features."
-            )
-        run.optimizer.step()
+        rate = rate_at(step, options)
+        parts = _step(run, plan, step, windows, rate)
         run.step = step + 1
-        for name, value in numbers.items():
+        for name, value in parts.items():
             sums[name] = sums.get(name, 0.0) + value
-        score = None
-        if run.step % options.evaluate_every == 0 or run.step == options.steps:
-            score = judge.score(run.network)
+        score = means = None
+        if run.step % every == 0 or run.step == plan.n_steps:
+            score = plan.judge.score(run.network)
             remember(run, score)
-            n = (run.step - 1) % options.evaluate_every + 1
-            means = {name: round(value / n, 6) for name, value in sums.items()}
+            n_summed = (run.step - 1) % every + 1
+            means = {name: value / n_summed for name, value in sums.items()}
             log(run, means, rate, score, time.perf_counter() - began)
             sums = {}
-            save(run, folder, identity)
+            save(run, plan.place)
         if report is not None:
-            report(Progress(run.step, options.steps, numbers, score))
+            report(Progress(run.step, plan.n_steps, parts, score, means))
 
 
-def _batches(
-    stretches: Sequence[Stretch], length: int, options: TrainingOptions, first: int
-) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield (step, windows) from a step on, round after round."""
-    step, round_ = 0, 0
-    while step < options.steps:
-        for windows in round_of_batches(stretches, length, options.batch_size, (options.seed, round_)):
-            if first <= step < options.steps:
-                yield step, windows
-            step += 1
-        round_ += 1
-
-
-def one_cycle(step: int, n_steps: int, peak: float) -> float:
-    """Learning rate: a cosine from peak/25 up to the peak, then down to almost nothing."""
-    n_up = max(1.0, WARM_UP * n_steps)
-    if step < n_up:
-        low, share = peak / 25, 1 - step / n_up
-    else:
-        low, share = peak / 25e4, (step - n_up) / max(1.0, n_steps - n_up)
-    return low + (peak - low) * (1 + cos(pi * share)) / 2
+def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate: float) -> dict[str, float]:
+    """Take one step of the optimiser; return the parts of the loss before it."""
+    options, device = plan.options, plan.device
+    torch.manual_seed(options.seed * 1_000_003 + step)
+    batch = make_batch(plan.stretches, windows, plan.length)
+    x, y, mask = (torch.from_numpy(a).to(device) for a in (batch.features, batch.labels, batch.mask))
+    run.network.train()
+    with torch.autocast("cuda", torch.bfloat16, enabled=_mixes(device)):
+        logits = run.network(x)
+    parts = plan.objective(logits.float(), y, mask)
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+    run.optimizer.zero_grad(set_to_none=True)
+    parts["loss"].backward()
+    parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
+    norm = torch.nn.utils.clip_grad_norm_(parameters, options.clip or float("inf"))
+    numbers = {name: float(value.detach()) for name, value in parts.items()}
+    if not (isfinite(numbers["loss"]) and isfinite(float(norm))):
+        raise InputError(
+            f"the loss became {numbers['loss']} in step {step}. Lower learning_rate (now "
+            f"{options.learning_rate:g}), or look for extreme features."
+        )
+    run.optimizer.step()
+    return numbers
 
 
 def pick_device(name: str) -> torch.device:
@@ -247,6 +272,7 @@ def _card(
     normalisation: Normalisation,
 ) -> ModelCard:
     first = tables[0]
+    seconds = epoch_length(tables, options.epoch_seconds) or profile.epoch_seconds
     if options.loss == "semi-markov" and profile.transition_weight is None:
         profile = profile.replace(transition_weight=1.0)  # what the loss takes in place of a rule per night
     subjects = {table.subject for table in tables}, {table.subject for table in training}
@@ -254,7 +280,7 @@ def _card(
         backbone=options.backbone,
         network=options.network,
         scheme=profile.scheme,
-        epoch_seconds=options.epoch_seconds or first.epoch_seconds or profile.epoch_seconds,
+        epoch_seconds=seconds,
         recipe=options.recipe if first.recipe is None else str(first.recipe["name"]),
         recipe_document=first.recipe,
         features=first.names,

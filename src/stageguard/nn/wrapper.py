@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
 from stageguard import _checks
 from stageguard.decoded import Decoding
 from stageguard.decoding import Pins, Training, decode
 from stageguard.errors import InputError
 from stageguard.nn import _inputs
-from stageguard.nn.inference import WINDOWS_AT_A_TIME, window_starts
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.profile import Profile
 
 Floats = npt.NDArray[np.float64]
+
+ONE_RECORDING = "of one recording, or a list of them"
 
 
 class Guarded(nn.Module):
@@ -43,8 +45,8 @@ class Guarded(nn.Module):
     trained : {"natural", "balanced"}, optional
         Whether it was trained on natural class frequencies; `predict` hands this to the decoder.
     criterion : Module, optional
-        The loss, called with logits (batch, epochs, stages), targets and mask; by default
-        ``StageGuardLoss(profile)``.
+        The loss, called with logits (batch, epochs, stages), targets and mask, and with segment_ids where
+        they are given; by default ``StageGuardLoss(profile)``.
 
     Examples
     --------
@@ -80,6 +82,8 @@ class Guarded(nn.Module):
         self.trained = trained
         if trained is not None:
             _checks.choice(trained, "trained", ("natural", "balanced"))
+        if criterion is not None:
+            _check_criterion(criterion)
         self.criterion = criterion
 
     def forward(self, x: Tensor) -> Tensor:
@@ -120,6 +124,7 @@ class Guarded(nn.Module):
         if self.criterion is None:
             self.criterion = StageGuardLoss(self.profile).to(logits.device)
         more = {} if segment_ids is None else {"segment_ids": segment_ids}
+        _check_criterion(self.criterion, *more)
         value: Tensor = self.criterion(logits, targets, mask, **more)
         return value
 
@@ -173,6 +178,8 @@ class Guarded(nn.Module):
             Hypnogram, score, the network's own argmax, and what was changed.
         """
         given: dict[str, Any] = {"quality": quality, "pins": pins, "segments": segments}
+        if not isinstance(x, list | tuple):
+            _check_input(x, 1, ONE_RECORDING)
         return decode(
             self.probabilities(x) if isinstance(x, Tensor) else [self.probabilities(night) for night in x],
             self.profile,
@@ -186,31 +193,14 @@ class Guarded(nn.Module):
         """Return stage probabilities (epochs, stages) of one recording, in evaluation mode.
 
         A sequence network with an attribute ``training_length`` sees windows of that many epochs, half
-        overlapping and averaged.
+        overlapping and averaged; a shorter recording is padded with zeros.
         """
-        _check_input(x, 1, "of one recording, or a list of them")
+        _check_input(x, 1, ONE_RECORDING)
         x = x.to(next((p.device for p in self.model.parameters()), x.device))
-        was_training = self.training
-        self.eval()
-        try:
-            with torch.inference_mode():
-                length = None if self.per_epoch else getattr(self.model, "training_length", None)
-                if length is not None and len(x) > length:
-                    return self._in_windows(x, int(length))
-                rows: Floats = self(x[None])[0].double().softmax(-1).cpu().numpy()
-                return _refuse_nan(rows, self.profile)
-        finally:
-            self.train(was_training)
-
-    def _in_windows(self, x: Tensor, length: int) -> Floats:
-        total = np.zeros((len(x), self.profile.scheme.n_stages))
-        starts = window_starts(len(x), length, max(1, length // 2))
-        for k in range(0, len(starts), WINDOWS_AT_A_TIME):
-            some = starts[k : k + WINDOWS_AT_A_TIME]
-            logits = self(torch.stack([x[start : start + length] for start in some]))
-            for start, rows in zip(some, logits.double().softmax(-1).cpu().numpy(), strict=True):
-                total[start : start + length] += rows
-        return _refuse_nan(total / total.sum(axis=1, keepdims=True), self.profile)
+        length = None if self.per_epoch else getattr(self.model, "training_length", None)
+        with evaluating(self):
+            rows = window_probabilities(self, x, length=None if length is None else int(length))
+        return _refuse_nan(rows, self.profile)
 
     def _check_targets(self, targets: Any, logits: Tensor) -> None:
         expected = tuple(logits.shape[:2])
@@ -260,9 +250,10 @@ class Guarded(nn.Module):
         return output if axis == -1 else output.transpose(1, 2)
 
     def _as_logits(self, rows: Tensor) -> Tensor:
+        coarse = max(1e-3, torch.finfo(rows.dtype).eps)  # a sum of bfloat16 is 1 to two digits only
+        rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
         held = rows.detach()
-        sums = held.sum(-1)
-        is_distribution = bool((held >= 0).all()) and bool(((sums - 1.0).abs() <= 1e-3).all())
+        is_distribution = bool((held >= 0).all()) and bool(((held.sum(-1) - 1.0).abs() <= coarse).all())
         if self.outputs == "logits":
             if is_distribution:
                 raise InputError(
@@ -287,6 +278,23 @@ def _check_input(x: Any, n_axes: int, meaning: str) -> None:
     if not isinstance(x, Tensor) or x.ndim < n_axes:
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
         raise InputError(f"input: got {got}, expected a torch.Tensor {meaning}.")
+    if 0 in x.shape:
+        raise InputError(f"input: got shape {tuple(x.shape)}, expected at least one epoch.")
+
+
+def _check_criterion(criterion: Any, *more: str) -> None:
+    if not isinstance(criterion, nn.Module):
+        raise InputError(
+            f"criterion is a {type(criterion).__name__}, expected a torch.nn.Module such as StageGuardLoss."
+        )
+    try:
+        inspect.signature(criterion.forward).bind(None, None, None, **dict.fromkeys(more))
+    except TypeError:
+        listed = ", ".join(("logits", "targets", "mask", *more))
+        raise InputError(
+            f"criterion {type(criterion).__name__} does not take ({listed}). Give a StageGuardLoss or a "
+            "SemiMarkovLoss, or wrap it in a Module that does."
+        ) from None
 
 
 def _refuse_nan(rows: Floats, profile: Profile) -> Floats:

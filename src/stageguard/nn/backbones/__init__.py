@@ -11,10 +11,11 @@ import inspect
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from stageguard import _checks
 from stageguard.errors import InputError, did_you_mean
+from stageguard.nn._values import flag, whole
 from stageguard.nn.backbones.recipes import TrainingRecipe, plain_name, training_recipe
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ BUILT_IN = {
 }
 _DEFAULTS = {"width": 1.0, "depth": None, "small": False}
 CONTRACT = ("n_frames", "n_features", "n_stages", "training_length")
+# What a network is told by the features it is built for, and by no option of its own.
+SET_BY_FEATURES = ("name", "n_frames", "n_features", "n_stages", "epoch_seconds")
+WIDEST = 100
 
 
 def backbones() -> list[str]:
@@ -50,6 +54,7 @@ def build_backbone(
     width: float = 1.0,
     depth: int | None = None,
     small: bool = False,
+    epoch_seconds: float | None = None,
     **options: Any,
 ) -> nn.Module:
     """Build a network that takes (batch, epochs, frames, features) to (batch, epochs, stages).
@@ -69,6 +74,9 @@ def build_backbone(
         Layers or levels of the part each network is made deeper by; its own default otherwise.
     small : bool
         The size for a computer without a GPU. Width multiplies it further.
+    epoch_seconds : float, optional
+        Length of an epoch, 30 by default, for the networks that measure filters and windows in seconds;
+        the others do without.
     **options
         What else the network of that name takes: see its class.
 
@@ -78,11 +86,19 @@ def build_backbone(
         The network, with the attributes ``n_frames``, ``n_features``, ``n_stages`` and ``training_length``.
     """
     name, build = _find(name)
-    given: dict[str, Any] = {"n_frames": n_frames, "n_features": n_features, "n_stages": n_stages}
-    sizes = {"width": _checks.number(width, "width", positive=True), "depth": depth, "small": small}
+    given: dict[str, Any] = {
+        "n_frames": whole(n_frames, "n_frames"),
+        "n_features": whole(n_features, "n_features"),
+        "n_stages": whole(n_stages, "n_stages", low=2),
+    }
+    width = _checks.number(width, "width", positive=True, high=WIDEST)
+    sizes = {"width": width, "depth": depth, "small": flag(small, "small")}
     given |= {key: value for key, value in sizes.items() if value != _DEFAULTS[key]}
     _check_options(name, build, {**given, **options})
-    network = build(**given, **options)
+    if epoch_seconds is not None:
+        seconds = _checks.epoch_seconds(epoch_seconds)
+        given |= {"epoch_seconds": seconds} if "epoch_seconds" in inspect.signature(build).parameters else {}
+    network = _built(name, build, {**given, **options})
     missing = [attribute for attribute in CONTRACT if not hasattr(network, attribute)]
     if missing:
         raise InputError(
@@ -102,9 +118,32 @@ def _find(name: str) -> tuple[str, Callable[..., nn.Module]]:
     if plain in BUILT_IN:  # first, so that a name of ours stays ours
         return plain, getattr(import_module(f"{__name__}.{plain}"), BUILT_IN[plain])
     if (entry := _added().get(plain)) is not None:
-        return plain, entry.load()
+        return plain, _loaded(plain, entry)
     known = backbones()
     raise InputError(f"there is no backbone {name!r}. Known: {', '.join(known)}.{did_you_mean(plain, known)}")
+
+
+def _loaded(name: str, entry: EntryPoint) -> Callable[..., nn.Module]:
+    """Return what another package provides, or say which package cannot."""
+    try:
+        return cast("Callable[..., nn.Module]", entry.load())
+    except (ImportError, AttributeError) as error:
+        package = entry.module.partition(".")[0] if entry.dist is None else entry.dist.name
+        raise InputError(
+            f"backbone {name!r} of package {package!r} cannot be loaded ({error}). Install {package} again, "
+            "or remove it."
+        ) from None
+
+
+def _built(name: str, build: Callable[..., nn.Module], given: dict[str, Any]) -> nn.Module:
+    try:
+        return build(**given)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+        raise InputError(
+            f"backbone {name!r} of this size does not fit into memory. Give a smaller width or depth."
+        ) from None
 
 
 def _check_options(name: str, build: Callable[..., nn.Module], given: dict[str, Any]) -> None:

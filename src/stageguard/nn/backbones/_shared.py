@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from math import inf, sqrt
-
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from math import sqrt
 
 from stageguard import _checks
 from stageguard.errors import InputError
+from stageguard.nn._torch import Tensor, functional, nn, torch
+from stageguard.nn._values import whole
 
 # An epoch of at least this many frames is taken for raw samples, of fewer for a spectrogram's columns.
 RAW_FRAMES = 200
@@ -107,9 +105,11 @@ class Spectrogram(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (batch, epochs, windows, channels * bins) for samples (batch, epochs, samples, channels)."""
-        pieces = x.transpose(2, 3).unfold(-1, self.length, self.hop) * self.window
+        # Fourier transforms are made in single precision at least
+        samples = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        pieces = samples.transpose(2, 3).unfold(-1, self.length, self.hop) * self.window.to(samples)
         spectra = torch.fft.rfft(pieces, n=self.n_fft)[..., self.first_bin :]
-        spectra = spectra.abs().square().clamp_min(1e-20).log()
+        spectra = spectra.abs().square().clamp_min(1e-20).log().to(x.dtype)
         spectra = spectra.transpose(2, 3).flatten(3)  # (batch, epochs, windows, channels * bins)
         rows: Tensor = self.standardise(spectra.flatten(0, 2))
         return rows.view(spectra.shape)
@@ -127,14 +127,6 @@ class AttentionPool(nn.Module):
         """Return (n, features) for (n, frames, features)."""
         weights = functional.softmax(self.hidden(x).tanh() @ self.score, dim=1)  # (n, frames)
         return torch.einsum("nf,nfd->nd", weights, x)
-
-
-def whole(value: object, where: str, *, low: int = 1, high: float = inf) -> int:
-    """Return a whole number from ``low`` to ``high``."""
-    result = _checks.number(value, where, low=low, high=high)
-    if result != int(result):
-        raise InputError(f"{where} is {_checks.shown(value)}, expected a whole number.")
-    return int(result)
 
 
 def sampling_rate(n_samples: int, epoch_seconds: float) -> float:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
-from torch import Tensor, nn
-
 from stageguard.errors import InputError
-from stageguard.nn.backbones._shared import RAW_FRAMES, Backbone, Spectrogram, scaled, whole
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn._values import flag, whole
+from stageguard.nn.backbones._shared import RAW_FRAMES, Backbone, Spectrogram, scaled
 
 
 class AccuSleep(Backbone):
@@ -56,6 +55,7 @@ class AccuSleep(Backbone):
             raise InputError(
                 f"window_epochs is {window_epochs}, expected an odd number: the middle one is scored."
             )
+        spectrum = flag(spectrum, "spectrum")
         self.spectrogram: Spectrogram | None = None
         if n_frames >= RAW_FRAMES:  # one spectrum per epoch, as published
             self.spectrogram = Spectrogram(n_frames, n_features, epoch_seconds)

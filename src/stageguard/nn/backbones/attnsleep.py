@@ -7,11 +7,9 @@ approach for sleep stage classification with single-channel EEG. IEEE Trans. Neu
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
-from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled, whole
+from stageguard.nn._torch import Tensor, functional, nn, torch
+from stageguard.nn._values import whole
+from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled
 
 # Attention runs along the places that pooling leaves of an epoch; with fewer there is nothing to attend to.
 FEWEST_PLACES = 8

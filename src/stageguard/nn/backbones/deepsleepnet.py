@@ -6,11 +6,9 @@ raw single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 25(11): 1998-2008
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
-from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled, whole
+from stageguard.nn._torch import Tensor, functional, nn, torch
+from stageguard.nn._values import whole
+from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled
 
 
 class DeepSleepNet(Backbone):

@@ -7,11 +7,10 @@ Eng. 27(3): 400-410.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
-
 from stageguard.errors import InputError
-from stageguard.nn.backbones._shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled, whole
+from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.nn._values import flag, whole
+from stageguard.nn.backbones._shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 
 
 class SeqSleepNet(Backbone):
@@ -50,6 +49,7 @@ class SeqSleepNet(Backbone):
         epoch_seconds: float = 30.0,
     ) -> None:
         super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
+        spectrum = flag(spectrum, "spectrum")
         n_units, n_filters = scaled(64, width), scaled(32, width)
         self.spectrogram: Spectrogram | None = None
         if n_frames >= RAW_FRAMES:

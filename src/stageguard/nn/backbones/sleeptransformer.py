@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
-from stageguard.nn.backbones._shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled, whole
+from stageguard.nn._torch import Tensor, functional, nn, torch
+from stageguard.nn._values import whole
+from stageguard.nn.backbones._shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 
 N_HEADS = 8
 DROPOUT = 0.1

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from math import log2, sqrt
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
-from stageguard.nn.backbones._shared import Backbone, scaled, whole
+from stageguard.nn._torch import Tensor, functional, nn, torch
+from stageguard.nn._values import whole
+from stageguard.nn.backbones._shared import Backbone, scaled
 
 KERNEL = 9
 LEVELS = 12  # of the published network, which halves 3,840 samples to about one place per epoch

@@ -1,0 +1,110 @@
+"""What needs torch or safetensors says how to get them, in one line; the rest does without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_runner import Runner
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter on this source tree."""
+    place = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, env=os.environ | place
+    )
+
+
+def test_importing_the_package_does_not_import_torch():
+    run = python("-c", "import sys, stageguard.nn; dir(stageguard.nn); print('torch' in sys.modules)")
+    assert run.stdout.strip() == "False", run.stderr
+
+
+def test_without_torch_one_line_says_how_to_get_it():
+    code = """
+import sys
+sys.modules["torch"] = None
+import stageguard.nn
+for name in ("StageGuardLoss", "SemiMarkovLoss", "Guarded"):
+    try:
+        getattr(stageguard.nn, name)
+    except ImportError as error:
+        print(type(error).__name__, error)
+"""
+    run = python("-c", code)
+    assert (
+        run.stdout.splitlines()
+        == ["MissingExtraError stageguard.nn needs 'torch'. Install with: pip install 'stageguard[torch]'"]
+        * 3
+    ), run.stderr
+
+
+WITHOUT = """
+import sys
+sys.modules[{library!r}] = None
+for module in {modules!r}:
+    try:
+        __import__(module)
+    except ImportError as error:
+        print(type(error).__name__, error)
+from stageguard.nn.backbones import backbones, build_backbone, training_recipe
+from stageguard.nn.data import read_features
+from stageguard.nn.options import TrainingOptions
+print(len(backbones()), training_recipe("usleep").steps)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "modules"),
+    [
+        ("torch", ["checkpoint", "training", "wrapper", "losses", "backbones.usleep", "run_state"]),
+        ("safetensors", ["checkpoint", "training", "run_state"]),
+    ],
+)
+def test_every_module_says_how_to_get_what_it_needs(library, modules):
+    names = [f"stageguard.nn.{name}" for name in modules]
+    run = python("-c", WITHOUT.format(library=library, modules=names))
+    *lines, last = run.stdout.splitlines()
+    expected = (
+        f"MissingExtraError stageguard.nn needs '{library}'. Install with: pip install 'stageguard[torch]'"
+    )
+    assert lines == [expected] * len(modules), run.stderr
+    assert last == "6 None"  # tables, options and recipes need neither
+
+
+@pytest.mark.parametrize("command", [["train", "c.toml"], ["predict", "model", "night.csv", "-o", "out"]])
+def test_the_commands_say_it_in_one_line(tmp_path, command):
+    (tmp_path / "c.toml").write_text(
+        'data = "."\noutput = "m"\nbackbone = "usleep"\nprofile = "human-psg-3"\n'
+    )
+    code = f"import os, sys; os.chdir({str(tmp_path)!r}); sys.modules['torch'] = None\n"
+    run = python("-c", f"{code}from stageguard.cli import main; main({command!r})")
+    assert run.returncode == 1
+    assert run.stderr.splitlines() == [
+        "stageguard: stageguard.nn needs 'torch'. Install with: pip install 'stageguard[torch]'"
+    ]
+
+
+def test_doctor_mentions_torch_and_is_well_without_it(capsys, monkeypatch):
+    from stageguard.cli import doctor
+
+    name = "torch (training and predicting)"
+    findings = {one["name"]: one for one in Runner(capsys)("doctor", "--json").json["findings"]}
+    assert findings[name]["ok"]
+    monkeypatch.setitem(doctor.OPTIONAL, "no-such-library", ("nothing", "torch"))
+    ran = Runner(capsys)("doctor", "--json")
+    findings = {one["name"]: one for one in ran.json["findings"]}
+    assert ran.code == 0
+    assert findings["no-such-library (nothing)"] == {
+        "name": "no-such-library (nothing)",
+        "state": "not installed",
+        "ok": True,
+        "advice": "to use it: pip install 'stageguard[torch]'",
+    }
