@@ -156,7 +156,9 @@ def test_arrays_of_sleepecg(tmp_path, names, scheme):
     rest = kept[:, 1:] / kept[:, 1:].sum(axis=1, keepdims=True)
     for place, name in enumerate(names):
         own = density.scheme.index("DEEP" if (name, scheme) == ("N3", "wldr4") else name)
-        np.testing.assert_allclose(np.delete(density.probabilities, 4, axis=0)[:, own], rest[:, place], rtol=1e-6)
+        np.testing.assert_allclose(
+            np.delete(density.probabilities, 4, axis=0)[:, own], rest[:, place], rtol=1e-6
+        )
     path = saved(tmp_path, values, "prob.npy")
     again = sg.read_density(path, format="sleepecg")
     np.testing.assert_array_equal(again.probabilities, density.probabilities)

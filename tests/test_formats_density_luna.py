@@ -129,7 +129,9 @@ def posterior_edf(folder: Path, values: np.ndarray, names: list[str]) -> Path:
     """Channels at one sample per 5 s, in records of 30 s, as Luna writes them."""
     from edfio import Edf, EdfSignal
 
-    signals = [EdfSignal(np.sin(np.arange(100 * 5 * len(values)) / 9), 100, label="C3", physical_dimension="uV")]
+    signals = [
+        EdfSignal(np.sin(np.arange(100 * 5 * len(values)) / 9), 100, label="C3", physical_dimension="uV")
+    ]
     signals += [
         EdfSignal(values[:, i], 0.2, label=name, physical_range=(0, 1)) for i, name in enumerate(names)
     ]
@@ -147,7 +149,9 @@ def test_channels_of_posteriors_in_an_edf(tmp_path):
     path = posterior_edf(tmp_path, values, ["PP_W", "PP_R", "PP_N1", "PP_N2", "PP_N3"])
     found = read_density_file(path, DensityOptions())
     known = np.delete(np.arange(18), 3)
-    np.testing.assert_allclose(found.density.probabilities[known], values[known][:, [0, 2, 3, 4, 1]], atol=1e-4)
+    np.testing.assert_allclose(
+        found.density.probabilities[known], values[known][:, [0, 2, 3, 4, 1]], atol=1e-4
+    )
     assert np.isnan(found.density.probabilities[3]).all()
     assert (found.density.epoch_seconds, found.density.start) == (5.0, datetime(2024, 5, 1, 22, 30))
     pooled = sg.read_density(path, pool_to_seconds=30)
@@ -156,7 +160,11 @@ def test_channels_of_posteriors_in_an_edf(tmp_path):
 
 def test_an_edf_without_posteriors_is_no_hypnodensity(tmp_path):
     path = write_edf(tmp_path / "n.edf", [channel("EEG C4-M1", 60, 100)])
-    with pytest.raises(FileFormatError, match=r"^n\.edf: holds an EDF recording, not EDF with Luna's channels"):
+    with pytest.raises(
+        FileFormatError, match=r"^n\.edf: holds an EDF recording, not EDF with Luna's channels"
+    ):
         sg.read_density(path)
-    with pytest.raises(FileFormatError, match=r"has no channels of posteriors such as PP_W \(got: EEG C4-M1\)"):
+    with pytest.raises(
+        FileFormatError, match=r"has no channels of posteriors such as PP_W \(got: EEG C4-M1\)"
+    ):
         sg.read_density(path, format="luna-edf")

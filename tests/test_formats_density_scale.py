@@ -81,14 +81,18 @@ def test_log_probabilities_are_recognised_zeros_included():
 
 def test_logarithms_to_another_base_are_refused():
     message = refused(np.log10(P))
-    assert message.startswith("row 0 has no value above 0, but its exponentials do not sum to 1: logarithms to ")
+    assert message.startswith(
+        "row 0 has no value above 0, but its exponentials do not sum to 1: logarithms to "
+    )
 
 
 def test_probabilities_pushed_below_zero_are_not_logits():
-    shaken = P + [[0.0, 0.0, 0.0], [-0.15, 0.0, 0.2], [0, 0, 0], [0.0, 0.1, 0.0]]
+    shaken = P + np.array([[0.0, 0.0, 0.0], [-0.15, 0.0, 0.2], [0, 0, 0], [0.0, 0.1, 0.0]])
     shaken[0] += 0.01
     message = refused(shaken)
-    assert message.startswith("row 1 has -0.05 for W: these may be logits, or probabilities that something pushed")
+    assert message.startswith(
+        "row 1 has -0.05 for W: these may be logits, or probabilities that something pushed"
+    )
 
 
 def test_one_damaged_row_among_probabilities_is_named():
@@ -153,7 +157,10 @@ def test_short_rows_are_averaged_on_request():
     assert (pooled.n_epochs, pooled.epoch_seconds) == (4, 15.0)
     np.testing.assert_allclose(pooled.probabilities[1], short.probabilities[3:6].mean(axis=0))
     notes = read_density_object(short, DensityOptions(pool_to_seconds=15)).notes
-    assert notes == ("3 rows of 5 s averaged to one epoch of 15 s", "2 rows at the end fill no epoch: dropped")
+    assert notes == (
+        "3 rows of 5 s averaged to one epoch of 15 s",
+        "2 rows at the end fill no epoch: dropped",
+    )
 
 
 def test_rows_without_evidence_are_left_out_of_the_mean():

@@ -40,13 +40,19 @@ def test_a_hypnogram_of_yasa_gives_its_probabilities():
 @pytest.mark.parametrize(("freq", "seconds"), [("4s", 4.0), ("2.5s", 2.5), ("1min", 60.0), ("500ms", 0.5)])
 def test_the_epoch_length_is_yasas(freq, seconds):
     assert sg.read_density(hypnogram(freq=freq)).epoch_seconds == seconds
-    with pytest.raises(InputError, match=r"^yasa\.Hypnogram: an epoch lasts .* s by the object, got epoch_seconds=20"):
+    with pytest.raises(
+        InputError, match=r"^yasa\.Hypnogram: an epoch lasts .* s by the object, got epoch_seconds=20"
+    ):
         sg.read_density(hypnogram(freq=freq), epoch_seconds=20)
 
 
 @pytest.mark.parametrize(
     ("names", "scheme"),
-    [(["WAKE", "SLEEP"], "ws2"), (["WAKE", "NREM", "REM"], "wnr3"), (["WAKE", "LIGHT", "DEEP", "REM"], "wldr4")],
+    [
+        (["WAKE", "SLEEP"], "ws2"),
+        (["WAKE", "NREM", "REM"], "wnr3"),
+        (["WAKE", "LIGHT", "DEEP", "REM"], "wldr4"),
+    ],
 )
 def test_fewer_stages(names, scheme):
     values = np.random.default_rng(1).dirichlet(np.ones(len(names)), 8)
@@ -56,7 +62,9 @@ def test_fewer_stages(names, scheme):
 
 
 def test_stages_that_yasa_leaves_out_have_probability_zero():
-    found = read_density_object(hypnogram(P[:, :2] / P[:, :2].sum(axis=1, keepdims=True), FIVE[:2]), DensityOptions())
+    found = read_density_object(
+        hypnogram(P[:, :2] / P[:, :2].sum(axis=1, keepdims=True), FIVE[:2]), DensityOptions()
+    )
     assert (found.density.probabilities[:, 2:] == 0).all()
     assert found.notes == ("no probabilities for N2, N3, REM: read as 0",)
 
@@ -99,13 +107,13 @@ def document(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"proba": None}, "has stages but no probabilities (proba is null). Read the stages with read_hypnogram."),
+        ({"proba": None}, "has stages but no probabilities (proba is null). Read the stages with "),
         ({"proba": [1, 2]}, "has a proba that is not a list of numbers per stage."),
         ({"proba": {"WAKE": [1.0, "x", 0.0]}}, "has a column 'WAKE' that is not a list of numbers."),
         ({"proba": {"WAKE": [1.0, True]}}, "has a column 'WAKE' that is not a list of numbers."),
         ({"proba": {"WAKE": [1.0, 10**400]}}, "has a column 'WAKE' that is not a list of numbers."),
         ({"proba": {"WAKE": [1.0], "N1": [1.0, 2.0]}}, "has probabilities of different lengths"),
-        ({"proba": {"WAKE": [1.0], "W": [1.0]}}, "has probabilities of different lengths, or twice for a stage."),
+        ({"proba": {"WAKE": [1.0], "W": [1.0]}}, "has probabilities of different lengths, or twice for a"),
         ({"proba": {"LIGHT": [1.0]}}, "has probabilities for LIGHT, expected WAKE, N1, N2, N3, REM."),
         ({"n_stages": 7}, "has n_stages '7', expected 2, 3, 4 or 5."),
         ({"n_stages": True}, "has n_stages 'True', expected 2, 3, 4 or 5."),

@@ -371,3 +371,18 @@ def test_a_profile_is_compiled_once(backend):
     profile = sg.Profile.from_dict(plain(3))
     assert smoother_for(profile, 30.0) is smoother_for(profile, 30.0)
     assert smoother_for(profile, 30.0) is not smoother_for(profile, 10.0)
+
+
+def test_a_switch_too_costly_for_a_double_is_still_a_way(backend):
+    rows = {"W": {"W": 0.5, "S": 0.5}, "S": {"W": 1e-30, "S": 1.0}}
+    keys = {"transitions": rows, "transition_weight": 20.0, "min_bout_seconds": {"W": 90.0}}
+    profile = sg.Profile.from_dict(plain(2, **keys))
+    probabilities = random_probabilities(np.random.default_rng(14), 12, 2)
+    pins = {2: "S", 9: "W"}
+    evidence = oracle.evidence_of(probabilities, plain(2, **keys), pins=pins)
+    total, marginals = by_enumeration(evidence, oracle.rules_of(plain(2, **keys)), [(0, 12)])
+    assert total < -1300  # exp of it is 0
+    found = sg.posterior(probabilities, profile, pins=pins)
+    assert found.log_evidence == pytest.approx(total, rel=1e-12)
+    np.testing.assert_allclose(found.probabilities, marginals, atol=1e-9)
+    assert (sg.sample(probabilities, profile, n=5, pins=pins)[:, [2, 9]] == [1, 0]).all()

@@ -1,8 +1,9 @@
 """Choose the kernels: compiled where they can be imported, else plain NumPy. Does not compute.
 
-`active` has four functions over lists of pieces, contiguous float64 matrices of shape (n_epochs, n_stages):
-`argmax`, `structured`, `greedy` and `automaton`. Each returns all labels as one flat int8 array, then arrays
-of one number per piece.
+`active` has functions over lists of pieces, contiguous float64 matrices of shape (n_epochs, n_stages).
+`argmax`, `structured`, `greedy` and `automaton` return all labels as one flat int8 array, then arrays of one
+number per piece; `smooth`, `smooth_automaton` and `forward_backward` sum over paths; `draw`, `draw_automaton`
+and `draw_each` draw them. `Stream` takes one row at a time.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _kernels
+from stageguard import _kernels, _reference
 from stageguard._solver import Job, solver_for
 from stageguard.automaton import compile_automaton, weigh
 from stageguard.evidence import CLIP, Floats, Labels
@@ -111,6 +111,8 @@ class Smoother:
             return "free"
         if not self.is_structured:
             return "automaton"
+        if _kernels.active is _reference:
+            return "logarithms"  # it reckons with nothing else
         return "probabilities" if job.night.is_plain else "likelihoods"
 
     def _sum(self, verb: Verb, route: str, pieces: _Pieces) -> tuple[list[Any], list[float]]:

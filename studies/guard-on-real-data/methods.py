@@ -82,7 +82,7 @@ def learn(task: Task, train: Sequence[TaskNight]) -> tuple[dict[str, Decoder], s
         paper = sg.Profile.from_dict(document | PAPER_5)
     else:
         paper = sg.Profile.load(task.paper).replace(transitions=transitions)
-    hmm = counted.replace(transition_weight=1.0, min_bout_seconds=None)
+    hmm = counted.replace(transition_weight=1.0, min_bout_seconds=None, durations=None)
     methods = {
         "argmax": argmax,
         "majority of 3": majority,

@@ -116,10 +116,10 @@ def is_yasa_json(head: bytes, path: Path) -> bool:
     """Whether this is what `yasa.Hypnogram.to_json` writes."""
     if not is_json(head):
         return False
-    keys = (b'"values"', b'"n_stages"', b'"freq"')
-    with path.open("rb") as file:
-        content = file.read(64 * 2**20)
-    return all(key in content for key in keys)
+    if path.stat().st_size > 64 * 2**20:
+        return False
+    content = path.read_bytes()
+    return all(key in content for key in (b'"values"', b'"n_stages"', b'"freq"'))
 
 
 def gssc_header(head: bytes) -> tuple[str, ...] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,6 +22,7 @@ from stageguard.formats.stager_arrays import array_density
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
 MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the archive
 EXPANDED_BYTES = 100_000_000
+MOST_HEADER_BYTES = 12_000  # of an array: NumPy reads no longer ones
 
 KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "start")
 
@@ -73,6 +76,8 @@ def _known_arrays(path: Path, archive: Any) -> tuple[tuple[str, ...], dict[str, 
     for member in archive.zip.infolist():
         if member.filename.removesuffix(".npy") in wanted:
             _refuse_bomb(path, member.filename, member.file_size, n_archive)
+            with archive.zip.open(member) as file:
+                _refuse_promises(path, file.read(MOST_HEADER_BYTES), member.file_size)
     return keys, {key: archive[key] for key in wanted}
 
 
@@ -87,17 +92,39 @@ def _refuse_bomb(path: Path, name: str, n_bytes: int, n_archive: int) -> None:
         )
 
 
+def _refuse_promises(path: Path, head: bytes, n_bytes: int) -> None:
+    """Refuse an array whose header promises more than there is, before memory is set aside for it."""
+    if not head.startswith(b"\x93NUMPY") or len(head) < 12:
+        return
+    first = 10 if head[6] == 1 else 12
+    length = int.from_bytes(head[8:first], "little")
+    try:
+        header = ast.literal_eval(head[first : first + length].decode("utf-8"))
+        itemsize = np.lib.format.descr_to_dtype(header["descr"]).itemsize
+        promised = math.prod(header["shape"]) * itemsize
+    except Exception:  # whatever else is wrong with it, NumPy says
+        return
+    if promised > n_bytes:
+        raise file_error(
+            path,
+            f"is damaged or cut short (its header promises {promised:,} bytes, there are {n_bytes:,}). "
+            "Save it again.",
+        )
+
+
 def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> Any:
     """Let NumPy parse the bytes; a damaged file makes it raise almost anything, which becomes one line.
 
     Where it must be the whole file, bytes behind the array are an error: two files may have been joined.
     """
     try:
-        stream = io.BytesIO(path.read_bytes())
+        data = path.read_bytes()
+        _refuse_promises(path, data[:MOST_HEADER_BYTES], len(data))
+        stream = io.BytesIO(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = take(np.load(stream, allow_pickle=False))
-        n_behind = len(stream.getbuffer()) - stream.tell()
+        n_behind = len(data) - stream.tell()
         if is_whole and n_behind:
             raise file_error(path, f"has {n_behind:,} bytes behind its array. Are two files joined in it?")
         return found

@@ -32,7 +32,7 @@ def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
     times, start = None, None
     if index.nlevels == 1 and index.dtype.kind in "mM" and len(index):
         if getattr(index, "tz", None) is not None:
-            start, index = index[0].to_pydatetime(), index.tz_convert("UTC").tz_localize(None)
+            start, index = index[0].to_pydatetime(warn=False), index.tz_convert("UTC").tz_localize(None)
         times = index.to_numpy()
     raw = density_of_columns(name_of(source), columns, options, times=times, what="index")
     return raw if start is None else replace(raw, start=start)

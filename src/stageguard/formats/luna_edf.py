@@ -48,5 +48,5 @@ def read_luna_edf(path: Path, options: DensityOptions) -> RawDensity:
         names,
         epoch_seconds=round(1 / rate_hz, 6),
         start=recording.start,
-        notes=(note,) if n_empty else (),
+        notes=recording.notes + ((note,) if n_empty else ()),
     )

@@ -43,7 +43,7 @@ def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
             "has no probabilities (proba is None). YASA drops them when stages are merged or resampled.",
         )
     columns = {str(name): source.proba[name].to_numpy(dtype=np.float64) for name in source.proba.columns}
-    start = None if source.start is None else source.start.to_pydatetime()
+    start = None if source.start is None else source.start.to_pydatetime(warn=False)
     scorer = None if source.scorer is None else str(source.scorer)
     return _density(where, columns, int(source.n_stages), str(source.freq), start, scorer)
 
