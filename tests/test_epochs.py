@@ -68,3 +68,12 @@ def test_less_than_an_epoch_says_how_long_it_lasts():
 def test_a_grid_needs_a_whole_number_of_epochs(n_epochs):
     with pytest.raises(sg.InputError, match="expected a whole number of at least 1"):
         EpochGrid(n_epochs, 30.0)
+
+
+@pytest.mark.parametrize("given", [None, "night.edf"])
+def test_what_is_no_recording_is_refused_with_the_way_to_get_one(given):
+    for call in (lambda: sg.features(given, "human-eeg"), lambda: sg.signal_quality(given, "eeg-emg")):
+        with pytest.raises(
+            sg.InputError, match=r"expected a Recording. Read it first: sg.read_recording\(path\)"
+        ):
+            call()

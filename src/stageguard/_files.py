@@ -49,7 +49,9 @@ def write_together(
             place = path.resolve()  # through a link, so that the link survives
             if make_folders:
                 place.parent.mkdir(parents=True, exist_ok=True)
-            written[place] = _write_beside(place, data)
+            # known before it is there, so that an interruption at any moment removes it
+            written[place] = _beside(place)
+            _write(written[place], data)
         _move_all(written)
     except FileNotFoundError:
         raise OutputError(
@@ -94,18 +96,16 @@ def _explain(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {error.strerror or error}. Choose a folder you can write to.")
 
 
-def _write_beside(place: Path, data: bytes) -> Path:
+def _beside(place: Path) -> Path:
+    return place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.tmp")
+
+
+def _write(temporary: Path, data: bytes) -> None:
     # a plain open, unlike tempfile's, gives the permissions that any other new file would get
-    temporary = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.tmp")
-    try:
-        with temporary.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
+    with temporary.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _move_all(written: Mapping[Path, Path]) -> None:

@@ -21,7 +21,7 @@ from stageguard.decoded import Decoding
 from stageguard.evidence import Floats, Labels, Mask, Night, runs
 from stageguard.measures.bouts import clock_at
 from stageguard.profile import Profile
-from stageguard.strength import UNTOUCHED, fixed_log_weight, share_log_weight
+from stageguard.strength import chosen_trial
 
 Rule = Literal[
     "pin", "calibration", "prior", "quality", "minimum bout", "flip-flop", "transition", "several together"
@@ -115,7 +115,7 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     regions = runs(result.changed)
     if not regions:
         return ()
-    trial = _trial_of(result)
+    trial = chosen_trial(result.profile, result.night, result.strength)
     night, names = result.night, result.profile.scheme.names
     rules = _deciding_rules(result, trial, regions)
     kept = _counterfactual_scores(result, trial, regions)
@@ -148,18 +148,6 @@ def in_bouts(stages: Sequence[str]) -> str:
     """Write W W W N2 as W×3 N2."""
     bouts = ((name, len(list(group))) for name, group in groupby(stages))
     return " ".join(name if n == 1 else f"{name}×{n}" for name, n in bouts)
-
-
-def _trial_of(result: Decoding) -> Trial:
-    """Return how the night was decoded, as a number."""
-    strength = result.strength
-    if strength.rule != "band":
-        return Trial(strength.transition_weight, fixed_log_weight(result.profile))
-    if strength.step == "untouched":
-        return UNTOUCHED
-    exponent = strength.prior_exponent
-    added = share_log_weight(result.night, exponent) if exponent else None
-    return Trial(strength.transition_weight, added, is_free=strength.step == "raised")
 
 
 def _added(trial: Trial) -> Floats | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
-from stageguard.errors import InputError, did_you_mean
+from stageguard.errors import InputError
 from stageguard.hypnogram import Hypnogram
 
 Floats = npt.NDArray[np.float64]
@@ -171,6 +171,15 @@ class Recording:
             ends or [night.n_epochs * night.epoch_seconds for night in self.scorings.values()], default=0
         )
 
+    @staticmethod
+    def check(recording: object) -> None:
+        """Refuse anything but a recording; the error says how to get one."""
+        if not isinstance(recording, Recording):
+            raise InputError(
+                f"the recording is {_checks.shown(recording)}, expected a Recording. "
+                "Read it first: sg.read_recording(path)."
+            )
+
     def channel(self, role: str) -> Signal | Series:
         """Return the signal of a role; the error says which are there and how to map one."""
         if role in self.signals:
@@ -178,5 +187,5 @@ class Recording:
         known = ", ".join(self.signals) or "none"
         raise InputError(
             f"recording {self.id!r} has no channel {role!r}; it has: {known}. Map one with "
-            f"channels={{{role!r}: NAME}} or --channel {role}=NAME.{did_you_mean(role, list(self.signals))}"
+            f"channels={{{role!r}: NAME}} or --channel {role}=NAME."
         )

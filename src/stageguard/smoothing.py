@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from stageguard import _checks, _nights
 from stageguard._smoother import Smoothed, Smoother, smoother_for
-from stageguard._solver import Job, Trial
+from stageguard._solver import Job
 from stageguard.decoded import Decoding
 from stageguard.decoding import Pins, Training, decode_all
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.evidence import Labels
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.profile import Profile
-from stageguard.strength import UNTOUCHED, fixed_log_weight, share_log_weight
+from stageguard.strength import chosen_trial
 
 EXACT_WINDOW = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
 
@@ -273,16 +273,7 @@ def _by_smoother(results: Sequence[Decoding]) -> list[tuple[Smoother, list[int]]
 
 def _job(result: Decoding) -> Job:
     """Return the night with the strength it was decoded with."""
-    strength = result.strength
-    if strength.rule != "band":
-        trial = Trial(strength.transition_weight, fixed_log_weight(result.profile))
-    elif strength.step == "untouched":
-        trial = UNTOUCHED
-    else:
-        exponent = strength.prior_exponent
-        added = share_log_weight(result.night, exponent) if exponent else None
-        trial = Trial(strength.transition_weight, added, is_free=strength.step == "raised")
-    return Job(result.night, trial)
+    return Job(result.night, chosen_trial(result.profile, result.night, result.strength))
 
 
 def _is_greedy(profile: Profile) -> bool:

@@ -111,6 +111,17 @@ def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
     return tuple((-exponent * np.log(night.mean_probabilities() + _SHARE_OFFSET)).tolist())
 
 
+def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
+    """Return the trial behind a strength that was found, so that a night can be decoded alike once more."""
+    if strength.rule != "band":
+        return Trial(strength.transition_weight, fixed_log_weight(profile))
+    if strength.step == "untouched":
+        return UNTOUCHED
+    exponent = strength.prior_exponent
+    added = share_log_weight(night, exponent) if exponent else None
+    return Trial(strength.transition_weight, added, is_free=strength.step == "raised")
+
+
 def _fixed(profile: Profile, fi_before: float) -> Search:
     assert profile.transition_weight is not None
     trial = Trial(profile.transition_weight, fixed_log_weight(profile))

@@ -75,7 +75,7 @@ def test_train_writes_a_network_and_shows_the_parts_of_the_loss(run, place):
     lines = ran.err.splitlines()
     assert [line.split(":")[0] for line in lines] == [f"step {k} of 40" for k in (10, 20, 30, 40)]
     assert "cross-entropy " in lines[0] and "validation kappa " in lines[0]
-    assert "Trained accusleep on 5 recordings of 4 of 5 subjects: kappa " in ran.out
+    assert "Trained accusleep on 4 of 5 recordings, 4 of 5 subjects: kappa " in ran.out
     card = json.loads((place / "model" / "model.json").read_text())
     assert card["network"]["small"] is True
     again = error_line(run("train", place / "config.toml", "--small"))

@@ -19,6 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _is_stopping = False  # in a worker: SIGTERM has come
+_is_busy = False  # in a worker: a job is running, or tidying up
 
 
 def run_all(
@@ -60,6 +61,8 @@ def _begin() -> None:
 def _stop(*_: int | FrameType | None) -> None:
     """End by an exception, so that half-written files are removed."""
     global _is_stopping
+    if _is_stopping and _is_busy:  # the first one is tidying up, and must not be disturbed
+        return
     _is_stopping = True
     raise SystemExit(128 + signal.SIGTERM)
 
@@ -76,9 +79,14 @@ def _end_with_parent() -> None:
 
 
 def _unless_stopping(function: Callable[[Item], Result], item: Item) -> Result:
+    global _is_busy
     if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
         raise SystemExit(128 + signal.SIGTERM)
-    return function(item)
+    _is_busy = True
+    try:
+        return function(item)
+    finally:
+        _is_busy = False
 
 
 @contextmanager

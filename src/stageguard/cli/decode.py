@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 Files = Annotated[
-    list[Path], typer.Argument(metavar="FILES", help="CSV or TSV with stage-named columns, .npy or .npz.")
+    list[Path],
+    typer.Argument(metavar="FILES", help="Probabilities: CSV, TSV, .npy, .npz, Parquet, YASA JSON ..."),
 ]
 Output = Annotated[
     Path | None,

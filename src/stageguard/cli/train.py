@@ -146,8 +146,8 @@ def _print(
         return
     out = console()
     out.print(
-        f"Trained {training['options']['backbone']} on {n_tables} recordings of "
-        f"{training['n_training_subjects']} of {training['n_subjects']} subjects: kappa "
+        f"Trained {training['options']['backbone']} on {training['n_training_recordings']} of {n_tables} "
+        f"recordings, {training['n_training_subjects']} of {training['n_subjects']} subjects: kappa "
         f"{training['best_kappa']:.3f} on the others, at step {training['best_step']} of "
         f"{training['stopped_at']}."
     )

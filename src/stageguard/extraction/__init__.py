@@ -116,6 +116,11 @@ def features(
     Features
         Values (epochs, frames, features) with their names.
     """
+    Recording.check(recording)
+    if not isinstance(recipe, Recipe | str | Path):
+        raise InputError(
+            f"the recipe is {_checks.shown(recipe)}, expected its name or file: {', '.join(recipes())}."
+        )
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     length = recipe.epoch_seconds if epoch_seconds is None else epoch_seconds
     epochs = EpochGrid.of(recording, length)

@@ -84,29 +84,54 @@ def _is_triple(source: Any) -> bool:
     return isinstance(source, tuple) and len(source) == 3
 
 
+_HYPNOGRAM = "hypnogram_objects:read_object"
+_FRAMES, _ARRAYS = "test_formats_density_frames.py", "test_formats_density_arrays.py"
+_UNNAMED = ("stage names", "epoch length", "start time")
+
 OBJECTS: tuple[ObjectKind, ...] = (
     ObjectKind(
         "yasa",
         "yasa.Hypnogram (0.7 and later)",
         is_a("yasa", "Hypnogram"),
         density="yasa_probabilities:density_of_yasa",
-        test="test_formats_density_yasa.py::test_a_hypnogram_of_yasa_gives_its_probabilities",
+        hypnogram=_HYPNOGRAM,
+        test="test_formats_density_yasa.py::test_a_hypnogram_of_yasa_gives_its_probabilities, "
+        "test_formats_hypnogram_yasa.py::test_json_of_the_installed_yasa",
+    ),
+    ObjectKind(
+        "mne",
+        "mne.Annotations, or a Raw with them",
+        is_a("mne", "Annotations", "BaseRaw"),
+        hypnogram=_HYPNOGRAM,
+        loses=("probabilities",),
+        test="test_formats_hypnogram_mne.py::test_a_recording_with_annotations",
+    ),
+    ObjectKind(
+        "sleepecg",
+        "sleepecg.SleepRecord",
+        is_a("sleepecg", "SleepRecord"),
+        hypnogram=_HYPNOGRAM,
+        loses=("probabilities",),
+        test="test_formats_hypnogram_objects.py::test_records_of_the_installed_sleepecg",
     ),
     ObjectKind(
         "pandas",
-        "pandas.DataFrame, among them YASA's predict_proba and Luna's POPS tables",
+        "pandas.DataFrame, among them YASA's predict_proba and lunapi's POPS tables",
         is_a("pandas", "DataFrame"),
         density="frames:density_of_pandas",
+        hypnogram=_HYPNOGRAM,
         loses=("start time, unless its index holds times",),
-        test="test_formats_density_frames.py::test_a_frame_of_pandas_by_column_name",
+        test=f"{_FRAMES}::test_a_frame_of_pandas_by_column_name, "
+        "test_formats_density_luna.py::test_posteriors_of_the_installed_lunapi",
     ),
     ObjectKind(
         "polars",
         "polars.DataFrame",
         is_a("polars", "DataFrame", "LazyFrame"),
         density="frames:density_of_polars",
+        hypnogram=_HYPNOGRAM,
         loses=("start time",),
-        test="test_formats_density_frames.py::test_a_frame_of_polars_by_column_name",
+        test=f"{_FRAMES}::test_a_frame_of_polars_by_column_name",
     ),
     ObjectKind(
         "pyarrow",
@@ -114,22 +139,22 @@ OBJECTS: tuple[ObjectKind, ...] = (
         is_a("pyarrow", "Table"),
         density="frames:density_of_arrow",
         loses=("start time",),
-        test="test_formats_density_frames.py::test_a_table_of_pyarrow_by_column_name",
+        test=f"{_FRAMES}::test_a_table_of_pyarrow_by_column_name",
     ),
     ObjectKind(
         "xarray",
         "xarray.DataArray or Dataset",
         is_a("xarray", "DataArray", "Dataset"),
         density="frames:density_of_xarray",
-        test="test_formats_density_frames.py::test_an_array_of_xarray_by_its_coordinates",
+        test=f"{_FRAMES}::test_an_array_of_xarray_by_its_coordinates",
     ),
     ObjectKind(
         "torch",
         "torch.Tensor, among them logits of braindecode and PhysioEx",
         is_a("torch", "Tensor"),
         density="stager_arrays:density_of_torch",
-        loses=("stage names", "epoch length", "start time"),
-        test="test_formats_density_arrays.py::test_logits_of_torch",
+        loses=_UNNAMED,
+        test=f"{_ARRAYS}::test_logits_of_torch",
         takes_format=True,
     ),
     ObjectKind(
@@ -138,7 +163,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         lambda source: isinstance(source, Mapping),
         density="frames:density_of_mapping",
         loses=("start time",),
-        test="test_formats_density_frames.py::test_a_dict_of_columns",
+        test=f"{_FRAMES}::test_a_dict_of_columns",
     ),
     ObjectKind(
         "gssc",
@@ -146,7 +171,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         _is_triple,
         density="stager_arrays:density_of_gssc",
         loses=("start time",),
-        test="test_formats_density_arrays.py::test_the_tuple_of_gssc",
+        test=f"{_ARRAYS}::test_the_tuple_of_gssc",
         takes_format=True,
     ),
     ObjectKind(
@@ -155,7 +180,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         _is_pair,
         density="stager_arrays:density_of_pair",
         loses=("epoch length", "start time"),
-        test="test_formats_density_arrays.py::test_probabilities_and_classes_of_scikit_learn",
+        test=f"{_ARRAYS}::test_probabilities_and_classes_of_scikit_learn",
         takes_format=True,
     ),
     ObjectKind(
@@ -163,8 +188,9 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "an array of numbers (NumPy, SleepECG, U-Sleep, hmmlearn, JAX, TensorFlow, nested lists)",
         _is_array,
         density="stager_arrays:density_of_array",
-        loses=("stage names", "epoch length", "start time"),
-        test="test_formats_density_arrays.py::test_an_array_with_the_names_of_its_columns",
+        hypnogram=_HYPNOGRAM,
+        loses=_UNNAMED,
+        test=f"{_ARRAYS}::test_an_array_with_the_names_of_its_columns",
         takes_format=True,
     ),
 )

@@ -41,7 +41,9 @@ def _both(first: FileFormat, second: FileFormat) -> FileFormat:
         density=first.density or second.density,
         hypnogram=first.hypnogram or second.hypnogram,
         write=first.write or second.write,
-        loses=tuple(dict.fromkeys((*first.loses, *second.loses))),
+        loses=tuple(
+            dict.fromkeys((*first.loses, *(loss for loss in second.loses if loss != "probabilities")))
+        ),
         test=", ".join(test for test in (first.test, second.test) if test),
         is_general=first.is_general or second.is_general,
         sniff_hypnogram=second.sniff if second.does("hypnogram") else first.sniff_hypnogram,

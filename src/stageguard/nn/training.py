@@ -293,6 +293,7 @@ def _card(
         training={
             "options": options.to_dict(),
             "n_recordings": len(tables),
+            "n_training_recordings": len(training),
             "n_subjects": len(subjects[0]),
             "n_training_subjects": len(subjects[1]),
         },

@@ -125,6 +125,7 @@ def signal_quality(
     SignalQuality
         Beta and the reason for it, per epoch.
     """
+    Recording.check(recording)
     _checks.choice(modality, "modality", MODALITIES)
     _checks.choice(rules, "rules", RULES)
     if epoch_seconds is None:
