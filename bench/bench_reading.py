@@ -1,4 +1,4 @@
-"""How fast tables of probabilities are read, beside pandas and beside decoding them. Ratios in one run.
+"""How fast tables of probabilities are read, beside pandas and with the same numbers asserted."""
 
 from __future__ import annotations
 
