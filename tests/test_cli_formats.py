@@ -108,3 +108,18 @@ def test_a_night_of_yasa_is_decoded(run, tmp_path):
     assert ran.json[0]["n_changed"] > 0
     decoded = sg.read_hypnogram(tmp_path / "night.hypnogram.tsv")
     assert decoded.start == own.start.to_pydatetime()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "brain_state,confidence_score\n" + "2,0.9\n3,0.95\n1,0.8\n" * 100,
+        "Hypnogram of n\nEpoch,Time,Stage\n" + "".join(f"{i},{30.0 * i},{i // 9 % 5}\n" for i in range(300)),
+    ],
+    ids=["accusleepy", "gssc"],
+)
+def test_labels_beside_no_distribution_are_checked_as_a_hypnogram(run, tmp_path, text):
+    (tmp_path / "labels.csv").write_text(text)
+    profile = "human-psg-5" if text.startswith("H") else "mouse-eeg-emg-3"
+    ran = run("check", tmp_path / "labels.csv", "-p", profile, "--json")
+    assert (ran.json[0]["ok"], ran.json[0]["checked"], ran.json[0]["n_epochs"]) == (True, "stages", 300)

@@ -65,47 +65,81 @@ def read_decimals(data: bytes, first: Places, end: Places) -> tuple[Floats, npt.
 
 def _read_block(data: bytes, first: Places, end: Places) -> tuple[Floats, npt.NDArray[np.bool_]]:
     characters = np.frombuffer(data, dtype=np.uint8)
-    windows = np.ndarray(len(data) - PADDING + 1, dtype="V24", buffer=data, strides=(1,))
-    is_negative = characters[first] == ord("-")
-    start = first + is_negative
-    end, exponent = _exponents(characters, start, end)
-    whole_end, n_fraction = _points(characters, windows, start, end)
-    n_whole = whole_end - start
-    is_read = (n_whole >= 1) & (n_whole <= MOST_WHOLE) & (n_fraction >= 0) & (n_fraction <= MOST_FRACTION)
-    n_whole, n_fraction = np.where(is_read, n_whole, 0), np.where(is_read, n_fraction, 0)
-
-    whole, is_number = _wholes(characters, data, start, n_whole)
-    is_read &= is_number
-    tail = windows[end - PADDING].view("<u8").reshape(-1, 3)  # (n, 3): the 24 characters up to the end
-    fraction = np.zeros(len(first), dtype=np.uint64)
-    for place in range((int(n_fraction.max()) + 7) // 8):  # eights of digits, from the last to the first
-        word = _masked(tail[:, 2 - place], _MASKS[2 - place].take(n_fraction))
-        is_read &= _all_digits(word)
-        eight = _eight_digits(word)
-        if place == 2:
-            is_read &= eight < 1000  # else 64 bits do not hold the digits
-        fraction += eight * _U(10 ** (8 * place))
-    is_read &= whole.astype(np.float64) * _POWERS.take(n_fraction) < 8e18
-    digits = np.where(is_read, whole * _WHOLE_POWERS.take(n_fraction) + fraction, _U(0))
-    power = n_fraction + exponent
-    values = digits.astype(np.float64) / _POWERS.take(power)
-    inexact = np.flatnonzero((digits > _EXACT) | ((power > MOST_EXACT) & (digits > 0)))
-    if len(inexact):
-        values[inexact], is_sure = _corrected(digits[inexact], power[inexact])
-        is_read[inexact[~is_sure]] = False
-    values[is_negative] *= -1.0
-    values[~is_read] = np.nan
+    words = np.ndarray(len(data) - 7, dtype="V8", buffer=data, strides=(1,))  # eight from every character on
+    values, is_read = _read_usual(characters, words, first, end)
+    rest = (~is_read).nonzero()[0]
+    if len(rest):
+        values[rest], is_read[rest] = _read_any(characters, words, first[rest], end[rest])
     return values, is_read
 
 
+def _read_usual(
+    characters: npt.NDArray[np.uint8], words: npt.NDArray[np.void], first: Places, end: Places
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Read one digit, a point, and up to 22 digits: what probabilities are, nearly always."""
+    digit = characters[first] - np.uint8(ord("0"))  # what is no digit wraps to a large number
+    n_fraction = end - first - 2
+    is_read = (characters[first + 1] == ord(".")) & (digit <= 9)
+    is_read &= (n_fraction - 1).view(np.uint64) < MOST_FRACTION  # from 1 to 22: what is below wraps, too
+    n_fraction[~is_read] = 0
+    fraction = _fractions(words, end, n_fraction, is_read)
+    digits = digit.astype(np.uint64) * _WHOLE_POWERS.take(n_fraction) + fraction
+    is_read &= (n_fraction <= 18) | (digit == 0)  # else 64 bits do not hold the digits
+    return _quotients(digits, n_fraction, is_read), is_read
+
+
+def _read_any(
+    characters: npt.NDArray[np.uint8], words: npt.NDArray[np.void], first: Places, end: Places
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Read a minus, several digits before the point or no point at all, and an exponent, too."""
+    is_negative = characters[first] == ord("-")
+    start = first + is_negative
+    end, exponent = _exponents(characters, start, end)
+    point = _points(words, start, end)
+    n_whole, n_fraction = point - start, np.maximum(end - point - 1, 0)
+    is_read = ((n_whole - 1).view(np.uint64) < MOST_WHOLE) & (n_fraction <= MOST_FRACTION)
+    n_whole[~is_read] = n_fraction[~is_read] = 0
+    whole, is_number = _wholes(words, start, n_whole)
+    is_read &= is_number
+    fraction = _fractions(words, end, n_fraction, is_read)
+    is_read &= whole.astype(np.float64) * _POWERS.take(n_fraction) < 8e18  # else 64 bits do not hold them
+    digits = whole * _WHOLE_POWERS.take(n_fraction) + fraction
+    values = _quotients(digits, n_fraction + exponent, is_read)
+    if is_negative.any():
+        values[is_negative] *= -1.0
+    return values, is_read
+
+
+def _fractions(
+    words: npt.NDArray[np.void], end: Places, n_fraction: Places, is_read: npt.NDArray[np.bool_]
+) -> Words:
+    """Digits behind the point as whole numbers; clears what is not all digits, or too long for 64 bits."""
+    fraction = np.zeros(len(end), dtype=np.uint64)
+    for place in range((int(n_fraction.max(initial=0)) + 7) // 8):  # eights, from the last to the first
+        word = _masked(words[end - 8 * (place + 1)].view("<u8"), _MASKS[2 - place].take(n_fraction))
+        is_read &= _all_digits(word)
+        eight = _eight_digits(word)
+        if place == 2:
+            is_read &= eight < 1000
+        fraction += eight * _U(10 ** (8 * place))
+    return fraction
+
+
+def _quotients(digits: Words, power: Places, is_read: npt.NDArray[np.bool_]) -> Floats:
+    """Digits over powers of ten, NaN where not read; clears those too near to the middle of two numbers."""
+    values: Floats = digits.astype(np.float64) / _POWERS.take(power)
+    inexact = (((digits > _EXACT) | (power > MOST_EXACT)) & is_read & (digits > 0)).nonzero()[0]
+    if len(inexact):
+        values[inexact], is_sure = _corrected(digits[inexact], power[inexact])
+        is_read[inexact[~is_sure]] = False
+    values[~is_read] = np.nan
+    return values
+
+
 def _wholes(
-    characters: npt.NDArray[np.uint8], data: bytes, start: Places, n_whole: Places
+    words: npt.NDArray[np.void], start: Places, n_whole: Places
 ) -> tuple[Words, npt.NDArray[np.bool_]]:
     """Numbers before the point, and which of them are digits only."""
-    if (n_whole == 1).all():
-        digit = characters[start] - np.uint8(ord("0"))  # what is no digit wraps to a large number
-        return digit.astype(np.uint64), digit <= 9
-    words = np.ndarray(len(data) - 7, dtype="V8", buffer=data, strides=(1,))
     word = _masked(words[start + n_whole - 8].view("<u8"), _MASKS[2].take(n_whole))
     return _eight_digits(word), _all_digits(word)
 
@@ -113,7 +147,9 @@ def _wholes(
 def _exponents(characters: npt.NDArray[np.uint8], start: Places, end: Places) -> tuple[Places, Places]:
     """Where the digits end, and what to divide by as a power of ten: 5 for e-05, 0 for no exponent."""
     exponent = np.zeros(len(end), dtype=np.intp)
-    some = np.flatnonzero((characters[end - 4] | 0x20) == ord("e"))
+    some = ((characters[end - 4] | 0x20) == ord("e")).nonzero()[0]
+    if not len(some):
+        return end, exponent
     some = some[(end[some] - 4 > start[some]) & (characters[end[some] - 3] == ord("-"))]
     tens, ones = (characters[end[some] - place].astype(np.intp) - ord("0") for place in (2, 1))
     is_number = (tens >= 0) & (tens <= 9) & (ones >= 0) & (ones <= 9)
@@ -124,22 +160,12 @@ def _exponents(characters: npt.NDArray[np.uint8], start: Places, end: Places) ->
     return end, exponent
 
 
-def _points(
-    characters: npt.NDArray[np.uint8], windows: npt.NDArray[np.void], start: Places, end: Places
-) -> tuple[Places, Places]:
-    """Where the digits before the point end, and how many follow it; -1 where a point has none."""
-    point = np.where(characters[start + 1] == ord("."), start + 1, end)
-    rest = np.flatnonzero((point == end) & (end > start + 1))
-    if len(rest):
-        word = windows[start[rest]].view("<u8").reshape(-1, 3)[:, 0] ^ _POINTS
-        found = (word - _ONES) & ~word & _TOPS  # the lowest bit that is set belongs to the first point
-        lowest = (found & (~found + _U(1))).astype(np.float64)
-        offset = (np.frexp(lowest)[1].astype(np.intp) - 1) // 8  # -1 where there is none
-        point[rest] = np.where(lowest > 0, start[rest] + offset, end[rest])
-    point = np.minimum(point, end)
-    n_fraction = np.where(point < end, end - point - 1, 0)
-    n_fraction[(point < end) & (n_fraction == 0)] = -1
-    return point, n_fraction
+def _points(words: npt.NDArray[np.void], start: Places, end: Places) -> Places:
+    """Where the digits before the point end: at the point, or at the end where there is none."""
+    word = words[start].view("<u8") ^ _POINTS
+    found = (word - _ONES) & ~word & _TOPS  # the lowest bit that is set belongs to the first point
+    n_before = (((found - _U(1)) & _ONES) * _ONES >> _U(56)).astype(np.intp) - 1
+    return np.minimum(np.where(found > 0, start + n_before, end), end)
 
 
 def _masked(words: npt.NDArray[np.void] | Words, masks: Words) -> Words:

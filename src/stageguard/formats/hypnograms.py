@@ -16,6 +16,7 @@ import numpy as np
 
 from stageguard.errors import FileFormatError, InputError, did_you_mean
 from stageguard.formats._density_file import file_error, settle_epoch_seconds
+from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.registry import detect, named
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
@@ -35,6 +36,8 @@ UNSCORED_WORDS = frozenset(
     )
 )
 DEFAULT_EPOCH_SECONDS = 30.0
+# Formats whose stages are meant where both could be: YASA's are final, AccuSleePy's confidence says little.
+STAGES_FIRST = ("yasa-json", "accusleepy-csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
     try:
         form = detect(path, "hypnogram")
         if not form.is_general:
-            return not form.does("density") or form.name == "yasa-json"
+            return not form.does("density") or form.name in STAGES_FIRST or _is_bare_gssc(form.name, path)
         lines = read_text(path).split("\n")
     except FileFormatError as error:
         return "format='numbers-" in str(error)
@@ -140,6 +143,15 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
         if any(stage_column(head) is not None for head in heads):
             return True
     return is_stage(next((line.strip() for line in lines if line.strip()), ""), scheme)
+
+
+def _is_bare_gssc(name: str, path: Path) -> bool:
+    """Whether a table of GSSC has stages only, as the version on PyPI writes it."""
+    if name != "gssc-csv":
+        return False
+    with path.open("rb") as file:
+        header = gssc_header(file.read(HEAD_BYTES)) or ()
+    return not any(cell.startswith("prob") for cell in header)
 
 
 def stage_column(header: Sequence[str]) -> int | None:

@@ -129,11 +129,13 @@ def _read_cells(path: Path, body: bytes, layout: Layout) -> Table:
     """All numbers in one go where the table is clean, else cell by cell, to say what is wrong."""
     plain = body if layout.delimiter == "," else body.replace(b",", b".")
     cells = find_cells(plain, layout)
-    numbers = None if cells is None else quick_numbers(cells, layout.columns)
-    times = None if cells is None else quick_numbers(cells, tuple(layout.timing.values()))
-    if cells is not None and numbers is not None and times is not None:
-        values, empty = numbers, np.isnan(numbers)
-        if (empty.all(axis=1) == empty.any(axis=1)).all() and np.isfinite(times).all():
+    numbers = None if cells is None else quick_numbers(cells, (*layout.columns, *layout.timing.values()))
+    if cells is not None and numbers is not None:
+        n_stages = len(layout.columns)
+        values, times = np.ascontiguousarray(numbers[:, :n_stages]), numbers[:, n_stages:]
+        empty = np.isnan(values)
+        is_partly = empty.any() and (empty.all(axis=1) != empty.any(axis=1)).any()
+        if not is_partly and np.isfinite(times).all():
             has_comma = plain is not body and b"," in body and _has_comma(body, cells, layout)
             lines: Sequence[int] = range(layout.first_line + 1, layout.first_line + 1 + len(values))
             timing = dict(zip(layout.timing, times.T, strict=True))
