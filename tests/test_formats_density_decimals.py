@@ -64,7 +64,7 @@ def test_what_is_read_is_a_number_of_python_too(texts):
             assert bits(value) == bits(float(text)), text
 
 
-@given(st.integers(1, 10**19), st.integers(0, 22), st.integers(0, 99))
+@given(st.integers(1, 10**19) | st.integers(10**19, 10**24), st.integers(0, 22), st.integers(0, 99))
 @settings(max_examples=500)
 def test_halfway_cases_and_long_digits(digits, n_fraction, exponent):
     text = str(digits).rjust(n_fraction + 1, "0")
@@ -81,6 +81,18 @@ def test_what_is_written_otherwise_is_left_to_others(text):
     assert not is_read[0]
     assert np.isnan(values[0])
     assert (values[1], is_read[1]) == (0.5, True)
+
+
+def test_digits_that_64_bits_do_not_hold_are_left_to_python():
+    texts = [
+        "0.99999999999999999999",
+        "0.18446744073709551617",
+        "9.999999999999999999",
+        "9.9999999999999999999",
+    ]
+    values, is_read = read(texts)
+    assert is_read.tolist() == [False, False, True, False]
+    assert values[2] == 10.0
 
 
 def test_the_middle_between_two_numbers_is_left_to_python():

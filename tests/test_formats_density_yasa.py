@@ -152,3 +152,16 @@ def test_frames_of_older_versions_are_read_by_name(tmp_path: Path, names):
     np.testing.assert_array_equal(sg.read_density(frame).probabilities, expected)
     frame.to_csv(tmp_path / "proba.csv")
     np.testing.assert_array_equal(sg.read_density(tmp_path / "proba.csv").probabilities, expected)
+
+
+@pytest.mark.filterwarnings("ignore")  # of MNE, scikit-learn and YASA
+def test_a_night_that_the_installed_yasa_staged():
+    mne = pytest.importorskip("mne")
+    signal = np.random.default_rng(0).normal(0, 2e-5, (1, 100 * 600))
+    raw = mne.io.RawArray(signal, mne.create_info(["C4"], 100, "eeg"), verbose=False)
+    staged = yasa.SleepStaging(raw, eeg_name="C4").predict()
+    density = sg.read_density(staged)
+    assert (density.n_epochs, density.epoch_seconds, density.source) == (20, 30.0, "yasa.Hypnogram of YASA")
+    names = {"W": "WAKE", "R": "REM"}
+    chosen = [names.get(stage, stage) for stage in np.array(density.scheme.names)[density.argmax()]]
+    assert chosen == staged.hypno.tolist()

@@ -473,6 +473,7 @@ def test_wrong_sizes_and_options_are_refused(name, options, message):
             torch.zeros(5, 7),
             r"the input has shape \(5, 7\), expected \(batch, epochs, 1, 7\): batch, epochs, frames",
         ),
+        (None, r"the input is a NoneType, expected a torch.Tensor \(batch, epochs, 1, 7\)."),
         (torch.zeros(2, 5, 7), r".* one feature vector per epoch x.unsqueeze\(2\).$"),
         (
             torch.zeros(2, 5, 1, 8),

@@ -123,6 +123,27 @@ def test_the_page_gives_the_numbers_of_every_recipe():
             assert ends in row, (name, row)
 
 
+def test_the_page_has_the_costs_that_were_measured():
+    root = Path(__file__).parents[2]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in (root / "studies" / "training" / "cost.md").read_text("utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    page = (root / "docs" / "backbones.md").read_text("utf-8")
+    for name, title in registry.BUILT_IN.items():
+        (forward,) = (row for row in rows if row[0] == name and len(row) == 3)
+        (training,) = (row for row in rows if row[0] == name and row[1] == "80" and len(row) == 6)
+        row = next(
+            line
+            for line in page.splitlines()
+            if line.startswith(f"| {title.replace('US', 'U-S')} |") and " ms |" in line
+        )
+        cells = f"| {forward[1]} ms | {forward[2]} ms | {training[2]} ms | {training[3]} s |"
+        assert cells in row, (name, cells)
+        assert float(training[4]) < 60  # a cohort of 30 nights, in less than a minute
+
+
 # ---- what a network is told -----------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
         from pyarrow import parquet
     except ImportError:
         raise MissingExtraError(
-            f"{path.name}: reading Parquet needs 'pyarrow'. Install with: pip install 'stageguard[parquet]'."
+            f"{path.name}: reading Parquet needs 'pyarrow'. Install with: pip install 'stageguard[formats]'."
         ) from None
     if b"PAR1PAR1" in path.read_bytes():
         raise file_error(path, "ends within, and begins again. Are two files joined in it?")

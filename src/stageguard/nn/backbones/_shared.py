@@ -46,6 +46,8 @@ class Backbone(nn.Module):
 
     def _check(self, x: Tensor) -> None:
         wanted = f"(batch, epochs, {self.n_frames}, {self.n_features})"
+        if not torch.is_tensor(x):
+            raise InputError(f"the input is a {type(x).__name__}, expected a torch.Tensor {wanted}.")
         if x.ndim != 4:
             raise InputError(
                 f"the input has shape {tuple(x.shape)}, expected {wanted}: batch, epochs, frames, features. "
