@@ -135,6 +135,16 @@ def visbrain_times() -> bytes:
     return lines(rows + [f"{words.get(c, c)}\t{a + b}" for a, b, c in runs(NIGHT)])
 
 
+def edfbrowser() -> bytes:
+    rows = [f"{30 * i},Sleep stage {stage},30" for i, stage in enumerate(NIGHT)]
+    return lines(["onset,label,duration", *rows, "41.5,Arousal,3"])
+
+
+def own_table() -> bytes:
+    rows = [f"{30 * i},30,2024-05-01T22:{30 + i // 2}:{30 * (i % 2):02d},{s}" for i, s in enumerate(NIGHT)]
+    return lines(["onset,duration,time,stage", *rows])
+
+
 def elan() -> bytes:
     codes = CODES | {"R": 5, "?": -2}
     rows = ["time_base 30.000000", "sampling_period 0.01", f"epoch_nb {len(NIGHT)}", "epoch_list"]
@@ -165,6 +175,8 @@ FILES = [
     ("night.txt", visbrain_times(), "visbrain-times"),
     ("night.hyp", elan(), "elan-hyp"),
     ("sub-1_events.tsv", bids(), "bids-events"),
+    ("night.csv", edfbrowser(), "edfbrowser-csv"),
+    ("night.csv", own_table(), "stageguard-csv"),
     ("night.txt", lines(NIGHT), "text"),
     ("night.csv", lines(["stage", *NIGHT]), "text"),
 ]

@@ -25,7 +25,7 @@ LAYERS = {
     "words": """errors stages hypnogram hypnodensity recording profile _checks _epochs _files _optional
         _profile_document _profile_parsing _profile_parts _synthetic _toml _units""",
     "machine": "automaton _core _reference _reference_stream _reference_sums _kernels",
-    "verbs": """evidence strength decoding decoded _nights _solver _path_score _smoother _snapshot
+    "verbs": """evidence strength decoding decoded _advance _nights _solver _path_score _smoother _snapshot
         explanation uncertainty smoothing streaming experts fitting bands merging measures simulate""",
     "world": "formats quality extraction datasets synthetic nn",
     "work": "engine study report review",
@@ -36,6 +36,8 @@ LEVEL["stageguard"] = LEVEL["cli"]  # the public names, made of everything
 
 # Conveniences that reach upwards, inside a function or for the type checker only.
 DEFERRED_UPWARD = {("profile", "automaton")}
+# What a result can be written to, or handed to another library as.
+DEFERRED_UPWARD |= {(noun, "formats") for noun in ("hypnogram", "hypnodensity", "decoded")}
 
 
 class Import(NamedTuple):

@@ -137,17 +137,14 @@ def test_one_bad_file_is_one_row_and_the_others_go_on(run, night, tmp_path, jobs
               "--jobs", jobs, "-o", tmp_path / "out")  # fmt: skip
     assert ran.code == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "[other].hypnogram.json", "[other].hypnogram.tsv", "night.hypnogram.json", "night.hypnogram.tsv",
+        "[other].hypnogram.json", "[other].hypnogram.tsv", "cohort.tsv", "failures.tsv",
+        "night.hypnogram.json", "night.hypnogram.tsv",
     ]  # fmt: skip
     assert "[other].csv" in ran.out.replace("\n", "")
     assert "zero.csv" not in ran.out
     assert "2 of 4 files failed" in ran.err
     assert "is empty (0 bytes). Was it written completely?" in ran.err
     assert "No such file or directory" in ran.err
-    again = run("decode", night, other, "-p", "human-psg-5", "-o", tmp_path / "out", "--json", "--jobs", jobs)
-    assert again.code == 1
-    assert [report["ok"] for report in again.json] == [False, False]
-    assert "exists already. Use --overwrite to replace it" in again.json[0]["error"]
 
 
 def test_two_files_never_share_an_output(run, night, tmp_path):
@@ -162,7 +159,9 @@ def test_existing_outputs_need_overwrite(run, night, tmp_path):
     assert run("decode", night, "-p", "human-psg-5").code == 0
     line = error_line(run("decode", night, "-p", "human-psg-3"))
     assert re.match(
-        r"night\.csv: .*night\.hypnogram\.tsv exists already\. Use --overwrite to replace it", line
+        r"night\.csv: .*night\.hypnogram\.tsv exists already, and was decoded with the profile human-psg-5\. "
+        r"Use --overwrite to decode it again\.$",
+        line,
     )
     assert run("decode", night, "-p", "human-psg-3", "--overwrite").code == 0
     assert set(labels(tmp_path / "night.hypnogram.tsv")) <= {0, 1, 2}
@@ -299,7 +298,7 @@ def test_this_folder_is_named(run, tmp_path, monkeypatch):
     folder = tmp_path / "nights"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    expected = "nights: is a folder. Name the files in it."
+    expected = "nights: this folder holds no probabilities. Name files, or another folder."
     assert error_line(run("decode", ".", "-p", "human-psg-5")) == expected
 
 
@@ -383,7 +382,8 @@ def test_a_stopped_run_says_what_it_wrote_and_leaves_no_process(night, tmp_path,
     _, err = process.communicate(timeout=30)
     n_written = len(list((tmp_path / "out").glob("*.json")))
     assert 0 < n_written < 1_500
-    assert err == f"stageguard: stopped: {n_written:,} of 1,500 files written\n"
+    said = f"{n_written:,} of 1,500 files written. The same command goes on from there."
+    assert err == f"stageguard: stopped: {said}\n"
     assert process.returncode == code
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.endswith(".tmp")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 from importlib.util import find_spec
@@ -49,6 +50,8 @@ def folder(tmp_path_factory):
         (folder / "experts" / f"n{seed}.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
         rows.append(f"n{seed}\t{'ab'[seed % 2]}")
     (folder / "groups.tsv").write_text("\n".join(rows) + "\n")
+    listed = [f"n{seed}\texperts/n{seed}.txt\t300" for seed in range(4)]
+    (folder / "samples.tsv").write_text("\n".join(["id\tscoring\tlights_off", *listed]) + "\n")
     write_night(folder / "night.csv", hours=2)
     write_psg(folder / "psg.edf")
     expert = simulate_night(PROFILE, hours=2, seed=1).expert
@@ -80,6 +83,9 @@ def test_every_example_runs_as_written(folder, capsys, monkeypatch):
         assert program == "stageguard"
         if arguments[0] in NEED_TORCH and find_spec("torch") is None:
             continue
+        if "<" in arguments:
+            *arguments, _, source = arguments
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(source).read_bytes())))
         expanded = [sorted(Path().glob(part)) if "*" in part else [part] for part in arguments]
         ran = run(*(one for several in expanded for one in several))
         assert ran.code == (1 if "--strict" in arguments else 0), (line, ran.err)

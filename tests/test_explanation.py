@@ -10,6 +10,7 @@ import oracle
 import stageguard as sg
 from nights import decode, random_mapping, random_probabilities
 from small import mapping_of, profile_of
+from stageguard.errors import InputError
 from stageguard.explanation import explain
 
 CASES = [
@@ -184,3 +185,9 @@ def test_the_greedy_pass_is_explained_by_its_own_kind():
     (change,) = explain(decode(rows, profile))
     assert change.rule in ("transition", "minimum bout", "flip-flop")
     assert change.margin_nats > 0
+
+
+@pytest.mark.parametrize("night", [None, [1], "night.csv"], ids=repr)
+def test_what_is_no_decoding_is_refused_in_one_line(night):
+    with pytest.raises(InputError, match=f"^the night is a {type(night).__name__}, expected what decode"):
+        sg.explain(night)

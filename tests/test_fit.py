@@ -309,14 +309,18 @@ def test_few_subjects_compare_little_and_are_warned_of():
     assert found.nested is not None
 
 
-def rows_for(kappa, accuracy, distance, criterion, excess=(0.0,) * 4):
-    candidates = [ARGMAX, *(Candidate("fixed", w) for w in (0.1, 0.2, 0.3))]
+PLAIN = (Candidate("band"), Candidate("match"), Candidate("match", totals=1.0))
+FIXED = Candidate("fixed", 0.1)
+
+
+def rows_for(kappa, accuracy, distance, criterion, errors=(1.0,) * 4):
     scores = Scores.of(
         [
-            [Score(k, a, 0.1, 0.1 + d, e)] * 2
-            for k, a, d, e in zip(kappa, accuracy, distance, excess, strict=True)
+            [Score(k, a, 0.1, 0.1 + d, (e,))] * 2
+            for k, a, d, e in zip(kappa, accuracy, distance, errors, strict=True)
         ]
     )
+    candidates = [ARGMAX, *PLAIN]
     return [row.status for row in _judge(candidates, scores, ["a", "b"], criterion)]
 
 
@@ -342,31 +346,45 @@ def test_candidates_below_argmax_are_dropped_before_the_best_is_chosen():
         "kept",
         "chosen",
     ]
-    # two points of kappa are not worth more than one point of epochs moved from stage to stage
-    totals = (0.1, 0.1, 0.1, 0.111)
-    assert rows_for(kappa, accuracy, distance, Criterion(0.0), totals)[2:] == [
-        "chosen",
-        "stage totals further off",
-    ]
-    assert rows_for(kappa, accuracy, distance, Criterion(0.0), (0.1, 0.1, 0.1, 0.109))[3] == "chosen"
-    assert rows_for(kappa, accuracy, distance, Criterion(0.0, keep_shares=False), totals)[3] == "chosen"
+    # errors of a tenth more than the next one's cost 0.03 of kappa: more than the 0.01 it has more
+    errors = (20.0, 20.0, 19.0, 21.0)
+    assert rows_for(kappa, accuracy, distance, Criterion(0.0), errors)[2] == "chosen"
+    assert rows_for(kappa, accuracy, distance, Criterion(0.0, 0.0), errors)[3] == "chosen"
     assert rows_for((0.5,) * 4, accuracy, (0.1,) * 4, Criterion()) == [
         "chosen",
         *["gain within its error"] * 3,
     ]
 
 
-def test_stage_totals_must_be_surely_further_off_to_drop_a_candidate():
-    def judged(*excess):
+def test_what_is_not_plain_must_surely_be_better_than_the_best_plain_one():
+    def judged(*gains, other=FIXED):
         rows = [
-            [Score(0.5, 0.8, 0.1, 0.1, 0.1)] * len(excess),
-            [Score(0.51, 0.8, 0.1, 0.1, e) for e in excess],
+            [Score(0.5, 0.8, 0.1, 0.1)] * len(gains),
+            [Score(0.6, 0.8, 0.1, 0.1)] * len(gains),
+            [Score(0.6 + gain, 0.8, 0.1, 0.1) for gain in gains],
         ]
-        subjects = [str(i) for i in range(len(excess))]
-        return _judge([ARGMAX, Candidate("fixed", 0.1)], Scores.of(rows), subjects, Criterion())[1].status
+        subjects = [str(i) for i in range(len(gains))]
+        found = _judge([ARGMAX, Candidate("match"), other], Scores.of(rows), subjects, Criterion())
+        return [row.status for row in found]
 
-    assert judged(0.11, 0.12, 0.11, 0.12) == "stage totals further off"
-    assert judged(0.02, 0.20, 0.05, 0.19) == "chosen"  # the same on the mean, but far from sure
+    assert judged(0.02, 0.03, 0.02, 0.03) == ["kept", "kept", "chosen"]
+    # the same on the mean: better than argmax, but not surely than the plain one
+    assert judged(-0.10, 0.15, -0.05, 0.10) == ["kept", "chosen", "not surely better"]
+    assert judged(-0.10, 0.15, -0.05, 0.10, other=Candidate("band")) == ["kept", "kept", "chosen"]
+    shares = Candidate("match", prior_exponent=0.5)
+    assert judged(-0.10, 0.15, -0.05, 0.10, other=shares)[2] == "not surely better"
+
+
+def test_a_statistic_that_one_candidate_has_not_counts_for_none():
+    nan = float("nan")
+    rows = [
+        [Score(0.5, 0.8, 0.1, 0.1, (10.0, 4.0)), Score(0.5, 0.8, 0.1, 0.1, (30.0, 0.0))],
+        [Score(0.5, 0.8, 0.1, 0.1, (10.0, nan)), Score(0.5, 0.8, 0.1, 0.1, (10.0, 5.0))],
+    ]
+    # the second statistic is left with the second night, where argmax makes no error to measure by
+    assert Scores.of(rows).error.tolist() == [[0.5, 1.5], [0.5, 0.5]]
+    nothing = [[Score(0.5, 0.8, 0.1, 0.1, (nan,))], [Score(0.5, 0.8, 0.1, 0.1, (1.0,))]]
+    assert Scores.of(nothing).error.tolist() == [[1.0], [1.0]]
 
 
 def test_a_gain_must_exceed_its_error():
@@ -536,3 +554,9 @@ def test_real_watch_nights_are_not_harmed(data_dir):
     chosen = next(row for row in found.rows if row.status == "chosen")
     assert chosen.kappa >= found.rows[0].kappa
     assert chosen.criterion >= found.rows[0].criterion
+
+
+def test_band_allows_less_above_the_cohort_s_own_fragmentation_once_enough_nights_were_counted():
+    many, few = cohort(16, sharpness=2.0), cohort(6, sharpness=2.0)
+    counted, borrowed = (sg.fit(None, own.hypnograms, base=BASE, groups=own.groups) for own in (many, few))
+    assert (counted.strength.cap, borrowed.strength.cap) == (1.5, 2.0)

@@ -172,6 +172,17 @@ def test_rows_without_evidence_are_left_out_of_the_mean():
     assert "1 of these epochs averaged from the rows that have evidence" in found.notes
 
 
+def test_pooling_and_changing_epochs_are_one_rule():
+    """An epoch with evidence in less than half of its rows has none, whoever makes it longer."""
+    values = np.array(night(12).probabilities)
+    values[[0, 1, 4, 6, 7, 8]] = np.nan
+    given = sg.Hypnodensity(values, "wnr3", 5.0)
+    found = read_density_object(given, DensityOptions(pool_to_seconds=15))
+    assert found.density == sg.reepoch(given, 15.0)
+    assert np.isnan(found.density.probabilities[:, 0]).tolist() == [True, False, True, False]
+    assert "1 of them have evidence in less than half of their rows: left without" in found.notes
+
+
 @pytest.mark.parametrize("seconds", [12, 2.5, 5.01])
 def test_a_length_that_is_no_multiple_is_refused(seconds):
     with pytest.raises(InputError, match=r"rows of 5 s cannot be pooled to .* s, expected a whole multiple"):

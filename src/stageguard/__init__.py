@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from stageguard.formats import read_density as read_density
     from stageguard.formats.hypnograms import read_hypnogram as read_hypnogram
     from stageguard.formats.recordings import read_recording as read_recording
+    from stageguard.formats.writing import Written as Written
+    from stageguard.formats.writing import convert as convert
     from stageguard.hypnodensity import Hypnodensity as Hypnodensity
     from stageguard.hypnogram import UNSCORED as UNSCORED
     from stageguard.hypnogram import Hypnogram as Hypnogram
@@ -112,11 +114,13 @@ _HOMES = {
     "Strength": "strength",
     "UNSCORED": "hypnogram",
     "Validity": "measures.validity",
+    "Written": "formats.writing",
     "agreement": "measures.agreement",
     "align": "merging",
     "among_experts": "experts",
     "combine": "merging",
     "consensus": "experts",
+    "convert": "formats.writing",
     "decode": "decoding",
     "explain": "explanation",
     "expert_bands": "bands",

@@ -23,13 +23,15 @@ def write_together(
     overwrite: bool = False,
     make_folders: bool = False,
     spare: Iterable[Path] = (),
+    durable: bool = True,
 ) -> None:
     """Write files that are complete whenever they can be seen under their names, all of them or none.
 
     Text is UTF-8. The bytes go to temporary files in the same folders, which then take the names. An
     interruption leaves the old files, or none, and nothing else; a failure puts back what was there.
 
-    ``spare`` are files that no name may lead to, such as those that were read.
+    ``spare`` are files that no name may lead to, such as those that were read. Without ``durable`` the disk
+    is not waited for: after a power cut a file may be empty, so the caller must look whether it is.
 
     Raises
     ------
@@ -51,7 +53,7 @@ def write_together(
                 place.parent.mkdir(parents=True, exist_ok=True)
             # known before it is there, so that an interruption at any moment removes it
             written[place] = _beside(place)
-            _write(written[place], data)
+            _write(written[place], data, durable=durable)
         _move_all(written)
     except FileNotFoundError:
         raise OutputError(
@@ -100,12 +102,13 @@ def _beside(place: Path) -> Path:
     return place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.tmp")
 
 
-def _write(temporary: Path, data: bytes) -> None:
+def _write(temporary: Path, data: bytes, *, durable: bool) -> None:
     # a plain open, unlike tempfile's, gives the permissions that any other new file would get
     with temporary.open("xb") as stream:
         stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+        if durable:
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def _move_all(written: Mapping[Path, Path]) -> None:

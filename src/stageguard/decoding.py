@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks, _nights
-from stageguard._solver import Job, Path, Solver, Trial, solver_for
+from stageguard._advance import NoPathError, advance_together
+from stageguard._solver import Job, Path, solver_for
 from stageguard.decoded import Decoding
 from stageguard.errors import CohortError, InputError, PinError, StageGuardWarning
 from stageguard.evidence import Night
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
 from stageguard.profile import Profile
-from stageguard.strength import UNTOUCHED, Search, Strength, search
+from stageguard.strength import Strength
 
 Training = Literal["natural", "balanced"]
 Pins = Mapping[int, str | int]
@@ -152,7 +153,7 @@ def decode_all(
     nights = _nights.check_nights(requests, profile, is_batch=batch)
     try:
         solved = _solve(profile, requests, nights, natural)
-    except _NoPathError as failure:
+    except NoPathError as failure:
         at = next(i for i, night in enumerate(nights) if night is failure.job.night)
         raise _explain_no_path(failure, f"night {at}: " if batch else "") from None
     results = [
@@ -192,94 +193,11 @@ def _solve(
     for seconds, members in by_length.items():
         solver = solver_for(profile, seconds)
         chosen = [nights[i] for i in members]
-        solved.update(zip(members, _advance_together(profile, solver, chosen, natural), strict=True))
+        solved.update(zip(members, advance_together(profile, solver, chosen, natural), strict=True))
     return [solved[i] for i in range(len(nights))]
 
 
-def _advance_together(
-    profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool
-) -> list[tuple[Path, Strength]]:
-    """Run every night's strength search; each round's trials are decoded in one call."""
-    before = [_argmax_path(night) for night in nights]
-    searches: list[Search] = [
-        search(profile, solver, night, path.fragmentation_index, natural=natural)
-        for night, path in zip(nights, before, strict=True)
-    ]
-    tried: list[dict[Trial, Path]] = [{} for _ in nights]
-    results: dict[int, tuple[Trial, Strength]] = {}
-    replies: dict[int, list[float] | None] = dict.fromkeys(range(len(nights)))
-    while replies:
-        asked: dict[int, list[Trial]] = {}
-        for i, reply in replies.items():
-            try:
-                asked[i] = searches[i].send(reply) if reply is not None else next(searches[i])
-            except StopIteration as stop:
-                results[i] = stop.value
-        jobs = [Job(nights[i], trial) for i, trials in asked.items() for trial in trials]
-        paths = iter(_feasible(solver, jobs))
-        replies = {}
-        for i, trials in asked.items():
-            tried[i] = {trial: next(paths) for trial in trials}
-            replies[i] = [path.fragmentation_index for path in tried[i].values()]
-    return _keep(solver, nights, before, tried, results)
-
-
-def _keep(
-    solver: Solver,
-    nights: Sequence[Night],
-    before: Sequence[Path],
-    tried: Sequence[Mapping[Trial, Path]],
-    results: Mapping[int, tuple[Trial, Strength]],
-) -> list[tuple[Path, Strength]]:
-    """Return each night's chosen path; a search may settle on a trial that was not its last."""
-    kept: dict[int, Path] = {}
-    open_jobs: dict[int, Job] = {}
-    for i, (trial, _) in results.items():
-        if trial in tried[i]:
-            kept[i] = tried[i][trial]
-        elif trial == UNTOUCHED and nights[i].is_plain:
-            kept[i] = before[i]
-        else:
-            open_jobs[i] = Job(nights[i], trial)
-    kept.update(zip(open_jobs, _feasible(solver, list(open_jobs.values())), strict=True))
-    return [(kept[i], results[i][1]) for i in range(len(nights))]
-
-
-def _argmax_path(night: Night) -> Path:
-    """Return the stager's own choice, calibrated if the profile says so, with its fragmentation index."""
-    labels = night.argmax
-    if night.calibration is None and night.filled is None and len(night.spans) == 1:
-        return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
-    if night.calibration is not None:
-        labels = np.where(
-            labels < 0, labels, np.nan_to_num(night.calibrated()).argmax(axis=1).astype(np.int8)
-        )
-    changes = pairs = 0
-    for start, stop in night.spans:
-        before, after = labels[start : stop - 1], labels[start + 1 : stop]
-        scored = (before >= 0) & (after >= 0)
-        pairs += int(np.count_nonzero(scored))
-        changes += int(np.count_nonzero((before != after) & scored))
-    return Path(labels, None, changes / pairs if pairs else float("nan"))
-
-
-class _NoPathError(Exception):
-    """No path of a night obeys the constraints."""
-
-    def __init__(self, solver: Solver, job: Job) -> None:
-        super().__init__(solver, job)
-        self.solver, self.job = solver, job
-
-
-def _feasible(solver: Solver, jobs: Sequence[Job]) -> list[Path]:
-    paths = solver.solve(jobs) if jobs else []
-    for job, path in zip(jobs, paths, strict=True):
-        if path.score == -np.inf:
-            raise _NoPathError(solver, job)
-    return paths
-
-
-def _explain_no_path(failure: _NoPathError, which: str) -> InputError:
+def _explain_no_path(failure: NoPathError, which: str) -> InputError:
     """Return the error that names the pins that cannot hold together, or blames the profile."""
     night, solver = failure.job.night, failure.solver
     pins = list(night.pins.items())
@@ -311,7 +229,7 @@ def advise(result: Decoding) -> tuple[str, ...]:
     if not result.strength.fi_before < result.strength.fi_low:
         return ("Knowing how the stager was trained (trained=...) would change nothing on this night.",)
     solver = solver_for(result.profile, result.epoch_seconds)
-    ((path, strength),) = _advance_together(result.profile, solver, [result.night], natural=True)
+    ((path, strength),) = advance_together(result.profile, solver, [result.night], natural=True)
     n_changed = int(np.count_nonzero(path.labels != result.hypnogram.labels))
     return (
         "If the stager was trained on natural class frequencies, trained='natural' would change "

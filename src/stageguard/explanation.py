@@ -18,6 +18,7 @@ import numpy as np
 from stageguard._path_score import PathScorer
 from stageguard._solver import Job, Solver, Trial, solver_for
 from stageguard.decoded import Decoding
+from stageguard.errors import InputError
 from stageguard.evidence import Floats, Labels, Mask, Night, runs
 from stageguard.measures.bouts import clock_at
 from stageguard.profile import Profile
@@ -112,6 +113,8 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     >>> print(sg.explain(result)[0])
     epoch 1: S -> W, by transition; keeping it costs 2.51 nats
     """
+    if not isinstance(result, Decoding):
+        raise InputError(f"the night is a {type(result).__name__}, expected what decode() returned.")
     regions = runs(result.changed)
     if not regions:
         return ()

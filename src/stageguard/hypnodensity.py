@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ import numpy.typing as npt
 from stageguard import _checks
 from stageguard.errors import InputError
 from stageguard.stages import StageScheme, as_scheme
+
+if TYPE_CHECKING:
+    from stageguard.formats.writing import Written
 
 SUM_TOLERANCE = 1e-3
 ROUNDING = 1e-9  # how far below 0 rounding may put a probability
@@ -76,6 +80,25 @@ class Hypnodensity:
         labels: npt.NDArray[np.int8] = self.probabilities.argmax(axis=1).astype(np.int8)
         labels[np.isnan(self.probabilities[:, 0])] = -1
         return labels
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        overwrite: bool = False,
+        *,
+        annotations_from: str | os.PathLike[str] | None = None,
+    ) -> Written:
+        """Write it in a tool's format; returns the files, and what the format could not carry."""
+        from stageguard.formats.writing import save
+
+        return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
+
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame` with one row per epoch."""
+        from stageguard.formats.tool_objects import to_frame
+
+        return to_frame(self)
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields by content; NaN rows are equal to NaN rows."""

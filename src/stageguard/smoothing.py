@@ -147,11 +147,7 @@ def posterior(
     """
     options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
     results, batch = decode_all(density, profile, options, (quality, pins, segments), cohort, trained)
-    smoothed: dict[int, Smoothed] = {}
-    for smoother, members in _by_smoother(results):
-        sums = smoother.smooth([_job(results[i]) for i in members])
-        smoothed.update(zip(members, sums, strict=True))
-    found = [_posterior(result, smoothed[i]) for i, result in enumerate(results)]
+    found = _smooth(results)
     return found if batch else found[0]
 
 
@@ -252,6 +248,19 @@ def sample(
 def sample_like(result: Decoding, *, n: int, seed: int = 0) -> Labels:
     """Draw `n` nights (n, n_epochs) at the strength a night was decoded with; see `sample`."""
     return _draw([result], _count(n), _seeds(seed, 1, False))[0]
+
+
+def posterior_like(result: Decoding) -> Posterior:
+    """Return the posterior of a night at the strength it was decoded with; see `posterior`."""
+    return _smooth([result])[0]
+
+
+def _smooth(results: Sequence[Decoding]) -> list[Posterior]:
+    smoothed: dict[int, Smoothed] = {}
+    for smoother, members in _by_smoother(results):
+        sums = smoother.smooth([_job(results[i]) for i in members])
+        smoothed.update(zip(members, sums, strict=True))
+    return [_posterior(result, smoothed[i]) for i, result in enumerate(results)]
 
 
 def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> list[Labels]:

@@ -146,6 +146,22 @@ class StreamingDecoder:
         return tuple([self._names[label] for label in labels])
 
     @property
+    def stages(self) -> tuple[str, ...] | None:
+        """Names of the rows' columns as they were given; None is the profile's order."""
+        return None if self._options.stages is None else tuple(self._options.stages)
+
+    @property
+    def scale(self) -> str:
+        """What rows hold: probabilities, logits or log-probabilities."""
+        return (
+            "logits"
+            if self._options.logits
+            else "log-probabilities"
+            if self._options.log
+            else "probabilities"
+        )
+
+    @property
     def n_epochs(self) -> int:
         """Number of epochs pushed since the recording began."""
         return int(self._stream.n_epochs)
@@ -268,7 +284,8 @@ class StreamingDecoder:
 
     def _placed(self, error: InputError) -> InputError:
         """Return an error on a matrix of one row, naming the epoch."""
-        return InputError(str(error).replace("row 0", f"epoch {self.n_epochs}"))
+        text = str(error).replace("row 0", f"epoch {self.n_epochs}")
+        return InputError(text.replace("Every row sums", "The row sums"))
 
     def _refusal(self, code: Any, row: Floats) -> InputError:
         if code == 1:

@@ -20,6 +20,8 @@ STATISTICS = (
     "awakenings",
     "bouts",
 )
+# Of mice, recorded around the clock: no moment is bedtime. The seven are measured beside them.
+OF_MICE = tuple(f"{what}_{stage}" for what in ("minutes", "bouts") for stage in "WNR")
 # The 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by stages.
 TWO_EXPERTS = {2: 2.00, 3: 1.97, 5: 2.25}
 
@@ -33,7 +35,11 @@ def statistics(labels: np.ndarray, scheme: StageScheme, epoch_seconds: float) ->
     night = sg.Hypnogram(labels.astype(np.int8), scheme, epoch_seconds)
     found = sg.sleep_statistics(night)
     values = {name: float(getattr(found, name)) for name in STATISTICS if name != "bouts"}
-    return values | {"bouts": float(sum(found.bouts.values()))}
+    values["bouts"] = float(sum(found.bouts.values()))
+    if scheme.n_stages == 3:
+        values |= {f"minutes_{stage}": float(found.stage_minutes[stage]) for stage in scheme.names}
+        values |= {f"bouts_{stage}": float(found.bouts[stage]) for stage in scheme.names}
+    return values
 
 
 def judge(
@@ -60,7 +66,7 @@ def judge(
         else 0.0,
         "tvr_percent": _tvr(labels, scheme),
     }
-    return values | {f"error {name}": abs(own[name] - theirs[name]) for name in STATISTICS}
+    return values | {f"error {name}": abs(own[name] - theirs[name]) for name in own}
 
 
 def _tvr(labels: np.ndarray, scheme: StageScheme) -> float:

@@ -9,6 +9,17 @@ import numpy as np
 from tasks import Task, TaskNight
 
 import stageguard as sg
+from stageguard import _nights
+from stageguard.fitting import cross_validation
+from stageguard.fitting.candidates import (
+    ARGMAX,
+    MATCH_PRIOR_EXPONENTS,
+    MATCH_REM_EPOCHS,
+    Candidate,
+    Recipe,
+)
+from stageguard.fitting.material import read_material
+from stageguard.fitting.scoring import mean_over_subjects
 
 Decoder = Callable[[Sequence[TaskNight]], list[np.ndarray]]
 
@@ -60,6 +71,34 @@ def decoder(profile: sg.Profile, task: Task) -> Decoder:
     return run
 
 
+def matched(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
+    """Return `match` by the rule it was first described by: w and the shortest REM bout by inner
+    cross-validation on kappa - 2 |FI - FI of the expert|, argmax where none keeps its kappa."""
+    material = read_material(
+        [n.probabilities for n in train],
+        experts(task, train),
+        sg.Profile.load(task.base),
+        _nights.Options(None, task.epoch_seconds, False, False),
+        [n.subject for n in train],
+        None,
+    )
+    recipe = Recipe(sg.Profile.load(task.base), task.epoch_seconds)
+    candidates = [ARGMAX] + [
+        Candidate("match", prior_exponent=w, rem_epochs=epochs)
+        for epochs in (MATCH_REM_EPOCHS if task.scheme.rem else (1,))
+        for w in MATCH_PRIOR_EXPONENTS
+    ]
+    folds = cross_validation.split(material, 5, 0)
+    learned = [recipe.learn(part, biases=False) for part, _ in folds]
+    scores = cross_validation._evaluate(folds, learned, recipe, candidates, material)
+    subjects = [night.subject for night in material.nights]
+    kappa = mean_over_subjects(scores.kappa, subjects)
+    value = mean_over_subjects(scores.kappa - 2.0 * scores.fi_distance, subjects)
+    kept = [i for i in range(1, len(candidates)) if kappa[i] >= kappa[0]]
+    chosen = candidates[max(kept, key=lambda i: value[i]) if kept else 0]
+    return recipe.whole_profile(chosen, recipe.learn(material, biases=False))
+
+
 def learn(task: Task, train: Sequence[TaskNight]) -> tuple[dict[str, Decoder], sg.Profile]:
     """Return every method by name, and the fitted profile."""
     scored = experts(task, train)
@@ -88,7 +127,9 @@ def learn(task: Task, train: Sequence[TaskNight]) -> tuple[dict[str, Decoder], s
         "majority of 3": majority,
         "HMM": decoder(hmm, task),
         "paper": decoder(paper, task),
+        "shipped": decoder(sg.Profile.load(task.base), task),
         "band": decoder(counted, task),
+        "match": decoder(matched(task, train), task),
         "fitted": decoder(fitted, task),
     }
     return methods, fitted

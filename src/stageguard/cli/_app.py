@@ -7,20 +7,25 @@ from typing import Annotated
 import typer
 
 from stageguard.cli.check import check
+from stageguard.cli.combine import combine
 from stageguard.cli.compare import compare
 from stageguard.cli.consensus import consensus
+from stageguard.cli.convert import convert
 from stageguard.cli.data import data_app
 from stageguard.cli.decode import decode
 from stageguard.cli.demo import demo
 from stageguard.cli.doctor import doctor
 from stageguard.cli.features import features
 from stageguard.cli.fit import fit
+from stageguard.cli.intervals import intervals
+from stageguard.cli.posterior import posterior
 from stageguard.cli.predict import predict
 from stageguard.cli.profiles import profiles_app
 from stageguard.cli.quality import quality
 from stageguard.cli.report import report
 from stageguard.cli.simulate import simulate
 from stageguard.cli.stats import stats
+from stageguard.cli.stream import stream
 from stageguard.cli.train import train
 from stageguard.cli.verify import verify
 
@@ -54,11 +59,16 @@ def options(
 
 app.command(short_help="Turn stage probabilities into plausible hypnograms.")(decode)
 app.command(short_help="Check hypnograms against the range of expert scoring.")(check)
+app.command(short_help="How probable each stage is, and draws of whole nights.")(posterior)
+app.command(short_help="How far a night's sleep statistics may be off.")(intervals)
 app.command(short_help="Sleep statistics of many nights, before and after, and of groups.")(stats)
 app.command(short_help="Agreement of hypnograms with an expert's.")(compare)
 app.command(short_help="Several experts' scorings of a night as one.")(consensus)
+app.command(short_help="Convert between the formats of sleep tools.")(convert)
+app.command(short_help="Several stagers' probabilities as one.")(combine)
 app.command(short_help="Fit a profile to scored nights.")(fit)
 app.command(short_help="One night as one HTML file.")(report)
+app.command(short_help="Decode while the recording runs, from stdin.")(stream)
 app.command(short_help="How far each epoch of a recording can be trusted.")(quality)
 app.command(short_help="Turn recordings into feature tables.")(features)
 app.command(short_help="Write a made-up cohort in the layout of a real dataset.")(simulate)

@@ -10,6 +10,7 @@ import numpy as np
 
 from stageguard.cli._cohort_files import scoring_names
 from stageguard.cli._cohort_run import CohortResult
+from stageguard.cli._present import MOST_ROWS
 from stageguard.cli._summary import TITLES, shown
 from stageguard.cli._terminal import console, count, one_line, print_heading, print_list, table
 from stageguard.measures.cohort import CohortTable, describe_measure
@@ -33,7 +34,7 @@ def print_stats(result: CohortResult) -> None:
     if len(cohort.nights) == 1:
         _print_one(result, out)
     else:
-        if not result.written:
+        if not result.written and len(cohort.nights) <= MOST_ROWS:
             _print_nights(cohort.table, out)
         _print_means(cohort.table, out)
     if cohort.differences:

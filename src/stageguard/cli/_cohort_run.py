@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from stageguard.cli._cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
 from stageguard.cli._experts import Experts
-from stageguard.cli._scored_files import ReadOptions, ScoredFile, read_scored, run_each
+from stageguard.cli._inputs import Input, Inputs, scoring_of
+from stageguard.cli._listed import in_list_words
+from stageguard.cli._scored_files import ReadOptions, ScoredFile, read_night, run_each
 from stageguard.cli._terminal import progress
 from stageguard.errors import InputError
 from stageguard.formats.companions import GroupedNight, read_groups
@@ -31,13 +33,14 @@ Groups = Mapping[str, GroupedNight]
 class Request:
     """What `stats` was asked for."""
 
-    files: tuple[Path, ...]
+    inputs: Inputs
     reading: ReadOptions
     measuring: StatisticsOptions
     by: Path | None = None
     expert: Path | None = None
     output: Path | None = None
     overwrite: bool = False
+    samples: Path | None = None
 
 
 @dataclass(slots=True)
@@ -63,8 +66,9 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
     """Measure every file, compare groups where asked to, and write the tables."""
     groups = {} if request.by is None else read_groups(request.by)
     runner = _Runner(request, groups)
-    reports = run_each(request.files, runner.run)
-    result = CohortResult(list(progress(reports, "Measuring", len(request.files), quiet=quiet)))
+    nights = request.inputs.nights
+    reports = run_each(nights, runner.run)
+    result = CohortResult(list(progress(reports, "Measuring", len(nights), quiet=quiet)))
     if not runner.nights:
         return result
     table = cohort_table(runner.nights)
@@ -83,10 +87,12 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
                 raise
             raise InputError(f"{error} {len(failed)} files failed, the first: {failed[0]}") from None
     result.cohort = Cohort(runner.nights, runner.facts, table, request.measuring, differences, runner.sources)
-    result.notes = list(runner.notes())
+    result.notes = [*request.inputs.notes, *runner.notes()]
     if request.output is not None:
-        read = [request.by, request.expert, *request.files]
-        read += [path.with_suffix(".json") for path in request.files]  # where `decode` says what it did
+        files = [night.path for night in nights]
+        files += [path for night in nights for path in (night.scoring, night.edf) if path is not None]
+        read = [request.by, request.expert, request.samples, *files]
+        read += [night.path.with_suffix(".json") for night in nights]  # where `decode` says what it did
         spare = [path for path in read if path is not None]
         result.written = write_cohort(result.cohort, request.output, overwrite=request.overwrite, spare=spare)
     return result
@@ -99,16 +105,17 @@ class _Runner:
         self._request, self._groups = request, groups
         named = {name: found.expert for name, found in groups.items() if found.expert is not None}
         self._experts = Experts(request.expert, named)
-        self._wants_experts = request.expert is not None or bool(named)
+        listed = any(night.scoring not in (None, night.path) for night in request.inputs.nights)
+        self._wants_experts = request.expert is not None or bool(named) or listed
         self.nights: list[MeasuredNight] = []
         self.facts: list[Facts] = []
         self.sources: dict[str, dict[str, str]] = {}
         self.group_of: dict[str, GroupedNight | None] = {}
 
-    def run(self, path: Path) -> dict[str, Any]:
-        """Measure one file."""
-        scored = read_scored(path, self._request.reading)
-        name = scored.night_id
+    def run(self, night: Input) -> dict[str, Any]:
+        """Measure one night."""
+        path, name = night.path, night.name
+        scored = read_night(night, self._request.reading)
         if name in self.sources:
             raise InputError(
                 f"is night {name!r} like {self.sources[name]['file']}. Rename one, or leave one out."
@@ -116,10 +123,14 @@ class _Runner:
         group = self._groups.get(name) or self._groups.get(path.name)
         key = name if group is None else group.night_id
         expert = self._experts.read(
-            key if group and group.expert else name, scored.final, self._request.reading
+            key if group and group.expert else name, scored.final, self._request.reading, scoring_of(night)
         )
-        night = CohortNight(name, scored.before, scored.after, expert, scored.profile)
-        measured = measure_night(night, self._request.measuring)
+        own = CohortNight(name, scored.before, scored.after, expert, scored.profile)
+        try:
+            measured = measure_night(own, self._measuring(night))
+        except InputError as error:
+            is_listed = night.lights_off is not None or night.lights_on is not None
+            raise (in_list_words(error) if is_listed else error) from None
         self.nights.append(measured)
         facts = _facts(scored, group)
         self.facts.append(facts)
@@ -127,7 +138,19 @@ class _Runner:
         self.sources[name] = {"file": path.name}
         if expert is not None and expert.scorer is not None:
             self.sources[name]["expert"] = expert.scorer
+        lights = {"lights_off": night.lights_off, "lights_on": night.lights_on}
+        self.sources[name] |= {key: str(value) for key, value in lights.items() if value is not None}
         return _report(measured, facts, scored)
+
+    def _measuring(self, night: Input) -> StatisticsOptions:
+        """Return the options of a night: the list's lights go before those of the command."""
+        options = self._request.measuring
+        off, on = night.lights_off, night.lights_on
+        return replace(
+            options,
+            lights_off=options.lights_off if off is None else off,
+            lights_on=options.lights_on if on is None else on,
+        )
 
     def notes(self) -> list[str]:
         """Return what the reader of the tables should know."""

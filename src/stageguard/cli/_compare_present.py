@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.cli._present import short_names
+from stageguard.cli._present import MOST_ROWS, short_names
 from stageguard.cli._terminal import console, one_line, print_heading, print_list, table
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def print_comparison(reports: Sequence[dict[str, Any]]) -> None:
         for title, own in titled.items():
             _print_confusion(title, own, out)
     else:
-        _print_rows(scorings, out)
+        if len(reports) <= MOST_ROWS:
+            _print_rows(scorings, out)
         _print_means(scorings, out)
     _print_notes(reports, [one.own for one in scorings], out)
 

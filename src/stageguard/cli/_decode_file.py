@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,21 +15,20 @@ import numpy as np
 
 from stageguard.cli._summary import range_note, summarise
 from stageguard.cli._terminal import error_text
-from stageguard.errors import StageGuardError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
-from stageguard.formats._density_file import DensityOptions
+from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.changes import change_row, changes_text
-from stageguard.formats.outputs import write_decoding
+from stageguard.formats.outputs import output_paths, write_decoding
 from stageguard.stages import SCHEMES, StageScheme
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import numpy.typing as npt
 
     from stageguard.decoded import Decoding
     from stageguard.decoding import Training
     from stageguard.measures.cohort import StatisticsOptions
+    from stageguard.measures.day import Moment
     from stageguard.profile import Profile
 
 
@@ -48,7 +49,10 @@ class DecodeOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; the quality values themselves are a column of the output."""
-        return {
+        quality = (
+            {} if self.quality is None else {"quality_sha256": sha256(self.quality.tobytes()).hexdigest()}
+        )
+        return quality | {
             "stages": None if self.stages is None else list(self.stages),
             "epoch_seconds": self.epoch_seconds,
             "logits": self.logits,
@@ -93,7 +97,7 @@ def decode_options(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One file to decode, and where its outputs go."""
+    """One file to decode, where its outputs go, and what a sample list says about it."""
 
     path: Path
     output: Path
@@ -102,6 +106,19 @@ class Job:
     overwrite: bool = False
     picture: bool = False
     explain: bool = False
+    edf: Path | None = None  # the recording, which knows when it began
+    lights_off: Moment | None = None
+    lights_on: Moment | None = None
+    durable: bool = True
+
+    def to_dict(self, start: datetime | None) -> dict[str, Any]:
+        """Return what shapes the result besides file and profile, in JSON types."""
+        listed = {"start": start, "lights_off": self.lights_off, "lights_on": self.lights_on}
+        return self.options.to_dict() | {
+            key: value.isoformat() if isinstance(value, datetime) else value
+            for key, value in listed.items()
+            if value is not None
+        }
 
 
 def own_scheme(scheme: StageScheme | None) -> StageScheme | None:
@@ -141,13 +158,13 @@ def decode_file(
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """Decode and write one file; a failure comes back as its one-line `error`."""
+    """Decode and write one file, unless that was done before; a failure comes back as its `error`."""
     began = time.perf_counter()
-    report: dict[str, Any] = {"file": str(job.path), "ok": False}
+    report: dict[str, Any] = {"file": str(job.path), "id": job.output.name, "ok": False}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         try:
-            report |= _decode_and_write(job)
+            report |= _decode_unless_done(job)
         except (StageGuardError, OSError) as error:
             report["error"] = error_text(error, job.path)
             return report
@@ -157,8 +174,35 @@ def run_job(job: Job) -> dict[str, Any]:
     return report
 
 
-def _decode_and_write(job: Job) -> dict[str, Any]:
-    decoding, notes = decode_file(job.path, job.profile, job.options)
+def _decode_unless_done(job: Job) -> dict[str, Any]:
+    from stageguard.cli._inputs import start_of
+    from stageguard.cli._resuming import is_torn, may_complete, recorded_before, report_of
+
+    start = start_of(job.edf)
+    options, files = job.to_dict(start), output_paths(job.output)
+    is_there = files.tsv.exists() or files.sidecar.exists()
+    record = recorded_before(job, options) if is_there else None
+    if record is not None:
+        return report_of(record, files)
+    decoding, notes = decode_file(job.path, job.profile, job.options, start)
+    overwrite = job.overwrite or (is_there and may_complete(decoding, files))
+    if is_there and not overwrite and not is_torn(files):
+        raise file_error(files.sidecar, "was cut off. Use --overwrite to decode the night again.")
+    return _write(replace(job, overwrite=overwrite), decoding, notes, options)
+
+
+def _write(
+    job: Job, decoding: Decoding, notes: tuple[str, ...], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    from stageguard.cli._listed import in_list_words
+    from stageguard.cli._resuming import used_strength
+    from stageguard.measures.cohort import StatisticsOptions
+
+    statistics = StatisticsOptions(lights_off=job.lights_off, lights_on=job.lights_on)
+    try:  # before anything is written, for the list's lights may not fit the night
+        report = describe(decoding, statistics)
+    except InputError as error:
+        raise in_list_words(error) from None
     svg = None
     if job.picture:
         from stageguard.report.hypnogram_svg import hypnogram_svg
@@ -174,14 +218,17 @@ def _decode_and_write(job: Job) -> dict[str, Any]:
         job.output,
         source_path=job.path,
         overwrite=job.overwrite,
-        options=job.options.to_dict(),
+        options=options,
         quality=job.options.quality,
         notes=notes,
         svg=svg,
         changes=None if changes is None else changes_text(changes),
+        durable=job.durable,
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
-    report = describe(decoding) | {
+    report |= {
+        "done_before": False,
+        "strength_used": used_strength(asdict(decoding.strength)),
         "outputs": {kind: str(place) for kind, place in outputs.items() if place is not None},
         "notes": list(notes),
     }

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from errno import ENOENT
 from pathlib import Path
 
-from stageguard.cli._scored_files import ReadOptions, night_id
+from stageguard.cli._scored_files import ReadOptions, night_id, read_scoring
 from stageguard.errors import InputError
-from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnograms import HypnogramOptions
+from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.hypnogram import Hypnogram
 
 SUFFIXES = (".tsv", ".csv", ".txt", ".eannot", ".hyp")
@@ -36,6 +37,11 @@ class Experts:
         else:
             self._file = place
 
+    @property
+    def kind(self) -> str:
+        """Where scorings are looked for, in a word."""
+        return "folder" if self._folder else "list"
+
     def path_for(self, name: str) -> Path | None:
         """Return the file that holds the expert's scoring of a night, or None."""
         if name in self._named:
@@ -48,19 +54,25 @@ class Experts:
             raise InputError(f"the expert of {name!r} may be {listed}, expected one file. Keep one.")
         return found[0] if found else None
 
-    def read(self, name: str, night: Hypnogram | None, options: ReadOptions) -> Hypnogram | None:
-        """Read the expert's scoring of a night; what its file does not say is taken from the night."""
-        path = self.path_for(name)
+    def read(
+        self, name: str, night: Hypnogram | None, options: ReadOptions, listed: Path | None = None
+    ) -> Hypnogram | None:
+        """Read the expert's scoring of a night; what its file does not say is taken from the night.
+
+        `listed` is the file that a sample list names, which goes before a folder's.
+        """
+        path = listed or self.path_for(name)
         return None if path is None else read_expert(path, night, options)
 
 
 def read_expert(path: Path, night: Hypnogram | None, options: ReadOptions) -> Hypnogram:
     """Read an expert's scoring; what its file does not say, scheme to start, is taken from the night."""
-    given = HypnogramOptions(options.scheme, options.epoch_seconds)
+    format = None if path.name.endswith(TSV_SUFFIX) else options.scoring_format
+    given = HypnogramOptions(options.scheme, options.epoch_seconds, format=format)
     if night is not None:
         given = dataclasses.replace(
             given, default_scheme=night.scheme, default_epoch_seconds=night.epoch_seconds
         )
-    expert = read_hypnogram_file(path, given).hypnogram
+    expert = read_scoring(path, given).hypnogram
     start = options.start if night is None else night.start
     return dataclasses.replace(expert, start=start) if expert.start is None else expert

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stageguard.fitting.cross_validation import Row
     from stageguard.fitting.report import FitReport
 
-NUMBERS = ("kappa", "accuracy", "FI", "|FI - expert|", "excess", "criterion")
+NUMBERS = ("kappa", "accuracy", "FI", "|FI - expert|", "errors", "criterion")
 
 
 def print_fit(result: FitResult, *, show_all: bool, out: Console | None = None) -> None:
@@ -49,7 +49,7 @@ def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> Non
     )
     shown = table("candidate", *NUMBERS, "", right=NUMBERS)
     for row in rows:
-        values = (row.kappa, row.accuracy, row.fi, row.fi_distance, row.share_distance, row.criterion)
+        values = (row.kappa, row.accuracy, row.fi, row.fi_distance, row.error, row.criterion)
         status = "" if row.status == "kept" else row.status
         style = "bold" if row.status == "chosen" else ""
         shown.add_row(row.candidate.name, *(_number(value) for value in values), status, style=style)
@@ -62,7 +62,7 @@ def _best_of_each(rows: Sequence[Row]) -> list[Row]:
     """Return argmax, the chosen one, and of each kind the one with the highest criterion."""
     best: dict[tuple[object, ...], Row] = {}
     for row in rows:
-        kind = (row.candidate.rule, row.candidate.biases)
+        kind = (row.candidate.rule, row.candidate.biases, row.candidate.totals > 0)
         known = best.get(kind)
         if known is None or _rank(row) > _rank(known):
             best[kind] = row

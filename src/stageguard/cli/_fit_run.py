@@ -12,14 +12,16 @@ from typing import Any
 
 from stageguard.cli._decode_file import own_scheme
 from stageguard.cli._experts import Experts
-from stageguard.cli._scored_files import ReadOptions, night_id, run_each
+from stageguard.cli._scored_files import ReadOptions, night_id, read_scoring, run_each
 from stageguard.cli._terminal import one_line, progress
 from stageguard.errors import InputError, OutputExistsError, StageGuardWarning
+from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import Progress, fit_report
 from stageguard.fitting.report import FitReport
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions
-from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
+from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram
+from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.subjects import SubjectNight, read_subjects
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
@@ -38,7 +40,8 @@ class Request:
     cohort: str | None = None
     keep_accuracy: bool = False
     fragmentation_weight: float = 2.0
-    keep_shares: bool = True
+    statistics_weight: float = 0.3
+    statistics: Kind | None = None
     n_folds: int = 5
     seed: int = 0
     learning_curve: bool = True
@@ -96,7 +99,8 @@ def run_fit(request: Request, *, quiet: bool) -> FitResult:
                 name=request.output.stem,
                 keep_accuracy=request.keep_accuracy,
                 fragmentation_weight=request.fragmentation_weight,
-                keep_shares=request.keep_shares,
+                statistics_weight=request.statistics_weight,
+                statistics=request.statistics,
                 n_folds=request.n_folds,
                 learning_curve=request.learning_curve,
                 seed=request.seed,
@@ -169,8 +173,9 @@ class _Reader:
             epoch_seconds=self._request.reading.epoch_seconds,
             default_scheme=base.scheme,
             default_epoch_seconds=base.epoch_seconds,
+            format=None if path.name.endswith(TSV_SUFFIX) else self._request.reading.scoring_format,
         )
-        found = read_hypnogram_file(path, options)
+        found = read_scoring(path, options)
         return _Night(None, [found.hypnogram], None, None), found.notes
 
     def _with_experts(self, path: Path, name: str) -> tuple[_Night, tuple[str, ...]]:
@@ -179,12 +184,12 @@ class _Reader:
             raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
         own = own_scheme(base.scheme)
         reading = DensityOptions(
-            said.stages, said.epoch_seconds, base.epoch_seconds, said.logits, said.log, own
+            said.stages, said.epoch_seconds, base.epoch_seconds, said.logits, said.log, own, said.format
         )
         found = read_density_file(path, reading)
         density = found.density
         night = Hypnogram(density.argmax(), density.scheme, density.epoch_seconds, density.start)
-        options = ReadOptions(epoch_seconds=said.epoch_seconds)
+        options = ReadOptions(epoch_seconds=said.epoch_seconds, scoring_format=said.scoring_format)
         experts = [one.read(name, night, options) for one in self._experts]
         scored = [expert for expert in experts if expert is not None]
         if not scored:

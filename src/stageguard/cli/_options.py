@@ -33,6 +33,13 @@ class Scheme(StrEnum):
     ws2 = "ws2"
 
 
+def given_path(text: str) -> Path:
+    """Return a path; an empty one, such as a variable that was never set, is no folder to work in."""
+    if not text.strip():
+        raise typer.BadParameter("an empty name, expected a file or a folder.")
+    return Path(text)
+
+
 def _check_epoch_seconds(seconds: float | None) -> float | None:
     if seconds is not None and not 0.1 <= seconds <= 3600:  # NaN is neither
         raise typer.BadParameter(f"{seconds:g} is not a length of 0.1 to 3600 seconds, for example 30.")
@@ -94,10 +101,27 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing o
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 ScoredFiles = Annotated[
-    list[Path],
+    list[Path] | None,
     typer.Argument(
         metavar="FILES",
-        help="Hypnograms (what decode wrote, or text with a stage column), or probabilities.",
+        parser=given_path,
+        help="Hypnograms or probabilities, folders of them, quoted patterns, or a sample list.",
+    ),
+]
+SampleList = Annotated[
+    Path | None,
+    typer.Option(
+        "--list",
+        metavar="SAMPLES.tsv",
+        parser=given_path,
+        help="Columns id, probabilities, scoring, edf, lights_off, lights_on. With FILES: about these.",
+    ),
+]
+ScoringFormat = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Who wrote the scorings, where content cannot tell: numbers-yasa, ...",
     ),
 ]
 SchemeName = Annotated[

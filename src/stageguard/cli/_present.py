@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_NOTES = 8  # of many files, in one line
+MOST_ROWS = 40  # nights that are shown one by one
+MOST_PROBLEMS = 20  # different ones that are printed
 PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow"}
 
 
@@ -131,27 +133,48 @@ def print_cohort(reports: Sequence[dict[str, Any]], out: Console | None = None) 
         print_review(out)
 
 
-def print_failures(reports: Sequence[dict[str, Any]]) -> None:
-    """One row per file that failed, on stderr."""
+def print_failures(
+    reports: Sequence[dict[str, Any]], *, n_files: int | None = None, place: Path | None = None
+) -> None:
+    """One row per problem, on stderr, with the file it is about, or the first and how many more."""
     failed = [report for report in reports if not report["ok"]]
     if not failed:
         return
-    shown = table("file", "problem")
+    files: dict[str, list[str]] = {}
     for report in failed:
         name = Path(report["file"]).name
         problem = report["error"].removeprefix(f"{report['file']}: ").removeprefix(f"{name}: ")
-        shown.add_row(one_line(report["file"]), problem)
+        files.setdefault(problem, []).append(one_line(report["file"]))
+    shown = table("file", "problem")
+    for problem, names in list(files.items())[:MOST_PROBLEMS]:
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        shown.add_row(f"{names[0]}{more}", problem)
     out = console(stderr=True)
-    print_heading(out, f"{len(failed)} of {len(reports)} files failed")
+    print_heading(out, f"{len(failed):,} of {len(reports) if n_files is None else n_files:,} files failed")
     out.print(shown)
+    if len(files) > MOST_PROBLEMS:
+        where = "" if place is None else f", all of them in {place}"
+        out.print(f"and {count(len(files) - MOST_PROBLEMS, 'more problem')}{where}")
+    elif place is not None and len(files) < len(failed):
+        out.print(f"All of them with their files: {place}")
 
 
-def print_problems(reports: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """Write what failed to stderr: one line for the only file, a table for one of many."""
-    if len(reports) == 1 and not reports[0]["ok"]:
+def print_problems(
+    reports: Sequence[dict[str, Any]],
+    *,
+    as_json: bool,
+    n_files: int | None = None,
+    place: Path | None = None,
+) -> None:
+    """Write what failed to stderr: one line for the only file, a table for one of many.
+
+    `n_files` is how many there were, where `reports` are the failures only; `place` is a file with them all.
+    """
+    total = len(reports) if n_files is None else n_files
+    if total == 1 and reports and not reports[0]["ok"]:
         print_error(reports[0]["error"])
     elif not as_json:
-        print_failures(reports)
+        print_failures(reports, n_files=total, place=place)
 
 
 def short_names(reports: Sequence[dict[str, Any]]) -> list[str]:

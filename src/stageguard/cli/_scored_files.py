@@ -8,22 +8,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
 from stageguard.cli._decode_file import own_scheme
+from stageguard.cli._inputs import Input, Wanted, start_of
+from stageguard.cli._inputs import night_id as night_id
 from stageguard.cli._terminal import error_text
-from stageguard.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.errors import FileFormatError, InputError, StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
-from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
-from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
-from stageguard.formats.registry import FORMATS
+from stageguard.formats.hypnograms import HypnogramFile, HypnogramOptions, is_hypnogram, read_hypnogram_file
+from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.registry import FORMATS, named
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import hypnogram_before, in_scheme
 from stageguard.profile import Profile
 from stageguard.stages import StageScheme
+
+Item = TypeVar("Item", Path, Input)
 
 # A time of day without a date belongs to some day; which one matters to no statistic.
 SOME_DAY = date(2000, 1, 1)
@@ -43,6 +47,13 @@ class ReadOptions:
     decode: bool = False  # probabilities with the profile, instead of taking their argmax only
     format: str | None = None
     pool_to_seconds: float | None = None
+    scoring_format: str | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """What in a folder counts as a night."""
+        own = () if self.profile is None else self.profile.scheme.names
+        return Wanted("hypnogram", self.format, (*own, *(self.stages or ())))
 
 
 def read_options(
@@ -57,10 +68,13 @@ def read_options(
     decode: bool = False,
     format: str | None = None,
     pool: float | None = None,
+    scoring_format: str | None = None,
 ) -> ReadOptions:
     """Return what the command line said, checked and loaded."""
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+    if scoring_format is not None:
+        named(scoring_format, "hypnogram")  # an unknown one is said once, not for every file
     return ReadOptions(
         profile=None if profile is None else Profile.load(profile),
         scheme=None if scheme is None else StageScheme.named(str(scheme)),
@@ -72,6 +86,7 @@ def read_options(
         decode=decode,
         format=format,
         pool_to_seconds=pool,
+        scoring_format=scoring_format,
     )
 
 
@@ -98,28 +113,28 @@ class ScoredFile:
         return found
 
 
-def night_id(path: Path) -> str:
-    """Return a file's name without `.hypnogram.tsv`, or without its last suffix."""
-    for suffix in (TSV_SUFFIX, JSON_SUFFIX):
-        if path.name.endswith(suffix):
-            return path.name.removesuffix(suffix)
-    return path.stem
-
-
 def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     """Read a hypnogram, or the probabilities' argmax, in the profile's scheme where there is one."""
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
-    is_scored = _is_scored(path, scheme, options.format)
+    is_scored = _is_scored(path, scheme, options)
     found = _read_hypnogram(path, options) if is_scored else _read_probabilities(path, options)
     return dataclasses.replace(
         found, before=_begin(found.before, options.start), after=_begin(found.after, options.start)
     )
 
 
-def _is_scored(path: Path, scheme: StageScheme | None, format: str | None) -> bool:
+def read_night(night: Input, options: ReadOptions) -> ScoredFile:
+    """Read a night of a command's inputs; a listed recording says when it began."""
+    night.refuse()
+    start = start_of(night.edf)
+    return read_scored(night.path, options if start is None else dataclasses.replace(options, start=start))
+
+
+def _is_scored(path: Path, scheme: StageScheme | None, options: ReadOptions) -> bool:
     """Whether a file holds stages: by the format that was named, else by its content."""
+    format = options.format
     if format is None:
         return is_hypnogram(path, scheme)
     kinds = {
@@ -142,12 +157,28 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
         options.epoch_seconds,
         default_scheme=default,
         default_epoch_seconds=seconds,
-        format=options.format,
+        format=_scoring_format(path, options),
     )
-    found = read_hypnogram_file(path, asked)
+    found = read_scoring(path, asked)
     scheme = found.hypnogram.scheme if profile is None else profile.scheme
     argmax = None if found.argmax is None else in_scheme(found.argmax, scheme)
     return ScoredFile(path, argmax, in_scheme(found.hypnogram, scheme), profile or found.profile, found.notes)
+
+
+def _scoring_format(path: Path, options: ReadOptions) -> str | None:
+    """Return the format that was named for scorings; what `decode` wrote is known without."""
+    if path.name.endswith(TSV_SUFFIX):
+        return None
+    return options.scoring_format or options.format
+
+
+def read_scoring(path: Path, options: HypnogramOptions) -> HypnogramFile:
+    """Read a hypnogram; an error that asks for its format asks for it in this option's words."""
+    try:
+        return read_hypnogram_file(path, options)
+    except FileFormatError as error:
+        text = str(error).replace("format=", "scoring_format=")
+        raise FileFormatError(text.replace("with format.", "with --scoring-format.")) from None
 
 
 def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
@@ -184,18 +215,23 @@ def _begin(hypnogram: Hypnogram | None, start: datetime | None) -> Hypnogram | N
     return dataclasses.replace(hypnogram, start=start)
 
 
-def run_each(paths: Sequence[Path], function: Callable[[Path], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def run_each(items: Sequence[Item], function: Callable[[Item], dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield a report per file; a failure is a report with its one-line `error`."""
-    for path in paths:
+    for item in items:
+        path = _path_of(item)
         report: dict[str, Any] = {"file": str(path), "ok": False}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StageGuardWarning)
             try:
-                report |= function(path) | {"ok": True}
+                report |= function(item) | {"ok": True}
             except (StageGuardError, OSError) as error:
                 report["error"] = error_text(error, path)
         report["warnings"] = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
         yield report
+
+
+def _path_of(item: Path | Input) -> Path:
+    return item.path if isinstance(item, Input) else item
 
 
 def parse_moment(text: str | None, option: str) -> str | int | float | datetime | None:

@@ -26,9 +26,21 @@ _OPTION_FOR = {
     "pass overwrite=True": "use --overwrite",
     "(trained=...)": "(--trained)",
     "trained='natural'": "--trained natural",
+    "profile.replace(transition_weight=0.2)": "--transition-weight 0.2",
+    "ask for method='model'": "use --method model",
     "logits=True": "--logits",
     "log=True": "--log",
     "got epoch_seconds=": "got --epoch-seconds ",
+    "scoring_format=": "--scoring-format ",
+    "Say which with target_format:": "Say which with --to:",
+    "Say which with format:": "Say which with --to:",
+    "(give epoch_seconds=": "(give --epoch-seconds ",
+    "(give scheme=": "(give --scheme ",
+    "merge_to=": "--merge ",
+    "Merge the finer one: density.merge(scheme)": "Merge all with --merge",
+    "Use align(..., epoch_seconds=...)": "Use --reepoch",
+    "Cut them to the same: align(...)": "Cut them to the same with --align",
+    "Use align(...).": "Use --align.",
     "format=": "--format ",
     "pool_to_seconds is": "--pool is",
     "with scheme=": "with --scheme ",
@@ -89,6 +101,31 @@ def print_json(value: Any) -> None:
     from stageguard.formats.outputs import plain
 
     print(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+class JsonList:
+    """A JSON list on stdout, item by item as they come; closed whatever happens, so that it stays JSON."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self._wanted, self._n_items = wanted, 0
+
+    def __enter__(self) -> JsonList:
+        return self
+
+    def add(self, value: Any) -> None:
+        """Print one more."""
+        if not self._wanted:
+            return
+        from stageguard.formats.outputs import plain
+
+        text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+        print("[" if self._n_items == 0 else ",")
+        print("\n".join(f"  {line}" for line in text.split("\n")), end="")
+        self._n_items += 1
+
+    def __exit__(self, *_: object) -> None:
+        if self._wanted:
+            print("\n]" if self._n_items else "[]", flush=True)
 
 
 def console(*, stderr: bool = False) -> Console:

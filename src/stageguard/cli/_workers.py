@@ -8,15 +8,18 @@ import signal
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
+CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
 
 _is_stopping = False  # in a worker: SIGTERM has come
 _is_busy = False  # in a worker: a job is running, or tidying up
@@ -27,7 +30,8 @@ def run_all(
 ) -> Generator[Result, None, None]:
     """Results in the order of the items; `jobs` = 0 means one process per core.
 
-    When the caller is interrupted, nothing else is begun and the processes end.
+    No more than a few chunks of items are under way or waiting to be taken at any time, however many there
+    are. When the caller is interrupted, nothing else is begun and the processes end.
     """
     n_workers = min(jobs or os.cpu_count() or 1, len(items))
     if n_workers <= 1:
@@ -35,12 +39,17 @@ def run_all(
         return
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
-    chunk = max(1, len(items) // (8 * n_workers))
+    chunk = max(1, min(MOST_IN_CHUNK, len(items) // (8 * n_workers)))
     pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin)
+    waiting: deque[Future[list[Result]]] = deque()
     try:
-        with _ctrl_c_ignored():  # a terminal sends it to the workers too, who inherit this
-            results = pool.map(partial(_unless_stopping, function), items, chunksize=chunk)
-        yield from results
+        for first in range(0, len(items), chunk):
+            with _ctrl_c_ignored():  # a terminal sends it to the workers too, who inherit this
+                waiting.append(pool.submit(_run_chunk, function, items[first : first + chunk]))
+            if len(waiting) >= CHUNKS_AHEAD * n_workers:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in multiprocessing.active_children():
@@ -76,6 +85,10 @@ def _end_with_parent() -> None:
     while True:  # the first ends a job, the next the wait for another one
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.2)
+
+
+def _run_chunk(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    return [_unless_stopping(function, item) for item in items]
 
 
 def _unless_stopping(function: Callable[[Item], Result], item: Item) -> Result:

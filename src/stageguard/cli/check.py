@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,14 +13,18 @@ from stageguard.cli._options import (
     Log,
     Logits,
     Pool,
+    SampleList,
     SchemeName,
     ScoredFiles,
+    ScoringFormat,
     Stages,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+    from stageguard.cli._inputs import Input
     from stageguard.cli._scored_files import ReadOptions
 
 BandsOf = Annotated[
@@ -32,7 +35,8 @@ Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 when anything is 
 
 
 def check(
-    files: ScoredFiles,
+    files: ScoredFiles = None,
+    samples: SampleList = None,
     profile: BandsOf = None,
     strict: Strict = False,
     scheme: SchemeName = None,
@@ -42,6 +46,7 @@ def check(
     log: Log = False,
     format: FormatName = None,
     pool: Pool = None,
+    scoring_format: ScoringFormat = None,
     as_json: AsJson = False,
 ) -> None:
     """Check hypnograms against the range of expert scoring, from both sides.
@@ -49,19 +54,30 @@ def check(
     Of probabilities, the most probable stage per epoch is checked. A band of the built-in profiles holds
     nine of ten expert nights, so one or two indicators outside are nothing unusual.
     """
+    from stageguard.cli._inputs import find_inputs
     from stageguard.cli._present import print_problems
     from stageguard.cli._scored_files import read_options, run_each
-    from stageguard.cli._terminal import print_json, progress
+    from stageguard.cli._terminal import console, print_json, print_list, progress
 
     options = read_options(
-        profile, scheme, stages, epoch_seconds, logits=logits, log=log, format=format, pool=pool
+        profile,
+        scheme,
+        stages,
+        epoch_seconds,
+        logits=logits,
+        log=log,
+        format=format,
+        pool=pool,
+        scoring_format=scoring_format,
     )
-    found = run_each(files, lambda path: check_file(path, options))
-    reports = list(progress(found, "Checking", len(files), quiet=as_json))
+    inputs = find_inputs(files, samples, options.wanted)
+    found = run_each(inputs.nights, lambda night: check_night(night, options))
+    reports = list(progress(found, "Checking", len(inputs.nights), quiet=as_json))
     if as_json:
         print_json(reports)
     elif len(reports) > 1:
         _print_many(reports)
+        print_list(console(), "Note", inputs.notes)
     elif reports[0]["ok"]:
         _print_one(reports[0])
     print_problems(reports, as_json=as_json)
@@ -69,28 +85,28 @@ def check(
         raise typer.Exit(1)
 
 
-def check_file(path: Path, options: ReadOptions) -> dict[str, Any]:
-    """Measure one file against the bands of the profile, in plain types."""
-    from stageguard.cli._scored_files import read_scored
+def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
+    """Measure one night against the bands of the profile, in plain types."""
+    from stageguard.cli._scored_files import read_night
     from stageguard.errors import InputError
     from stageguard.measures.validity import validity
 
-    found = read_scored(path, options)
+    found = read_night(night, options)
     if found.profile is None:
         raise InputError(
             "no profile is recorded with it, expected one to take the bands from. "
             "Name it: --profile human-psg-5."
         )
-    night = found.final
-    valid = validity(night, found.profile)
+    scored = found.final
+    valid = validity(scored, found.profile)
     bands = {band.source for name, band in found.profile.bands.items() if name in valid.indicators}
     judged = [one for one in valid.indicators.values() if one.place != "no band"]
     return {
         "profile": {"name": found.profile.name, "sha256": found.profile.sha256},
         "checked": "argmax" if found.after is None else "stages",
-        "stages": list(night.scheme.names),
-        "n_epochs": night.n_epochs,
-        "epoch_seconds": night.epoch_seconds,
+        "stages": list(scored.scheme.names),
+        "n_epochs": scored.n_epochs,
+        "epoch_seconds": scored.epoch_seconds,
         "n_judged": len(judged),
         "inside": bool(judged) and not valid.outside,
         "band_sources": sorted(bands),
@@ -141,12 +157,24 @@ def _print_verdict(report: dict[str, Any], out: Console) -> None:
 
 
 def _print_many(reports: list[dict[str, Any]]) -> None:
-    from stageguard.cli._present import marked, short_names
-    from stageguard.cli._terminal import console, table
+    from stageguard.cli._present import MOST_ROWS
+    from stageguard.cli._terminal import console
 
     done = [report for report in reports if report["ok"]]
     if not done:
         return
+    out = console()
+    out.print(_counted(done) if len(done) > MOST_ROWS else _rows(done))
+    n_inside = sum(report["inside"] for report in done)
+    profiles = ", ".join(sorted({report["profile"]["name"] for report in done}))
+    out.print(f"{n_inside:,} of {len(done):,} nights lie inside every band of {profiles}.", style="bold")
+
+
+def _rows(done: list[dict[str, Any]]) -> Table:
+    """One row per night."""
+    from stageguard.cli._present import marked, short_names
+    from stageguard.cli._terminal import table
+
     numbers = ("FI", "TVR (%)", "flips per h", "outside")
     shown = table("file", *numbers, "which", right=numbers)
     for name, report in zip(short_names(done), done, strict=True):
@@ -162,11 +190,23 @@ def _print_many(reports: list[dict[str, Any]]) -> None:
             f"{len(report['outside'])} of {report['n_judged']}",
             "; ".join(f"{place}: {', '.join(keys)}" for place, keys in places.items() if keys),
         )
-    out = console()
-    out.print(shown)
-    n_inside = sum(report["inside"] for report in done)
-    profiles = ", ".join(sorted({report["profile"]["name"] for report in done}))
-    out.print(f"{n_inside} of {len(done)} nights lie inside every band of {profiles}.", style="bold")
+    return shown
+
+
+def _counted(done: list[dict[str, Any]]) -> Table:
+    """One row per indicator: how many of very many nights lie where."""
+    from collections import Counter
+
+    from stageguard.cli._terminal import table
+
+    places = ("below", "inside", "above")
+    shown = table("indicator", *places, "no band or value", right=(*places, "no band or value"))
+    for key in dict.fromkeys(key for report in done for key in report["indicators"]):
+        found = Counter(report["indicators"].get(key, {}).get("place") for report in done)
+        n_judged = sum(found[place] for place in places)
+        if n_judged:
+            shown.add_row(key, *(f"{found[place]:,}" for place in places), f"{len(done) - n_judged:,}")
+    return shown
 
 
 def _cell(own: dict[str, Any]) -> str:

@@ -14,23 +14,35 @@ from stageguard.cli._options import (
     Log,
     Logits,
     Pool,
+    SampleList,
     SchemeName,
+    ScoringFormat,
     Stages,
+    given_path,
 )
 
 if TYPE_CHECKING:
     from stageguard.cli._experts import Experts
+    from stageguard.cli._inputs import Input
     from stageguard.cli._scored_files import ReadOptions
     from stageguard.profile import Profile
     from stageguard.stages import StageScheme
 
 Expert = Annotated[
-    Path,
-    typer.Argument(metavar="EXPERT", help="The expert's hypnogram, or a folder with one for each night."),
+    Path | None,
+    typer.Argument(
+        metavar="EXPERT",
+        parser=given_path,
+        help="The expert's hypnogram, or a folder with one for each night. Left out with --list.",
+    ),
 ]
 Others = Annotated[
-    list[Path],
-    typer.Argument(metavar="OTHER", help="What to compare with it: hypnograms or probabilities."),
+    list[Path] | None,
+    typer.Argument(
+        metavar="OTHER",
+        parser=given_path,
+        help="What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
+    ),
 ]
 PairsOf = Annotated[
     str | None,
@@ -39,8 +51,9 @@ PairsOf = Annotated[
 
 
 def compare(
-    expert: Expert,
-    others: Others,
+    expert: Expert = None,
+    others: Others = None,
+    samples: SampleList = None,
     profile: PairsOf = None,
     scheme: SchemeName = None,
     stages: Stages = None,
@@ -49,6 +62,7 @@ def compare(
     log: Log = False,
     format: FormatName = None,
     pool: Pool = None,
+    scoring_format: ScoringFormat = None,
     as_json: AsJson = False,
 ) -> None:
     """Agreement of hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
@@ -58,46 +72,69 @@ def compare(
     """
     from stageguard.cli._compare_present import print_comparison
     from stageguard.cli._experts import Experts
+    from stageguard.cli._inputs import find_inputs
+    from stageguard.cli._listed import is_sample_list
     from stageguard.cli._present import print_problems
     from stageguard.cli._scored_files import read_options, run_each
-    from stageguard.cli._terminal import print_json, progress
+    from stageguard.cli._terminal import console, print_json, print_list, progress
 
     options = read_options(
-        profile, scheme, stages, epoch_seconds, logits=logits, log=log, format=format, pool=pool
+        profile,
+        scheme,
+        stages,
+        epoch_seconds,
+        logits=logits,
+        log=log,
+        format=format,
+        pool=pool,
+        scoring_format=scoring_format,
     )
-    experts = Experts(expert)
-    found = run_each(others, lambda path: compare_file(path, experts, options))
-    reports = list(progress(found, "Comparing", len(others), quiet=as_json))
+    files = [*([] if expert is None else [expert]), *(others or ())]
+    if samples is None and files and is_sample_list(files[0]):
+        samples, files = files[0], files[1:]
+    if samples is None and len(files) < 2:
+        missing = (
+            "OTHER...': name what to compare with it" if files else "EXPERT': name it, or a list (--list)"
+        )
+        raise typer.BadParameter(f"Missing argument '{missing}.")
+    place, rest = (None, files) if samples is not None else (files[0], files[1:])
+    experts = Experts(place)
+    inputs = find_inputs(rest, samples, options.wanted)
+    found = run_each(inputs.nights, lambda night: compare_night(night, experts, options))
+    reports = list(progress(found, "Comparing", len(inputs.nights), quiet=as_json))
     if as_json:
         print_json(reports)
     else:
         print_comparison([report for report in reports if report["ok"]])
+        print_list(console(), "Note", inputs.notes)
     print_problems(reports, as_json=as_json)
     if not all(report["ok"] for report in reports):
         raise typer.Exit(1)
 
 
-def compare_file(path: Path, experts: Experts, options: ReadOptions) -> dict[str, Any]:
-    """Compare one file's scorings with the expert's, in plain types."""
-    from stageguard.cli._scored_files import read_scored
+def compare_night(night: Input, experts: Experts, options: ReadOptions) -> dict[str, Any]:
+    """Compare one night's scorings with the expert's, in plain types."""
+    from stageguard.cli._inputs import scoring_of
+    from stageguard.cli._scored_files import read_night
     from stageguard.errors import InputError
     from stageguard.measures.agreement import agreement
 
-    scored = read_scored(path, options)
-    place = experts.path_for(scored.night_id)
-    expert = experts.read(scored.night_id, scored.final, options)
+    scored = read_night(night, options)
+    listed = scoring_of(night)
+    place = listed or experts.path_for(night.name)
+    expert = experts.read(night.name, scored.final, options, listed)
     if expert is None or place is None:
-        raise InputError(f"no expert's scoring is named {scored.night_id!r}, expected one in the folder.")
+        raise InputError(f"no expert's scoring is named {night.name!r}, expected one in the {experts.kind}.")
     own = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
     found = {}
-    for name, night in own.items():
-        if night is not None:
+    for name, stages in own.items():
+        if stages is not None:
             pairs = uncommon_pairs(
-                scored.profile, min((expert.scheme, night.scheme), key=lambda s: s.n_stages)
+                scored.profile, min((expert.scheme, stages.scheme), key=lambda s: s.n_stages)
             )
-            found[name] = agreement(expert, night, pairs=pairs).to_dict()
+            found[name] = agreement(expert, stages, pairs=pairs).to_dict()
     return {
-        "id": scored.night_id,
+        "id": night.name,
         "expert": str(place),
         "agreement": found,
         "notes": list(scored.notes),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stageguard.cli._options import AsJson, EpochSeconds, Overwrite, SchemeName
+from stageguard.cli._options import AsJson, EpochSeconds, Overwrite, SchemeName, ScoringFormat
 
 if TYPE_CHECKING:
     from stageguard.hypnogram import Hypnogram
@@ -46,6 +46,7 @@ def consensus(
     output: Output = None,
     scheme: SchemeName = None,
     epoch_seconds: EpochSeconds = None,
+    scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +60,9 @@ def consensus(
     from stageguard.experts import among_experts, soft_agreement
     from stageguard.experts import consensus as merge
 
-    options = read_options(None, None if scheme is None else str(scheme), None, epoch_seconds)
+    options = read_options(
+        None, None if scheme is None else str(scheme), None, epoch_seconds, scoring_format=scoring_format
+    )
     panel = [_named(read_scored(path, options).final, path) for path in scorings]
     merged = merge(panel, method.value)
     soft = soft_agreement(panel)

@@ -20,22 +20,36 @@ from stageguard.cli._options import (
     Pool,
     ProfileName,
     Quality,
+    SampleList,
     Stages,
     TrainedOn,
+    given_path,
 )
 
 if TYPE_CHECKING:
+    from stageguard.cli._decode_cohort import Tally
     from stageguard.cli._decode_file import DecodeOptions, Job
+    from stageguard.cli._inputs import Inputs
     from stageguard.profile import Profile
 
 
 Files = Annotated[
-    list[Path],
-    typer.Argument(metavar="FILES", help="Probabilities: CSV, TSV, .npy, .npz, Parquet, YASA JSON ..."),
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILES",
+        parser=given_path,
+        help="Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
+    ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FOLDER", help="For the outputs. Default: beside each file."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FOLDER",
+        parser=given_path,
+        help="For the outputs. Default: beside each file.",
+    ),
 ]
 Svg = Annotated[bool, typer.Option("--svg", help="Also draw each night as an SVG picture.")]
 Explain = Annotated[
@@ -45,8 +59,9 @@ Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Files at a time; 0 
 
 
 def decode(
-    files: Files,
     profile: ProfileName,
+    files: Files = None,
+    samples: SampleList = None,
     stages: Stages = None,
     epoch_seconds: EpochSeconds = None,
     quality: Quality = None,
@@ -66,26 +81,31 @@ def decode(
 ) -> None:
     """Turn stage probabilities into physiologically plausible hypnograms.
 
-    Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed.
+    Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed. A second call
+    skips what was decoded before. With several files and --output also cohort.tsv, and failures.tsv where
+    any failed.
     """
     from stageguard.cli._decode_file import decode_options
+    from stageguard.cli._inputs import Wanted, find_inputs
     from stageguard.profile import Profile
 
-    if len(files) > 1 and (quality is not None or pins):
-        raise typer.BadParameter("--quality and --pins belong to one file: decode the files one by one.")
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     loaded = Profile.load(profile)
     options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log, format, pool)
-    planned = _plan(files, loaded, options, output, overwrite=overwrite, picture=svg, explain=explain)
-    reports = _run(planned, jobs, quiet=as_json)
-    _print(reports, as_json)
-    if not all(report["ok"] for report in reports):
+    names = (*loaded.scheme.names, *(options.stages or ()))
+    inputs = find_inputs(files, samples, Wanted("density", format, names))
+    if len(inputs.nights) > 1 and (quality is not None or pins):
+        raise typer.BadParameter("--quality and --pins belong to one file: decode the files one by one.")
+    planned = _plan(inputs, loaded, options, output, overwrite=overwrite, picture=svg, explain=explain)
+    tally = _run(planned, jobs, as_json=as_json)
+    _finish(tally, inputs, output, as_json)
+    if tally.failures:
         raise typer.Exit(1)
 
 
 def _plan(
-    files: Sequence[Path],
+    inputs: Inputs,
     profile: Profile,
     options: DecodeOptions,
     output: Path | None,
@@ -99,40 +119,53 @@ def _plan(
 
     claimed: dict[Path, Path] = {}
     planned: list[Job | dict[str, Any]] = []
-    for path in files:
-        place = (path.parent if output is None else output) / path.stem
+    is_alone = len(inputs.nights) == 1
+    for night in inputs.nights:
+        path, error = night.path, night.error
+        place = (path.parent if output is None else output) / night.name
         first = claimed.setdefault(place.absolute(), path)
         if first is not path:
             error = (
-                f"{path.name}: has the same output as {first}. Decode it into another folder with --output."
+                f"{path.name}: has the same output as {first}. Decode it into another folder with --output, "
+                "or give each an id of its own in a sample list."
             )
-            planned.append({"file": str(path), "ok": False, "error": error})
-        else:
-            planned.append(Job(path, place, profile, options, overwrite, picture, explain))
+        if error is not None:
+            planned.append({"file": str(path), "id": night.name, "ok": False, "error": error})
+            continue
+        listed = night.edf, night.lights_off, night.lights_on
+        planned.append(
+            Job(path, place, profile, options, overwrite, picture, explain, *listed, durable=is_alone)
+        )
     return planned
 
 
-def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, quiet: bool) -> list[dict[str, Any]]:
-    """Return reports in the order of the files, with a progress bar on a terminal."""
+def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, as_json: bool) -> Tally:
+    """Decode in order, with a progress bar on a terminal; of each night no more is kept than a row."""
     from contextlib import closing
 
+    from stageguard.cli._decode_cohort import Tally
     from stageguard.cli._decode_file import Job, run_job
     from stageguard.cli._stopping import Stopped
-    from stageguard.cli._terminal import progress
+    from stageguard.cli._terminal import JsonList, progress
     from stageguard.cli._workers import run_all
 
     work = [item for item in planned if isinstance(item, Job)]
     before = _written(work)
+    tally = Tally()
     try:
-        with closing(run_all(run_job, work, jobs)) as results:
-            return [
-                next(results) if isinstance(item, Job) else item
-                for item in progress(planned, "Decoding", len(planned), quiet=quiet)
-            ]
+        with closing(run_all(run_job, work, jobs)) as results, JsonList(wanted=as_json) as printed:
+            for item in progress(planned, "Decoding", len(planned), quiet=as_json):
+                report = next(results) if isinstance(item, Job) else item
+                tally.add(report)
+                printed.add({key: value for key, value in report.items() if key != "table"})
     except Stopped as stopped:
         n_written = len(_written(work) - before)
-        stopped.done = f"{n_written:,} of {len(planned):,} file{'s' * (len(planned) != 1)} written"
+        stopped.done = (
+            f"{n_written:,} of {len(planned):,} file{'s' * (len(planned) != 1)} written. "
+            "The same command goes on from there."
+        )
         raise
+    return tally
 
 
 def _written(work: Sequence[Job]) -> set[tuple[Path, int]]:
@@ -143,14 +176,29 @@ def _written(work: Sequence[Job]) -> set[tuple[Path, int]]:
     return {(place, place.stat().st_mtime_ns) for place in places if place.is_file()}
 
 
-def _print(reports: list[dict[str, Any]], as_json: bool) -> None:
-    from stageguard.cli._present import print_cohort, print_night, print_problems
-    from stageguard.cli._terminal import print_json
+def _finish(tally: Tally, inputs: Inputs, output: Path | None, as_json: bool) -> None:
+    """Write the tables about a cohort, and print what there is to say."""
+    from stageguard.cli._decode_cohort import write_tables
+    from stageguard.cli._decode_present import print_tally
+    from stageguard.cli._inputs import FAILURES_TABLE
+    from stageguard.cli._present import print_night, print_problems
+    from stageguard.cli._terminal import console
 
-    if as_json:
-        print_json([{key: value for key, value in report.items() if key != "table"} for report in reports])
-    elif len(reports) > 1:
-        print_cohort(reports)
-    elif reports[0]["ok"]:
-        print_night(reports[0])
-    print_problems(reports, as_json=as_json)
+    written: list[Path] = []
+    notes = list(inputs.notes)
+    if inputs.is_cohort and output is not None:
+        written, remarks = write_tables(tally, output)
+        notes += remarks
+    failures = [failure._asdict() | {"ok": False} for failure in tally.failures]
+    if not as_json:
+        if tally.n_nights > 1:
+            print_tally(tally, notes, written)
+        elif tally.first:
+            print_night(tally.first[0])
+        elif tally.nights:
+            console().print(
+                f"{tally.nights[0].file} was decoded before, with the same profile and options: "
+                "nothing to do. --overwrite decodes it again."
+            )
+    place = next((path for path in written if path.name == FAILURES_TABLE), None)
+    print_problems(failures, as_json=as_json, n_files=tally.n_nights, place=place)

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from stageguard.cli._options import AsJson, EpochSeconds, Log, Logits, Overwrite, Stages
+from stageguard.cli._options import (
+    AsJson,
+    EpochSeconds,
+    FormatName,
+    Log,
+    Logits,
+    Overwrite,
+    ScoringFormat,
+    Stages,
+)
 
 Files = Annotated[
     list[Path],
@@ -36,9 +45,12 @@ KeepAccuracy = Annotated[
 FragmentationWeight = Annotated[
     float, typer.Option(min=0.0, metavar="NUMBER", help="Kappa that a unit of distance in FI is worth.")
 ]
-KeepShares = Annotated[
-    bool,
-    typer.Option("--keep-shares/--free-shares", help="Drop what moves stage totals away from the experts'."),
+StatisticsWeight = Annotated[
+    float, typer.Option(min=0.0, metavar="NUMBER", help="Kappa that argmax's errors of statistics are worth.")
+]
+Reported = Annotated[
+    str | None,
+    typer.Option("--statistics", metavar="night|day", help="What is reported. Default: by the recordings."),
 ]
 FoldsOption = Annotated[int, typer.Option("--folds", min=2, metavar="N", help="Folds of cross-validation.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same profile.")]
@@ -57,7 +69,8 @@ def fit(
     cohort: CohortName = None,
     keep_accuracy: KeepAccuracy = False,
     fragmentation_weight: FragmentationWeight = 2.0,
-    keep_shares: KeepShares = True,
+    statistics_weight: StatisticsWeight = 0.3,
+    statistics: Reported = None,
     folds: FoldsOption = 5,
     seed: Seed = 0,
     learning_curve: Curve = True,
@@ -65,6 +78,8 @@ def fit(
     epoch_seconds: EpochSeconds = None,
     logits: Logits = False,
     log: Log = False,
+    format: FormatName = None,
+    scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     show_all: All = False,
     as_json: AsJson = False,
@@ -85,14 +100,24 @@ def fit(
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
     request = Request(
         files=tuple(files),
-        reading=read_options(base, None, stages, epoch_seconds, logits=logits, log=log),
+        reading=read_options(
+            base,
+            None,
+            stages,
+            epoch_seconds,
+            logits=logits,
+            log=log,
+            format=format,
+            scoring_format=scoring_format,
+        ),
         output=output,
         experts=tuple(expert or ()),
         subjects=subjects,
         cohort=cohort,
         keep_accuracy=keep_accuracy,
         fragmentation_weight=fragmentation_weight,
-        keep_shares=keep_shares,
+        statistics_weight=statistics_weight,
+        statistics=statistics,  # type: ignore[arg-type]  # checked where it is used
         n_folds=folds,
         seed=seed,
         learning_curve=learning_curve,

@@ -21,6 +21,7 @@ from stageguard.cli._options import (
     Pins,
     Pool,
     Quality,
+    ScoringFormat,
     Stages,
     TrainedOn,
 )
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stageguard.cli._decode_file import DecodeOptions
-    from stageguard.decoded import Decoding
 
 SUFFIX = ".report.html"
 
@@ -78,6 +78,7 @@ def report(
     log: Log = False,
     format: FormatName = None,
     pool: Pool = None,
+    scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -106,7 +107,15 @@ def report(
     place = output or _beside(night)
     try:
         found = write_report(
-            night, place, profile, options, expert, parse_start(start), page, overwrite=overwrite
+            night,
+            place,
+            profile,
+            options,
+            expert,
+            parse_start(start),
+            page,
+            scoring_format=scoring_format,
+            overwrite=overwrite,
         )
     except (StageGuardError, OSError) as error:
         print_error(error, night)
@@ -123,6 +132,7 @@ def write_report(
     start: datetime | None,
     page: dict[str, Any],
     *,
+    scoring_format: str | None = None,
     overwrite: bool,
 ) -> dict[str, Any]:
     """Decode, draw and write; returns what a person wants to know about it."""
@@ -131,15 +141,19 @@ def write_report(
     from stageguard._files import write_text_atomic
     from stageguard.cli._decode_file import describe
     from stageguard.cli._experts import read_expert
+    from stageguard.cli._night import decode_night
     from stageguard.cli._scored_files import ReadOptions
     from stageguard.errors import StageGuardWarning
     from stageguard.measures.cohort import StatisticsOptions
+    from stageguard.profile import Profile
     from stageguard.report import night_report
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
-        decoding, notes = _decode(night, profile, options, start)
-    scored = None if expert is None else read_expert(expert, decoding.hypnogram, ReadOptions())
+        loaded = None if profile is None else Profile.load(profile)
+        decoding, notes = decode_night(night, loaded, options, start)
+    reading = ReadOptions(scoring_format=scoring_format)
+    scored = None if expert is None else read_expert(expert, decoding.hypnogram, reading)
     read = [night, *((expert,) if expert is not None else ())]
     html = night_report(decoding, expert=scored, notes=notes, **page)
     write_text_atomic(output, html, overwrite=overwrite, spare=read)
@@ -151,25 +165,6 @@ def write_report(
         "warnings": [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)],
         "outputs": {"html": str(output)},
     }
-
-
-def _decode(
-    night: Path, profile: str | None, options: DecodeOptions, start: datetime | None
-) -> tuple[Decoding, tuple[str, ...]]:
-    from stageguard.cli._decode_file import DecodeOptions, decode_file
-    from stageguard.cli._verification import decode_recorded
-    from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
-    from stageguard.profile import Profile
-
-    if night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
-        if profile is not None or options.to_dict() != DecodeOptions().to_dict():
-            raise typer.BadParameter(
-                f"{night.name} records its profile and options: leave them out, or name the probabilities."
-            )
-        return decode_recorded(night, start)
-    if profile is None:
-        raise typer.BadParameter("Missing option '--profile' / '-p': probabilities come without one.")
-    return decode_file(night, Profile.load(profile), options, start)
 
 
 def _beside(night: Path) -> Path:

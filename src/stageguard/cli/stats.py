@@ -19,10 +19,13 @@ from stageguard.cli._options import (
     Logits,
     Overwrite,
     Pool,
+    SampleList,
     SchemeName,
     ScoredFiles,
+    ScoringFormat,
     Stages,
     Start,
+    given_path,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +34,11 @@ if TYPE_CHECKING:
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="COHORT.tsv", help="Write one row per night, and a codebook beside it."
+        "--output",
+        "-o",
+        metavar="COHORT.tsv",
+        parser=given_path,
+        help="Write one row per night, and a codebook beside it.",
     ),
 ]
 DecodeWith = Annotated[
@@ -57,7 +64,8 @@ ExpertsIn = Annotated[
 
 
 def stats(
-    files: ScoredFiles,
+    files: ScoredFiles = None,
+    samples: SampleList = None,
     output: Output = None,
     profile: DecodeWith = None,
     convention: ByConvention = Convention.aasm,
@@ -75,6 +83,7 @@ def stats(
     log: Log = False,
     format: FormatName = None,
     pool: Pool = None,
+    scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -84,13 +93,12 @@ def stats(
     elsewhere counts as after.
     """
     from stageguard.cli._cohort_run import Request
+    from stageguard.cli._inputs import find_inputs
     from stageguard.cli._scored_files import parse_moment, read_options
     from stageguard.measures.cohort import StatisticsOptions
 
     if output is not None and output.suffix.lower() != ".tsv":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
-    if expert is not None and len(files) > 1 and expert.is_file():
-        raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
     decode = profile is not None
     reading = read_options(
         profile,
@@ -103,10 +111,14 @@ def stats(
         decode=decode,
         format=format,
         pool=pool,
+        scoring_format=scoring_format,
     )
+    inputs = find_inputs(files, samples, reading.wanted)
+    if expert is not None and len(inputs.nights) > 1 and expert.is_file():
+        raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
     lights = parse_moment(lights_off, "--lights-off"), parse_moment(lights_on, "--lights-on")
     measuring = StatisticsOptions(convention.value, *lights, min_first_rem_seconds, lights_on_phase)
-    _run(Request(tuple(files), reading, measuring, by, expert, output, overwrite), as_json)
+    _run(Request(inputs, reading, measuring, by, expert, output, overwrite, samples), as_json)
 
 
 def _run(request: Request, as_json: bool) -> None:

@@ -24,6 +24,7 @@ from stageguard.datasets._dataset import Dataset, Entry
 from stageguard.datasets._samples import broken
 from stageguard.datasets._subjects import wanted_subjects
 from stageguard.errors import InputError, did_you_mean
+from stageguard.formats._sniffing import UTF16_MARKS
 from stageguard.formats.recordings import EXPERT, read_recording_file
 from stageguard.recording import Recording
 
@@ -59,40 +60,72 @@ def find(
 
 def read_list(path: Path) -> list[dict[str, str]]:
     """Read the lines of a list: cells by column, without those that are missing."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise broken(path, "is not UTF-8 text, expected a list of recordings. Save it as UTF-8.") from None
-    lines = [line for line in lines if line.strip() and not line.startswith("#")]
-    if not lines:
-        raise broken(path, "is empty, expected a header such as: id, subject, edf, scoring.")
+    return [row for _, row in numbered_rows(path)]
+
+
+def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int, dict[str, str]]]:
+    """Read the lines of a list with their numbers, as editors count; each names one of `files` at least."""
+    numbers, lines = zip(*_lines(path, files), strict=True)
     mark = max("\t;,", key=lines[0].count)
+    reader = csv.reader(lines, delimiter=mark)
+    header: list[str] = []
+    rows: list[tuple[int, dict[str, str]]] = []
+    seen: dict[str, int] = {}
     try:
-        table = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
+        header = [_column(name) for name in next(reader)]
+        _check_header(path, header, files)
+        begin = reader.line_num
+        for cells in reader:
+            number, begin = numbers[begin], reader.line_num
+            row = _row(path, number, header, cells, files)
+            name = row.get("id") or Path(next(row[column] for column in files if column in row)).stem
+            if name in seen:
+                raise broken(
+                    path, f"row {number} is {name!r} again, after row {seen[name]}. Give each its own id."
+                )
+            seen[name] = number
+            rows.append((number, row))
     except csv.Error as error:
         raise broken(path, f"is not a readable table ({error}).") from None
-    header = [_column(name) for name in table[0]]
-    _check_header(path, header)
-    rows: list[dict[str, str]] = []
-    seen: dict[str, int] = {}
-    for number, cells in enumerate(table[1:], start=2):
-        if len(cells) != len(header):
-            raise broken(path, f"row {number} has {len(cells)} cells, the header has {len(header)}.")
-        row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING}
-        if "edf" not in row:
-            raise broken(path, f"row {number} names no file in its column edf.")
-        if "id" in header and "id" not in row:
-            raise broken(path, f"row {number} has no id.")
-        name = row.get("id") or Path(row["edf"]).stem
-        if name in seen:
-            raise broken(
-                path, f"row {number} is {name!r} again, after row {seen[name]}. Give each its own id."
-            )
-        seen[name] = number
-        rows.append(row)
     if not rows:
         raise broken(path, "has a header but no rows, expected one row per recording.")
     return rows
+
+
+def _lines(path: Path, files: Sequence[str]) -> list[tuple[int, str]]:
+    """Return what is neither blank nor a remark; spreadsheets save text as UTF-16, too."""
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-16" if data.startswith(UTF16_MARKS) else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise broken(path, "is not UTF-8 text, expected a list of recordings. Save it as UTF-8.") from None
+    if "\0" in text:
+        raise broken(path, "holds binary data, expected a list of recordings. Save it as UTF-8 text.")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    kept = [
+        (number, line)
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.startswith("#")
+    ]
+    if not kept:
+        columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
+        raise broken(path, f"is empty, expected a header such as: {columns}.")
+    return kept
+
+
+def _row(
+    path: Path, number: int, header: Sequence[str], cells: Sequence[str], files: Sequence[str]
+) -> dict[str, str]:
+    if len(cells) != len(header):
+        raise broken(path, f"row {number} has {len(cells)} cells, the header has {len(header)}.")
+    stripped = zip(header, (cell.strip() for cell in cells), strict=True)
+    row = {name: cell for name, cell in stripped if cell.lower() not in MISSING}
+    if not any(column in row for column in files):
+        named = [column for column in files if column in header]
+        raise broken(path, f"row {number} names no file in its column {' or '.join(named)}.")
+    if "id" in header and "id" not in row:
+        raise broken(path, f"row {number} has no id.")
+    return row
 
 
 def read_row(
@@ -186,13 +219,15 @@ def _column(name: str) -> str:
     return f"{prefix.strip().lower()}{mark}{rest.strip()}" if mark else prefix.lower().replace(" ", "_")
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
+def _check_header(path: Path, header: Sequence[str], files: Sequence[str]) -> None:
     twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
     if twice is not None:
         raise broken(path, f"has the column {twice!r} twice. Keep one.")
-    if "edf" not in header:
-        shown = ", ".join(header)[:80]
-        raise broken(path, f"has no column edf, expected one; it has: {shown}.{did_you_mean('edf', header)}")
+    if not any(column in header for column in files):
+        shown, wanted = ", ".join(header)[:80], " or ".join(files)
+        raise broken(
+            path, f"has no column {wanted}, expected one; it has: {shown}.{did_you_mean(files[0], header)}"
+        )
     bad = next((name for name in header if name.endswith(":") or name.startswith(":")), None)
     if bad is not None:
         raise broken(path, f"has the column {bad!r}, expected a name such as channel:eeg or scoring:second.")

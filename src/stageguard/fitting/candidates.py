@@ -15,6 +15,7 @@ from stageguard.evidence import Floats
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature
 from stageguard.fitting.counts import Counts, supported_durations
 from stageguard.fitting.material import Material
+from stageguard.fitting.totals import totals_biases
 from stageguard.profile import Profile
 from stageguard.strength import TRANSITION_WEIGHTS
 
@@ -23,9 +24,13 @@ Rule = Literal["argmax", "band", "fixed", "minimum", "durations", "match"]
 FEWEST_SUBJECTS = 2  # to cross-validate at all
 FEWEST_TUNED_SUBJECTS = 5  # to choose among many numbers
 FEWEST_MATCH_NIGHTS = 15  # to trust their mean fragmentation and stage shares
+# How far above the experts' fragmentation `band` lets a night be. Of other people's it is the base profile's:
+# patients may well be twice as fragmented. Of the cohort's own, counted on enough nights, it can be less.
+OWN_CAP = 1.5
 
 MATCH_PRIOR_EXPONENTS = (0.0, 0.1, 0.25, 0.5)
 MATCH_REM_EPOCHS = (1, 3)
+TOTALS = (0.5, 1.0)  # of the way to the experts' totals of wake, NREM and REM
 # Beside minimum bouts and tables of bout lengths fewer weights are tried: they act by themselves.
 MINIMUM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 DURATION_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
@@ -47,7 +52,9 @@ class Candidate:
     lift : bool
         Whether ``band`` lifts minority stages of nights below it.
     biases : bool
-        Whether stage biases are applied besides the temperature.
+        Whether the likeliest stage biases are applied besides the temperature.
+    totals : float
+        How much is applied of the biases under which its outputs show as much of each stage as experts.
     """
 
     rule: Rule
@@ -56,6 +63,12 @@ class Candidate:
     rem_epochs: int = 1
     lift: bool = False
     biases: bool = False
+    totals: float = 0.0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is steered by fragmentation and stage totals alone; others must surely be better."""
+        return self.rule in ("argmax", "band", "match") and not self.prior_exponent
 
     @property
     def name(self) -> str:
@@ -69,18 +82,25 @@ class Candidate:
             "match": f"match, w {self.prior_exponent:g}, REM from {self.rem_epochs} "
             f"epoch{'s' * (self.rem_epochs != 1)}",
         }[self.rule]
-        if self.rule == "argmax" and self.biases:
-            return "stage biases alone"
+        if self.rule == "argmax" and (self.biases or self.totals):
+            return "stage biases alone" if self.biases else f"{_totals_words(self.totals)} alone"
+        if self.totals:
+            return f"{words}, {_totals_words(self.totals)}"
         return f"{words}, with stage biases" if self.biases else words
 
     @property
     def unweighted(self) -> Candidate:
         """The same without stage shares and biases, which belong to one cohort."""
-        return replace(self, prior_exponent=0.0, biases=False)
+        return replace(self, prior_exponent=0.0, biases=False, totals=0.0)
 
 
 ARGMAX = Candidate("argmax")
 BIASES = Candidate("argmax", biases=True)
+ALL_TOTALS = Candidate("argmax", totals=1.0)
+
+
+def _totals_words(share: float) -> str:
+    return "stage totals" if share == 1.0 else f"stage totals by {share:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +117,9 @@ class Scope:
     def candidates(self) -> tuple[Candidate, ...]:
         """Return them, the plainest first: of equals the first is chosen."""
         plain = [ARGMAX, Candidate("band"), Candidate("band", lift=True)]
+        met = [Candidate("argmax"), Candidate("band")] if self.tuned else []
+        if self.match:
+            met += [Candidate("match", rem_epochs=epochs) for epochs in self._shortest]
         if self.tuned:
             plain += [Candidate("fixed", weight) for weight in TRANSITION_WEIGHTS[1:]]
         if self.tuned and self.minimum:
@@ -104,13 +127,22 @@ class Scope:
         if self.tuned and self.durations:
             plain += [Candidate("durations", weight) for weight in DURATION_WEIGHTS]
         if self.match:
-            shortest = MATCH_REM_EPOCHS if self.has_rem else (1,)
             plain += [
                 Candidate("match", prior_exponent=w, rem_epochs=epochs)
-                for epochs in shortest
+                for epochs in self._shortest
                 for w in MATCH_PRIOR_EXPONENTS
             ]
-        return (*plain, *(replace(one, biases=True) for one in plain if self.biases))
+        totals = (replace(one, totals=share) for one in met for share in TOTALS)
+        return (*plain, *totals, *(replace(one, biases=True) for one in plain if self.biases))
+
+    @property
+    def _shortest(self) -> tuple[int, ...]:
+        return MATCH_REM_EPOCHS if self.has_rem else (1,)
+
+    @property
+    def totals(self) -> tuple[Rule, ...]:
+        """Rules whose outputs are brought to the experts' stage totals."""
+        return tuple(dict.fromkeys(one.rule for one in self.candidates() if one.totals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +153,12 @@ class Learned:
     shares: Floats
     fi_mean: float  # plain mean over nights
     fi_target: float  # the same, drawn towards the base profile's where nights are few
+    cap: float  # how many times that `band` allows
     minimum_epochs: Mapping[str, int]
     durations: Mapping[str, tuple[float, ...]]
     temperature: Calibration
     biased: Calibration
+    totals: Mapping[Rule, tuple[float, ...]]  # biases by rule
     impossible_share: float
 
 
@@ -146,8 +180,11 @@ class Recipe:
         counts = [(train.counts(), test.counts()) for train, test in folds]
         return Recipe(self.base, self.epoch_seconds, supported_durations(counts, self.base.scheme))
 
-    def learn(self, material: Material, *, biases: bool = True) -> Learned:
-        """Return what the nights tell; without probabilities the calibration does nothing."""
+    def learn(self, material: Material, *, biases: bool = True, totals: Sequence[Rule] = ()) -> Learned:
+        """Return what the nights tell; without probabilities the calibration does nothing.
+
+        `totals` are the rules to bring to the experts' stage totals: each takes several decodes.
+        """
         counts = material.counts()
         fi_mean = counts.fragmentation_index
         temperature, biased, impossible = Calibration(), Calibration(), 0.0
@@ -157,17 +194,25 @@ class Recipe:
             temperature, impossible = fit_temperature(epochs), epochs.impossible_share
             biased = fit_biases(epochs) if biases else temperature
         labels = [material.scheme.names.index(name) for name in self.durations]
-        return Learned(
+        found = Learned(
             transitions=counts.transitions(self.transitions),
             shares=counts.shares(),
             fi_mean=fi_mean,
             fi_target=self.target(fi_mean, len(material.nights)),
+            cap=self.cap if len(material.nights) < FEWEST_MATCH_NIGHTS else min(self.cap, OWN_CAP),
             minimum_epochs=counts.minimum_epochs(),
             durations={material.scheme.names[i]: _rounded_down(counts.duration_table(i)) for i in labels},
             temperature=temperature,
             biased=biased,
+            totals={},
             impossible_share=impossible,
         )
+        met = {rule: self._totals(rule, found, material) for rule in totals}
+        return replace(found, totals=met)
+
+    def _totals(self, rule: Rule, learned: Learned, material: Material) -> tuple[float, ...]:
+        profile = self.profile(Candidate(rule), learned)
+        return totals_biases(material.nights, profile, self.bare, learned.temperature.temperature)
 
     def target(self, fi_mean: float, n_nights: int) -> float:
         """Return the fragmentation to aim at: up to 15 nights are made up with the base profile's."""
@@ -190,7 +235,7 @@ class Recipe:
         names = self.base.scheme.names
         changes: dict[str, Any] = {"transitions": _rows(names, learned.transitions)}
         if candidate.rule == "band":
-            limits = {"floor": self.floor, "cap": self.cap, "lift": candidate.lift}
+            limits = {"floor": self.floor, "cap": learned.cap, "lift": candidate.lift}
             changes["strength"] = {"rule": "band", "fi_target": _target(learned.fi_target), **limits}
             return changes
         if candidate.rule == "match":
@@ -222,6 +267,9 @@ def calibration_document(calibration: Calibration, names: Sequence[str]) -> dict
 
 def calibration_of(candidate: Candidate, learned: Learned) -> Calibration:
     """Return the calibration a candidate uses."""
+    if candidate.totals:
+        biases = tuple(candidate.totals * bias for bias in learned.totals[candidate.rule])
+        return Calibration(learned.temperature.temperature, biases)
     return learned.biased if candidate.biases else learned.temperature
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
 import numpy as np
 
-from stageguard.evidence import Floats, Labels, Night
+from stageguard._profile_parts import Calibration
+from stageguard.evidence import Floats, Labels, Mask, Night
 from stageguard.fitting.candidates import (
+    ALL_TOTALS,
     ARGMAX,
     BIASES,
     FEWEST_SUBJECTS,
@@ -40,13 +42,14 @@ Status = Literal[
     "kept",
     "kappa below argmax",
     "accuracy below argmax",
-    "stage totals further off",
     "gain within its error",
+    "not surely better",
 ]
 Folds = list[tuple[Material, Material]]  # training nights, held-out nights
 
-# Kappa that a share of epochs in excess of a stage is worth: as much as one of fragmentation.
-SHARE_WEIGHT = 2.0
+# Standard errors by which rules other than the plain ones must be better than the best of those: of many
+# candidates one is the best by chance.
+SURELY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +60,34 @@ class Criterion:
     ----------
     fragmentation_weight : float
         How many points of kappa a point of distance to the expert's fragmentation index is worth.
-    keep_accuracy, keep_shares : bool
-        Whether a candidate is dropped that has less accuracy than argmax, or whose gain in kappa is surely
-        (by more than its standard error) less than twice the share of epochs by which its stage totals are
-        further from the expert's than argmax's. Kappa below argmax's always drops one.
+    statistics_weight : float
+        How many points of kappa the errors of what studies report are worth, where argmax's are 1.
+    keep_accuracy : bool
+        Whether a candidate is dropped that has less accuracy than argmax. Less kappa always drops one.
     """
 
     fragmentation_weight: float = 2.0
+    statistics_weight: float = 0.3
     keep_accuracy: bool = False
-    keep_shares: bool = True
 
     def of(self, scores: Scores) -> Floats:
         """Return the criterion of every candidate on every night."""
-        return scores.criterion(self.fragmentation_weight)
+        costs = self.fragmentation_weight * scores.fi_distance + self.statistics_weight * scores.error
+        return np.asarray(scores.kappa - costs)
 
     def __str__(self) -> str:
         """Return the rule in words."""
         kept = "kappa and accuracy are" if self.keep_accuracy else "kappa is"
-        totals = (
-            f", kappa - {SHARE_WEIGHT:g} (share in excess of a stage) not surely" if self.keep_shares else ""
+        errors = (
+            f" - {self.statistics_weight:g} (errors of sleep statistics / argmax's)"
+            if self.statistics_weight
+            else ""
         )
         return (
-            f"highest kappa - {self.fragmentation_weight:g} |FI - FI of the expert|, mean over subjects, "
-            f"where cross-validated {kept} not below argmax's{totals}, and the gain over argmax exceeds its "
-            "standard error"
+            f"highest kappa - {self.fragmentation_weight:g} |FI - FI of the expert|{errors}, mean over "
+            f"subjects, where cross-validated {kept} not below argmax's and the gain over argmax exceeds its "
+            f"standard error; rules other than argmax, band and match, and stage shares, only where they are "
+            f"better by {SURELY:g} standard errors"
         )
 
 
@@ -94,7 +101,7 @@ class Row:
     accuracy: float
     fi: float
     fi_distance: float
-    share_distance: float
+    error: float
     criterion: float
 
 
@@ -105,7 +112,7 @@ class Selection:
     rows: tuple[Row, ...]
     chosen: Candidate
     recipe: Recipe
-    biases_gain: tuple[float, float]  # in kappa over argmax: mean and standard error
+    biases_gain: tuple[float, float]  # in kappa over what is simpler: mean and standard error
 
     def passed(self, candidate: Candidate) -> bool:
         """Whether a candidate's cross-validated kappa (and accuracy) was not below argmax's."""
@@ -163,18 +170,19 @@ def select(
     """
     folds = split(material, n_folds, seed)
     recipe = recipe.suited(folds)
-    learned = [recipe.learn(train) for train, _ in folds]
-    gate = _evaluate(folds, learned, recipe, (ARGMAX, BIASES), material)
-    subjects = [night.subject for night in material.nights]
-    gain, error = paired_error(gate.kappa[1], gate.kappa[0], subjects)
-    own = scope_of(material, material.counts(), biases=bool(gain > error), durations=bool(recipe.durations))
+    own = scope_of(material, material.counts(), biases=False, durations=bool(recipe.durations))
     if scope is not None:
         own = replace(own, tuned=scope.tuned, match=scope.match)
-    candidates = own.candidates()
+    learned = [recipe.learn(train, totals=own.totals) for train, _ in folds]
+    subjects = [night.subject for night in material.nights]
+    simpler = (ARGMAX, ALL_TOTALS) if own.totals else (ARGMAX,)
+    gate = _evaluate(folds, learned, recipe, (*simpler, BIASES), material)
+    gains = [paired_error(gate.kappa[-1], other, subjects) for other in gate.kappa[:-1]]
+    candidates = replace(own, biases=all(gain > error for gain, error in gains)).candidates()
     scores = _evaluate(folds, learned, recipe, candidates, material, tick)
     rows = _judge(candidates, scores, subjects, criterion)
     chosen = next(row.candidate for row in rows if row.status == "chosen")
-    return Selection(rows, chosen, recipe, (gain, error))
+    return Selection(rows, chosen, recipe, min(gains))
 
 
 def held_out(
@@ -195,7 +203,8 @@ def held_out(
     chosen = []
     for train, test in folds:
         picked = select(train, recipe, criterion, n_folds=n_folds, seed=seed, scope=scope, tick=tick)
-        learned = picked.recipe.learn(train, biases=picked.chosen.biases)
+        met = (picked.chosen.rule,) if picked.chosen.totals else ()
+        learned = picked.recipe.learn(train, biases=picked.chosen.biases, totals=met)
         plain, own = (
             decode_candidate(candidate, learned, picked.recipe, test) for candidate in (ARGMAX, picked.chosen)
         )
@@ -203,8 +212,8 @@ def held_out(
         for i, night in enumerate(test.nights):
             labels[night.number], profiles[night.number] = (plain[i], own[i]), profile
             scores[night.number] = (
-                score_night(night, plain[i], whole.scheme.n_stages),
-                score_night(night, own[i], whole.scheme.n_stages),
+                score_night(night, plain[i], whole.endpoints),
+                score_night(night, own[i], whole.endpoints),
             )
         chosen.append(picked.chosen)
     numbers = [night.number for night in whole.nights]
@@ -242,13 +251,9 @@ def _evaluate(
     """Score every candidate on every night, fitted without it."""
     found: dict[int, list[Score]] = {}
     for (_, test), own in zip(folds, learned, strict=True):
-        ready = {
-            biases: prepare(test.nights, own.biased if biases else own.temperature, recipe.bare)
-            for biases in sorted({candidate.biases for candidate in candidates})
-        }
-        for labels in _decode_all(candidates, own, recipe, ready):
+        for labels in _decode_all(candidates, own, recipe, test):
             for night, decoded in zip(test.nights, labels, strict=True):
-                found.setdefault(night.number, []).append(score_night(night, decoded, whole.scheme.n_stages))
+                found.setdefault(night.number, []).append(score_night(night, decoded, whole.endpoints))
         if tick is not None:
             tick("cross-validating")
     nights = [found[night.number] for night in whole.nights]
@@ -256,12 +261,16 @@ def _evaluate(
 
 
 def _decode_all(
-    candidates: Sequence[Candidate], learned: Learned, recipe: Recipe, ready: Mapping[bool, list[Night]]
+    candidates: Sequence[Candidate], learned: Learned, recipe: Recipe, material: Material
 ) -> Iterator[list[Labels]]:
     """Yield every candidate's labels in order; those that differ by a fixed weight are solved together."""
+    ready: dict[Calibration, list[Night]] = {}
     for alike, several in groupby(candidates, key=_but_for_weight):
         together = list(several)
-        nights = ready[alike.biases]
+        calibration = calibration_of(alike, learned)
+        if calibration not in ready:
+            ready[calibration] = prepare(material.nights, calibration, recipe.bare)
+        nights = ready[calibration]
         if len(together) == 1:
             yield decode_prepared(recipe.profile(together[0], learned), nights)
         else:
@@ -276,15 +285,21 @@ def _but_for_weight(candidate: Candidate) -> Candidate:
 def _judge(
     candidates: Sequence[Candidate], scores: Scores, subjects: Sequence[str], criterion: Criterion
 ) -> tuple[Row, ...]:
-    """Drop what is worse than argmax, which comes first, or not surely better, and choose among the rest."""
-    fields = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.share_distance)
-    means = [mean_over_subjects(values, subjects) for values in (*fields, criterion.of(scores))]
-    statuses = _statuses(means, scores, subjects, criterion)
-    left = [
-        value if status == "kept" and not np.isnan(value) else -np.inf
-        for value, status in zip(means[-1].tolist(), statuses, strict=True)
-    ]
-    best = int(np.argmax(left)) if np.isfinite(left).any() else 0  # of equals the first
+    """Drop what is worse than argmax, which comes first, or not surely better, and choose among the rest.
+
+    The best of the plain candidates is chosen unless another one is surely better than that.
+    """
+    values = criterion.of(scores)
+    fields = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error)
+    means = [mean_over_subjects(own, subjects) for own in (*fields, values)]
+    statuses = _statuses(means, values, subjects, criterion)
+    is_plain = np.array([candidate.is_plain for candidate in candidates])
+    best = _best(means[-1], is_plain & _kept(statuses))
+    for i in np.flatnonzero(~is_plain & _kept(statuses)).tolist():
+        gain, error = paired_error(values[i], values[best], subjects)
+        statuses[i] = "kept" if gain > SURELY * error else "not surely better"
+    others = ~is_plain & _kept(statuses)
+    best = _best(means[-1], others) if others.any() else best
     statuses[best] = "chosen"
     return tuple(
         Row(candidate, statuses[i], *(float(values[i]) for values in means))
@@ -292,21 +307,27 @@ def _judge(
     )
 
 
+def _kept(statuses: Sequence[Status]) -> Mask:
+    return np.array([status == "kept" for status in statuses])
+
+
+def _best(values: Floats, allowed: Mask) -> int:
+    """Return the place of the highest value among those allowed, of equals the first; 0 if there is none."""
+    left = np.where(allowed & ~np.isnan(values), values, -np.inf)
+    return int(np.argmax(left)) if np.isfinite(left).any() else 0
+
+
 def _statuses(
-    means: Sequence[Floats], scores: Scores, subjects: Sequence[str], criterion: Criterion
+    means: Sequence[Floats], values: Floats, subjects: Sequence[str], criterion: Criterion
 ) -> list[Status]:
     kappa, accuracy = means[0], means[1]
-    values, net = criterion.of(scores), scores.kappa - SHARE_WEIGHT * scores.share_distance
     found: list[Status] = ["kept"]
     for i in range(1, len(kappa)):
         gain, error = paired_error(values[i], values[0], subjects)
-        net_gain, net_error = paired_error(net[i], net[0], subjects)
         if not kappa[i] >= kappa[0]:
             found.append("kappa below argmax")
         elif criterion.keep_accuracy and not accuracy[i] >= accuracy[0]:
             found.append("accuracy below argmax")
-        elif criterion.keep_shares and net_gain + net_error < 0:
-            found.append("stage totals further off")
         else:
             found.append("kept" if gain > error else "gain within its error")
     return found

@@ -166,16 +166,17 @@ def _provenance(
         "stages_with_supported_bout_lengths": list(recipe.durations),
         "notes": list(naming.notes),
     }
-    return found | ({} if choice is None else _evidence(choice, learned))
+    return found | ({} if choice is None else _evidence(choice, learned, list(material.endpoints.names)))
 
 
-def _evidence(choice: Choice, learned: Learned) -> dict[str, Any]:
+def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[str, Any]:
     """Return the cross-validation behind a choice."""
     gain, error = choice.selection.biases_gain
     used = any(row.candidate.biases for row in choice.selection.rows)
     found: dict[str, Any] = {
         "chosen": choice.candidate.name,
         "reason": choice.reason,
+        "statistics": statistics,
         "criterion": str(choice.criterion),
         "calibration": {
             "temperature": _plain(learned.temperature.temperature),
@@ -183,7 +184,8 @@ def _evidence(choice: Choice, learned: Learned) -> dict[str, Any]:
             "biases_kappa_gain_error": _plain(error),
             "biases": "compared with and without"
             if used
-            else "left out: cross-validated kappa does not gain by more than its standard error",
+            else "left out: cross-validated kappa does not gain by more than its standard error over what is "
+            "simpler",
         },
         "cross_validation": {
             "columns": list(COLUMNS),

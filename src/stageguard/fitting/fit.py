@@ -31,6 +31,7 @@ from stageguard.fitting.cross_validation import (
     split,
 )
 from stageguard.fitting.document import Choice, Naming, fitted_document
+from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
@@ -68,7 +69,8 @@ def fit(
     log: bool = False,
     keep_accuracy: bool = False,
     fragmentation_weight: float = 2.0,
-    keep_shares: bool = True,
+    statistics_weight: float = 0.3,
+    statistics: Kind | None = None,
     n_folds: int = 5,
     learning_curve: bool = True,
     seed: int = 0,
@@ -103,9 +105,12 @@ def fit(
         Drop candidates whose cross-validated accuracy is below argmax's, too.
     fragmentation_weight : float
         How many points of kappa a point of distance to the expert's fragmentation index is worth.
-    keep_shares : bool
-        Drop candidates that surely gain less kappa than twice the share of epochs by which they move the
-        stage totals away from the experts': kappa is not to be bought with minutes of sleep and wake.
+    statistics_weight : float
+        How many points of kappa the errors of what studies report are worth, where argmax's count as 1: kappa
+        is not to be bought with minutes of sleep and wake.
+    statistics : {"night", "day"}, optional
+        What is reported. ``night``: TST, SE, SOL, REM latency, WASO, awakenings, bouts. ``day``: minutes and
+        bouts of every stage. By default ``day`` where epochs are shorter than 15 s or a recording has 20 h.
     n_folds : int
         Folds of every cross-validation, at most as many as there are groups.
     learning_curve : bool
@@ -140,7 +145,8 @@ def fit(
         log=log,
         keep_accuracy=keep_accuracy,
         fragmentation_weight=fragmentation_weight,
-        keep_shares=keep_shares,
+        statistics_weight=statistics_weight,
+        statistics=statistics,
         n_folds=n_folds,
         learning_curve=learning_curve,
         seed=seed,
@@ -163,7 +169,8 @@ def fit_report(
     log: bool = False,
     keep_accuracy: bool = False,
     fragmentation_weight: float = 2.0,
-    keep_shares: bool = True,
+    statistics_weight: float = 0.3,
+    statistics: Kind | None = None,
     n_folds: int = 5,
     learning_curve: bool = True,
     seed: int = 0,
@@ -179,14 +186,16 @@ def fit_report(
     profile = base if isinstance(base, Profile) else Profile.load(base)
     criterion = Criterion(
         _checks.number(fragmentation_weight, "fragmentation_weight", low=0.0),
+        _checks.number(statistics_weight, "statistics_weight", low=0.0),
         bool(keep_accuracy),
-        bool(keep_shares),
     )
     n_folds, seed = _whole(n_folds, "n_folds", 2), _whole(seed, "seed", 0)
     if cohort is not None:
         _checks.text(cohort, "cohort", empty=False)
     options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
-    material = read_material(densities, hypnograms, profile, options, groups, subjects)
+    if statistics is not None and statistics not in ("night", "day"):
+        raise InputError(f"statistics is {_checks.shown(statistics)}, expected 'night' or 'day'.")
+    material = read_material(densities, hypnograms, profile, options, groups, subjects, statistics)
     recipe = Recipe(profile, material.epoch_seconds)
     naming = Naming(name or f"{profile.name}-fitted", cohort, seed, material.assumed)
     if not material.has_probabilities:
@@ -224,7 +233,8 @@ class _Fitter:
         nested = self._nested()
         curve = self._curve(nested)
         choice = _decide(picked, nested, curve, self.criterion)
-        learned = picked.recipe.learn(self.material)
+        met = (choice.candidate.rule,) if choice.candidate.totals else ()
+        learned = picked.recipe.learn(self.material, totals=met)
         notes = (*naming.notes, *self._notes(), *_warn_of_votes(learned))
         naming = Naming(naming.name, naming.cohort, naming.seed, notes)
         return _report(self.material, picked.recipe, learned, naming, choice)
@@ -284,8 +294,8 @@ class _Fitter:
 _DROPPED: dict[Status, str] = {
     "kappa below argmax": "fall below argmax's cross-validated kappa",
     "accuracy below argmax": "below its accuracy",
-    "stage totals further off": "move the stage totals away from the experts'",
     "gain within its error": "do not surely gain",
+    "not surely better": "are not surely better than that",
 }
 
 
@@ -309,7 +319,7 @@ def _decide(
     reason = (
         f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {own.kappa:.3f} against "
         f"{first.kappa:.3f} of argmax, distance to the experts' fragmentation index {own.fi_distance:.3f} "
-        f"against {first.fi_distance:.3f}."
+        f"against {first.fi_distance:.3f}, errors of sleep statistics {own.error:.2f} times argmax's."
     )
     return Choice(chosen, reason, picked, nested, curve, criterion)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from stageguard.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.evidence import Floats, Labels
 from stageguard.experts import consensus
 from stageguard.fitting.counts import Counts, NightCounts, count_night
+from stageguard.fitting.endpoints import Endpoints, Kind
 from stageguard.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.measures.bouts import check_aligned, in_scheme
@@ -70,6 +71,7 @@ class Material:
     scheme: StageScheme
     epoch_seconds: float
     assumed: tuple[str, ...]
+    endpoints: Endpoints
 
     @property
     def groups(self) -> list[str]:
@@ -90,7 +92,7 @@ class Material:
         """Return the nights of some groups."""
         wanted = set(groups)
         nights = tuple(night for night in self.nights if night.group in wanted)
-        return Material(nights, self.scheme, self.epoch_seconds, self.assumed)
+        return replace(self, nights=nights)
 
     def counts(self) -> Counts:
         """Return what the experts scored, counted."""
@@ -115,6 +117,7 @@ def read_material(
     options: _nights.Options,
     groups: Sequence[Hashable] | None,
     subjects: Sequence[Hashable] | None,
+    statistics: Kind | None = None,
 ) -> Material:
     """Return all nights in the base profile's stages, checked.
 
@@ -146,7 +149,9 @@ def read_material(
     seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
     _refuse_overlaps(nights, seconds)
     _refuse_repeats(nights)
-    material = Material(tuple(nights), base.scheme, seconds, tuple(assumed))
+    lengths = [len(night.truth) for night in nights]
+    endpoints = Endpoints.suited(base.scheme, seconds, lengths, statistics)
+    material = Material(tuple(nights), base.scheme, seconds, tuple(assumed), endpoints)
     _warn_of_missing_stages(material, base)
     return material
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stageguard.fitting.candidates import Candidate
+from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import Criterion, HeldOut, Row
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.profile import Profile
 
-COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "share_distance", "criterion", "status")
+COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "error", "criterion", "status")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ class FitReport:
     @property
     def steps_aside(self) -> bool:
         """Whether the fitted profile returns argmax."""
-        return self.chosen is not None and self.chosen.rule == "argmax" and not self.chosen.biases
+        return self.chosen == ARGMAX
 
     def table(self) -> list[dict[str, Any]]:
         """Return the candidates' scores as plain rows, the chosen one included."""
@@ -106,7 +106,7 @@ class FitReport:
         yield f"{self.profile.name}: {nights}, base {self.base}"
         if self.rows:
             yield ""
-            heads = ("kappa", "acc.", "FI", "|dFI|", "shares", "crit.")
+            heads = ("kappa", "acc.", "FI", "|dFI|", "errors", "crit.")
             yield f"{'candidate':46} {' '.join(f'{head:>6}' for head in heads)}"
         for row in self.rows:
             numbers = row_values(row)[1:-1]
@@ -129,7 +129,7 @@ def row_values(row: Row) -> tuple[Any, ...]:
         row.accuracy,
         row.fi,
         row.fi_distance,
-        row.share_distance,
+        row.error,
         row.criterion,
         row.status,
     )

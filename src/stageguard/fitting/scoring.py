@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _nights
+from stageguard._advance import advance_together
 from stageguard._profile_parts import Calibration
 from stageguard._solver import Job, Trial, solver_for
-from stageguard.decoding import _advance_together
 from stageguard.evidence import Floats, Labels, Night, log_probabilities
+from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
 from stageguard.profile import Profile
 
@@ -25,7 +26,7 @@ class Score:
     accuracy: float
     fi: float
     fi_expert: float
-    share_distance: float = 0.0  # half the sum of differences in stage shares: epochs' worth to be moved
+    errors: tuple[float, ...] = ()  # of the statistics that studies report
 
     @property
     def fi_distance(self) -> float:
@@ -51,7 +52,7 @@ def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile)
 def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:
     """Return each night's labels under a profile, -1 in gaps."""
     solver = solver_for(profile, profile.epoch_seconds)
-    return [path.labels for path, _ in _advance_together(profile, solver, nights, natural=False)]
+    return [path.labels for path, _ in advance_together(profile, solver, nights, natural=False)]
 
 
 def decode_weights(profile: Profile, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:
@@ -61,19 +62,20 @@ def decode_weights(profile: Profile, nights: Sequence[Night], weights: Sequence[
     return [[next(paths).labels for _ in nights] for _ in weights]
 
 
-def score_night(night: FitNight, labels: Labels, n_stages: int) -> Score:
+def score_night(night: FitNight, labels: Labels, endpoints: Endpoints) -> Score:
     """Compare labels with a night's expert over the epochs both scored; of several experts, their consensus.
 
     The expert's fragmentation is counted over the same pairs of epochs, and is the mean over experts.
     """
+    n_stages = endpoints.scheme.n_stages
     both = (night.truth >= 0) & (labels >= 0)
     places = night.truth[both].astype(np.intp) * n_stages + labels[both]
     confusion = np.bincount(places, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
     kappa, accuracy = _kappa(confusion)
-    moved = 0.5 * float(np.abs(confusion.sum(axis=0) - confusion.sum(axis=1)).sum()) / max(1, len(places))
     pairs = both[1:] & both[:-1]
     experts = [_fragmentation(own, pairs & (own[1:] >= 0) & (own[:-1] >= 0)) for own in night.scorings]
-    return Score(kappa, accuracy, _fragmentation(labels, pairs), float(np.mean(experts)), moved)
+    errors = endpoints.errors(night.number, night.truth, labels, both)
+    return Score(kappa, accuracy, _fragmentation(labels, pairs), float(np.mean(experts)), errors)
 
 
 def _kappa(confusion: npt.NDArray[np.int64]) -> tuple[float, float]:
@@ -93,23 +95,39 @@ def _fragmentation(labels: Labels, pairs: npt.NDArray[np.bool_]) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Scores of several candidates on the same nights."""
+    """Scores of several candidates on the same nights, argmax first."""
 
     kappa: Floats  # (n_candidates, n_nights)
     accuracy: Floats
     fi: Floats
     fi_distance: Floats
-    share_distance: Floats
+    error: Floats  # of what studies report, as a multiple of argmax's
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
         """Arrange scores, one row per candidate."""
-        fields = ("kappa", "accuracy", "fi", "fi_distance", "share_distance")
-        return cls(*(np.array([[getattr(one, f) for one in row] for row in rows]) for f in fields))
+        fields = ("kappa", "accuracy", "fi", "fi_distance")
+        plain = [np.array([[getattr(one, f) for one in row] for row in rows]) for f in fields]
+        n_statistics = len(rows[0][0].errors)
+        errors = np.array([[one.errors for one in row] for row in rows]).reshape(
+            *plain[0].shape, n_statistics
+        )
+        return cls(plain[0], plain[1], plain[2], plain[3], _relative(errors))
 
-    def criterion(self, fragmentation_weight: float) -> Floats:
-        """Return kappa minus the weighted distance in fragmentation, per candidate and night."""
-        return np.asarray(self.kappa - fragmentation_weight * self.fi_distance)
+
+def _relative(errors: Floats) -> Floats:
+    """Return the mean error over statistics of every candidate and night, argmax's mean over nights being 1.
+
+    A statistic that a night has not, under any one candidate, counts for none of them: REM latency where one
+    shows no REM. A night that has none of them counts as argmax does.
+    """
+    known = ~np.isnan(errors).any(axis=0)  # (n_nights, n_statistics)
+    n_known = known.sum(axis=0)
+    means = np.where(known, errors[0], 0.0).sum(axis=0) / np.maximum(n_known, 1)
+    used = known & (means > 0.0)
+    shares = np.where(used, errors, 0.0) / np.where(means > 0.0, means, 1.0)
+    n_used = used.sum(axis=1)
+    return np.asarray(np.where(n_used > 0, shares.sum(axis=2) / np.maximum(n_used, 1), 1.0))
 
 
 def by_subject(values: Floats, subjects: Sequence[str]) -> Floats:

@@ -38,7 +38,10 @@ DENSITY_FORMATS: tuple[FileFormat, ...] = (
         (".npz",),
         _ZIP,
         density="arrays:read_npz",
-        test="test_formats_arrays.py::test_npz_carries_stages_epoch_length_and_start",
+        write="arrays:write_npz",
+        loses=("stages", "scorer", "other annotations"),
+        test="test_formats_arrays.py::test_npz_carries_stages_epoch_length_and_start, "
+        "test_formats_write.py::test_probabilities_come_back_exactly",
     ),
     FileFormat(
         "parquet",
@@ -46,7 +49,7 @@ DENSITY_FORMATS: tuple[FileFormat, ...] = (
         (".parquet", ".pq"),
         sniffing.begins_with(b"PAR1"),
         density="parquet:read_parquet",
-        loses=("start time",),
+        loses=("start time, unless stageguard wrote it",),
         test="test_formats_density_files.py::test_parquet_by_column_name",
     ),
     FileFormat(

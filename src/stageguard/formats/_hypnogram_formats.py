@@ -8,12 +8,14 @@ from stageguard.formats._file_format import FileFormat
 from stageguard.formats._stage_codes import NUMBERINGS
 
 _P, _S, _E = "probabilities", "start time", "epoch length"
-_EPOCHS = (_P, _S, _E, "scorer")
+_A = "other annotations"
+_EPOCHS = (_P, _S, _E, "scorer", _A)
 _USLEEP_WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
 _LUNA_WORDS = frozenset(
     ("w", "wake", "n1", "n2", "n3", "n4", "nrem1", "nrem2", "nrem3", "nrem4", "r", "rem", "nr", "?")
 ) | frozenset("umlg")
 _T = "test_formats_hypnogram_"
+_WRITTEN = "test_formats_write.py::test_a_night_comes_back_from_every_format"
 
 
 def _text(
@@ -24,10 +26,13 @@ def _text(
     reader: str,
     test: str,
     loses: tuple[str, ...],
+    write: str | None = None,
 ) -> FileFormat:
     own = test.removeprefix("../")
     proof = f"{_T}{test}" if own == test else own
-    return FileFormat(name, title, suffixes, sniff, hypnogram=reader, loses=loses, test=proof)
+    if write is not None:
+        proof = f"{proof}, {_WRITTEN}"
+    return FileFormat(name, title, suffixes, sniff, hypnogram=reader, write=write, loses=loses, test=proof)
 
 
 def _numbers(numbering: str, whose: str) -> FileFormat:
@@ -49,9 +54,32 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
         (".hypnogram.tsv",),
         sniffing.is_own_table,
         hypnogram="text_hypnograms:read_text_hypnogram",
-        write="outputs:write_decoding",
-        loses=("probabilities of the other stages",),
-        test="test_formats_hypnograms.py::test_an_output_of_decode_comes_back_with_its_argmax_profile_and_start",
+        write="outputs:write_own_tsv",
+        loses=("probabilities of the other stages", "other annotations"),
+        test="test_formats_hypnograms.py::test_an_output_of_decode_comes_back_with_its_argmax_profile_and_start"
+        ", test_formats_write.py::test_a_decoding_saved_as_our_own_table",
+    ),
+    FileFormat(
+        "stageguard-csv",
+        "a table of stages and probabilities written by stageguard",
+        (".csv",),
+        stages.has_own_probabilities,
+        sniff_hypnogram=stages.has_own_stages,
+        density="stage_tables:read_stage_density",
+        hypnogram="stage_tables:read_stage_hypnogram",
+        write="stage_tables:write_stage_table",
+        loses=("scorer", "other annotations"),
+        test=_WRITTEN,
+    ),
+    FileFormat(
+        "parquet",
+        "a Parquet table",
+        (".parquet", ".pq"),
+        sniffing.begins_with(b"PAR1"),
+        hypnogram="parquet:read_parquet_hypnogram",
+        write="parquet:write_parquet",
+        loses=("other annotations",),
+        test=f"{_WRITTEN}, test_formats_write.py::test_a_cohort_in_one_parquet_file",
     ),
     FileFormat(
         "yasa-json",
@@ -59,7 +87,9 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
         (".json",),
         stages.is_yasa_json,
         hypnogram="yasa_hypnograms:read_yasa_json",
-        test=f"{_T}yasa.py::test_json_of_the_installed_yasa",
+        write="yasa_hypnograms:write_yasa_json",
+        loses=("other annotations",),
+        test=f"{_T}yasa.py::test_json_of_the_installed_yasa, {_WRITTEN}",
     ),
     _text(
         "yasa-events", "events of YASA", (".csv", ".tsv"),
@@ -69,16 +99,19 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
     _text(
         "edf-annotations", "EDF+ annotations", (".edf",), sniffing.begins_with(b"0       "),
         "edf_annotations:read_edf_hypnogram",
-        "../test_formats_scorings.py::test_sleep_edf_annotations", (_P,),
+        "../test_formats_scorings.py::test_sleep_edf_annotations", (_P, "scorer"),
+        "edf_annotations:write_edf",
     ),
     _text(
         "profusion-xml", "Compumedics Profusion XML", (".xml",), sniffing.has_xml_root("CMPStudyConfig"),
         "profusion_xml:read_profusion_xml",
         "../test_formats_scorings.py::test_profusion_codes", (_P, _S, "scorer"),
+        "profusion_xml:write_profusion_xml",
     ),
     _text(
         "nsrr-xml", "NSRR XML", (".xml",), sniffing.has_xml_root("PSGAnnotation"),
         "nsrr_xml:read_nsrr_xml", "../test_formats_scorings.py::test_nsrr_stages", (_P, "scorer"),
+        "nsrr_xml:write_nsrr_xml",
     ),
     _text(
         "wonambi-xml", "wonambi XML", (".xml",), sniffing.has_xml_root("annotations"),
@@ -91,6 +124,7 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
     _text(
         "mne-fif", "annotations of MNE (-annot.fif)", (".fif",), stages.is_fif,
         "mne_annotations:read_fif", "mne.py::test_fif_of_the_installed_mne", (_P, "scorer"),
+        "mne_annotations:write_fif",
     ),
     _text(
         "gssc-fif", "annotations of GSSC (-annot.fif)", (".fif",), stages.never,
@@ -110,11 +144,14 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
     ),
     _text(
         "luna-annot", "Luna .annot", (".annot",), stages.is_luna_annot,
-        "luna_annotations:read_annot", "luna.py::test_annot_of_the_installed_luna", (_P, "scorer"),
+        "luna_annotations:read_annot", "luna.py::test_annot_of_the_installed_luna",
+        (_P, "start time, unless its times are dates", "scorer"),
+        "luna_annotations:write_annot",
     ),
     _text(
         "luna-eannot", "Luna .eannot", (".eannot",), stages.holds_words(_LUNA_WORDS, ".eannot"),
         "luna_annotations:read_eannot", "luna.py::test_eannot", _EPOCHS,
+        "luna_annotations:write_eannot",
     ),
     _text(
         "luna-stages", "table of Luna's command STAGE", (".txt", ".tsv", ".csv"),
@@ -125,18 +162,22 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
     _text(
         "usleep-hyp", "U-Sleep .hyp", (".hyp",), stages.holds_words(_USLEEP_WORDS, ".hyp"),
         "usleep_hypnograms:read_hyp", "tools.py::test_usleep_hyp", _EPOCHS,
+        "usleep_hypnograms:write_hyp",
     ),
     _text(
         "usleep-ids", "U-Sleep .ids", (".ids",), stages.is_usleep_ids,
-        "usleep_hypnograms:read_ids", "tools.py::test_usleep_runs", (_P, _S, "scorer"),
+        "usleep_hypnograms:read_ids", "tools.py::test_usleep_runs", (_P, _S, "scorer", _A),
+        "usleep_hypnograms:write_ids",
     ),
     _text(
         "usleep-tsv", "U-Sleep .tsv", (".tsv",), stages.has_columns("init_sec", "duration_sec", "stage"),
-        "usleep_hypnograms:read_tsv", "tools.py::test_usleep_runs", (_P, _S, "scorer"),
+        "usleep_hypnograms:read_tsv", "tools.py::test_usleep_runs", (_P, _S, "scorer", _A),
+        "usleep_hypnograms:write_tsv",
     ),
     _text(
         "accusleepy-csv", "AccuSleePy labels", (".csv",), stages.has_columns("brain_state"),
         "accusleep_labels:read_csv", "tools.py::test_accusleepy_csv", _EPOCHS,
+        "accusleep_labels:write_csv",
     ),
     _text(
         "accusleep-mat", "AccuSleep labels (.mat)", (".mat",), stages.is_mat,
@@ -165,12 +206,20 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
     ),
     _text(
         "bids-events", "BIDS events", ("_events.tsv", "_hypnogram.tsv"), stages.is_bids_events,
-        "bids_events:read_bids_events", "bids.py::test_trial_types", (_P, _S),
+        "bids_events:read_bids_events", "bids.py::test_trial_types",
+        ("probabilities of the other stages", "start time, unless stageguard wrote it"),
+        "bids_events:write_bids_events",
     ),
     _text(
         "boas-events", "events of the Bitbrain Open Access Sleep dataset", ("_events.tsv",),
         stages.is_boas_events,
         "bids_events:read_boas_events", "bids.py::test_real_boas_events", (_P, _S),
+    ),
+    _text(
+        "edfbrowser-csv", "CSV of annotations for EDFbrowser", (".csv",), stages.is_edfbrowser_csv,
+        "edfbrowser_csv:read_edfbrowser_csv",
+        "../test_formats_write.py::test_annotations_besides_stages_survive", (_P, _S, "scorer"),
+        "edfbrowser_csv:write_edfbrowser_csv",
     ),
     _numbers("yasa", "YASA, Dreem, Visbrain or GSSC (4 is REM)"),
     _numbers("rk", "Rechtschaffen and Kales, NSRR or Elan (5 is REM)"),
@@ -183,8 +232,9 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
         (".txt", ".csv", ".tsv"),
         sniffing.is_text,
         hypnogram="text_hypnograms:read_text_hypnogram",
-        loses=(_S,),
-        test="test_formats_hypnograms.py::test_tables_are_read_by_the_name_of_the_column",
+        write="text_hypnograms:write_text",
+        loses=_EPOCHS,
+        test=f"test_formats_hypnograms.py::test_tables_are_read_by_the_name_of_the_column, {_WRITTEN}",
         is_general=True,
     ),
 )  # fmt: skip

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
+import warnings
 
 import numpy as np
 
-from stageguard.errors import InputError
+from stageguard.errors import InputError, StageGuardWarning
 from stageguard.hypnodensity import Hypnodensity
+from stageguard.merging import reepoch
 
 
 def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str, ...]]:
     """Mean probabilities over epochs of `seconds`, counted from the first row, and what was left out.
 
-    Where some rows of a longer epoch have no evidence, the mean is over the others. Rows that do not fill a
-    last epoch are dropped.
+    The rule is that of `stageguard.merging.reepoch`: where some rows of a longer epoch have no evidence, the
+    mean is over the others, and an epoch with less than half of it has none. Rows that do not fill a last
+    epoch are dropped.
     """
     ratio = seconds / density.epoch_seconds
     n_joined = round(ratio)
@@ -30,15 +32,19 @@ def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str
         raise InputError(
             f"{density.n_epochs} rows of {density.epoch_seconds:g} s do not fill one epoch of {seconds:g} s."
         )
-    rows = density.probabilities[: n_epochs * n_joined].reshape(n_epochs, n_joined, -1)
-    known = ~np.isnan(rows[:, :, 0])
-    n_known = known.sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        pooled = np.where(known[:, :, None], rows, 0.0).sum(axis=1) / n_known[:, None]
+    has_evidence = ~np.isnan(density.probabilities[: n_epochs * n_joined, 0])
+    n_known = has_evidence.reshape(n_epochs, n_joined).sum(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # what is left out is a note here
+        pooled = reepoch(density, seconds)
     notes = [f"{n_joined} rows of {density.epoch_seconds:g} s averaged to one epoch of {seconds:g} s"]
-    n_partly = int(np.count_nonzero((n_known > 0) & (n_known < n_joined)))
+    is_kept = ~np.isnan(pooled.probabilities[:, 0])
+    n_partly = int(np.count_nonzero(is_kept & (n_known < n_joined)))
     if n_partly:
         notes.append(f"{n_partly:,} of these epochs averaged from the rows that have evidence")
+    n_sparse = int(np.count_nonzero(~is_kept & (n_known > 0)))
+    if n_sparse:
+        notes.append(f"{n_sparse:,} of them have evidence in less than half of their rows: left without")
     if n_left:
         notes.append(f"{n_left} row{'s' * (n_left != 1)} at the end fill no epoch: dropped")
-    return dataclasses.replace(density, probabilities=pooled, epoch_seconds=float(seconds)), tuple(notes)
+    return pooled, tuple(notes)

@@ -13,6 +13,7 @@ HEADER_LINES = 30
 _INTEGER = re.compile(r"[+-]?\d{1,3}(\.0*)?", re.ASCII)
 _END_TIME = re.compile(r"\s*(\*?[A-Za-z][\w?-]*)\s+(\S.*)")
 _IDS = re.compile(r"\s*\d+(\.\d*)?\s*,\s*\d+(\.\d*)?\s*,\s*[A-Za-z?][\w ?]*")
+OWN_HEAD = ("onset", "duration", "time", "stage")  # columns that this package's own table begins with
 FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"
 
 
@@ -138,6 +139,25 @@ def is_mne_csv(head: bytes, path: Path) -> bool:
         and lines[0].startswith("onset,duration,description")
         and re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:", lines[1]) is not None
     )
+
+
+def has_own_stages(head: bytes, path: Path) -> bool:
+    """Whether it is this package's own table with a column of stages."""
+    lines = first_lines(head)
+    return bool(lines) and first_cells(lines[0])[:4] == OWN_HEAD
+
+
+def has_own_probabilities(head: bytes, path: Path) -> bool:
+    """Whether it is this package's own table with columns of probabilities."""
+    lines = first_lines(head)
+    cells = first_cells(lines[0]) if lines else ()
+    return cells[:3] == OWN_HEAD[:3] and len({*cells} - {*OWN_HEAD}) > 1
+
+
+def is_edfbrowser_csv(head: bytes, path: Path) -> bool:
+    """Whether its first line has the columns that EDFbrowser is told to import, in this order."""
+    lines = whole_lines(head)
+    return bool(lines) and first_cells(lines[0]) == ("onset", "label", "duration")
 
 
 def is_wonambi_csv(head: bytes, path: Path) -> bool:

@@ -1,8 +1,8 @@
-"""Read XML that comes from outside: no entities, nothing fetched, bounded size. Knows no format."""
+"""Read XML that comes from outside (no entities, bounded size), and make XML. Knows no format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,3 +67,30 @@ def epoch_length(path: Path, element: Element) -> float | None:
     if not 0 < seconds < inf:
         raise file_error(path, f"has an <EpochLength> of {text[:40]!r}, expected seconds above 0.")
     return seconds
+
+
+def xml_document(
+    root: str, head: Mapping[str, str], lists: Mapping[str, tuple[str, Sequence[str | Mapping[str, str]]]]
+) -> str:
+    """Return a document: single texts, then lists of elements that hold a text, or texts by name."""
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+    top = Element(root)
+    for name, text in head.items():
+        SubElement(top, name).text = _legal(text)
+    for name, (each, items) in lists.items():
+        parent = SubElement(top, name)
+        for item in items:
+            child = SubElement(parent, each)
+            if isinstance(item, str):
+                child.text = _legal(item)
+            else:
+                for key, text in item.items():
+                    SubElement(child, key).text = _legal(text)
+    indent(top)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(top, encoding="unicode") + "\n"
+
+
+def _legal(text: str) -> str:
+    """Return a text without the control characters that XML cannot hold."""
+    return "".join(c for c in text if c.isprintable() or c in "\t\n")

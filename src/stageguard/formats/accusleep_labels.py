@@ -1,4 +1,4 @@
-"""Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV). Takes its confidence for no probability."""
+"""Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV), and write the latter. No probabilities."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from stageguard._optional import library
 from stageguard.errors import StageGuardError
 from stageguard.formats._density_file import file_error, listed
+from stageguard.formats._outgoing import Content, Outgoing, stage_words
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
 from stageguard.formats._stage_rows import read_rows
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
@@ -19,6 +20,7 @@ from stageguard.stages import WNR3
 EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
 MOST_EPOCHS = 10_000_000
 COLUMN = "brain_state"
+DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
 
 
 def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -27,6 +29,12 @@ def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     codes = table.numbers(path, COLUMN)
     stages = names_of(path, codes.tolist(), NUMBERINGS["accusleep"], what="line", first=table.lines[0])
     return _raw(stages, options)
+
+
+def write_csv(night: Outgoing, path: Path) -> Content:
+    """Write the column `brain_state` as AccuSleePy reads it."""
+    words = stage_words(night, {"wnr3": {}}, "AccuSleePy")
+    return Content({path: "\n".join([COLUMN, *(DIGITS[word] for word in words)]) + "\n"})
 
 
 def read_mat(path: Path, options: HypnogramOptions) -> RawHypnogram:

@@ -1,4 +1,4 @@
-"""Read .npy and .npz arrays of stage probabilities. Never unpickles, never guesses what a column means."""
+"""Read .npy and .npz arrays of stage probabilities, and write .npz. Unpickles nothing, guesses no columns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import FileFormatError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
+from stageguard.formats._outgoing import Content, Outgoing
 from stageguard.formats.stager_arrays import array_density
 
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
@@ -57,6 +58,25 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
         start=_start(path, content),
         notes=((f"arrays ignored: {listed(ignored)}",) if ignored else ()) + raw.notes,
     )
+
+
+def write_npz(night: Outgoing, path: Path) -> Content:
+    """Write probabilities, stages, epoch_seconds and start, as `read_npz` reads them."""
+    density = night.density
+    if density is None:
+        raise InputError(
+            "an .npz file holds probabilities, but the night has stages alone. Write another format."
+        )
+    content: dict[str, Any] = {
+        "probabilities": density.probabilities,
+        "stages": np.array(density.scheme.names),
+        "epoch_seconds": density.epoch_seconds,
+    }
+    if density.start is not None:
+        content["start"] = density.start.isoformat()
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **content)
+    return Content({path: stream.getvalue()}, has_stages=False, has_probabilities=True)
 
 
 def read_tool_array(path: Path, options: DensityOptions) -> RawDensity:

@@ -1,4 +1,4 @@
-"""Read stages of BIDS event tables, with what their JSON says about them. Reads no other events.
+"""Read stages of BIDS event tables, with what their JSON says about them, and write both.
 
 BIDS has no rule for sleep stages yet: they are texts of `trial_type`, or of a column of their own whose
 numbers the JSON beside it explains.
@@ -6,12 +6,22 @@ numbers the JSON beside it explains.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from stageguard.formats._density_file import file_error, listed
 from stageguard.formats._json_file import load_json
+from stageguard.formats._outgoing import (
+    Content,
+    Outgoing,
+    number,
+    plain_text,
+    stage_texts,
+    stage_words,
+)
 from stageguard.formats._stage_codes import BOAS, names_of
 from stageguard.formats._stage_rows import StageRows, as_number, read_rows
 from stageguard.formats._staged_annotations import Annotation, annotated
@@ -22,8 +32,11 @@ from stageguard.formats.hypnograms import (
     RawHypnogram,
     is_stage,
 )
+from stageguard.stages import SCHEMES, UNSCORED_NAME
 
 BOAS_COLUMNS = ("stage_hum", "stage_ai")
+OWN_KEY = "StageGuard"
+MISSING = "n/a"
 
 
 def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -40,7 +53,104 @@ def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
         )
     meanings = levels.get(column, {})
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
-    return _annotated(path, table, texts, options)
+    return _with_record(path, _annotated(path, table, texts, options))
+
+
+def write_bids_events(night: Outgoing, path: Path) -> Content:
+    """Write `*_events.tsv`, a row per epoch and other annotation, and the JSON that says what they are."""
+    texts = stage_texts(night, "BIDS")
+    confidence = _confidence(night)
+    header = ["onset", "duration", "trial_type", *(["confidence"] if confidence else [])]
+    seconds = number(night.epoch_seconds)
+    rows = [
+        (onset, (number(onset), seconds, text, *([confidence[place]] if confidence else [])))
+        for place, (onset, text) in enumerate(zip(night.onsets, texts, strict=True))
+    ]
+    for event in night.events:
+        lasting = MISSING if event.seconds is None else number(event.seconds)
+        cells = (number(event.onset), lasting, plain_text(event.text), *([MISSING] if confidence else []))
+        rows.append((event.onset, cells))
+    rows.sort(key=lambda row: row[0])
+    table = "\n".join("\t".join(cells) for cells in (header, *(cells for _, cells in rows))) + "\n"
+    sidecar = json.dumps(_sidecar(night, bool(confidence)), indent=2, allow_nan=False) + "\n"
+    is_named = path.name.endswith(("_events.tsv", "_hypnogram.tsv"))
+    lost = ("probabilities of the other stages",) if confidence else ()
+    return Content(
+        {path: table, path.with_suffix(".json"): sidecar},
+        has_probabilities=bool(confidence),
+        has_profile=True,
+        n_events=len(night.events),
+        lost=lost,
+        notes=() if is_named else ("BIDS expects names that end with _events.tsv",),
+    )
+
+
+def _confidence(night: Outgoing) -> list[str]:
+    """Return the stager's probability of each epoch's stage, where there are probabilities."""
+    if night.density is None or night.hypnogram is None:
+        return []
+    rows = zip(night.density.probabilities.tolist(), night.hypnogram.labels.tolist(), strict=True)
+    found = [row[label] if label >= 0 else float("nan") for row, label in rows]
+    return [MISSING if value != value else f"{value:.6g}" for value in found]
+
+
+def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
+    """Column meanings as BIDS has them, and under one key of our own what BIDS has no word for."""
+    from stageguard import __version__
+
+    hypnogram = night.stages("BIDS")
+    profile = night.profile
+    method = "manual or unknown" if profile is None else "automatic"
+    names = stage_words(night, {name: {} for name in SCHEMES}, "BIDS")
+    levels = {
+        f"Sleep stage {name}": "Unscored" if name == UNSCORED_NAME else f"Sleep stage {name}"
+        for name in dict.fromkeys((*sorted({*names} - {UNSCORED_NAME}), UNSCORED_NAME))
+    }
+    columns: dict[str, Any] = {
+        "onset": {"Description": "Start, from the start of the recording", "Units": "s"},
+        "duration": {"Description": "How long it lasts", "Units": "s"},
+        "trial_type": {"Description": "Sleep stage of the epoch, or another annotation", "Levels": levels},
+    }
+    if has_confidence:
+        columns["confidence"] = {"Description": "The stager's probability of the stage", "Units": "1"}
+    start = hypnogram.start
+    own = {
+        "Version": __version__,
+        "AnnotationMethod": method,
+        "Scorer": hypnogram.scorer,
+        "Scheme": {"Name": hypnogram.scheme.name, "Stages": list(hypnogram.scheme.names)},
+        "EpochSeconds": hypnogram.epoch_seconds,
+        "NumberOfEpochs": hypnogram.n_epochs,
+        "Start": None if start is None else start.isoformat(),
+        "Profile": None if profile is None else {"Name": profile.name, "SHA256": profile.sha256},
+        "Methods": None if night.decoding is None else night.decoding.methods_text(),
+    }
+    return columns | {OWN_KEY: own}
+
+
+def _with_record(path: Path, raw: RawHypnogram) -> RawHypnogram:
+    """Add the start, the scorer and the scheme that this package wrote into the JSON."""
+    beside = path.with_suffix(".json")
+    content = load_json(beside) if beside.is_file() else None
+    own = content.get(OWN_KEY) if isinstance(content, dict) else None
+    if not isinstance(own, dict):
+        return raw
+    start, scorer, scheme = own.get("Start"), own.get("Scorer"), own.get("Scheme")
+    name = scheme.get("Name") if isinstance(scheme, dict) else None
+    try:
+        moment = None if start is None else datetime.fromisoformat(str(start))
+    except ValueError:
+        raise file_error(beside, f"has the start {str(start)[:40]!r}, expected a date and time.") from None
+    known = SCHEMES.get(name) if isinstance(name, str) else None
+    if known is not None and not {*raw.stages} <= {*known.names, UNSCORED_NAME}:
+        known = None  # the table was edited
+    return replace(
+        raw,
+        start=raw.start if moment is None else moment,
+        has_clock=moment is not None,
+        scorer=scorer if isinstance(scorer, str) and scorer else raw.scorer,
+        scheme=known or raw.scheme,
+    )
 
 
 def _text(path: Path, cell: str, meanings: dict[str, str]) -> str:

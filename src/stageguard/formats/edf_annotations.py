@@ -1,4 +1,4 @@
-"""Read EDF+ annotations: sleep stages, lights off and on, and other texts with times. Reads no samples."""
+"""Read and write EDF+ annotations: sleep stages, lights off and on, other texts with times. No samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from stageguard.errors import FileFormatError, StageGuardWarning
 from stageguard.formats._density_file import file_error
 from stageguard.formats._edf_header import NO_DATE, EdfHeader, read_edf_header
+from stageguard.formats._outgoing import Content, Outgoing, plain_text, stage_texts
 from stageguard.formats._recording_file import RawRecording
 from stageguard.formats._staged_annotations import Annotation as Annotation
 from stageguard.formats._staged_annotations import annotated, stage_annotations
@@ -22,7 +23,9 @@ from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 
 MOST_ANNOTATIONS = 2_000_000
 LONG_RECORD_BYTES = 32_768
-_TIME = re.compile(rb"([+-]\d{1,12}(?:\.\d{0,12})?)(?:\x15(\d{0,12}(?:\.\d{0,12})?))?\Z")
+FIRST_YEAR, LAST_YEAR = 1985, 2084  # that two digits can tell
+DECIMALS = 6  # of a time in seconds
+_TIME = re.compile(rb"([+-]\d{1,12}(?:\.\d{0,24})?)(?:\x15(\d{0,12}(?:\.\d{0,24})?))?\Z")
 _LIGHTS = re.compile(r"lights?[ _-]*(off|out|on)\b", re.IGNORECASE)
 
 
@@ -59,8 +62,49 @@ def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     header = read_edf_header(path)
     first_seconds, _, _ = find_runs(header)
     annotations = _annotations(header, first_seconds)
-    start = None if header.start is None else header.start + timedelta(seconds=first_seconds)
+    known = header.start if header.start != NO_DATE else None  # midnight of it, where nobody knew any time
+    start = None if known is None else known + timedelta(seconds=first_seconds)
     return annotated(path, annotations, options, start=start, has_clock=header.start not in (None, NO_DATE))
+
+
+def write_edf(night: Outgoing, path: Path) -> Content:
+    """Write an EDF+ file without signals: "Sleep stage N2" for each epoch, and the other annotations."""
+    from edfio import Edf, EdfAnnotation, Recording
+
+    start, lost = _header_start(night.recording_start)
+    seconds = round(night.epoch_seconds, DECIMALS)
+    texts = stage_texts(night, "EDF+")
+    annotations = [
+        EdfAnnotation(round(onset, DECIMALS), seconds, text)
+        for onset, text in zip(night.onsets, texts, strict=True)
+    ]
+    for event in night.events:
+        lasting = None if event.seconds is None else round(event.seconds, DECIMALS)
+        annotations.append(EdfAnnotation(round(event.onset, DECIMALS), lasting, plain_text(event.text)))
+    scorer = None if night.hypnogram is None else night.hypnogram.scorer
+    recording = Recording(
+        startdate=None if start is None else start.date(),
+        investigator_technician_code=_code(scorer),
+        equipment_code="StageGuard",
+    )
+    clock = time() if start is None else start.time()
+    edf = Edf([], recording=recording, starttime=clock, annotations=annotations)
+    return Content({path: edf.to_bytes()}, n_events=len(night.events), lost=lost)
+
+
+def _header_start(start: datetime | None) -> tuple[datetime | None, tuple[str, ...]]:
+    """Return a start that a header can hold, without zone, and what is lost of it."""
+    if start is None:
+        return None, ()
+    if not FIRST_YEAR <= start.year <= LAST_YEAR:
+        return None, (f"start time (EDF+ tells years from {FIRST_YEAR} to {LAST_YEAR})",)
+    return start.replace(tzinfo=None), ()
+
+
+def _code(text: str | None) -> str:
+    """Return a text as one word of a header, in the 20 characters there are for it."""
+    plain = "".join(c if c.isascii() and c.isprintable() else "_" for c in text or "")
+    return "_".join(plain.split())[:20] or "X"
 
 
 def lights(annotations: Sequence[Annotation]) -> tuple[float | None, float | None]:

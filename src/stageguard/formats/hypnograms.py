@@ -36,8 +36,8 @@ UNSCORED_WORDS = frozenset(
     )
 )
 DEFAULT_EPOCH_SECONDS = 30.0
-# Formats whose stages are meant where both could be: YASA's are final, AccuSleePy's confidence says little.
-STAGES_FIRST = ("yasa-json", "accusleepy-csv")
+# Formats whose stages are meant where both could be: they are final, or a confidence says little.
+STAGES_FIRST = ("yasa-json", "accusleepy-csv", "stageguard-csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
     try:
         form = detect(path, "hypnogram")
         if not form.is_general:
-            return not form.does("density") or form.name in STAGES_FIRST or _is_bare_gssc(form.name, path)
+            return not form.does("density") or form.name in STAGES_FIRST or _has_final_stages(form.name, path)
         lines = read_text(path).split("\n")
     except FileFormatError as error:
         return "format='numbers-" in str(error)
@@ -145,10 +145,15 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
     return is_stage(next((line.strip() for line in lines if line.strip()), ""), scheme)
 
 
-def _is_bare_gssc(name: str, path: Path) -> bool:
-    """Whether a table of GSSC has stages only, as the version on PyPI writes it."""
+def _has_final_stages(name: str, path: Path) -> bool:
+    """Whether a file that may hold probabilities has stages only, or final ones beside them."""
+    if name == "parquet":
+        from stageguard.formats.parquet import has_final_stages
+
+        return has_final_stages(path)
     if name != "gssc-csv":
         return False
+    # the version of GSSC on PyPI writes stages only
     with path.open("rb") as file:
         header = gssc_header(file.read(HEAD_BYTES)) or ()
     return not any(cell.startswith("prob") for cell in header)

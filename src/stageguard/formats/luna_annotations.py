@@ -1,4 +1,4 @@
-"""Read stages of Luna: `.annot` intervals, `.eannot` epochs, and tables of its command STAGE. No signals."""
+"""Read and write stages of Luna: `.annot` and `.eannot`; read tables of its command STAGE. No signals."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stageguard.formats._density_file import file_error
+from stageguard.formats._outgoing import Content, Outgoing, number, plain_text, stage_words
 from stageguard.formats._stage_rows import StageRows, as_number, text_lines
 from stageguard.formats._stage_rows import read_rows as read_table_rows
 from stageguard.formats._staged_annotations import Annotation, annotated, named_intervals, raw_of
@@ -29,6 +30,7 @@ COLUMNS = ("class", "instance", "channel", "start", "stop", "meta")
 STAGE_CLASS = "sleepstage"
 UNTIL_NEXT = "..."
 DAY = 86_400.0
+LUNA_WORDS: dict[str, dict[str, str]] = {"aasm5": {}, "wnr3": {"N": "NR"}}
 _CLOCK = re.compile(
     r"(?:(\d{1,2})[/.-](\d{1,2})[/.-](\d{2,4})-)?(0\+)?(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?"
 )
@@ -52,25 +54,10 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
     Times are seconds from the recording's start, or times of day: those count from the first interval, since
     the file does not say when the recording began.
     """
-    lines, rows = [], []
-    for number, line in enumerate(text_lines(path), start=1):
-        cells = split_line(line, "\t")
-        if not line.strip() or line.startswith("#") or (cells and cells[0].casefold() == "class"):
-            continue
-        if len(cells) not in (3, 4, 6):
-            raise file_error(path, f"line {number} has {len(cells)} cells, expected: {', '.join(COLUMNS)}.")
-        lines.append(number)
-        rows.append(cells)
-    if not rows:
-        raise file_error(path, "has no annotations. Was it written completely?")
-    times, start, notes = _times(path, lines, rows)
-    begins = sorted({begin for begin, _ in times})
+    rows, times, start, notes = read_intervals(path)
     annotations = []
     for row, (begin, seconds) in zip(rows, times, strict=True):
         text = row[1] if row[0].casefold() == STAGE_CLASS else row[0]
-        if seconds is None:
-            following = bisect_right(begins, begin)
-            seconds = begins[following] - begin if following < len(begins) else None
         annotations.append(Annotation(begin, seconds, _plain(text)))
     stages = [each for each in annotations if _is_stage(each.text)]
     raw = annotated(
@@ -83,6 +70,60 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
         expected="classes such as W, N1, N2",
     )
     return replace(raw, notes=raw.notes + notes)
+
+
+def read_intervals(
+    path: Path,
+) -> tuple[list[tuple[str, ...]], list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
+    """Cells of every interval, its onset and duration, when second 0 is, and what was assumed."""
+    lines, rows = [], []
+    for place, line in enumerate(text_lines(path), start=1):
+        cells = split_line(line, "\t")
+        if not line.strip() or line.startswith("#") or (cells and cells[0].casefold() == "class"):
+            continue
+        if len(cells) not in (3, 4, 6):
+            raise file_error(path, f"line {place} has {len(cells)} cells, expected: {', '.join(COLUMNS)}.")
+        lines.append(place)
+        rows.append(cells)
+    if not rows:
+        raise file_error(path, "has no annotations. Was it written completely?")
+    times, start, notes = _times(path, lines, rows)
+    begins = sorted({begin for begin, _ in times})
+    ended = []
+    for begin, seconds in times:
+        if seconds is None:
+            following = bisect_right(begins, begin)
+            seconds = begins[following] - begin if following < len(begins) else None
+        ended.append((begin, seconds))
+    return rows, ended, start, notes
+
+
+def write_eannot(night: Outgoing, path: Path) -> Content:
+    """One stage per line and epoch; unscored is ?."""
+    words = stage_words(night, LUNA_WORDS, "Luna")
+    return Content({path: "\n".join(words) + "\n"}, notes=_remarks(words))
+
+
+def write_annot(night: Outgoing, path: Path) -> Content:
+    """One interval per epoch, then the other annotations, in seconds from the recording's start."""
+    words, seconds = stage_words(night, LUNA_WORDS, "Luna"), night.epoch_seconds
+    rows = ["\t".join(COLUMNS)]
+    for onset, word in zip(night.onsets, words, strict=True):
+        rows.append(f"{word}\t.\t.\t{number(onset)}\t+{number(seconds)}\t.")
+    events = [event for event in night.events if event.onset >= 0]  # Luna knows no time before the start
+    for event in events:
+        told = dict(event.details)
+        name, channel = plain_text(event.text), plain_text(event.channel) or "."
+        instance, meta = told.pop("instance", "."), told.pop("meta", "")
+        more = "|".join([*([meta] if meta else []), *(f"{key}={text}" for key, text in told.items())])
+        times = f"{number(event.onset)}\t+{number(event.seconds or 0)}"
+        rows.append(f"{name}\t{plain_text(instance)}\t{channel}\t{times}\t{plain_text(more) or '.'}")
+    kept = frozenset(("channel", "details"))
+    return Content({path: "\n".join(rows) + "\n"}, n_events=len(events), keeps=kept, notes=_remarks(words))
+
+
+def _remarks(words: Sequence[str]) -> tuple[str, ...]:
+    return ("Luna's own tables count NR as N2",) if "NR" in words else ()
 
 
 def read_stage_table(path: Path, options: HypnogramOptions) -> RawHypnogram:

@@ -1,4 +1,4 @@
-"""Read stages among annotations of MNE: FIF, text and CSV. Needs no MNE, and reads no recordings.
+"""Read stages among annotations of MNE: FIF, text and CSV; write FIF. Needs no MNE, and reads no recordings.
 
 A FIF file is a chain of tags: kind, type, size and where the next one is, then the data, all big-endian.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.formats._density_file import file_error
+from stageguard.formats._outgoing import Content, Outgoing, stage_texts
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
 from stageguard.formats._stage_rows import as_number, read_rows, text_lines
 from stageguard.formats._stage_sniffing import FIF_HEAD
@@ -22,6 +23,9 @@ from stageguard.formats.tables import split_line
 
 BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
 ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
+FILE_ID, DIRECTORY, FREE_LIST, NOTHING = 100, 101, 106, 108
+NO_DATA, INTEGER, DOUBLE, TEXT, ID = 0, 3, 5, 10, 31  # types of data
+VERSION = (1 << 16) + 3  # of the format: 1.3
 MOST_BYTES = 256 * 2**20
 MOST_TAGS = 100_000
 _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
@@ -29,7 +33,7 @@ _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
 
 def read_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a file that `Annotations.save("...-annot.fif")` wrote."""
-    annotations, start = _read_fif(path)
+    annotations, start = read_fif_annotations(path)
     if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
         raise file_error(
             path,
@@ -41,7 +45,7 @@ def read_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
-    annotations, start = _read_fif(path)
+    annotations, start = read_fif_annotations(path)
     codes = []
     for each in annotations:
         code = as_number(each.text)
@@ -56,8 +60,56 @@ def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return annotated(path, stages, options, start=start, has_clock=start is not None, only_stages=True)
 
 
+def write_fif(night: Outgoing, path: Path) -> Content:
+    """Write what `mne.read_annotations` opens: one annotation per epoch, and the others."""
+    texts = stage_texts(night, "MNE")
+    rows = [(onset, night.epoch_seconds, text) for onset, text in zip(night.onsets, texts, strict=True)] + [
+        (event.onset, event.seconds or 0.0, event.text) for event in night.events
+    ]
+    rows.sort(key=lambda row: row[0])
+    onsets = np.array([onset for onset, _, _ in rows])
+    ends = onsets + np.array([seconds for _, seconds, _ in rows])
+    text = ":".join(text.replace(":", "{COLON}") for _, _, text in rows)
+    parts = [
+        _tag(FILE_ID, ID, struct.pack(">5i", VERSION, 0, 0, 0, 0)),
+        _tag(DIRECTORY, INTEGER, struct.pack(">i", -1)),
+        _tag(FREE_LIST, INTEGER, struct.pack(">i", -1)),
+        _tag(BLOCK_START, INTEGER, struct.pack(">i", ANNOTATIONS)),
+        _tag(ONSETS, DOUBLE, onsets.astype(">f8").tobytes()),
+        _tag(ENDS, DOUBLE, ends.astype(">f8").tobytes()),
+        _tag(DESCRIPTIONS, TEXT, text.encode()),
+        *_date_tags(night.recording_start),
+        _tag(BLOCK_END, INTEGER, struct.pack(">i", ANNOTATIONS)),
+        _tag(NOTHING, NO_DATA, b"", -1),
+    ]
+    is_named = path.name.endswith(("-annot.fif", "_annot.fif"))
+    notes = () if is_named else ("MNE expects names that end with -annot.fif",)
+    return Content({path: b"".join(parts)}, n_events=len(night.events), notes=notes)
+
+
+def _tag(kind: int, kind_type: int, data: bytes, following: int = 0) -> bytes:
+    return struct.pack(">4i", kind, kind_type, len(data), following) + data
+
+
+def _date_tags(start: datetime | None) -> list[bytes]:
+    """When the recording began, in seconds and microseconds since 1970; a date out of range is left out."""
+    if start is None:
+        return []
+    apart = start.replace(tzinfo=None) - datetime(1970, 1, 1)
+    seconds = apart.days * 86_400 + apart.seconds
+    if not -(2**31) <= seconds < 2**31:
+        return []
+    return [_tag(MEASUREMENT_DATE, INTEGER, struct.pack(">2i", seconds, apart.microseconds))]
+
+
 def read_text(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of MNE's text: `# MNE-Annotations`, then onset, duration and description per line."""
+    annotations, start = read_text_annotations(path)
+    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+
+
+def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+    """All annotations of MNE's text, and when the recording began."""
     start, annotations = None, []
     for number, line in enumerate(text_lines(path), start=1):
         if line.startswith("#"):
@@ -72,11 +124,17 @@ def read_text(path: Path, options: HypnogramOptions) -> RawHypnogram:
                 path, f"line {number} is {line[:40]!r}, expected onset, duration and description."
             )
         annotations.append(Annotation(onset, seconds or None, cells[2]))
-    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+    return annotations, start
 
 
 def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of MNE's CSV, whose onsets are dates: of 1970 where nobody knows the true ones."""
+    annotations, start = read_csv_annotations(path)
+    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+
+
+def read_csv_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+    """All annotations of MNE's CSV, and when the first of them is."""
     table = read_rows(path, ("onset", "duration", "description"))
     lasting = table.numbers(path, "duration").tolist()
     moments = [
@@ -91,7 +149,7 @@ def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
         Annotation((moment - origin).total_seconds(), seconds or None, text)
         for moment, seconds, text in zip(moments, lasting, table.column("description"), strict=True)
     ]
-    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+    return annotations, start
 
 
 def _moment(path: Path, line: int, text: str) -> datetime:
@@ -101,7 +159,8 @@ def _moment(path: Path, line: int, text: str) -> datetime:
         raise file_error(path, f"line {line} has the time {text[:40]!r}, expected a date and time.") from None
 
 
-def _read_fif(path: Path) -> tuple[list[Annotation], datetime | None]:
+def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+    """All annotations of a FIF file, and when the recording began."""
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise file_error(path, f"has {size:,} bytes, expected annotations alone: at most {MOST_BYTES:,}.")

@@ -1,4 +1,4 @@
-"""Read sleep stages of NSRR annotation XML. Leaves arousals and respiratory events alone.
+"""Read sleep stages of NSRR annotation XML, and write it. The reader leaves arousals and apnoeas alone.
 
 Stages are runs of epochs ("Stage 2 sleep|2", from 4020 s, for 150 s). Movement and unscored epochs, and codes
 nobody knows, are unscored.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stageguard.formats._density_file import file_error
+from stageguard.formats._outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats._staged_intervals import Interval, stage_epochs
-from stageguard.formats._xml import children, epoch_length, read_xml, text_of
+from stageguard.formats._xml import children, epoch_length, read_xml, text_of, xml_document
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.formats.profusion_xml import STAGE_CODES, warn_of_codes
 from stageguard.stages import AASM5, UNSCORED_NAME, canonical_name
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 STAGE_TYPE = "Stages"
 START_CONCEPT = "Recording Start Time"
+OTHER_TYPE = "Other|Other"
+CONCEPTS = {
+    **{"W": "Wake|0", "N1": "Stage 1 sleep|1", "N2": "Stage 2 sleep|2", "N3": "Stage 3 sleep|3"},
+    **{"R": "REM sleep|5", "?": "Unscored|9"},
+}
 
 
 def read_nsrr_xml(path: Path, options: HypnogramOptions | None = None) -> RawHypnogram:
@@ -48,15 +54,63 @@ def read_nsrr_xml(path: Path, options: HypnogramOptions | None = None) -> RawHyp
         raise file_error(path, "has no events of the type 'Stages|Stages'. Was the study scored?")
     staged = stage_epochs(path, intervals, epoch_seconds)
     remarks = warn_of_codes(path, counts)
+    start = _start(events)
     return RawHypnogram(
         staged.stages,
         tuple(range(1, len(staged.stages) + 1)),
         epoch_seconds=staged.epoch_seconds,
-        start=_start(events),
+        start=None if start is None else start + timedelta(seconds=staged.offset_seconds),
         scheme=AASM5,
         offset_seconds=staged.offset_seconds,
         notes=staged.notes + remarks,
     )
+
+
+def read_start(path: Path) -> datetime | None:
+    """When the recording began, where the file gives a date that exists."""
+    root = read_xml(path, "PSGAnnotation")
+    return _start(
+        [each for parent in children(root, "ScoredEvents") for each in children(parent, "ScoredEvent")]
+    )
+
+
+def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
+    """Write runs of equal stages as NSRR files have them, and the other annotations with their types."""
+    words = stage_words(night, {"aasm5": {}}, "NSRR XML")
+    rows: list[dict[str, str]] = []
+    onsets = night.onsets
+    last = number(onsets[-1] + night.epoch_seconds)
+    start = night.recording_start
+    clock = {} if start is None else {"ClockTime": f"{start:%d.%m.%Y %H.%M.%S}"}
+    rows.append({"EventType": "", "EventConcept": START_CONCEPT, "Start": "0", "Duration": last, **clock})
+    rows += [_event(event) for event in night.events]
+    first = 0
+    for place in range(1, len(words) + 1):
+        if place == len(words) or words[place] != words[first]:
+            rows.append(
+                {
+                    "EventType": f"{STAGE_TYPE}|{STAGE_TYPE}",
+                    "EventConcept": CONCEPTS[words[first]],
+                    "Start": number(onsets[first]),
+                    "Duration": number(round((place - first) * night.epoch_seconds, 9)),
+                }
+            )
+            first = place
+    head = {"SoftwareVersion": "StageGuard", "EpochLength": number(night.epoch_seconds)}
+    text = xml_document("PSGAnnotation", head, {"ScoredEvents": ("ScoredEvent", rows)})
+    kept = frozenset(("kind", "channel", "details"))
+    return Content({path: text}, n_events=len(night.events), keeps=kept)
+
+
+def _event(event: Event) -> dict[str, str]:
+    found = {
+        "EventType": event.kind or OTHER_TYPE,
+        "EventConcept": event.concept or f"{event.text}|{event.text}",
+        "Start": number(event.onset),
+        "Duration": number(event.seconds or 0.0),
+    }
+    more = {name: text for name, text in event.details if name.isidentifier()}
+    return found | ({"SignalLocation": event.channel} if event.channel else {}) | more
 
 
 def _stage(path: Path, concept: str) -> tuple[str, int | None]:

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard._files import write_together
-from stageguard.errors import FileFormatError
+from stageguard.errors import FileFormatError, InputError
 from stageguard.formats._density_file import file_error
+from stageguard.formats._outgoing import GENERAL, Content, Outgoing
 
 if TYPE_CHECKING:
     from stageguard.decoded import Decoding
@@ -91,6 +92,7 @@ def write_decoding(
     notes: Sequence[str] = (),
     svg: str | None = None,
     changes: str | None = None,
+    durable: bool = True,
 ) -> WrittenFiles:
     """Write `<path>.hypnogram.tsv` and `<path>.hypnogram.json` together or not at all.
 
@@ -114,28 +116,51 @@ def write_decoding(
         What was assumed or ignored while reading, recorded with the decoding's own assumptions.
     svg, changes : str, optional
         A picture and a table of changes to write beside them.
+    durable : bool
+        Wait until the disk has them. Whoever writes thousands and looks at them again need not.
     """
     files = output_paths(Path(path))
-    table = _table_text(decoding, quality)
     source = None if source_path is None else Path(source_path)
     data = None if source_text is None else source_text.encode()
     described = None if source is None else describe_file(source, data)
-    sidecar = _sidecar(decoding, files, table, described, options or {}, notes)
     texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
-    texts |= {
-        files.tsv: table,
-        files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n",
-    }
+    texts |= _texts(decoding, files, described, options or {}, quality, notes)
     more = {
         place: text
         for place, text in ((files.svg, svg), (files.changes, changes))
         if place and text is not None
     }
     spare = () if source is None or data is not None else (source,)
-    write_together(texts | more, overwrite=overwrite, make_folders=True, spare=spare)
+    write_together(texts | more, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
     return WrittenFiles(
         files.tsv, files.sidecar, *(place if place in more else None for place in (files.svg, files.changes))
     )
+
+
+def write_own_tsv(night: Outgoing, path: Path) -> Content:
+    """Return the same two files of a decoding; a hypnogram alone has no evidence and no profile to record."""
+    if night.decoding is None:
+        raise InputError(
+            f"{TSV_SUFFIX} is what decoding gives, with its profile and evidence. Write stages alone as "
+            f"{GENERAL}, or another format."
+        )
+    contents = _texts(night.decoding, output_paths(path), None, {}, None, ())
+    lost = ("probabilities of the other stages",)
+    return Content(contents, has_probabilities=True, has_profile=True, lost=lost)
+
+
+def _texts(
+    decoding: Decoding,
+    files: WrittenFiles,
+    source: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+    quality: npt.ArrayLike | None,
+    notes: Sequence[str],
+) -> dict[Path, str | bytes]:
+    """Table and sidecar of a decoding."""
+    table = _table_text(decoding, quality)
+    sidecar = _sidecar(decoding, files, table, source, options, notes)
+    return {files.tsv: table, files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n"}
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:

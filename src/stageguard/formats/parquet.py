@@ -1,40 +1,157 @@
-"""Read Parquet tables of stage probabilities by column name. Needs pyarrow, and loads it when used."""
+"""Read and write Parquet tables of stages and probabilities. Needs pyarrow, and loads it when used."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from stageguard.errors import FileFormatError, MissingExtraError
-from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
+from stageguard.errors import InputError, MissingExtraError, StageGuardError
+from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
+from stageguard.formats._outgoing import Content, Outgoing
+from stageguard.formats._stage_rows import StageRows
+from stageguard.formats._stage_sniffing import OWN_HEAD
 from stageguard.formats.frames import density_of_columns
-from stageguard.formats.tables import MOST_COLUMNS
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram, stage_column
+from stageguard.formats.stage_tables import stage_columns
+from stageguard.formats.tables import MOST_COLUMNS, NIGHT_COLUMNS, refuse_many
+from stageguard.formats.text_hypnograms import from_table
+from stageguard.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked
+COHORT_HEAD = ("id", *OWN_HEAD)
+Found = TypeVar("Found")
 
 
 def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of a Parquet file with stage-named columns."""
-    try:
-        import pyarrow  # type: ignore[import-untyped]
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(
-            f"{path.name}: reading Parquet needs 'pyarrow'. Install with: pip install 'stageguard[formats]'."
-        ) from None
+
+    def probabilities(table: Any) -> RawDensity:
+        columns = [(name, _plain(table.column(place))) for place, name in enumerate(table.column_names)]
+        raw = density_of_columns(path, columns, options)
+        start, _ = _told(table)
+        return raw if start is None else replace(raw, start=start)
+
+    return _read(path, probabilities)
+
+
+def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a Parquet file with a column of them."""
+
+    def stages(table: Any) -> RawHypnogram:
+        header = tuple(name.casefold() for name in table.column_names)
+        for name in (each for each in header if each in NIGHT_COLUMNS):
+            refuse_many(path, name, [str(cell) for cell in table.column(header.index(name)).to_pylist()])
+        wanted = [place for place, name in enumerate(header) if name not in ("time", "start", "id")]
+        cells = [[_cell(cell) for cell in table.column(place).to_pylist()] for place in wanted]
+        rows = list(zip(*cells, strict=True))
+        if not rows:
+            raise file_error(path, "has no rows. Expected one per epoch.")
+        found = StageRows(tuple(header[place] for place in wanted), rows, list(range(len(rows))))
+        start, scorer = _told(table)
+        raw = from_table(path, found, options)
+        return replace(raw, start=start, has_clock=start is not None, scorer=scorer)
+
+    return _read(path, stages)
+
+
+def has_final_stages(path: Path) -> bool:
+    """Whether a file has stages, and no probabilities but those this package wrote beside them."""
+
+    def look(table: Any) -> bool:
+        header = [name.casefold() for name in table.column_names]
+        is_own = header[: len(COHORT_HEAD)] == list(COHORT_HEAD)
+        is_density = sum(canonical_name(name) is not None for name in header) > 1
+        return stage_column(header) is not None and (is_own or not is_density)
+
+    return _read(path, look)
+
+
+def write_parquet(night: Outgoing, path: Path) -> Content:
+    """Write one night; see `write_cohort`."""
+    return write_cohort([night], path)
+
+
+def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
+    """Write nights below each other: id, onset, duration, time, stage, probabilities and scorer per epoch."""
+    arrow, parquet = _pyarrow(path, "writing")
+    schemes = list(dict.fromkeys(night.scheme.names for night in nights))
+    if len(schemes) > 1:
+        raise InputError(
+            f"the nights have different stages ({listed(schemes[0])}; {listed(schemes[1])}), expected the "
+            "same in one file. Merge them first: merge_to='wnr3'."
+        )
+    for what in ("hypnogram", "density"):
+        without = [night.id for night in nights if getattr(night, what) is None]
+        if 0 < len(without) < len(nights):
+            missing = {"hypnogram": "stages", "density": "probabilities"}[what]
+            raise InputError(
+                f"{listed(without, 3)}: no {missing}, which other nights have. Write them apart."
+            )
+    columns: dict[str, list[Any]] = {}
+    for night in nights:
+        n_epochs, scorer = night.any.n_epochs, None if night.hypnogram is None else night.hypnogram.scorer
+        own: dict[str, Sequence[Any]] = {"id": [night.id] * n_epochs, **stage_columns(night)}
+        for name, values in {**own, "scorer": [scorer] * n_epochs}.items():
+            columns.setdefault(name, []).extend(values)
+    columns["time"] = [None if each is None else each.isoformat() for each in columns["time"]]
+    stream = io.BytesIO()
+    kinds = dict.fromkeys(("id", "time", "stage", "scorer"), arrow.string())
+    arrays = {name: arrow.array(cells, kinds.get(name, arrow.float64())) for name, cells in columns.items()}
+    parquet.write_table(arrow.table(arrays), stream, compression="zstd")
+    return Content(
+        {path: stream.getvalue()},
+        has_stages="stage" in columns,
+        has_probabilities=nights[0].density is not None,
+    )
+
+
+def _read(path: Path, take: Callable[[Any], Found]) -> Found:
+    """Return what a table holds; what pyarrow says about a damaged one becomes one line."""
+    arrow, parquet = _pyarrow(path, "reading")
     if b"PAR1PAR1" in path.read_bytes():
         raise file_error(path, "ends within, and begins again. Are two files joined in it?")
     try:
         with parquet.ParquetFile(path) as file:
             _refuse_large(path, file.metadata)
-            table = file.read()
-            columns = [(name, _plain(table.column(place))) for place, name in enumerate(table.column_names)]
-    except FileFormatError:
+            return take(file.read())
+    except StageGuardError:
         raise
-    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+    except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise file_error(path, f"is damaged or cut short ({reason}). Save it again.") from None
-    return density_of_columns(path, columns, options)
+
+
+def _pyarrow(path: Path, doing: str) -> tuple[Any, Any]:
+    try:
+        import pyarrow  # type: ignore[import-untyped]
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError(
+            f"{path.name}: {doing} Parquet needs 'pyarrow'. Install with: pip install 'stageguard[formats]'."
+        ) from None
+    return pyarrow, parquet
+
+
+def _told(table: Any) -> tuple[datetime | None, str | None]:
+    """When the first row is, and who scored it, where this package wrote it."""
+    found = {}
+    for name in ("time", "scorer"):
+        place = table.column_names.index(name) if table.column_names.count(name) == 1 else None
+        cell = None if place is None or not table.num_rows else table.column(place)[0].as_py()
+        found[name] = cell if isinstance(cell, str) else None
+    try:
+        start = None if found["time"] is None else datetime.fromisoformat(found["time"])
+    except ValueError:
+        start = None
+    return start, found["scorer"]
+
+
+def _cell(value: object) -> str:
+    return "" if value is None or value != value else str(value)
 
 
 def _plain(column: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Read sleep stages of Compumedics Profusion XML. Leaves events and montages alone.
+"""Read sleep stages of Compumedics Profusion XML, and write it. The reader leaves events alone.
 
 Profusion writes one number per epoch. 9 is "unscored", although some tools read it as wake: such epochs are
 unscored here, and a warning says how many there are. 3 and 4 of Rechtschaffen and Kales are both N3.
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from stageguard.errors import StageGuardWarning
 from stageguard.formats._density_file import file_error
-from stageguard.formats._xml import children, epoch_length, read_xml
+from stageguard.formats._outgoing import Content, Outgoing, number, stage_words
+from stageguard.formats._xml import children, epoch_length, read_xml, xml_document
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.stages import AASM5, UNSCORED_NAME
 
@@ -32,6 +33,29 @@ def read_profusion_xml(path: Path, options: HypnogramOptions | None = None) -> R
     stages = tuple(STAGE_CODES.get(code, UNSCORED_NAME) for code in codes)
     lines = tuple(range(1, len(stages) + 1))
     return RawHypnogram(stages, lines, epoch_seconds=epoch_length(path, root), scheme=AASM5, notes=notes)
+
+
+def write_profusion_xml(night: Outgoing, path: Path) -> Content:
+    """Write one number per epoch, 9 where unscored, and the other annotations as events."""
+    words = stage_words(night, {"aasm5": {}}, "Profusion XML")
+    codes = {name: code for code, name in reversed(STAGE_CODES.items())} | {UNSCORED_NAME: UNSCORED_CODE}
+    # stages count from the first epoch here, and so must events
+    events = [
+        {
+            "Name": event.text,
+            "Start": number(round(event.onset - night.offset_seconds, 9)),
+            "Duration": number(event.seconds or 0.0),
+            "Input": event.channel,
+        }
+        | {name: text for name, text in event.details if name.isidentifier()}
+        for event in night.events
+    ]
+    head = {"EpochLength": number(night.epoch_seconds)}
+    stages = ("SleepStage", [str(codes[word]) for word in words])
+    text = xml_document(
+        "CMPStudyConfig", head, {"ScoredEvents": ("ScoredEvent", events), "SleepStages": stages}
+    )
+    return Content({path: text}, n_events=len(events), keeps=frozenset(("channel", "details")))
 
 
 def warn_of_codes(path: Path, counts: Counter[int]) -> tuple[str, ...]:

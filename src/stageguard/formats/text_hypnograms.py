@@ -1,4 +1,4 @@
-"""Read text and tables with a stage per epoch, or with onset and duration. Takes no number for a stage."""
+"""Read and write text and tables with a stage per epoch, or onset and duration. No number is a stage."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from stageguard.errors import ProfileError
 from stageguard.formats._density_file import file_error, listed
+from stageguard.formats._outgoing import Content, Outgoing
 from stageguard.formats._stage_rows import FloatVector, StageRows, as_number, rows_below, text_lines
 from stageguard.formats._staged_annotations import COARSE, Annotation, annotated, named_intervals, raw_of
 from stageguard.formats._staged_intervals import stage_epochs
@@ -50,6 +51,11 @@ def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return read_stage_lines(path)
 
 
+def write_text(night: Outgoing, path: Path) -> Content:
+    """Write one stage name per line, ? where unscored."""
+    return Content({path: "\n".join(night.stages("text").stages.tolist()) + "\n"})
+
+
 def find_table(path: Path, lines: Sequence[str]) -> StageRows | None:
     """Return the table below the first line that names a column of stages, or None."""
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
@@ -81,6 +87,7 @@ def from_table(path: Path, table: StageRows, options: HypnogramOptions) -> RawHy
         profile=None if recorded is None else recorded[0],
         argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
         notes=_other_columns(table, name),
+        scorer=None if recorded is None else f"StageGuard {recorded[0].name}",
     )
 
 

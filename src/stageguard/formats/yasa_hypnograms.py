@@ -1,13 +1,18 @@
-"""Read hypnograms of YASA: its JSON and its tables of events. Leaves probabilities to another reader."""
+"""Read YASA's JSON and tables of events, and write its JSON. Another module reads its probabilities."""
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from stageguard.formats._density_file import file_error
 from stageguard.formats._json_file import load_json
+from stageguard.formats._outgoing import Content, Outgoing, number, stage_words, standard_scheme
 from stageguard.formats._stage_rows import StageRows, as_number, read_rows
 from stageguard.formats._staged_annotations import named_intervals, raw_of
 from stageguard.formats._staged_intervals import stage_epochs
@@ -20,6 +25,12 @@ _UNITS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
     **dict.fromkeys(("min", "t", "m", "minute", "minutes"), 60.0),
     **{"ms": 1e-3, "l": 1e-3, "h": 3600.0},
+}
+YASA_WORDS = {
+    "aasm5": {"W": "WAKE", "R": "REM"},
+    "wldr4": {"W": "WAKE", "Light": "LIGHT", "Deep": "DEEP", "R": "REM"},
+    "wnr3": {"W": "WAKE", "N": "NREM", "R": "REM"},
+    "ws2": {"W": "WAKE", "S": "SLEEP"},
 }
 # Number and name of a stage must not contradict each other.
 _VALUES = {"WAKE": 0, "W": 0, "N1": 1, "N2": 2, "N3": 3, "REM": 4, "R": 4, "SLEEP": 1, "NREM": 2}
@@ -101,3 +112,43 @@ def _start(path: Path, text: object) -> datetime | None:
         return datetime.fromisoformat(str(text))
     except ValueError:
         raise file_error(path, f"has the start {str(text)[:40]!r}, expected a date and time.") from None
+
+
+def write_yasa_json(night: Outgoing, path: Path) -> Content:
+    """Write what `yasa.Hypnogram.from_json` opens, with the probabilities where there are any."""
+    document = yasa_document(night)
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return Content({path: text}, has_probabilities=document["proba"] is not None)
+
+
+def yasa_document(night: Outgoing) -> dict[str, Any]:
+    """Return what `yasa.Hypnogram.from_dict` takes."""
+    values = stage_words(night, YASA_WORDS, "YASA", "UNS")
+    hypnogram = night.stages("YASA")
+    start = hypnogram.start
+    document: dict[str, Any] = {
+        "values": values,
+        "n_stages": hypnogram.scheme.n_stages,
+        "freq": f"{number(hypnogram.epoch_seconds)}s",
+        "start": None if start is None else start.isoformat(),
+        "scorer": hypnogram.scorer,
+        "proba": None if night.density is None else _proba(night),
+    }
+    zone = None if start is None else getattr(start.tzinfo, "key", None)
+    return document if zone is None else document | {"tz": zone}
+
+
+def _proba(night: Outgoing) -> dict[str, list[float]]:
+    """Columns of probabilities; YASA has no missing ones, so an epoch without evidence is UNS for certain."""
+    assert night.density is not None
+    standard, places = standard_scheme(night.scheme)
+    words = YASA_WORDS[standard.name]
+    matrix = night.density.probabilities
+    known = ~np.isnan(matrix[:, 0])
+    filled = np.where(known[:, None], matrix, 0.0)
+    order = np.argsort(places)
+    found = {
+        words.get(name, name): filled[:, column].tolist()
+        for name, column in zip(standard.names, order, strict=True)
+    }
+    return found if known.all() else found | {"UNS": (~known).astype(float).tolist()}

@@ -109,7 +109,7 @@ def agreement(
     """
     reference, compared = hypnogram_of(expert), hypnogram_of(night)
     check_aligned(reference, compared)
-    scheme = _common_scheme(reference.scheme, compared.scheme)
+    scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = in_scheme(reference, scheme).labels, in_scheme(compared, scheme).labels
     rare = _rare_pairs(night, scheme, pairs)
     both = (truth >= 0) & (labels >= 0)
@@ -151,7 +151,7 @@ def agreement(
     )
 
 
-def _common_scheme(a: StageScheme, b: StageScheme) -> StageScheme:
+def common_scheme(a: StageScheme, b: StageScheme) -> StageScheme:
     """Return the scheme both can be brought to."""
     if a == b:
         return a

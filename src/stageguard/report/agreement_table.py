@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stageguard.measures.agreement import Agreement
 from stageguard.report.numbers import count, difference, shown
+from stageguard.stages import StageScheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,12 @@ def agreement_rows(before: Agreement, after: Agreement) -> Iterator[AgreementRow
         yield row(f"{found}, ± 2 epochs", 100 * before.rare_recall_2, 100 * after.rare_recall_2, 0, " (%)")
 
 
-def agreement_caption(after: Agreement) -> str:
-    """Return on how many epochs, and what guessing would score."""
+def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
+    """Return on how many epochs, in which stages if not the night's, and what guessing would score."""
+    merged = "" if after.scheme == scheme else f" Compared in {', '.join(after.scheme.names)}."
     left_out = f", {after.n_left_out:,} left out" if after.n_left_out else ""
     majority = (
         f"Calling every epoch {after.majority_stage} would be right in {100 * after.majority_accuracy:.1f} %."
     )
-    scored = f"{count(after.n_epochs, 'epoch')} scored by both{left_out}."
+    scored = f"{count(after.n_epochs, 'epoch')} scored by both{left_out}.{merged}"
     return f"{scored} {majority}" if after.n_epochs else scored

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.hypnogram import UNSCORED
 from stageguard.report.night_panels import MARKS, Mark, NightPicture, Panel, draw_night
 from stageguard.report.stage_look import COLOURS as COLOURS
 from stageguard.report.stage_look import colour_of, top_down
@@ -18,6 +19,7 @@ from stageguard.report.time_axis import Axis, Frame
 if TYPE_CHECKING:
     from stageguard.decoded import Decoding
     from stageguard.hypnogram import Hypnogram
+    from stageguard.stages import StageScheme
 
 FILE_FRAME = Frame(width=1200.0, left=186.0, right=30.0, name_left=24.0)
 PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)
@@ -37,7 +39,7 @@ def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: st
     decoding : Decoding
         The night.
     expert : Hypnogram, optional
-        A scoring to compare with, of the same scheme and length.
+        A scoring to compare with, of the same length, in the same scheme or a coarser one.
     title : str, optional
         Headline; by default the source of the probabilities.
     """
@@ -117,12 +119,13 @@ def night_picture(
 ) -> NightPicture:
     """Gather what is drawn: the expert's panel first, then before and after."""
     given = [("Before", decoding.argmax), ("After", decoding.hypnogram.labels)]
-    panels = [Panel(name, _details(labels, expert), labels) for name, labels in given]
+    scheme = decoding.hypnogram.scheme
+    panels = [Panel(name, _details(labels, scheme, expert), labels) for name, labels in given]
     if expert is not None:
         name = expert_name(expert).capitalize()
-        panels.insert(0, Panel(name, (_changes_text(expert.labels),), expert.labels))
+        panels.insert(0, Panel(name, (_changes_text(expert.labels),), expert.labels, expert.scheme))
     return NightPicture(
-        decoding.hypnogram.scheme,
+        scheme,
         tuple(panels),
         np.asarray(decoding.changed),
         decoding.density.probabilities,
@@ -186,10 +189,13 @@ def _description(decoding: Decoding, expert: Hypnogram | None) -> str:
     return f"From top to bottom: {compared}{shown}. {_subtitle(decoding)}."
 
 
-def _details(labels: Labels, expert: Hypnogram | None) -> tuple[str, ...]:
+def _details(labels: Labels, scheme: StageScheme, expert: Hypnogram | None) -> tuple[str, ...]:
     changes = _changes_text(labels)
     if expert is None:
         return (changes,)
+    if expert.scheme != scheme:
+        merge = np.append(scheme.merge_map(expert.scheme), UNSCORED).astype(np.int8)  # index -1 is UNSCORED
+        labels = merge[labels]
     both = (labels >= 0) & (expert.labels >= 0)
     if not both.any():
         return changes, ""

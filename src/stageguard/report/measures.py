@@ -10,7 +10,7 @@ import numpy as np
 
 from stageguard.decoded import Decoding
 from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.measures.agreement import Agreement, agreement
+from stageguard.measures.agreement import Agreement, agreement, common_scheme
 from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before, in_scheme
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics
@@ -39,25 +39,43 @@ class Scoring:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertScoring:
+    """The expert's column; stages coarser than the profile's have no indicators to hold against its bands."""
+
+    name: str
+    statistics: SleepStatistics
+    validity: Validity | None
+
+    def indicator(self, key: str) -> float:
+        """Return the value of an indicator, NaN where there is none."""
+        return float("nan") if self.validity is None else self.validity.indicators[key].value
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """All measures of one night; `expert`, and the agreement with it, are None without one."""
 
     before: Scoring
     after: Scoring
-    expert: Scoring | None
+    expert: ExpertScoring | None
     agreement: tuple[Agreement, Agreement] | None  # before, after
     events: tuple[RareEvent, ...]
 
     @property
-    def columns(self) -> tuple[Scoring, ...]:
+    def columns(self) -> tuple[Scoring | ExpertScoring, ...]:
         """The scorings there are."""
         return (self.before, self.after) if self.expert is None else (self.before, self.after, self.expert)
 
 
 def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
-    """Return an expert's scoring in the night's stages and on its clock, or say why it does not fit."""
-    check_aligned(expert, decoding.hypnogram)
-    return replace(in_scheme(expert, decoding.hypnogram.scheme), start=decoding.hypnogram.start)
+    """Return an expert's scoring in the night's stages and on its clock, or say why it does not fit.
+
+    Stages coarser than the night's stay as they are.
+    """
+    own = decoding.hypnogram
+    check_aligned(expert, own)
+    scheme = common_scheme(expert.scheme, own.scheme)
+    return replace(in_scheme(expert, scheme), start=own.start)
 
 
 def measure(decoding: Decoding, expert: Hypnogram | None, lights: Lights) -> Measured:
@@ -67,15 +85,19 @@ def measure(decoding: Decoding, expert: Hypnogram | None, lights: Lights) -> Mea
     def scoring(name: str, night: Hypnogram) -> Scoring:
         return Scoring(name, sleep_statistics(night, **lights), validity(_cut(night, cuts), profile))
 
-    own = validity(decoding, expert=expert)
+    is_coarser = expert is not None and expert.scheme != decoding.hypnogram.scheme
+    own = validity(decoding, expert=None if is_coarser else expert)
     after = Scoring("after", sleep_statistics(decoding, **lights), own)
     if expert is None:
         return Measured(scoring("before", before), after, None, None, rare_events(decoding))
-    pairs = profile.tvr_pairs
-    agreed = agreement(expert, before, pairs=pairs), agreement(expert, decoding, pairs=pairs)
-    return Measured(
-        scoring("before", before), after, scoring(expert_name(expert), expert), agreed, rare_events(decoding)
+    now = agreement(expert, decoding)
+    agreed = agreement(expert, before, pairs=now.pairs), now
+    compared = ExpertScoring(
+        expert_name(expert),
+        sleep_statistics(expert, **lights),
+        None if is_coarser else validity(_cut(expert, cuts), profile),
     )
+    return Measured(scoring("before", before), after, compared, agreed, rare_events(decoding))
 
 
 def _cut(night: Hypnogram, cuts: Sequence[int]) -> Hypnogram:

@@ -17,6 +17,7 @@ from stageguard.report import changes_table, ledger_table, profile_words, validi
 from stageguard.report.agreement_table import agreement_caption, agreement_rows
 from stageguard.report.bands_svg import bands_svg
 from stageguard.report.hypnogram_svg import page_strips
+from stageguard.report.interval_words import interval_notes, interval_title, night_intervals
 from stageguard.report.measures import Lights, Measured, aligned, measure
 from stageguard.report.numbers import arrowed, sentence
 from stageguard.report.statistics_table import absent_reasons, phase_rows, statistic_groups
@@ -104,7 +105,8 @@ def _pictures(
     marks = ledger_table.marks_of(measured.events)
     strips = page_strips(decoding, expert, marks=marks, lights=moments, zeitgeber=zeitgeber)
     rows = validity_table.band_rows(measured)
-    compared = None if measured.expert is None else measured.expert.name
+    scored = measured.expert
+    compared = None if scored is None or scored.validity is None else scored.name
     return {
         # both are escaped where they are drawn
         "strips": tuple(Markup(strip) for strip in strips),
@@ -115,7 +117,7 @@ def _pictures(
 
 def _tables(decoding: Decoding, measured: Measured, lights: Lights) -> dict[str, Any]:
     agreed, events = measured.agreement, measured.events
-    changes = explain(decoding)
+    changes, found = explain(decoding), night_intervals(decoding, lights)
     return {
         "indicators": validity_table.indicator_rows(measured),
         "indicator_reasons": validity_table.indicator_reasons(measured),
@@ -125,10 +127,12 @@ def _tables(decoding: Decoding, measured: Measured, lights: Lights) -> dict[str,
             *validity_table.minimum_words(measured),
         ),
         "agreement_rows": () if agreed is None else tuple(agreement_rows(*agreed)),
-        "agreement_caption": "" if agreed is None else agreement_caption(agreed[1]),
+        "agreement_caption": "" if agreed is None else agreement_caption(agreed[1], decoding.profile.scheme),
         "columns": tuple(column.name.capitalize() for column in measured.columns),
         "statistics_caption": words.statistics_caption(decoding, measured.after.statistics, lights),
-        "statistic_groups": statistic_groups(measured),
+        "statistic_groups": statistic_groups(measured, found),
+        "interval_title": interval_title(found),
+        "interval_notes": tuple(interval_notes(decoding, found, measured.after.statistics)),
         "statistic_reasons": absent_reasons(measured),
         "phases": phase_rows(measured),
         "ledger": ledger_table.ledger_rows(decoding, events),

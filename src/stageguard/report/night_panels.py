@@ -27,11 +27,12 @@ MARKS = {"kept": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z", "lost": "M-3.4 -3.4l6.8 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A hypnogram to draw, and what is written beside it."""
+    """A hypnogram to draw, and what is written beside it; `scheme` only where it is not the night's."""
 
     name: str
     details: tuple[str, ...]
     labels: Labels
+    scheme: StageScheme | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,12 @@ class NightPicture:
 def draw_night(night: NightPicture, axis: Axis, y: float) -> tuple[list[str], float]:
     """Return the elements of one stretch, and the height at which they end."""
     parts: list[str] = []
-    height = LANE_HEIGHT.get(night.scheme.n_stages, 19.0) * night.scheme.n_stages
     top = y
     for panel in night.panels:
+        scheme = panel.scheme or night.scheme
+        height = LANE_HEIGHT.get(scheme.n_stages, 19.0) * scheme.n_stages
         tint = panel.name in ("Before", "After")
-        parts += _panel(panel, night.scheme, axis, y, height, night.changed if tint else None)
+        parts += _panel(panel, scheme, axis, y, height, night.changed if tint else None)
         y += height + 14
         if panel.name == "Before":
             parts += _changed_lane(night.changed, axis, y - 4)

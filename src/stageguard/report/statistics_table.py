@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stageguard.measures.statistics import SleepStatistics
+from stageguard.report.interval_words import interval_cell
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import difference, shown
+from stageguard.uncertainty import Intervals
 
 # Field of SleepStatistics, name, unit, decimals.
 FIELDS = (
@@ -34,13 +36,14 @@ Reader = Callable[[SleepStatistics], float]
 
 @dataclass(frozen=True, slots=True)
 class StatisticRow:
-    """A statistic as shown; `expert` and `error` are empty without an expert."""
+    """A statistic as shown; `expert` and `error` are empty without an expert, `interval` without any."""
 
     name: str
     unit: str
     before: str
     after: str
     change: str
+    interval: str = ""
     expert: str = ""
     error: str = ""
 
@@ -63,30 +66,35 @@ class StatisticGroup:
     rows: tuple[StatisticRow, ...]
 
 
-def statistic_groups(measured: Measured) -> tuple[StatisticGroup, ...]:
+def statistic_groups(measured: Measured, found: Intervals | None = None) -> tuple[StatisticGroup, ...]:
     """Return all rows: the night as a whole, then minutes, shares and bouts of each stage."""
     before, after = measured.before.statistics, measured.after.statistics
     expert = None if measured.expert is None else measured.expert.statistics
 
-    def row(name: str, unit: str, decimals: int, read: Reader) -> StatisticRow:
+    def row(name: str, unit: str, decimals: int, read: Reader, key: str = "") -> StatisticRow:
         own, now = read(before), read(after)
         shown_row = StatisticRow(
-            name, unit, shown(own, decimals), shown(now, decimals), difference(now, own, decimals)
+            name,
+            unit,
+            shown(own, decimals),
+            shown(now, decimals),
+            difference(now, own, decimals),
+            interval_cell(found, key, decimals),
         )
         if expert is None:
             return shown_row
         truth = read(expert)
         return replace(shown_row, expert=shown(truth, decimals), error=difference(now, truth, decimals))
 
-    whole = [row(name, unit, decimals, _field(key)) for key, name, unit, decimals in FIELDS]
+    whole = [row(name, unit, decimals, _field(key), key) for key, name, unit, decimals in FIELDS]
     names = after.scheme.names
-    minutes = [row(name, "min", 1, _stage("stage_minutes", name)) for name in names]
+    minutes = [row(name, "min", 1, _stage("stage_minutes", name), f"minutes_{name}") for name in names]
     shares = [
         row(name, "% of TST", 1, _stage("stage_percent", name))
         for name in names
         if name in after.stage_percent
     ]
-    bouts = [row(name, "count", 0, _stage("bouts", name)) for name in names]
+    bouts = [row(name, "count", 0, _stage("bouts", name), f"bouts_{name}") for name in names]
     return (
         StatisticGroup("Whole night", tuple(whole)),
         StatisticGroup("Time per stage", tuple(minutes)),

@@ -69,7 +69,7 @@ def band_rows(measured: Measured) -> tuple[BandRow, ...]:
                 own.value,
                 _place(then),
                 _place(own),
-                math.nan if expert is None else expert.validity.indicators[key].value,
+                math.nan if expert is None else expert.indicator(key),
             )
         )
     return tuple(rows)
@@ -81,7 +81,7 @@ def indicator_rows(measured: Measured) -> tuple[IndicatorRow, ...]:
     rows = []
     for key, own in _ordered(measured.after.validity):
         then = before.indicators[key]
-        truth = math.nan if expert is None else expert.validity.indicators[key].value
+        truth = math.nan if expert is None else expert.indicator(key)
         has_band = math.isfinite(own.low) and math.isfinite(own.high)
         decimals = decimals_for((own.low, own.high) if has_band else (then.value, own.value, truth))
         band = f"{shown(own.low, decimals)} to {shown(own.high, decimals)}" if has_band else ABSENT
@@ -122,15 +122,20 @@ def bands_sentence(rows: tuple[BandRow, ...]) -> str:
 def indicator_reasons(measured: Measured) -> tuple[str, ...]:
     """Return why indicators have no value or no band: one sentence per reason."""
     rows_by_reason: dict[str, list[str]] = {}
+    columns = [(column.name, column.validity) for column in measured.columns]
     for key, _ in _ordered(measured.after.validity):
         by_reason: dict[str, list[str]] = {}
-        for column in measured.columns:
-            reason = column.validity.indicators[key].reason
+        for column, validity in columns:
+            reason = "" if validity is None else validity.indicators[key].reason
             if reason:
-                by_reason.setdefault(reason, []).append(column.name)
+                by_reason.setdefault(reason, []).append(column)
         for reason, where in by_reason.items():
-            only = "" if len(where) == len(measured.columns) else f" ({', '.join(where)})"
+            only = "" if len(where) == len(columns) else f" ({', '.join(where)})"
             rows_by_reason.setdefault(reason, []).append(f"{indicator_name(key)}{only}")
+    expert = measured.expert
+    if expert is not None and expert.validity is None:
+        stages = ", ".join(expert.statistics.scheme.names)
+        rows_by_reason[f"scored in {stages}, too coarse for the profile's bands"] = [expert.name.capitalize()]
     return tuple(f"{'; '.join(rows)}: {reason.rstrip('.')}." for reason, rows in rows_by_reason.items())
 
 

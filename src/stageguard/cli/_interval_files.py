@@ -1,0 +1,196 @@
+"""Intervals of each file's night in plain types, and all of them as one table. Prints nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from stageguard._files import write_together
+from stageguard.cli._decode_file import DecodeOptions
+from stageguard.cli._inputs import Input
+from stageguard.cli._night import decode_night
+from stageguard.errors import InputError
+from stageguard.formats.outputs import plain
+from stageguard.uncertainty import Method, intervals, shortest_first_rem
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stageguard.decoded import Decoding
+    from stageguard.measures.day import Moment
+    from stageguard.profile import Profile
+
+MODEL_WORDS = (
+    "Model intervals are drawn from the posterior: they know only the doubt the stager admits, and cover "
+    "less than they say."
+)
+COLUMNS = {
+    "id": "The night: the file's name without what tells its format",
+    "statistic": "What is reported; minutes_X and bouts_X are of stage X",
+    "unit": "Of value, low and high; n/a for counts",
+    "value": "Of the night as decoded; n/a where it does not exist",
+    "low": "Lower end of the interval, within what is possible",
+    "high": "Upper end of the interval, within what is possible",
+    "kind": "conformal: from errors on scored nights. model: from draws of the posterior, covers too little",
+    "level": "The coverage the interval is made for",
+    "measured_coverage": (
+        "Share of scored nights, held out from the fit, whose expert value such an interval covered; n/a "
+        "where this was not measured: at another level, or for another cohort"
+    ),
+    "n_scored_nights": "Scored nights behind the interval; 0 for model intervals",
+    "reason": "Why there is no interval; n/a where there is one",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line said."""
+
+    profile: Profile | None
+    methods: tuple[str, ...]
+    level: float
+    n_draws: int
+    seed: int
+    lights_off: Moment | None
+    lights_on: Moment | None
+    start: datetime | None
+    options: DecodeOptions
+
+
+def check_profile(request: Request) -> None:
+    """Refuse conformal intervals from a profile that holds no errors, before any file is read."""
+    profile = request.profile
+    if profile is None or request.methods == ("model",) or profile.intervals.get("errors"):
+        return
+    raise InputError(
+        f"profile {profile.name!r} holds no errors on scored nights, so there are no conformal intervals. "
+        "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
+        "--method model."
+    )
+
+
+def intervals_of(night: Input, request: Request) -> dict[str, Any]:
+    """Return one night's intervals, in plain types; lights that a sample list gives it come first."""
+    night.refuse()
+    decoding, notes = decode_night(night.path, request.profile, request.options, request.start)
+    rows: list[dict[str, Any]] = []
+    n_nights = 0
+    foreign = _is_foreign(decoding)
+    for method in request.methods:
+        found = intervals(
+            decoding,
+            method=cast("Method", method),
+            level=request.level,
+            n=request.n_draws,
+            seed=request.seed,
+            lights_off=request.lights_off if night.lights_off is None else night.lights_off,
+            lights_on=request.lights_on if night.lights_on is None else night.lights_on,
+        )
+        n_nights = max(n_nights, found.n_nights)
+        is_measured = not foreign and _same(
+            request.level, decoding.profile.intervals.get("level_of_coverage", 0.0)
+        )
+        rows += [
+            {
+                "statistic": name,
+                "unit": one.unit,
+                "value": one.value,
+                "low": one.low,
+                "high": one.high,
+                "kind": method,
+                "level": request.level,
+                "measured_coverage": one.measured_coverage if is_measured else math.nan,
+                "n_scored_nights": found.n_nights,
+                "reason": one.reason,
+            }
+            for name, one in found.items()
+        ]
+    profile = decoding.profile
+    return {
+        "id": night.name,
+        "profile": {"name": profile.name, "sha256": profile.sha256},
+        "stages": list(profile.scheme.names),
+        "n_epochs": decoding.hypnogram.n_epochs,
+        "epoch_seconds": decoding.epoch_seconds,
+        "n_scored_nights": n_nights,
+        "n_scored_subjects": int(profile.intervals.get("n_subjects", 0)),
+        "min_first_rem_seconds": shortest_first_rem(profile),
+        "intervals": rows,
+        "notes": list(notes),
+        "assumptions": list(decoding.assumed),
+        "cautions": _cautions(decoding, request.methods),
+    }
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one - other) < 1e-9
+
+
+def _is_foreign(decoding: Decoding) -> bool:
+    """Whether the night is of another cohort than the errors are from."""
+    profile, cohort = decoding.profile, decoding.cohort
+    return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)
+
+
+def _cautions(decoding: Decoding, methods: Sequence[str]) -> list[str]:
+    if not (_is_foreign(decoding) and "conformal" in methods):
+        return []
+    return [
+        f"the errors are from {decoding.profile.cohort!r}, the night is of {decoding.cohort!r}: how often "
+        "such intervals cover there is not known"
+    ]
+
+
+def write_table(
+    reports: Sequence[dict[str, Any]],
+    output: Path,
+    request: Request,
+    *,
+    overwrite: bool,
+    spare: Sequence[Path],
+) -> None:
+    """Write one row per night, statistic and kind, and beside it what the columns are."""
+    lines = ["\t".join(COLUMNS)]
+    for report in reports:
+        rows = [{"id": report["id"], **row} for row in report["intervals"]]
+        lines += ["\t".join(_cell(row[name]) for name in COLUMNS) for row in rows]
+    first = reports[0]
+    book = {name: {"Description": text} for name, text in COLUMNS.items()} | {
+        "stageguard": {
+            "profiles": _unique([report["profile"] for report in reports]),
+            "n_nights": len(reports),
+            "methods": list(request.methods),
+            "n_draws": request.n_draws if "model" in request.methods else None,
+            "seed": request.seed if "model" in request.methods else None,
+            "lights_off": request.lights_off,
+            "lights_on": request.lights_on,
+            "min_first_rem_seconds": first["min_first_rem_seconds"],
+            "options": request.options.to_dict(),
+            "caveat": MODEL_WORDS if "model" in request.methods else None,
+            "assumptions": _unique([text for report in reports for text in report["assumptions"]]),
+        }
+    }
+    text = json.dumps(plain(book), indent=2, ensure_ascii=False, allow_nan=False)
+    contents: dict[Path, str | bytes] = {
+        output: "\n".join(lines) + "\n",
+        output.with_suffix(".json"): text + "\n",
+    }
+    write_together(contents, overwrite=overwrite, make_folders=True, spare=spare)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "n/a" if math.isnan(value) else f"{value:.6g}"
+    return " ".join(str(value).split()) or "n/a"
+
+
+def _unique(items: Sequence[Any]) -> list[Any]:
+    kept: list[Any] = []
+    for item in items:
+        if item not in kept:
+            kept.append(item)
+    return kept

@@ -1,0 +1,148 @@
+"""Whether a night was decoded before, by what its sidecar records. Decodes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stageguard import __version__
+from stageguard.errors import FileFormatError, OutputExistsError
+from stageguard.formats.outputs import (
+    WrittenFiles,
+    describe_file,
+    output_paths,
+    plain,
+    read_hypnogram_tsv,
+    read_sidecar,
+)
+
+if TYPE_CHECKING:
+    from stageguard.cli._decode_file import Job
+    from stageguard.decoded import Decoding
+
+MISSING = object()
+# What reading a record raises when its values are not what `decode` wrote.
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError)
+
+
+def recorded_before(job: Job, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the record of the same input, profile, options and version decoded before, or None.
+
+    Outputs of anything else are an error that says what differs; half an output counts as none.
+    """
+    files = output_paths(job.output)
+    if job.overwrite or is_torn(files):
+        return None
+    record = _record(files)
+    if record is None:
+        return None
+    try:
+        reason = _difference(job, files, record, options)
+    except MALFORMED:
+        reason = "its record is incomplete or was edited"
+    if reason:
+        raise OutputExistsError(
+            f"{files.tsv} exists already, and {reason}. Use --overwrite to decode it again."
+        )
+    return record
+
+
+def is_torn(files: WrittenFiles) -> bool:
+    """Whether an output is not there, or only half of it, as after a power cut."""
+    return not all(_is_full(path) for path in (files.tsv, files.sidecar))
+
+
+def may_complete(decoding: Decoding, files: WrittenFiles) -> bool:
+    """Whether half an output may be replaced: its table, if there is one, says what this decoding says."""
+    if not _is_full(files.tsv):
+        return not _is_full(files.sidecar) or _is_ours(files.sidecar)
+    if _is_full(files.sidecar) and _record(files) is not None:
+        return False
+    try:
+        table = read_hypnogram_tsv(files.tsv)
+    except (FileFormatError, OSError):
+        return False
+    names = np.array((*decoding.hypnogram.scheme.names, "?"))
+    labels = decoding.hypnogram.labels
+    return np.array_equal(table.labels, labels) and table.stages == tuple(names[labels].tolist())
+
+
+def _is_full(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _is_ours(sidecar: Path) -> bool:
+    try:
+        read_sidecar(sidecar)
+    except (FileFormatError, OSError):
+        return False
+    return True
+
+
+def _record(files: WrittenFiles) -> dict[str, Any] | None:
+    """Return what a sidecar records; None where it was cut off."""
+    try:
+        return read_sidecar(files.sidecar)
+    except FileFormatError as error:
+        try:
+            json.loads(files.sidecar.read_bytes())
+        except (ValueError, RecursionError):
+            return None
+        raise OutputExistsError(f"{error} Use --overwrite to replace it.") from None
+
+
+def _difference(job: Job, files: WrittenFiles, record: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """Return what is not as recorded, or nothing; the input, the largest, is looked at last."""
+    profile, own = record["profile"], plain(options)
+    if profile["sha256"] != job.profile.sha256:
+        same = profile["name"] == job.profile.name
+        return f"was decoded with {'another version of ' * same}the profile {profile['name']}"
+    recorded = record["options"]
+    differing = [
+        key for key in own.keys() | recorded.keys() if own.get(key, MISSING) != recorded.get(key, MISSING)
+    ]
+    if differing:
+        return f"was decoded with other options ({', '.join(sorted(differing))})"
+    version = record["provenance"]["stageguard"]
+    if version != __version__:
+        return f"was decoded by stageguard {version}, this is {__version__}"
+    for path, wanted, option in (
+        (files.svg, job.picture, "--svg"),
+        (files.changes, job.explain, "--explain"),
+    ):
+        if wanted and path is not None and not _is_full(path):
+            return f"was decoded without {option}"
+    if hashlib.sha256(files.tsv.read_bytes()).hexdigest() != record["hypnogram"]["sha256"]:
+        return "was changed after it was written"
+    found = record["input"]
+    if found is None or describe_file(job.path)["sha256"] != found["sha256"]:
+        return f"{job.path.name} has changed since"
+    return ""
+
+
+def report_of(record: Mapping[str, Any], files: WrittenFiles) -> dict[str, Any]:
+    """Return what a record says about a night, under the names of a fresh report."""
+    strength, hypnogram = record["strength"], record["hypnogram"]
+    return {
+        "done_before": True,
+        "profile": {"name": record["profile"]["name"], "sha256": record["profile"]["sha256"]},
+        "stages": list(hypnogram["scheme"]["stages"]),
+        "n_epochs": hypnogram["n_epochs"],
+        "epoch_seconds": hypnogram["epoch_seconds"],
+        "n_changed": record["n_changed"],
+        "n_filled": record["n_filled"],
+        "strength": strength["why"],
+        "strength_used": used_strength(strength),
+        "outputs": {"tsv": str(files.tsv), "json": str(files.sidecar)},
+        "notes": [],
+    }
+
+
+def used_strength(strength: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a strength that a row has room for."""
+    return {key: strength[key] for key in ("rule", "step", "transition_weight", "fi_before", "fi_after")}

@@ -1,0 +1,215 @@
+"""`stageguard convert`: a night of one tool in, a file for another out. Parses and prints only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stageguard.cli._options import (
+    AsJson,
+    EpochSeconds,
+    Overwrite,
+    Scheme,
+    SchemeName,
+    Stages,
+    _check_epoch_seconds,
+    given_path,
+)
+
+if TYPE_CHECKING:
+    from stageguard.cli._inputs import Input, Inputs
+
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SOURCES",
+        parser=given_path,
+        help="Hypnograms or probabilities of any format, folders of them, or quoted patterns.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="TARGET",
+        parser=given_path,
+        help="File or folder. Several nights go into a folder, or into one .parquet. Default: beside each.",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="FORMAT",
+        help="Format to write (docs/formats.md). Default: by the target's name.",
+    ),
+]
+SourceFormat = Annotated[
+    str | None,
+    typer.Option("--format", metavar="NAME", help="Format of the sources, where content cannot tell."),
+]
+Merge = Annotated[
+    Scheme | None, typer.Option("--merge", help="Merge stages into a coarser scheme on the way.")
+]
+Reepoch = Annotated[
+    float | None,
+    typer.Option(
+        "--reepoch",
+        metavar="SECONDS",
+        callback=_check_epoch_seconds,
+        help="Write epochs of this length; the sources' own is --epoch-seconds.",
+    ),
+]
+AnnotationsFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--annotations-from",
+        metavar="FILE",
+        parser=given_path,
+        help="Add arousals, apnoeas and other annotations of this EDF+, XML, .annot or events.tsv.",
+    ),
+]
+
+
+def convert(
+    sources: Sources,
+    output: Output = None,
+    to: To = None,
+    format: SourceFormat = None,
+    stages: Stages = None,
+    scheme: SchemeName = None,
+    epoch_seconds: EpochSeconds = None,
+    merge: Merge = None,
+    reepoch: Reepoch = None,
+    annotations_from: AnnotationsFrom = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert hypnograms and probabilities from any tool's format to another's.
+
+    Annotations that are no stages go with them. What a format cannot carry is said for each file.
+    """
+    from stageguard.cli._inputs import Wanted, find_inputs
+    from stageguard.cli._present import print_problems
+    from stageguard.cli._scored_files import run_each
+    from stageguard.cli._terminal import print_json, progress
+
+    inputs = find_inputs(sources, None, Wanted("hypnogram", format))
+    if annotations_from is not None and len(inputs.nights) > 1:
+        raise typer.BadParameter("--annotations-from belongs to one file: convert the files one by one.")
+    how = {
+        "format": format,
+        "target_format": to,
+        "stages": None if stages is None else [part.strip() for part in stages.split(",")],
+        "scheme": None if scheme is None else str(scheme),
+        "epoch_seconds": epoch_seconds,
+        "merge_to": None if merge is None else str(merge),
+        "reepoch_to": reepoch,
+        "annotations_from": annotations_from,
+        "overwrite": overwrite,
+    }
+    if _is_one_file(inputs, output, to):
+        reports = [_convert_together(inputs, output, how)]
+    else:
+        places = _places(inputs, output, to)
+        found = run_each(inputs.nights, lambda night: _convert_one(night, places, how))
+        reports = list(progress(found, "Converting", len(inputs.nights), quiet=as_json))
+    if as_json:
+        print_json(reports)
+    else:
+        _print([report for report in reports if report["ok"]], inputs.notes)
+    print_problems(reports, as_json=as_json)
+    if not all(report["ok"] for report in reports):
+        raise typer.Exit(1)
+
+
+def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
+    """Whether several nights go into one Parquet file."""
+    from stageguard.formats.writing import COHORT_FORMAT
+
+    named = output is not None and output.suffix.lower() in (".parquet", ".pq") and not output.is_dir()
+    return inputs.is_cohort and named and to in (None, COHORT_FORMAT)
+
+
+def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Path, Path]:
+    """Return where each source goes: the one file that was named, or a file in a folder."""
+    from stageguard.formats._sources import night_name
+    from stageguard.formats.registry import named
+    from stageguard.formats.writing import usual_suffix
+
+    is_file = output is not None and not output.is_dir() and (output.suffix != "" or to is None)
+    if is_file and output is not None:
+        if inputs.is_cohort:
+            raise typer.BadParameter(
+                f"{output.name} is one file, and there may be several nights: name a folder with --output, "
+                "or a .parquet file."
+            )
+        return {inputs.nights[0].path: output}
+    if to is None:
+        raise typer.BadParameter("say which format to write with --to, or name the file with --output.")
+    suffix = usual_suffix(named(to, "write"))
+    return {
+        night.path: (night.path.parent if output is None else output) / (night_name(night.path) + suffix)
+        for night in inputs.nights
+    }
+
+
+def _convert_one(night: Input, places: dict[Path, Path], how: dict[str, Any]) -> dict[str, Any]:
+    from stageguard.errors import OutputError
+    from stageguard.formats.writing import convert
+
+    night.refuse()
+    place = places[night.path]
+    owner = next(path for path, other in places.items() if other == place)
+    if owner != night.path:
+        raise OutputError(
+            f"{night.path.name}: has the same output as {owner}. Write it into another folder with --output."
+        )
+    return _described(convert(night.path, place, **how))
+
+
+def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> dict[str, Any]:
+    from stageguard.formats.writing import convert
+
+    assert output is not None
+    for night in inputs.nights:
+        night.refuse()
+    written = convert([night.path for night in inputs.nights], output, **how)
+    names = [str(night.path) for night in inputs.nights]
+    return {"file": str(output), "files": names, "ok": True, "warnings": []} | _described(written)
+
+
+def _described(written: Any) -> dict[str, Any]:
+    return {
+        "format": written.format,
+        "outputs": [str(path) for path in written.files],
+        "lost": list(written.lost),
+        "notes": list(written.notes),
+    }
+
+
+def _print(reports: list[dict[str, Any]], notes: tuple[str, ...]) -> None:
+    from stageguard.cli._present import print_read
+    from stageguard.cli._terminal import console, count, one_line, print_list, table
+
+    if not reports:
+        return
+    out = console()
+    if len(reports) == 1:
+        (report,) = reports
+        many = f", {count(len(report['files']), 'night')}" if "files" in report else ""
+        print_list(out, "Wrote", [f"{', '.join(report['outputs'])} ({report['format']}{many})"])
+        print_list(out, "Lost", [", ".join(report["lost"]) or "nothing"])
+    else:
+        shown = table("file", "written", "lost")
+        for report in reports:
+            lost = ", ".join(report["lost"]) or "nothing"
+            shown.add_row(one_line(Path(report["file"]).name), one_line(report["outputs"][0]), one_line(lost))
+        out.print(shown)
+        out.print(f"Converted {count(len(reports), 'night')} to {reports[0]['format']}")
+    print_read(reports, out)
+    print_list(out, "Left out", notes)
+    print_list(out, "Warning", list(dict.fromkeys(each for report in reports for each in report["warnings"])))

@@ -1,0 +1,79 @@
+"""What studies report of a recording, and how far an output is off in it. Weighs and chooses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.evidence import Labels
+from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
+from stageguard.stages import StageScheme
+
+Kind = Literal["night", "day"]
+Mask = npt.NDArray[np.bool_]
+
+OF_A_NIGHT = (
+    "tst_minutes",
+    "se_percent",
+    "sol_minutes",
+    "rem_latency_minutes",
+    "waso_minutes",
+    "awakenings",
+)
+SHORT_EPOCH_SECONDS = 15.0  # shorter ones are scored in rodents, which sleep around the clock
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Endpoints:
+    """The statistics of recordings in one scheme and epoch length.
+
+    Attributes
+    ----------
+    kind : str
+        ``night``: TST, SE, SOL, REM latency, WASO, awakenings and bouts; ``day``, where no moment is
+        bedtime: minutes and bouts of every stage.
+    """
+
+    scheme: StageScheme
+    epoch_seconds: float
+    kind: Kind
+    _known: dict[tuple[int, bytes], tuple[float, ...]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def suited(
+        cls, scheme: StageScheme, epoch_seconds: float, n_epochs: Sequence[int], kind: Kind | None = None
+    ) -> Endpoints:
+        """Return those of a night, or of a day where epochs are short or a recording is long."""
+        is_long = max(n_epochs) * epoch_seconds >= LONGEST_NIGHT_HOURS * 3600.0
+        found: Kind = "day" if is_long or epoch_seconds < SHORT_EPOCH_SECONDS else "night"
+        return cls(scheme, epoch_seconds, kind or found)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The statistics, in order."""
+        if self.kind == "night":
+            return (*OF_A_NIGHT, "bouts")
+        return tuple(f"{what}_{stage}" for what in ("minutes", "bouts") for stage in self.scheme.names)
+
+    def of(self, labels: Labels) -> tuple[float, ...]:
+        """Return the statistics of labels, -1 unscored; NaN where one does not exist."""
+        begins = np.flatnonzero(np.diff(labels, prepend=UNSCORED) & (labels != UNSCORED))
+        if self.kind == "day":
+            n, minutes = self.scheme.n_stages, self.epoch_seconds / 60.0
+            epochs = np.bincount(labels[labels != UNSCORED], minlength=n) * minutes
+            return (*epochs.tolist(), *np.bincount(labels[begins], minlength=n).astype(float).tolist())
+        found = sleep_statistics(Hypnogram(labels, self.scheme, self.epoch_seconds))
+        return (*(float(getattr(found, name)) for name in OF_A_NIGHT), float(len(begins)))
+
+    def errors(self, number: int, expert: Labels, labels: Labels, both: Mask) -> tuple[float, ...]:
+        """Return how far labels are off the expert's night `number`, over the epochs both have scored."""
+        key = (number, both.tobytes())  # the same for every candidate: outputs differ in no gap
+        if key not in self._known:
+            self._known[key] = self.of(np.where(both, expert, UNSCORED).astype(np.int8))
+        own = self.of(np.where(both, labels, UNSCORED).astype(np.int8))
+        return tuple(abs(a - b) for a, b in zip(own, self._known[key], strict=True))

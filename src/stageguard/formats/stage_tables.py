@@ -1,0 +1,91 @@
+"""Read and write this package's own table: one row per epoch with its stage and probabilities."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from stageguard.errors import InputError
+from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
+from stageguard.formats._outgoing import Content, Outgoing, number
+from stageguard.formats._stage_rows import as_number, read_rows
+from stageguard.formats._stage_sniffing import OWN_HEAD
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.tables import read_table
+from stageguard.formats.text_hypnograms import read_text_hypnogram
+
+_OWN_NOTES = ("columns ignored: time, stage", "columns ignored: time")
+RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
+
+
+def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
+    """Probabilities of such a table."""
+    raw = read_table(path, options)
+    return replace(raw, start=_start(path), notes=_relevant(raw.notes))
+
+
+def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of such a table."""
+    start = _start(path)
+    return replace(read_text_hypnogram(path, options), start=start, has_clock=start is not None)
+
+
+def write_stage_table(night: Outgoing, path: Path) -> Content:
+    """Write a row per epoch: when, how long, which stage, and the probability of each stage."""
+    columns = stage_columns(night)
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(map(_cell, column) for column in columns.values()), strict=True))
+    return Content({path: stream.getvalue()}, has_probabilities=night.density is not None)
+
+
+def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
+    """Columns of a night by name; times count from the first epoch."""
+    taken = [name for name in night.scheme.names if name.casefold() in RESERVED]
+    if taken:
+        raise InputError(
+            f"the stage {taken[0]!r} has the name of another column of the table. Rename it, or write "
+            "another format."
+        )
+    seconds, start, n_epochs = night.epoch_seconds, night.any.start, night.any.n_epochs
+    onsets = [round(place * seconds, 9) for place in range(n_epochs)]
+    columns: dict[str, Sequence[Any]] = {"onset": onsets, "duration": [seconds] * n_epochs}
+    columns["time"] = [None if start is None else start + timedelta(seconds=onset) for onset in onsets]
+    if night.hypnogram is not None:
+        columns["stage"] = night.hypnogram.stages.tolist()
+    if night.density is not None:
+        columns |= dict(zip(night.scheme.names, night.density.probabilities.T.tolist(), strict=True))
+    return columns
+
+
+def _cell(value: Any) -> str:
+    """Return a cell that comes back as it is; nothing for what is missing."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _relevant(notes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(note for note in notes if note not in _OWN_NOTES)
+
+
+def _start(path: Path) -> datetime | None:
+    """When the first epoch begins, where the table tells it."""
+    table = read_rows(path, ("onset", "time"))
+    text, onset = table.column("time")[0], as_number(table.column("onset")[0])
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text) - timedelta(seconds=onset or 0.0)
+    except ValueError:
+        raise file_error(
+            path, f"line {table.lines[0]} has the time {text[:40]!r}, expected a date and time."
+        ) from None

@@ -1,0 +1,162 @@
+"""`stageguard convert`: one night, many nights, one file of many, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+
+STAGES = ["W", "W", "N1", "N2", "?", "N3", "R", "W"]
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def nights(tmp_path):
+    """Three scored nights, of YASA, with an arousal in the third."""
+    labels = [sg.StageScheme.named("aasm5").names.index(s) if s != "?" else -1 for s in STAGES]
+    for stem in ("n1", "n2"):
+        sg.Hypnogram(labels, "aasm5", 30, None, "Ann").save(tmp_path / f"{stem}.json")
+    rows = [f"{30 * i},Sleep stage {stage},30" for i, stage in enumerate(STAGES)]
+    (tmp_path / "n3.csv").write_text("\n".join(["onset,label,duration", *rows, "41,Arousal,3"]) + "\n")
+    return tmp_path
+
+
+def test_one_night_to_a_named_file(run, nights):
+    ran = run("convert", nights / "n1.json", "-o", nights / "out" / "n1.edf")
+    assert ran.code == 0
+    lines = ran.out.replace("\n", " ")
+    assert f"Wrote: {nights}/out/n1.edf (edf-annotations)" in lines
+    assert "Lost: scorer" in lines
+    assert sg.read_hypnogram(nights / "out" / "n1.edf").stages.tolist() == STAGES
+
+
+def test_what_is_lost_is_said_for_every_file(run, nights):
+    ran = run("convert", nights / "n?.*", "-o", nights / "out", "--to", "text")
+    assert ran.code == 0
+    rows = {line.split()[0]: line for line in ran.out.splitlines() if line.startswith("n")}
+    assert "scorer" in rows["n1.json"]
+    assert "1 other annotation (Arousal)" in " ".join(ran.out.split())
+    assert "Converted 3 nights to text" in ran.out
+    assert {path.name for path in (nights / "out").iterdir()} == {"n1.txt", "n2.txt", "n3.txt"}
+    assert (nights / "out" / "n2.txt").read_text().split() == STAGES
+
+
+def test_a_folder_of_nights_as_json(run, nights):
+    ran = run("convert", nights, "--to", "luna-annot", "-o", nights / "out", "--json")
+    assert ran.code == 0
+    reports = ran.json
+    assert [report["ok"] for report in reports] == [True] * 3
+    assert reports[0]["outputs"] == [str(nights / "out" / "n1.annot")]
+    assert reports[2]["lost"] == []
+    assert "Arousal" in (nights / "out" / "n3.annot").read_text()
+
+
+def test_many_nights_in_one_parquet_file(run, nights):
+    pandas = pytest.importorskip("pandas")
+    ran = run("convert", nights / "n1.json", nights / "n2.json", "-o", nights / "all.parquet")
+    assert ran.code == 0
+    assert "(parquet, 2 nights)" in ran.out.replace("\n", " ")
+    assert pandas.read_parquet(nights / "all.parquet")["id"].tolist() == ["n1"] * 8 + ["n2"] * 8
+
+
+def test_merged_and_with_other_epochs(run, nights):
+    arguments = ("--to", "accusleepy-csv", "--merge", "wnr3", "--reepoch", 60, "-o", nights / "m.csv")
+    ran = run("convert", nights / "n1.json", *arguments)
+    assert ran.code == 0
+    assert (nights / "m.csv").read_text() == "brain_state\n2\n3\n3\n1\n"
+    assert "epoch length (give --epoch-seconds 60 when reading)" in " ".join(ran.out.split())
+
+
+def test_annotations_of_another_file(run, nights):
+    ran = run("convert", nights / "n1.json", "-o", nights / "n1.edf", "--annotations-from", nights / "n3.csv")
+    assert ran.code == 0
+    assert b"Arousal" in (nights / "n1.edf").read_bytes()
+    assert "annotations of n3.csv count from the night's first epoch" in " ".join(ran.out.split())
+    ran = run("convert", nights / "n1.json", nights / "n2.json", "--to", "text", "--annotations-from", "x")
+    assert ran.code == 2
+
+
+def test_probabilities_are_not_decoded_and_it_is_said(run, tmp_path):
+    night = write_night(tmp_path / "night.csv")
+    ran = run("convert", night, "-o", tmp_path / "night.json")
+    assert ran.code == 0
+    assert "stages are the most probable ones, not decoded" in " ".join(ran.out.split())
+
+
+def test_an_output_of_decode_is_converted_with_its_profile(run, tmp_path):
+    night = write_night(tmp_path / "night.csv")
+    assert run("decode", night, "-p", "human-psg-5").code == 0
+    ran = run("convert", tmp_path / "night.hypnogram.tsv", "--to", "bids-events")
+    assert ran.code == 0, ran.err
+    record = json.loads((tmp_path / "night_events.json").read_text())["StageGuard"]
+    assert record["Profile"]["Name"] == "human-psg-5"
+    assert record["Scorer"] == "StageGuard human-psg-5"
+    decoded = sg.read_hypnogram(tmp_path / "night.hypnogram.tsv")
+    assert sg.read_hypnogram(tmp_path / "night_events.tsv").labels.tolist() == decoded.labels.tolist()
+
+
+def test_bad_input_is_one_line(run, nights):
+    out = nights / "out.json"
+    line = error_line(run("convert", nights / "none.json", "-o", out))
+    assert "No such file or directory" in line
+    (nights / "bad.txt").write_text("W\nN7\n")
+    assert error_line(run("convert", nights / "bad.txt", "-o", out)).startswith(
+        "bad.txt: line 2: 'N7' is not a stage"
+    )
+    assert not out.exists()
+    line = error_line(run("convert", nights / "n1.json", "--to", "yasa-jason"))
+    assert line.startswith("unknown format 'yasa-jason'. Known for writing: ")
+    assert line.endswith("Did you mean 'yasa-json'?")
+    line = error_line(run("convert", nights / "n1.json", "-o", nights / "n.csv"))
+    assert "n.csv: may be several formats. Say which with --to: accusleepy-csv" in line
+    line = error_line(run("convert", nights / "n1.json", "-o", nights / "n.csv", "--to", "accusleepy-csv"))
+    assert line.endswith("Merge the stages first: --merge 'wnr3'.")
+
+
+def test_nothing_is_replaced_unasked(run, nights):
+    place = nights / "out dir é" / "n1.hyp"
+    assert run("convert", nights / "n1.json", "-o", place).code == 0
+    assert "exists already. Use --overwrite" in error_line(run("convert", nights / "n2.json", "-o", place))
+    assert run("convert", nights / "n2.json", "-o", place, "--overwrite").code == 0
+    line = error_line(run("convert", nights / "n1.json", "--to", "yasa-json", "--overwrite"))
+    assert "it is the same file as" in line
+    assert "cannot write /proc/" in error_line(run("convert", nights / "n1.json", "-o", "/proc/x/n.hyp"))
+
+
+def test_a_bad_night_among_good_ones_does_not_stop_them(run, nights):
+    (nights / "n0.txt").write_text("W\nN7\n")
+    ran = run("convert", nights / "n0.txt", nights / "n1.json", "--to", "usleep-hyp", "-o", nights / "out")
+    assert ran.code == 1
+    assert "1 of 2 files failed" in ran.err and "'N7' is not a stage" in " ".join(ran.err.split())
+    assert [path.name for path in (nights / "out").iterdir()] == ["n1.hyp"]
+
+
+def test_two_nights_of_one_name_do_not_share_a_file(run, nights):
+    (nights / "n1.txt").write_text("\n".join(STAGES) + "\n")
+    ran = run("convert", nights / "n1.json", nights / "n1.txt", "--to", "usleep-hyp", "-o", nights / "out")
+    assert ran.code == 1
+    assert "has the same output as" in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["n1.json"], "say which format to write with --to"),
+        (["n1.json", "n2.json", "-o", "x.edf"], "is one file, and there may be several nights"),
+        (["n1.json", "--to", "text", "--reepoch", "0"], "not a length of 0.1 to 3600"),
+        (["n1.json", "--to", "text", "--merge", "aasm6"], "'aasm6' is not one of"),
+        (["n1.json", "-o", ""], "an empty name"),
+    ],
+)
+def test_wrong_usage(run, nights, monkeypatch, arguments, expected):
+    monkeypatch.chdir(nights)
+    ran = run("convert", *arguments)
+    assert ran.code == 2
+    assert expected in " ".join(ran.err.split())

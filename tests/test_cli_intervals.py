@@ -1,0 +1,196 @@
+"""`stageguard intervals`: what sg.intervals returns, labelled for what it is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import pytest
+
+import nights
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+
+BASE = "human-psg-3"
+STATISTICS = ["tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "waso_minutes", "awakenings"]
+STATISTICS += [f"{kind}_{stage}" for stage in "WNR" for kind in ("minutes", "bouts")]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    return Runner(capsys)
+
+
+@pytest.fixture
+def night(tmp_path):
+    return write_night(tmp_path / "night.csv", BASE)
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    """A profile that holds errors of 19 nights, as fit writes them."""
+    errors = {name: [float(i - 9) for i in range(19)] for name in STATISTICS}
+    held = {
+        "n_nights": 19,
+        "n_subjects": 10,
+        "min_first_rem_seconds": 0.0,
+        "level_of_coverage": 0.9,
+        "errors": errors,
+        "coverage": dict.fromkeys(STATISTICS, 0.895),
+        "model_coverage": dict.fromkeys(STATISTICS, 0.421),
+    }
+    path = tmp_path / "lab.toml"
+    sg.Profile.load(BASE).replace(name="lab", cohort="our lab", intervals=held).save(path)
+    return path
+
+
+def by_name(report, kind="conformal"):
+    return {row["statistic"]: row for row in report["intervals"] if row["kind"] == kind}
+
+
+def test_conformal_intervals_are_those_of_the_api(run, night, fitted):
+    report = run("intervals", night, "-p", fitted, "--json").json[0]
+    expected = sg.intervals(nights.decode(sg.read_density(night), sg.Profile.load(fitted)))
+    found = by_name(report)
+    assert list(found) == list(expected) == STATISTICS
+    for name, one in expected.items():
+        row = found[name]
+        assert (row["value"], row["low"], row["high"]) == (one.value, one.low, one.high)
+        assert row["measured_coverage"] == 0.895
+    assert found["tst_minutes"]["high"] - found["tst_minutes"]["value"] == 9.0
+    assert report["n_scored_nights"] == 19
+
+
+def test_model_intervals_are_labelled_and_say_that_they_cover_too_little(run, night, fitted):
+    ran = run("intervals", night, "-p", fitted, "--method", "both", "--draws", "40", "--seed", "2")
+    assert ran.code == 0
+    shown = " ".join(ran.out.split())
+    assert "they know only the doubt the stager admits, and cover less than they say" in shown
+    assert "19 scored nights of 10 subjects held out from the fit" in shown
+    assert ran.out.count("conformal  ") == len(STATISTICS) == ran.out.count("model  ")
+    assert "90%" in ran.out and "42%" in ran.out
+    report = run(
+        "intervals", night, "-p", fitted, "--method", "model", "--draws", "40", "--seed", "2", "--json"
+    ).json[0]
+    decoded = nights.decode(sg.read_density(night), sg.Profile.load(fitted))
+    expected = sg.intervals(decoded, method="model", n=40, seed=2)
+    rows = by_name(report, "model")
+    assert {name: row["low"] for name, row in rows.items()} == {n: one.low for n, one in expected.items()}
+
+
+def test_a_profile_without_errors_is_one_line_that_says_what_to_do(run, night, tmp_path):
+    line = error_line(run("intervals", night, "-p", BASE))
+    assert "profile 'human-psg-3' holds no errors on scored nights" in line
+    assert "stageguard fit" in line
+    assert "--method model" in line
+    ran = run("intervals", night, "-p", BASE, "--method", "model", "--draws", "20")
+    assert ran.code == 0
+    assert "Conformal" not in ran.out
+
+
+def test_an_output_of_decode_brings_its_profile(run, night, fitted, tmp_path):
+    run("decode", night, "-p", fitted)
+    by_output = run("intervals", tmp_path / "night.hypnogram.tsv", "--json").json[0]
+    by_input = run("intervals", night, "-p", fitted, "--json").json[0]
+    assert by_output["intervals"] == by_input["intervals"]
+    assert by_output["id"] == "night"
+
+
+def test_measured_coverage_belongs_to_the_level_it_was_measured_at(run, night, fitted):
+    report = run("intervals", night, "-p", fitted, "--level", "0.8", "--json").json[0]
+    rows = by_name(report).values()
+    assert all(row["measured_coverage"] is None for row in rows)
+    assert by_name(report)["tst_minutes"]["low"] == by_name(report)["tst_minutes"]["value"] - 8.0
+    assert "Covered:" not in run("intervals", night, "-p", fitted, "--level", "0.8").out
+
+
+def test_another_cohort_is_warned_of_and_has_no_measured_coverage(run, night, fitted):
+    ran = run("intervals", night, "-p", fitted, "--cohort", "their lab")
+    assert "the errors are from 'our lab', the night is of 'their lab'" in " ".join(ran.out.split())
+    report = run("intervals", night, "-p", fitted, "--cohort", "their lab", "--json").json[0]
+    assert all(row["measured_coverage"] is None for row in by_name(report).values())
+    same = run("intervals", night, "-p", fitted, "--cohort", "Our Lab", "--json").json[0]
+    assert all(row["measured_coverage"] == 0.895 for row in by_name(same).values())
+
+
+def test_too_few_nights_for_a_level_is_a_reason_and_no_interval(run, night, fitted):
+    report = run("intervals", night, "-p", fitted, "--level", "0.99", "--json").json[0]
+    row = by_name(report)["tst_minutes"]
+    assert (row["low"], row["high"]) == (None, None)
+    assert row["reason"] == "19 scored nights have it, expected 99 or more"
+
+
+def test_a_cohort_becomes_one_table_with_a_row_per_night_and_statistic(run, night, fitted, tmp_path):
+    other = write_night(tmp_path / "other.csv", BASE, seed=2)
+    ran = run("intervals", night, other, "-p", fitted, "-o", tmp_path / "out" / "widths.tsv")
+    assert (ran.code, ran.err) == (0, "")
+    with (tmp_path / "out" / "widths.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [(row["id"], row["statistic"]) for row in rows] == [
+        (name, statistic) for name in ("night", "other") for statistic in STATISTICS
+    ]
+    report = run("intervals", other, "-p", fitted, "--json").json[0]
+    last = by_name(report)["minutes_N"]
+    (row,) = [row for row in rows if (row["id"], row["statistic"]) == ("other", "minutes_N")]
+    assert math.isclose(float(row["low"]), last["low"])
+    assert (row["kind"], row["level"], row["measured_coverage"]) == ("conformal", "0.9", "0.895")
+    assert row["reason"] == "n/a"
+    book = json.loads((tmp_path / "out" / "widths.json").read_text())
+    assert list(book)[:-1] == list(rows[0])
+    assert book["stageguard"]["profiles"] == [report["profile"]]
+
+
+def test_nothing_is_replaced_unasked(run, night, fitted, tmp_path):
+    table = tmp_path / "widths.tsv"
+    table.write_text("mine")
+    line = error_line(run("intervals", night, "-p", fitted, "-o", table))
+    assert "widths.tsv exists already. Use --overwrite to replace it" in line
+    assert table.read_text() == "mine"
+    assert not (tmp_path / "widths.json").exists()
+
+
+def test_lights_set_time_in_bed(run, night, fitted):
+    report = run("intervals", night, "-p", fitted, "--lights-off", "60", "--lights-on", "180", "--json").json[
+        0
+    ]
+    expected = sg.intervals(
+        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=60, lights_on=180
+    )
+    assert by_name(report)["tst_minutes"]["value"] == expected["tst_minutes"].value <= 60
+
+
+def test_a_bad_file_among_good_ones_is_a_failure_of_its_own(run, night, fitted, tmp_path):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("W,N,R\n0.9,0.9,0.9\n")
+    ran = run("intervals", night, bad, "-p", fitted)
+    assert ran.code == 1
+    assert "tst_minutes" in ran.out
+    assert "1 of 2 files failed" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "Missing option '--profile'"),
+        (("--level", "0.3"), "Invalid value for '--level'"),
+        (("--output", "here.csv"), "expected the name of a .tsv file"),
+        (("--method", "bayes"), "'bayes' is not one of"),
+    ],
+)
+def test_wrong_usage_exits_2(run, night, options, words):
+    ran = run("intervals", night, *options)
+    assert ran.code == 2
+    assert words in " ".join(ran.err.split())
+
+
+def test_a_sample_list_names_nights_and_their_lights(run, night, fitted, tmp_path):
+    listed = tmp_path / "samples.tsv"
+    listed.write_text("id\tprobabilities\tlights_off\tlights_on\nanna\tnight.csv\t1800\t5400\n")
+    (report,) = run("intervals", listed, "-p", fitted, "--json").json
+    expected = sg.intervals(
+        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=60, lights_on=180
+    )
+    assert report["id"] == "anna"
+    assert by_name(report)["tst_minutes"]["value"] == expected["tst_minutes"].value
