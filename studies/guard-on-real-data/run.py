@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -56,9 +57,11 @@ def coverage(task: Task, fitted: sg.Profile, nights) -> list[dict]:
     if not fitted.intervals:
         return found
     for night in nights:
-        result = sg.decode(
-            night.probabilities, fitted, epoch_seconds=task.epoch_seconds, trained=task.trained
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", sg.StageGuardWarning)
+            result = sg.decode(
+                night.probabilities, fitted, epoch_seconds=task.epoch_seconds, trained=task.trained
+            )
         expert = sg.Hypnogram(night.labels.astype(np.int8), task.scheme, task.epoch_seconds)
         truth = reported(sg.sleep_statistics(expert))
         for name, one in intervals(result).items():

@@ -207,12 +207,12 @@ class Recipe:
             totals={},
             impossible_share=impossible,
         )
-        met = {rule: self._totals(rule, found, material) for rule in totals}
+        decoders = {rule: self.profile(Candidate(rule), found) for rule in totals}
+        met = {
+            rule: totals_biases(material.nights, profile, self.bare, temperature.temperature)
+            for rule, profile in decoders.items()
+        }
         return replace(found, totals=met)
-
-    def _totals(self, rule: Rule, learned: Learned, material: Material) -> tuple[float, ...]:
-        profile = self.profile(Candidate(rule), learned)
-        return totals_biases(material.nights, profile, self.bare, learned.temperature.temperature)
 
     def target(self, fi_mean: float, n_nights: int) -> float:
         """Return the fragmentation to aim at: up to 15 nights are made up with the base profile's."""

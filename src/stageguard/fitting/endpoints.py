@@ -48,10 +48,10 @@ class Endpoints:
     def suited(
         cls, scheme: StageScheme, epoch_seconds: float, n_epochs: Sequence[int], kind: Kind | None = None
     ) -> Endpoints:
-        """Return those of a night, or of a day where epochs are short or a recording is long."""
+        """Return those of a night, or of a day where epochs are short, a recording is long or wake unknown."""
         is_long = max(n_epochs) * epoch_seconds >= LONGEST_NIGHT_HOURS * 3600.0
-        found: Kind = "day" if is_long or epoch_seconds < SHORT_EPOCH_SECONDS else "night"
-        return cls(scheme, epoch_seconds, kind or found)
+        is_day = is_long or epoch_seconds < SHORT_EPOCH_SECONDS or scheme.wake is None
+        return cls(scheme, epoch_seconds, kind or ("day" if is_day else "night"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,13 +62,13 @@ class Endpoints:
 
     def of(self, labels: Labels) -> tuple[float, ...]:
         """Return the statistics of labels, -1 unscored; NaN where one does not exist."""
-        begins = np.flatnonzero(np.diff(labels, prepend=UNSCORED) & (labels != UNSCORED))
+        begins = (np.diff(labels, prepend=UNSCORED) != 0) & (labels != UNSCORED)
         if self.kind == "day":
             n, minutes = self.scheme.n_stages, self.epoch_seconds / 60.0
             epochs = np.bincount(labels[labels != UNSCORED], minlength=n) * minutes
             return (*epochs.tolist(), *np.bincount(labels[begins], minlength=n).astype(float).tolist())
         found = sleep_statistics(Hypnogram(labels, self.scheme, self.epoch_seconds))
-        return (*(float(getattr(found, name)) for name in OF_A_NIGHT), float(len(begins)))
+        return (*(float(getattr(found, name)) for name in OF_A_NIGHT), float(np.count_nonzero(begins)))
 
     def errors(self, number: int, expert: Labels, labels: Labels, both: Mask) -> tuple[float, ...]:
         """Return how far labels are off the expert's night `number`, over the epochs both have scored."""

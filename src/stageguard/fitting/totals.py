@@ -21,7 +21,8 @@ from stageguard.stages import StageScheme
 
 MOST_ROUNDS = 12
 CLOSE = 0.02  # of the logarithm of a total: a night of 8 h is met within ten minutes, far below its error
-PRUDENT_STEP = 0.7  # totals of neighbouring stages move together; whole steps overshoot
+FIRST_STEP = 0.7  # nats of bias per nat of a total: stages move together, a whole step overshoots
+SMALLEST_STEP, LARGEST_STEP = 0.35, 3.0  # what later steps are kept within
 BORROWED_EPOCHS = 50.0  # so that a stage never scored, or never shown, does not drive a bias to infinity
 LARGEST_BIAS_NATS = 3.0
 
@@ -35,15 +36,25 @@ def totals_biases(
     """
     group = _groups(profile.scheme)
     biases = np.zeros(len(group))
+    step, before, moved = np.full(3, FIRST_STEP), np.zeros(3), np.zeros(3)
     for _ in range(MOST_ROUNDS):
         ready = prepare(nights, Calibration(temperature, tuple(biases.tolist())), bare)
         wanted, shown = _totals(nights, decode_prepared(profile, ready), group)
         short = np.log((wanted + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
-        biases = biases + PRUDENT_STEP * short[group]
-        biases = np.clip(biases - biases.mean(), -LARGEST_BIAS_NATS, LARGEST_BIAS_NATS)
         if np.abs(short).max() < CLOSE:
             break
+        step = _secant(step, moved, before - short)
+        moved, before = step * short, short
+        biases = biases + moved[group]
+        biases = np.clip(biases - biases.mean(), -LARGEST_BIAS_NATS, LARGEST_BIAS_NATS)
     return tuple((biases - biases.mean()).tolist())
+
+
+def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:
+    """Return how far to move for each missing nat, by what the last move gained; as before where it told none."""
+    tells = np.abs(gained) > CLOSE / 4.0
+    found = np.where(tells, moved / np.where(tells, gained, 1.0), step)
+    return np.asarray(np.clip(found, SMALLEST_STEP, LARGEST_STEP))
 
 
 def _groups(scheme: StageScheme) -> npt.NDArray[np.intp]:
