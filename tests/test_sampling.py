@@ -207,7 +207,8 @@ def test_draws_like_a_decoded_night_are_its_own(backend):
 @pytest.mark.parametrize(
     ("options", "pattern"),
     [
-        ({"n": 0}, r"n is 0, expected the number of draws, a whole number from 1\."),
+        ({"n": 0}, r"n is 0, expected the number of draws, a whole number from 1 to 10,000,000\."),
+        ({"n": 10**12}, r"n is 1000000000000, expected the number of draws"),
         ({"n": 2.0}, r"n is 2\.0, expected the number of draws"),
         ({"n": True}, r"n is True, expected the number of draws"),
         ({"n": 2, "seed": -1}, r"seed is -1, expected a whole number from 0\."),

@@ -208,6 +208,11 @@ def _converted(array: npt.ArrayLike, what: str) -> FloatMatrix:
         raise InputError(f"{what} have rows of different lengths, expected (epochs, stages).") from None
     except (TypeError, RuntimeError) as error:
         raise InputError(f"{what} cannot be read as an array: {' '.join(str(error).split())}") from None
+    if isinstance(array, str | os.PathLike):
+        raise InputError(
+            f"{what} are a name ({_checks.shown(str(array))}), expected numbers. Read the file first: "
+            "sg.read_density(path)."
+        )
     if plain.dtype.kind == "O":
         raise InputError(
             f"{what} are Python objects, expected numbers. Convert them first: np.asarray(x, dtype=float)."

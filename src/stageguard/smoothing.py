@@ -25,6 +25,7 @@ from stageguard.hypnodensity import Hypnodensity
 from stageguard.profile import Profile
 from stageguard.strength import chosen_trial
 
+MOST_DRAWS = 10_000_000
 EXACT_WINDOW = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
 
 
@@ -310,8 +311,10 @@ def _posterior(result: Decoding, smoothed: Smoothed) -> Posterior:
 
 
 def _count(n: object) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"n is {_checks.shown(n)}, expected the number of draws, a whole number from 1.")
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MOST_DRAWS:
+        raise InputError(
+            f"n is {_checks.shown(n)}, expected the number of draws, a whole number from 1 to {MOST_DRAWS:,}."
+        )
     return int(n)
 
 

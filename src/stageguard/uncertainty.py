@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stageguard import _checks
-from stageguard.errors import InputError
+from stageguard.errors import InputError, did_you_mean
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import ScoredNight, check_aligned, in_scheme
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
@@ -56,7 +56,8 @@ class Interval:
     reason : str
         Why there is no interval, else empty.
     measured_coverage : float
-        Share of scored nights whose expert value lay in such an interval; NaN where it was not measured.
+        Share of scored nights whose expert value lay in such an interval; NaN where it was not measured: at
+        another level, or for another cohort.
     """
 
     value: float
@@ -88,7 +89,11 @@ class Intervals(Mapping[str, Interval]):
 
     def __getitem__(self, name: str) -> Interval:
         """Return the interval of one statistic."""
-        return self.by_statistic[name]
+        try:
+            return self.by_statistic[name]
+        except KeyError:
+            hint = did_you_mean(str(name), self.by_statistic)
+            raise KeyError(f"no interval of {name!r}, expected one of {', '.join(self)}.{hint}") from None
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the statistics' names."""
@@ -168,7 +173,7 @@ def intervals(
     statistics = measure(night)
     values, limits = reported(statistics), _limits(statistics)
     if method == "conformal":
-        found, n_nights = _conformal(night.profile, values, level)
+        found, n_nights = _conformal(night, values, level)
     else:
         found, n_nights = _model(night, values, level, n, seed, measure), 0
     return Intervals(method, level, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()})
@@ -243,16 +248,29 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
     return n_covered, n_judged
 
 
-def _conformal(
-    profile: Profile, values: Mapping[str, float], level: float
-) -> tuple[dict[str, Interval], int]:
+def is_foreign(night: Decoding) -> bool:
+    """Whether a night is said to be of another cohort than its profile was fitted on."""
+    profile, cohort = night.profile, night.cohort
+    return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)
+
+
+def _measured(night: Decoding, key: str, level: float) -> Mapping[str, float]:
+    """Return the coverage measured on scored nights, if it was at this level and on such people."""
+    held = night.profile.intervals
+    is_like = not is_foreign(night) and math.isclose(level, held.get("level_of_coverage", DEFAULT_LEVEL))
+    found: Mapping[str, float] = held.get(key, {}) if is_like else {}
+    return found
+
+
+def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tuple[dict[str, Interval], int]:
+    profile = night.profile
     held: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
     if not held:
         raise InputError(
             f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal interval. "
             "Fit one to your stager with stageguard fit, or ask for method='model'."
         )
-    measured: Mapping[str, float] = profile.intervals.get("coverage", {})
+    measured = _measured(night, "coverage", level)
     found = {}
     for name, value in values.items():
         width = half_width(held.get(name, ()), level)
@@ -271,7 +289,7 @@ def _model(
     night: Decoding, values: Mapping[str, float], level: float, n: int, seed: int, measure: Any
 ) -> dict[str, Interval]:
     drawn = [reported(measure(one)) for one in _draws(night, n, seed)]
-    measured: Mapping[str, float] = night.profile.intervals.get("model_coverage", {})
+    measured = _measured(night, "model_coverage", level)
     found = {}
     for name, value in values.items():
         known = [row[name] for row in drawn if not math.isnan(row[name])]

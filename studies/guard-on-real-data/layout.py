@@ -1,4 +1,4 @@
-"""Lay the study's results out as tables and a picture. Measures nothing anew."""
+"""Lay the study's results out as tables. Measures nothing anew."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-from judging import STATISTICS
+from judging import OF_MICE, STATISTICS
 from scipy.stats import binomtest, wilcoxon
 
-METHODS = ("majority of 3", "HMM", "paper", "band", "fitted")
-SHORT = {"per-epoch": "context-free", "votes": "votes", "network": "network"}
+METHODS = ("majority of 3", "HMM", "paper", "shipped", "band", "match", "fitted")
+GROUPS = {
+    "context-free stagers": ("per-epoch",),
+    "votes of networks": ("votes",),
+    "context-free and votes": ("per-epoch", "votes"),
+    "networks": ("network",),
+}
+
+
+def statistics_of(task: Mapping) -> tuple[str, ...]:
+    """Return what studies of these sleepers report."""
+    return OF_MICE if task["cohort"] == "mouse" else STATISTICS
 
 
 def values(task: Mapping, method: str, name: str) -> dict[str, float]:
@@ -47,24 +57,27 @@ def mean(task: Mapping, method: str, name: str) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
-def error_ratio(task: Mapping, method: str) -> float:
+def ratio(task: Mapping, method: str, name: str) -> float:
+    """Return the mean absolute error over argmax's, over subjects who have both."""
+    own, before = values(task, method, f"error {name}"), values(task, "argmax", f"error {name}")
+    both = [s for s in own if not math.isnan(own[s] - before[s])]
+    total = sum(before[s] for s in both)
+    return sum(own[s] for s in both) / total if total > 0 else math.nan
+
+
+def error_ratio(task: Mapping, method: str, names: Iterable[str] | None = None) -> float:
     """Return the mean over statistics of this method's mean absolute error over argmax's."""
-    ratios = []
-    for name in STATISTICS:
-        own, before = mean(task, method, f"error {name}"), mean(task, "argmax", f"error {name}")
-        if before > 0 and not math.isnan(own):
-            ratios.append(own / before)
-    return float(np.mean(ratios))
+    ratios = [ratio(task, method, name) for name in names or statistics_of(task)]
+    return float(np.nanmean(ratios))
 
 
-def single_errors(task: Mapping, method: str) -> tuple[int, int]:
-    """Count statistics whose error is significantly smaller, and larger, than argmax's (uncorrected)."""
-    better = worse = 0
-    for name in STATISTICS:
+def single_errors(task: Mapping, method: str) -> tuple[list[str], list[str]]:
+    """Return statistics whose error is significantly smaller, and larger, than argmax's (uncorrected)."""
+    better, worse = [], []
+    for name in statistics_of(task):
         differences = paired(task, method, f"error {name}")
         if p_value(differences) < 0.05:
-            better += bool(differences.mean() < 0)
-            worse += bool(differences.mean() > 0)
+            (better if differences.mean() < 0 else worse).append(name)
     return better, worse
 
 
@@ -108,7 +121,7 @@ def measures(held: Mapping, method: str) -> str:
                 *(_number(mean(task, m, "tvr_percent"), 2) for m in ("argmax", method)),
                 *(f"{100 * mean(task, m, 'fi_in_band'):.0f}" for m in ("argmax", method)),
                 f"{error_ratio(task, method):.2f}",
-                f"{better} / {worse}",
+                f"{len(better)} / {len(worse)}",
             ]
         )
     header = ["task", "accuracy", "→", "macro F1", "→", "FI", "→", "TVR %", "→", "% in band", "→"]
@@ -119,51 +132,68 @@ def _number(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def errors(held: Mapping) -> str:
+def errors(held: Mapping, names: tuple[str, ...]) -> str:
     rows = []
-    for name, task in held.items():
+    for task_name, task in held.items():
+        if statistics_of(task) != names:
+            continue
         for method in ("argmax", "paper", "band", "fitted"):
-            cells = [_number(mean(task, method, f"error {one}"), 1) for one in STATISTICS]
+            cells = [_number(mean(task, method, f"error {one}"), 1) for one in names]
             stars = [
-                "" if method == "argmax" else _star(-paired(task, method, f"error {one}"))
-                for one in STATISTICS
+                "" if method == "argmax" else _star(-paired(task, method, f"error {one}")) for one in names
             ]
             cells = [cell + star for cell, star in zip(cells, stars, strict=True)]
-            rows.append([name if method == "argmax" else "", method, *cells])
-    return table(["task", "method", *(one.replace("_", " ") for one in STATISTICS)], rows)
+            rows.append([task_name if method == "argmax" else "", method, *cells])
+    return table(["task", "method", *(one.replace("_", " ") for one in names)], rows)
+
+
+def figures(chosen: Mapping, method: str) -> dict[str, float]:
+    """Return what the bars are about, of one method over some tasks."""
+    gains = {name: paired(task, method, "kappa") for name, task in chosen.items()}
+    p_values = {name: p_value(d) for name, d in gains.items()}
+    adjusted = holm(p_values)
+    ratios = [error_ratio(task, method) for task in chosen.values()]
+    singles = [single_errors(task, method) for task in chosen.values()]
+    accuracy = [paired(task, method, "accuracy") for task in chosen.values()]
+    return {
+        "tasks": len(chosen),
+        "kappa median": float(np.median([d.mean() for d in gains.values()])),
+        "kappa worst": min(d.mean() for d in gains.values()),
+        "up": sum(p_values[n] < 0.05 and d.mean() > 0 for n, d in gains.items()),
+        "down": sum(p_values[n] < 0.05 and d.mean() < 0 for n, d in gains.items()),
+        "harmed": sum(adjusted[n] < 0.05 and d.mean() < -0.005 for n, d in gains.items()),
+        "ratio": float(np.mean(ratios)),
+        "ratio worst": max(ratios),
+        "ratio of the seven": float(np.mean([error_ratio(t, method, STATISTICS) for t in chosen.values()])),
+        "better": sum(len(better) for better, _ in singles),
+        "worse": sum(len(worse) for _, worse in singles),
+        "in band": float(np.median([mean(task, method, "fi_in_band") for task in chosen.values()])),
+        "accuracy down": sum(p_value(d) < 0.05 and d.mean() < 0 for d in accuracy),
+    }
+
+
+def of_group(held: Mapping, group: str) -> dict:
+    return {name: task for name, task in held.items() if task["kind"] in GROUPS[group]}
 
 
 def summary(held: Mapping) -> str:
-    kinds = {"context-free stagers and votes": ("per-epoch", "votes"), "networks": ("network",)}
     rows = []
-    for title, kind in kinds.items():
-        chosen = {name: task for name, task in held.items() if task["kind"] in kind}
-        if not chosen:
-            continue
-        for method in METHODS:
-            gains = {name: paired(task, method, "kappa") for name, task in chosen.items()}
-            p_values = {name: p_value(d) for name, d in gains.items()}
-            adjusted = holm(p_values)
-            up = sum(p_values[n] < 0.05 and d.mean() > 0 for n, d in gains.items())
-            down = sum(p_values[n] < 0.05 and d.mean() < 0 for n, d in gains.items())
-            harmed = sum(adjusted[n] < 0.05 and d.mean() < -0.005 for n, d in gains.items())
-            ratios = [error_ratio(task, method) for task in chosen.values()]
-            singles = [single_errors(task, method) for task in chosen.values()]
-            in_band = [mean(task, method, "fi_in_band") for task in chosen.values()]
-            accuracy = [paired(task, method, "accuracy") for task in chosen.values()]
-            worse_accuracy = sum(p_value(d) < 0.05 and d.mean() < 0 for d in accuracy)
+    for group in GROUPS:
+        chosen = of_group(held, group)
+        for method in METHODS if chosen else ():
+            found = figures(chosen, method)
             rows.append(
                 [
-                    f"{title}: {method}",
-                    f"{len(chosen)}",
-                    f"{np.median([d.mean() for d in gains.values()]):+.3f}",
-                    f"{min(d.mean() for d in gains.values()):+.3f}",
-                    f"{up} / {down}",
-                    f"{harmed}",
-                    f"{np.mean(ratios):.2f} ({max(ratios):.2f})",
-                    f"{sum(b for b, _ in singles)} / {sum(w for _, w in singles)}",
-                    f"{100 * np.median(in_band):.0f}",
-                    f"{worse_accuracy}",
+                    f"{group}: {method}",
+                    f"{found['tasks']}",
+                    f"{found['kappa median']:+.3f}",
+                    f"{found['kappa worst']:+.3f}",
+                    f"{found['up']} / {found['down']}",
+                    f"{found['harmed']}",
+                    f"{found['ratio']:.2f} ({found['ratio worst']:.2f})",
+                    f"{found['better']} / {found['worse']}",
+                    f"{100 * found['in band']:.0f}",
+                    f"{found['accuracy down']}",
                 ]
             )
     header = [
@@ -171,6 +201,87 @@ def summary(held: Mapping) -> str:
         *("single errors better / worse", "% nights in band, median", "accuracy down"),
     ]
     return table(header, rows)
+
+
+def bars(held: Mapping) -> str:
+    """Say which of the goals set beforehand are met, by the figures they are about."""
+    all_tasks, free = of_group(held, "context-free and votes"), of_group(held, "context-free stagers")
+    fitted, band = figures(all_tasks, "fitted"), figures(all_tasks, "band")
+    fitted_free, band_free = figures(free, "fitted"), figures(free, "band")
+    everywhere = {method: figures(held, method) for method in ("band", "fitted")}
+    rows = [
+        *(
+            _bar(f"`{m}`: tasks where κ falls by > .005, Holm's p < .05", f["harmed"], "0", not f["harmed"])
+            for m, f in everywhere.items()
+        ),
+        _bar(
+            "`fitted`: median κ gain on context-free stagers",
+            f"{fitted_free['kappa median']:+.3f} (with votes {fitted['kappa median']:+.3f})",
+            "≥ +.015",
+            fitted_free["kappa median"] >= 0.015,
+        ),
+        _bar(
+            "`fitted`: mean ratio of errors",
+            f"{fitted['ratio']:.3f} (context-free {fitted_free['ratio']:.3f}; the seven for mice too "
+            f"{fitted['ratio of the seven']:.3f})",
+            "≤ .82",
+            fitted["ratio"] <= 0.82,
+        ),
+        _bar("`fitted`: single errors significantly worse", fitted["worse"], "≤ 1", fitted["worse"] <= 1),
+        _bar(
+            "`fitted`: FI within two experts' factor, median over tasks",
+            f"{100 * fitted['in band']:.0f} % of nights",
+            "≥ 80 %",
+            fitted["in band"] >= 0.8,
+        ),
+        _bar(
+            "`band`: mean ratio of errors",
+            f"{band['ratio']:.3f} (context-free {band_free['ratio']:.3f}; the seven for mice too "
+            f"{band['ratio of the seven']:.3f})",
+            "≤ .90",
+            band["ratio"] <= 0.90,
+        ),
+        _bar(
+            "`band`: single errors significantly worse on context-free stagers",
+            band_free["worse"],
+            "0",
+            band_free["worse"] == 0,
+        ),
+        *_coverage_bars(held),
+    ]
+    return table(["goal", "found", "bar", "met"], rows)
+
+
+def _bar(what: str, found: object, bar: str, met: bool) -> list[str]:
+    return [what, f"{found}", bar, "yes" if met else "**no**"]
+
+
+def _coverage_bars(held: Mapping) -> list[list[str]]:
+    inside = [row["inside"] for task in held.values() for row in task["coverage"]]
+    if not inside:
+        return []
+    share = float(np.mean(inside))
+    lowest = min(by_task_p(task) for task in held.values() if task["coverage"])
+    return [
+        _bar("conformal 90 % intervals cover, pooled", f"{share:.1%}", "85 to 95 %", 0.85 <= share <= 0.95),
+        _bar(
+            "smallest p of a task, binomial test on subjects' intervals",
+            f"{lowest:.3f}",
+            "≥ .01",
+            lowest >= 0.01,
+        ),
+    ]
+
+
+def by_task_p(task: Mapping) -> float:
+    """Return the p of a binomial test against 90 %, statistics of one night counting as one.
+
+    The intervals of a night stand and fall together: a test over all of them would take each for a night.
+    """
+    inside = [row["inside"] for row in task["coverage"]]
+    n_statistics = len({row["statistic"] for row in task["coverage"]})
+    n = round(len(inside) / n_statistics)
+    return float(binomtest(round(n * float(np.mean(inside))), n, 0.9).pvalue)
 
 
 def covered(held: Mapping) -> str:
@@ -182,23 +293,54 @@ def covered(held: Mapping) -> str:
         n_in, n_all = n_in + sum(found), n_all + len(found)
         statistics = sorted({row["statistic"] for row in task["coverage"]})
         each = {s: [r["inside"] for r in task["coverage"] if r["statistic"] == s] for s in statistics}
-        worst = min(binomtest(sum(own), len(own), 0.9).pvalue for own in each.values())
-        shown = f"{100 * sum(found) / len(found):.0f} %"
-        rows.append([name, shown, f"{len(found)}", f"{worst:.3f}"])
+        worst = min(each, key=lambda s: binomtest(sum(each[s]), len(each[s]), 0.9).pvalue)
+        p = binomtest(sum(each[worst]), len(each[worst]), 0.9).pvalue
+        rows.append(
+            [
+                name,
+                f"{100 * np.mean(found):.0f} %",
+                f"{len(found)}",
+                f"{by_task_p(task):.3f}",
+                f"{worst}: {100 * np.mean(each[worst]):.0f} % of {len(each[worst])}, p {p:.3f}",
+            ]
+        )
     if not rows:
         return "No intervals yet.\n"
-    rows.append(["**all**", f"**{100 * n_in / n_all:.1f} %**", f"{n_all}", ""])
-    return table(["task", "covered", "intervals", "smallest p of a statistic"], rows)
+    rows.append(["**all**", f"**{100 * n_in / n_all:.1f} %**", f"{n_all}", "", ""])
+    return table(["task", "covered", "intervals", "p of the task", "statistic furthest off"], rows)
+
+
+def transferred(pairs: Mapping) -> str:
+    """Lay out profiles used on another cohort than they were fitted on."""
+    rows = []
+    gains = {name: np.array(pair["kappa"]) for name, pair in pairs.items()}
+    p_values = {name: p_value(d) for name, d in gains.items()}
+    adjusted = holm(p_values)
+    for name, pair in pairs.items():
+        d = gains[name]
+        mark = _star(d)
+        rows.append([name, f"{len(d)}", f"{d.mean():+.3f}{mark}", f"{pair['ratio']:.2f}", pair["did"]])
+    down = sum(p_values[n] < 0.05 and d.mean() < 0 for n, d in gains.items())
+    up = sum(p_values[n] < 0.05 and d.mean() > 0 for n, d in gains.items())
+    harmed = sum(adjusted[n] < 0.05 and d.mean() < -0.005 for n, d in gains.items())
+    ratios = [pair["ratio"] for pair in pairs.values()]
+    head = (
+        f"{len(pairs)} pairs: κ up on {up}, down on {down} (uncorrected), harmed {harmed}; errors "
+        f"{np.mean(ratios):.2f} of argmax's (worst {max(ratios):.2f}).\n"
+    )
+    return head + "\n" + table(["fitted on → used on", "subjects", "κ change", "errors", "it does"], rows)
 
 
 def chosen_words(held: Mapping) -> str:
     return "\n".join(f"- {name}: {' / '.join(dict.fromkeys(task['chosen']))}" for name, task in held.items())
 
 
-def write_tables(held: Mapping, path: Path) -> None:
+def write_tables(held: Mapping, pairs: Mapping, path: Path) -> None:
     parts = [
         "# The guard on real nights\n",
         INTRODUCTION,
+        "## Goals set beforehand\n",
+        bars(held),
         "## Summary\n",
         summary(held),
         "## Kappa\n",
@@ -208,28 +350,42 @@ def write_tables(held: Mapping, path: Path) -> None:
         measures(held, "fitted"),
         "## `band`, before and after\n",
         measures(held, "band"),
+        "## `paper`, before and after\n",
+        measures(held, "paper"),
         "## Errors of what studies report\n",
         "Mean absolute error over subjects, in minutes, percent and counts; ↑ significantly smaller error.\n",
-        errors(held),
+        errors(held, STATISTICS),
+        errors(held, OF_MICE),
         "## Conformal intervals\n",
         "Nominal 90 %, on subjects not used to fit.\n",
         covered(held),
+        "## On another cohort\n",
+        ELSEWHERE,
+        transferred(pairs) if pairs else "Not run yet.\n",
         "## What `fit` chose\n",
         chosen_words(held) + "\n",
     ]
     path.write_text("\n".join(parts))
 
 
-INTRODUCTION = """Written by `run.py`; every figure follows from `results.json`.
+ELSEWHERE = """A profile fitted on all nights of one task is used on another cohort's, with `cohort=`.
+Stage shares and biases are left out; where the same rule without them did not keep argmax's κ, it is argmax.
+"""
+
+INTRODUCTION = """Written by `run.py`; every figure follows from `results.json` and `transfer.json`.
 
 Every method's parameters come from training subjects, in four folds. Boosting (scikit-learn, 60 rounds)
 stages single epochs; its training nights are staged by an inner split, so that nothing a guard learns from
 has seen a test subject. The networks are those of `../training`: the nights their guards learn from were
 staged by networks that had seen the test subjects. Votes are those of networks trained elsewhere; for DOD-H
-the truth is the consensus of five scorers. `HMM`, `paper` and `band` take transitions and target from the
-training nights' scorings alone, `fitted` is `sg.fit` on training nights. Errors: ratio of mean absolute
-errors to argmax's, averaged over TST, SE, SOL, REM latency, WASO, awakenings and bouts. "harmed": κ down by
-more than .005 with Holm's p < .05. Nights in band: FI within the factor that two experts of one night differ
-by (1.97, 2.25, 2.00 for 3, 5, 2 stages). FI, bouts and awakenings are no independent evidence for rules
-steered by FI; κ, TST, SE, WASO and REM latency are.
+the truth is the consensus of five scorers. `shipped` is the built-in profile as it is; `HMM`, `paper` and
+`band` take transitions and target from the training nights' scorings, and nothing from the stager; `match` is
+the rule of fragmentation first described, `fitted` is `sg.fit` on training nights.
+
+Errors: mean absolute error over argmax's, averaged over TST, SE, SOL, REM latency, WASO, awakenings and
+bouts; for mice, recorded around the clock, over minutes and bouts of W, N and R. "harmed": κ down by more
+than .005 with Holm's p < .05. Nights in band: FI within the factor that two experts of a night differ by
+(1.97, 2.25, 2.00 for 3, 5, 2 stages). FI, bouts and awakenings are no independent evidence for rules
+steered by FI; κ, TST, SE, WASO and REM latency are. κ and the errors are partly bought with accuracy: see
+the last column.
 """

@@ -28,6 +28,7 @@ from stageguard.uncertainty import intervals, reported
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
+TRANSFER = HERE / "transfer.json"  # by transfer.py
 
 
 def run(task: Task) -> dict:
@@ -103,7 +104,8 @@ def main() -> None:
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in held.items())
         RESULTS.write_text(f"{{\n{lines}\n}}\n")
         print(f"{task.name}: {time.perf_counter() - began:.0f} s", flush=True)
-    write_tables(held, HERE / "results.md")
+    pairs = json.loads(TRANSFER.read_text()) if TRANSFER.exists() else {}
+    write_tables(held, pairs, HERE / "results.md")
 
 
 if __name__ == "__main__":

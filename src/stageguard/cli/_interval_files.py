@@ -15,7 +15,7 @@ from stageguard.cli._inputs import Input
 from stageguard.cli._night import decode_night
 from stageguard.errors import InputError
 from stageguard.formats.outputs import plain
-from stageguard.uncertainty import Method, intervals, shortest_first_rem
+from stageguard.uncertainty import Method, intervals, is_foreign, shortest_first_rem
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -79,7 +79,6 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
     decoding, notes = decode_night(night.path, request.profile, request.options, request.start)
     rows: list[dict[str, Any]] = []
     n_nights = 0
-    foreign = _is_foreign(decoding)
     for method in request.methods:
         found = intervals(
             decoding,
@@ -91,9 +90,6 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
             lights_on=request.lights_on if night.lights_on is None else night.lights_on,
         )
         n_nights = max(n_nights, found.n_nights)
-        is_measured = not foreign and _same(
-            request.level, decoding.profile.intervals.get("level_of_coverage", 0.0)
-        )
         rows += [
             {
                 "statistic": name,
@@ -103,7 +99,7 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
                 "high": one.high,
                 "kind": method,
                 "level": request.level,
-                "measured_coverage": one.measured_coverage if is_measured else math.nan,
+                "measured_coverage": one.measured_coverage,
                 "n_scored_nights": found.n_nights,
                 "reason": one.reason,
             }
@@ -126,18 +122,8 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
     }
 
 
-def _same(one: float, other: float) -> bool:
-    return abs(one - other) < 1e-9
-
-
-def _is_foreign(decoding: Decoding) -> bool:
-    """Whether the night is of another cohort than the errors are from."""
-    profile, cohort = decoding.profile, decoding.cohort
-    return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)
-
-
 def _cautions(decoding: Decoding, methods: Sequence[str]) -> list[str]:
-    if not (_is_foreign(decoding) and "conformal" in methods):
+    if not (is_foreign(decoding) and "conformal" in methods):
         return []
     return [
         f"the errors are from {decoding.profile.cohort!r}, the night is of {decoding.cohort!r}: how often "

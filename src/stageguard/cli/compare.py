@@ -143,9 +143,8 @@ def compare_night(night: Input, experts: Experts, options: ReadOptions) -> dict[
 
 def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[str, str]]:
     """Return the transitions a profile counts as uncommon, in a coarser scheme; without one wake to REM."""
+    from stageguard.measures.agreement import merged_pairs
+
     if profile is None:
         return [(scheme.wake, scheme.rem)] if scheme.wake and scheme.rem else []
-    own = profile.scheme
-    merge = range(own.n_stages) if own == scheme else own.merge_map(scheme)
-    merged = [tuple(scheme.names[merge[own.index(stage)]] for stage in pair) for pair in profile.tvr_pairs]
-    return [(a, b) for a, b in dict.fromkeys(merged) if a != b]
+    return list(merged_pairs(profile, scheme))

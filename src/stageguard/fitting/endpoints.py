@@ -48,7 +48,7 @@ class Endpoints:
     def suited(
         cls, scheme: StageScheme, epoch_seconds: float, n_epochs: Sequence[int], kind: Kind | None = None
     ) -> Endpoints:
-        """Return those of a night, or of a day where epochs are short, a recording is long or wake unknown."""
+        """Return a night's, or a day's where epochs are short, a recording is long or wake is unknown."""
         is_long = max(n_epochs) * epoch_seconds >= LONGEST_NIGHT_HOURS * 3600.0
         is_day = is_long or epoch_seconds < SHORT_EPOCH_SECONDS or scheme.wake is None
         return cls(scheme, epoch_seconds, kind or ("day" if is_day else "night"))

@@ -51,7 +51,7 @@ def totals_biases(
 
 
 def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:
-    """Return how far to move for each missing nat, by what the last move gained; as before where it told none."""
+    """Return how far to move for a missing nat, by what the last move gained; as before if unclear."""
     tells = np.abs(gained) > CLOSE / 4.0
     found = np.where(tells, moved / np.where(tells, gained, 1.0), step)
     return np.asarray(np.clip(found, SMALLEST_STEP, LARGEST_STEP))

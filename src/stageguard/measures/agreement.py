@@ -14,6 +14,7 @@ from stageguard.decoded import Decoding
 from stageguard.errors import InputError
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import Labels, Mask, ScoredNight, check_aligned, hypnogram_of, in_scheme
+from stageguard.profile import Profile
 from stageguard.stages import StageScheme
 
 Pairs = tuple[tuple[str, str], ...]
@@ -166,13 +167,18 @@ def _rare_pairs(night: ScoredNight, scheme: StageScheme, pairs: Iterable[tuple[s
         return tuple(_pair(pair, scheme) for pair in pairs)
     if not isinstance(night, Decoding):
         return ()
-    own = night.profile.scheme
+    return merged_pairs(night.profile, scheme)
+
+
+def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
+    """Return a profile's uncommon transitions in a coarser scheme."""
+    own = profile.scheme
     merge = range(own.n_stages) if own == scheme else own.merge_map(scheme)
-    rare = {(own.index(a), own.index(b)) for a, b in night.profile.tvr_pairs}
-    common = {(i, j) for i in range(own.n_stages) for j in range(own.n_stages) if i != j} - rare
+    rare = [(own.index(a), own.index(b)) for a, b in profile.tvr_pairs]
+    common = {(i, j) for i in range(own.n_stages) for j in range(own.n_stages) if i != j} - set(rare)
     # A merged pair is rare only if all that it stands for is: W to N3 is, W to NREM is not.
     spoilt = {(merge[i], merge[j]) for i, j in common}
-    merged = dict.fromkeys((merge[i], merge[j]) for i, j in sorted(rare))
+    merged = dict.fromkeys((merge[i], merge[j]) for i, j in rare)
     return tuple((scheme.names[i], scheme.names[j]) for i, j in merged if i != j and (i, j) not in spoilt)
 
 

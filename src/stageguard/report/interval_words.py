@@ -9,12 +9,12 @@ from stageguard.decoded import Decoding
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.report.measures import Lights
 from stageguard.report.numbers import ABSENT, count, shown
-from stageguard.uncertainty import Intervals, intervals, shortest_first_rem
+from stageguard.uncertainty import Intervals, intervals, is_foreign, shortest_first_rem
 
 
 def night_intervals(decoding: Decoding, lights: Lights) -> Intervals | None:
     """Return conformal intervals, or None where the profile knows no errors on nights like this one."""
-    if not decoding.profile.intervals.get("errors") or _is_foreign(decoding):
+    if not decoding.profile.intervals.get("errors") or is_foreign(decoding):
         return None
     return intervals(decoding, lights_off=lights["lights_off"], lights_on=lights["lights_on"])
 
@@ -64,8 +64,3 @@ def interval_notes(decoding: Decoding, found: Intervals | None, statistics: Slee
             f"That of REM latency is for the first REM bout of {shortest:g} s or more, as the profile was "
             f"fitted{here}."
         )
-
-
-def _is_foreign(decoding: Decoding) -> bool:
-    profile, cohort = decoding.profile, decoding.cohort
-    return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)

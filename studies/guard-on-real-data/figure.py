@@ -1,0 +1,110 @@
+"""Draw the study: what each method does to kappa and to the errors of what studies report, task by task.
+
+python figure.py     writes figure.svg from results.json; needs nothing but the standard library
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+
+from layout import error_ratio, figures, of_group, paired
+
+HERE = Path(__file__).parent
+SHOWN = ("majority of 3", "HMM", "paper", "band", "fitted")
+COLOURS = {
+    "majority of 3": "#9aa0a6",
+    "HMM": "#c08a3e",
+    "paper": "#b5443c",
+    "band": "#3b78b5",
+    "fitted": "#1d7a4d",
+}
+WIDTH, ROW, LEFT, GAP = 1080, 21, 330, 60
+PANEL = (WIDTH - LEFT - GAP - 30) / 2
+
+
+def main() -> None:
+    held = json.loads((HERE / "results.json").read_text())
+    names = [
+        name for kind in ("per-epoch", "votes", "network") for name in held if held[name]["kind"] == kind
+    ]
+    gains = {n: {m: float(paired(held[n], m, "kappa").mean()) for m in SHOWN} for n in names}
+    ratios = {n: {m: error_ratio(held[n], m) for m in SHOWN} for n in names}
+    top = 92
+    height = top + ROW * len(names) + 64
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" font-family="Helvetica, Arial, sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        '<text x="16" y="24" font-size="15" font-weight="bold">Real nights, argmax = 0 and 1</text>',
+        *_legend(),
+    ]
+    for i, name in enumerate(names):
+        y = top + ROW * (i + 0.5)
+        if i % 2 == 0:
+            parts.append(
+                f'<rect x="8" y="{y - ROW / 2}" width="{WIDTH - 16}" height="{ROW}" fill="#f5f6f7"/>'
+            )
+        parts.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
+    bottom = top + ROW * len(names)
+    parts += _panel(
+        LEFT, top, bottom, gains, names, (-0.06, 0.1), 0.02, 0.0, "change of κ: right is better", "{:+.2f}"
+    )
+    right = LEFT + PANEL + GAP
+    title = "errors of what studies report: left is better"
+    parts += _panel(right, top, bottom, ratios, names, (0.5, 2.0), 0.25, 1.0, title, "{:.2f}")
+    parts += [f'<text x="16" y="{bottom + 52}" fill="#444">{escape(_caption(held))}</text>', "</svg>"]
+    (HERE / "figure.svg").write_text("\n".join(parts) + "\n")
+
+
+def _legend() -> list[str]:
+    parts, x = [], 16.0
+    for name in SHOWN:
+        parts.append(f'<circle cx="{x + 5}" cy="46" r="5" fill="{COLOURS[name]}"/>')
+        parts.append(f'<text x="{x + 15}" y="50">{name}</text>')
+        x += 38 + 7.0 * len(name)
+    return parts
+
+
+def _panel(left, top, bottom, values, names, limits, tick, middle, title, form) -> list[str]:
+    """One dot per method and task; values beyond the limits sit on the edge, hollow."""
+    low, high = limits
+
+    def place(value: float) -> float:
+        return left + PANEL * (min(max(value, low), high) - low) / (high - low)
+
+    parts = [f'<text x="{left + PANEL / 2}" y="{top - 24}" text-anchor="middle">{escape(title)}</text>']
+    for k in range(round((high - low) / tick) + 1):
+        at = low + k * tick
+        x, line = place(at), "#333" if abs(at - middle) < 1e-9 else "#dddddd"
+        parts.append(f'<line x1="{x}" x2="{x}" y1="{top}" y2="{bottom}" stroke="{line}"/>')
+        parts.append(
+            f'<text x="{x}" y="{bottom + 18}" text-anchor="middle" fill="#555">{form.format(at)}</text>'
+        )
+    for i, name in enumerate(names):
+        y = top + ROW * (i + 0.5)
+        for method in SHOWN:
+            value, colour = values[name][method], COLOURS[method]
+            fill = colour if low <= value <= high else "#ffffff"
+            parts.append(
+                f'<circle cx="{place(value):.1f}" cy="{y}" r="4.5" fill="{fill}" stroke="{colour}" '
+                f'fill-opacity="0.85"><title>{escape(f"{name}, {method}: {value:.3f}")}</title></circle>'
+            )
+    return parts
+
+
+def _caption(held: dict) -> str:
+    told = []
+    for group in ("context-free and votes", "networks"):
+        if of_group(held, group):
+            found = figures(of_group(held, group), "fitted")
+            told.append(
+                f"{group} ({found['tasks']} tasks): κ {found['kappa median']:+.3f} on the median, errors "
+                f"{found['ratio']:.2f} on the mean"
+            )
+    return "fitted: " + "; ".join(told) + ". Hollow: beyond the edge."
+
+
+if __name__ == "__main__":
+    main()
