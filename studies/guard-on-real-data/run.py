@@ -21,6 +21,7 @@ import numpy as np
 from judging import judge
 from layout import write_tables
 from methods import learn
+from page import write_page
 from tasks import Task, tasks
 
 import stageguard as sg
@@ -106,6 +107,7 @@ def main() -> None:
         print(f"{task.name}: {time.perf_counter() - began:.0f} s", flush=True)
     pairs = json.loads(TRANSFER.read_text()) if TRANSFER.exists() else {}
     write_tables(held, pairs, HERE / "results.md")
+    write_page(held)
 
 
 if __name__ == "__main__":
