@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from stageguard.formats._outgoing import GENERAL, Content, Outgoing
 
 if TYPE_CHECKING:
     from stageguard.decoded import Decoding
+    from stageguard.profile import Profile
 
 REVIEW_SENTENCE = "A trained scorer must review this output before any clinical decision."
 LAYOUT_VERSION = 1
@@ -29,6 +31,11 @@ TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
 CHANGES_SUFFIX = ".changes.tsv"
+
+# Stands for the profile's definition, which is most of a sidecar, until its text is put there.
+_DEFINITION_MARK = "\x00definition of the profile\x00"
+_DEFINITION = json.dumps(_DEFINITION_MARK)
+_DEFINITION_INDENT = 6  # of what is within "stageguard", "profile"
 
 COLUMNS: dict[str, dict[str, Any]] = {
     "onset": {"Description": "Start of the epoch, from the start of the recording", "Units": "s"},
@@ -160,7 +167,8 @@ def _texts(
     """Table and sidecar of a decoding."""
     table = _table_text(decoding, quality)
     sidecar = _sidecar(decoding, files, table, source, options, notes)
-    return {files.tsv: table, files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n"}
+    text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
+    return {files.tsv: table, files.sidecar: text + "\n"}
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
@@ -168,7 +176,7 @@ def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
     labels, names = hypnogram.labels, (*hypnogram.scheme.names, "?")  # index -1 is "?"
     seconds = float(hypnogram.epoch_seconds)
     columns: dict[str, list[str]] = {
-        "onset": [_seconds(index * seconds) for index in range(hypnogram.n_epochs)],
+        "onset": _onsets(hypnogram.n_epochs, seconds),
         "duration": [_seconds(seconds)] * hypnogram.n_epochs,
         "stage": [names[label] for label in labels.tolist()],
         "label": [str(label) for label in labels.tolist()],
@@ -181,6 +189,19 @@ def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
         columns["quality"] = [repr(float(value)) for value in np.asarray(quality, dtype=np.float64)]
     rows = ["\t".join(columns), *map("\t".join, zip(*columns.values(), strict=True))]
     return "\n".join(rows) + "\n"
+
+
+@lru_cache(maxsize=4)
+def _onsets(n_epochs: int, epoch_seconds: float) -> list[str]:
+    """Return when each epoch begins; nights of a cohort are often of one length."""
+    return [_seconds(index * epoch_seconds) for index in range(n_epochs)]
+
+
+@lru_cache(maxsize=4)
+def _definition(profile: Profile) -> str:
+    """Return a profile as its place in the sidecar wants it; of a cohort every night records the same."""
+    text = json.dumps(plain(profile.to_dict()), indent=2, allow_nan=False)
+    return text.replace("\n", "\n" + " " * _DEFINITION_INDENT)
 
 
 def _seconds(value: float) -> str:
@@ -223,7 +244,7 @@ def _sidecar(
         "profile": {
             "name": decoding.profile.name,
             "sha256": decoding.profile.sha256,
-            "definition": decoding.profile.to_dict(),
+            "definition": _DEFINITION_MARK,
         },
         "score": decoding.score,
         "n_changed": int(np.count_nonzero(decoding.changed)),
