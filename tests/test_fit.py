@@ -375,16 +375,42 @@ def test_what_is_not_plain_must_surely_be_better_than_the_best_plain_one():
     assert judged(-0.10, 0.15, -0.05, 0.10, other=shares)[2] == "not surely better"
 
 
-def test_a_statistic_that_one_candidate_has_not_counts_for_none():
+def test_errors_are_multiples_of_argmax_s_mean_of_a_step_at_least():
     nan = float("nan")
     rows = [
-        [Score(0.5, 0.8, 0.1, 0.1, (10.0, 4.0)), Score(0.5, 0.8, 0.1, 0.1, (30.0, 0.0))],
-        [Score(0.5, 0.8, 0.1, 0.1, (10.0, nan)), Score(0.5, 0.8, 0.1, 0.1, (10.0, 5.0))],
+        [Score(0.5, 0.8, 0.1, 0.1, (10.0, 0.0)), Score(0.5, 0.8, 0.1, 0.1, (30.0, nan))],
+        [Score(0.5, 0.8, 0.1, 0.1, (10.0, 6.0)), Score(0.5, 0.8, 0.1, 0.1, (10.0, nan))],
     ]
-    # the second statistic is left with the second night, where argmax makes no error to measure by
-    assert Scores.of(rows).error.tolist() == [[0.5, 1.5], [0.5, 0.5]]
-    nothing = [[Score(0.5, 0.8, 0.1, 0.1, (nan,))], [Score(0.5, 0.8, 0.1, 0.1, (1.0,))]]
+    # argmax is right about the second statistic: six steps off still cost six
+    assert Scores.of(rows).error.tolist() == [[0.25, 1.5], [3.25, 0.5]]
+    nothing = [[Score(0.5, 0.8, 0.1, 0.1, (nan,))], [Score(0.5, 0.8, 0.1, 0.1, (nan,))]]
     assert Scores.of(nothing).error.tolist() == [[1.0], [1.0]]
+
+
+def test_what_agrees_by_chance_is_never_chosen():
+    rows = [[Score(0.0, 0.3, 0.1, 0.1, (10.0,))] * 3, [Score(0.04, 0.3, 0.1, 0.1, (1.0,))] * 3]
+    names = ["a", "b", "c"]
+    found = _judge([ARGMAX, Candidate("argmax", totals=1.0)], Scores.of(rows), names, Criterion())
+    assert [row.status for row in found] == ["chosen", "agrees by chance"]
+    rescued = [rows[0], [Score(0.3, 0.5, 0.1, 0.1, (1.0,))] * 3]
+    found = _judge([ARGMAX, Candidate("argmax", biases=True)], Scores.of(rescued), names, Criterion())
+    assert [row.status for row in found] == ["kept", "chosen"]
+    nan = [[Score(float("nan"), 1.0, 0.0, 0.0, (0.0,))] * 3] * 2
+    found = _judge([ARGMAX, Candidate("band")], Scores.of(nan), names, Criterion())
+    assert [row.status for row in found] == ["chosen", "no kappa to judge by"]
+
+
+def test_a_stager_that_knows_nothing_is_left_alone_and_said_to():
+    own = cohort(6, sharpness=2.0)
+    flat = [np.full_like(density.probabilities, 1 / 3) for density in own.densities]
+    with pytest.warns(StageGuardWarning) as caught:
+        found = sg.fit_report(flat, own.hypnograms, base=BASE, groups=own.groups, learning_curve=False)
+    said = [str(one.message) for one in caught]
+    assert any(
+        "kappa of argmax is 0.000, expected well above 0. Are the columns in the right" in t for t in said
+    )
+    assert found.steps_aside
+    assert "agree with the experts hardly more than by chance" in found.reason
 
 
 def test_a_gain_must_exceed_its_error():

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 import stageguard as sg
 from stageguard._nights import Options
 from stageguard._profile_parts import Calibration
-from stageguard.fitting.candidates import Candidate, Recipe, calibration_of
+from stageguard.fitting.candidates import Candidate, Recipe, calibration_of, scope_of
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import decode_prepared, prepare
@@ -52,6 +52,37 @@ def test_errors_are_over_the_epochs_both_scored():
     both = (expert >= 0) & (labels >= 0)
     # both: W W S S against W S S S
     assert day.errors(0, expert, labels, both) == (1.0, 1.0, 0.0, 0.0)
+
+
+def test_sleep_and_rem_that_never_come_count_as_coming_at_the_end():
+    expert = np.repeat(np.array([0, 1, 2], np.int8), (4, 10, 6))
+    night, both = Endpoints(WNR3, 30.0, "night"), np.ones(20, bool)
+    without_rem = dict(zip(night.names, night.errors(0, expert, np.minimum(expert, 1), both), strict=True))
+    assert without_rem["rem_latency_minutes"] == 10  # epochs: after 20 of them instead of 10
+    awake = dict(zip(night.names, night.errors(0, expert, np.zeros_like(expert), both), strict=True))
+    assert (awake["sol_minutes"], awake["tst_minutes"], awake["waso_minutes"]) == (16, 16, 0)
+    nobody = dict(zip(night.names, night.errors(1, np.zeros_like(expert), expert, both), strict=True))
+    assert np.isnan(nobody["rem_latency_minutes"])  # the expert's night has none to be compared with
+
+
+def test_without_wake_or_rem_there_are_no_totals_to_meet():
+    scheme = StageScheme.custom(["A", "B"])
+    base = sg.Profile.from_dict(
+        {
+            "name": "x",
+            "stages": ["A", "B"],
+            "epoch_seconds": 30.0,
+            "transition_weight": 1.0,
+            "transitions": {"A": {"A": 0.9, "B": 0.1}, "B": {"A": 0.1, "B": 0.9}},
+        }
+    )
+    truth = [np.repeat(np.tile([0, 1], 10), 5 + i).astype(np.int8) for i in range(6)]
+    nights = [np.where(own[:, None] == [0, 1], 0.8, 0.2) for own in truth]
+    experts = [sg.Hypnogram(own, scheme, 30.0) for own in truth]
+    material = read_material(nights, experts, base, Options(None, 30.0, False, False), None, None)
+    scope = scope_of(material, material.counts(), biases=False, durations=False)
+    assert scope.totals == ()
+    assert {one.totals for one in scope.candidates()} == {0.0}
 
 
 def skewed(n_nights: int, seed: int = 0):

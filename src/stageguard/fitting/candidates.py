@@ -113,12 +113,13 @@ class Scope:
     durations: bool
     biases: bool
     has_rem: bool
+    has_totals: bool  # whether wake or REM is told from the rest
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return them, the plainest first: of equals the first is chosen."""
         plain = [ARGMAX, Candidate("band"), Candidate("band", lift=True)]
-        met = [Candidate("argmax"), Candidate("band")] if self.tuned else []
-        if self.match:
+        met = [Candidate("argmax"), Candidate("band")] if self.tuned and self.has_totals else []
+        if self.match and self.has_totals:
             met += [Candidate("match", rem_epochs=epochs) for epochs in self._shortest]
         if self.tuned:
             plain += [Candidate("fixed", weight) for weight in TRANSITION_WEIGHTS[1:]]
@@ -283,6 +284,7 @@ def scope_of(material: Material, counts: Counts, *, biases: bool, durations: boo
         durations=durations,
         biases=biases,
         has_rem=material.scheme.rem is not None,
+        has_totals=material.scheme.wake is not None or material.scheme.rem is not None,
     )
 
 

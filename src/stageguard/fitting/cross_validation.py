@@ -40,6 +40,8 @@ Tick = Callable[[str], None]
 Status = Literal[
     "chosen",
     "kept",
+    "no kappa to judge by",
+    "agrees by chance",
     "kappa below argmax",
     "accuracy below argmax",
     "gain within its error",
@@ -47,6 +49,9 @@ Status = Literal[
 ]
 Folds = list[tuple[Material, Material]]  # training nights, held-out nights
 
+# Kappa from which on stages have anything to do with the experts': a stager that knows nothing must not be
+# made to show their totals.
+LEAST_KAPPA = 0.05
 # Standard errors by which rules other than the plain ones must be better than the best of those: of many
 # candidates one is the best by chance.
 SURELY = 2.0
@@ -292,6 +297,8 @@ def _judge(
     values = criterion.of(scores)
     fields = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error)
     means = [mean_over_subjects(own, subjects) for own in (*fields, values)]
+    if means[4][0] > 0:
+        means[4] = means[4] / means[4][0]  # so that argmax's is 1 over subjects, too
     statuses = _statuses(means, values, subjects, criterion)
     is_plain = np.array([candidate.is_plain for candidate in candidates])
     best = _best(means[-1], is_plain & _kept(statuses))
@@ -324,7 +331,11 @@ def _statuses(
     found: list[Status] = ["kept"]
     for i in range(1, len(kappa)):
         gain, error = paired_error(values[i], values[0], subjects)
-        if not kappa[i] >= kappa[0]:
+        if np.isnan(kappa[i]):
+            found.append("no kappa to judge by")
+        elif kappa[i] < LEAST_KAPPA:
+            found.append("agrees by chance")
+        elif kappa[i] < kappa[0]:
             found.append("kappa below argmax")
         elif criterion.keep_accuracy and not accuracy[i] >= accuracy[0]:
             found.append("accuracy below argmax")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -25,6 +26,8 @@ OF_A_NIGHT = (
     "waso_minutes",
     "awakenings",
 )
+LATENCIES = ("sol_minutes", "rem_latency_minutes")
+ONE_PERCENT_STEP = 0.1  # what counts as one step of a percentage; of minutes it is an epoch, of counts one
 SHORT_EPOCH_SECONDS = 15.0  # shorter ones are scored in rodents, which sleep around the clock
 
 
@@ -71,9 +74,25 @@ class Endpoints:
         return (*(float(getattr(found, name)) for name in OF_A_NIGHT), float(np.count_nonzero(begins)))
 
     def errors(self, number: int, expert: Labels, labels: Labels, both: Mask) -> tuple[float, ...]:
-        """Return how far labels are off the expert's night `number`, over the epochs both have scored."""
+        """Return how far labels are off the expert's night `number`, over the epochs both have scored.
+
+        In steps: epochs for minutes, counts, tenths of a percent. NaN where the expert's night has no such
+        statistic; where only the output has none, sleep or REM that never comes counts as coming at the end,
+        and anything else as 0.
+        """
         key = (number, both.tobytes())  # the same for every candidate: outputs differ in no gap
         if key not in self._known:
             self._known[key] = self.of(np.where(both, expert, UNSCORED).astype(np.int8))
         own = self.of(np.where(both, labels, UNSCORED).astype(np.int8))
-        return tuple(abs(a - b) for a, b in zip(own, self._known[key], strict=True))
+        end = len(labels) * self.epoch_seconds / 60.0
+        found = []
+        for name, shown, wanted in zip(self.names, own, self._known[key], strict=True):
+            if math.isnan(shown):
+                shown = end if name in LATENCIES else 0.0
+            found.append(abs(shown - wanted) / self._step(name))
+        return tuple(found)
+
+    def _step(self, name: str) -> float:
+        if "minutes" in name:
+            return self.epoch_seconds / 60.0
+        return ONE_PERCENT_STEP if "percent" in name else 1.0

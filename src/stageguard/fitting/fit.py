@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from stageguard import _checks, _nights
 from stageguard.errors import InputError, StageGuardWarning
+from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
     ARGMAX,
     FEWEST_MATCH_NIGHTS,
@@ -21,6 +22,7 @@ from stageguard.fitting.candidates import (
     scope_of,
 )
 from stageguard.fitting.cross_validation import (
+    LEAST_KAPPA,
     Criterion,
     HeldOut,
     Selection,
@@ -197,6 +199,8 @@ def fit_report(
         raise InputError(f"statistics is {_checks.shown(statistics)}, expected 'night' or 'day'.")
     material = read_material(densities, hypnograms, profile, options, groups, subjects, statistics)
     recipe = Recipe(profile, material.epoch_seconds)
+    if name is not None:
+        _checks.text(name, "name", empty=False)
     naming = Naming(name or f"{profile.name}-fitted", cohort, seed, material.assumed)
     if not material.has_probabilities:
         return _counted(material, recipe, naming, n_folds)
@@ -235,7 +239,8 @@ class _Fitter:
         choice = _decide(picked, nested, curve, self.criterion)
         met = (choice.candidate.rule,) if choice.candidate.totals else ()
         learned = picked.recipe.learn(self.material, totals=met)
-        notes = (*naming.notes, *self._notes(), *_warn_of_votes(learned))
+        notes = (*naming.notes, *self._notes(learned), *_warn_of_votes(learned))
+        _warn_of_chance(picked)
         naming = Naming(naming.name, naming.cohort, naming.seed, notes)
         return _report(self.material, picked.recipe, learned, naming, choice)
 
@@ -267,11 +272,16 @@ class _Fitter:
             tick=self._tick,
         )
 
-    def _notes(self) -> list[str]:
+    def _notes(self, learned: Learned) -> list[str]:
         notes = []
         if not self.scope.match and self.scope.tuned:
             n = len(self.material.nights)
             notes.append(f"match was not compared: {n} scored nights, it takes {FEWEST_MATCH_NIGHTS}")
+        if self.material.endpoints.kind == "day":
+            notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
+        temperature = learned.temperature.temperature
+        if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
+            notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
         return notes
 
     def _n_rounds(self) -> int:
@@ -292,6 +302,8 @@ class _Fitter:
 
 
 _DROPPED: dict[Status, str] = {
+    "no kappa to judge by": "have no kappa, the experts' nights being of one stage",
+    "agrees by chance": "agree with the experts hardly more than by chance",
     "kappa below argmax": "fall below argmax's cross-validated kappa",
     "accuracy below argmax": "below its accuracy",
     "gain within its error": "do not surely gain",
@@ -368,6 +380,16 @@ def _check_enough(material: Material) -> None:
             f"{n_groups} subjects are few: only argmax, band and stage biases are compared. From "
             f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen, from "
             f"{FEWEST_MATCH_NIGHTS} nights on match."
+        )
+
+
+def _warn_of_chance(picked: Selection) -> None:
+    """Say that the stager's stages are not the experts'."""
+    kappa = picked.rows[0].kappa
+    if kappa < LEAST_KAPPA:
+        _warn(
+            f"kappa of argmax is {kappa:.3f}, expected well above 0. Are the columns in the right order, and "
+            "the nights paired with their own scorings?"
         )
 
 

@@ -101,7 +101,7 @@ class Scores:
     accuracy: Floats
     fi: Floats
     fi_distance: Floats
-    error: Floats  # of what studies report, as a multiple of argmax's
+    error: Floats  # of what studies report, as a multiple of argmax's mean
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
@@ -118,16 +118,14 @@ class Scores:
 def _relative(errors: Floats) -> Floats:
     """Return the mean error over statistics of every candidate and night, argmax's mean over nights being 1.
 
-    A statistic that a night has not, under any one candidate, counts for none of them: REM latency where one
-    shows no REM. A night that has none of them counts as argmax does.
+    Argmax's mean counts as one step at least: where it is right to the epoch, errors still cost. A night
+    whose expert has none of the statistics counts as argmax does.
     """
-    known = ~np.isnan(errors).any(axis=0)  # (n_nights, n_statistics)
-    n_known = known.sum(axis=0)
-    means = np.where(known, errors[0], 0.0).sum(axis=0) / np.maximum(n_known, 1)
-    used = known & (means > 0.0)
-    shares = np.where(used, errors, 0.0) / np.where(means > 0.0, means, 1.0)
-    n_used = used.sum(axis=1)
-    return np.asarray(np.where(n_used > 0, shares.sum(axis=2) / np.maximum(n_used, 1), 1.0))
+    known = ~np.isnan(errors[0])  # (n_nights, n_statistics): what the expert's night has, all candidates have
+    means = np.where(known, errors[0], 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    shares = np.where(known, errors, 0.0) / np.maximum(means, 1.0)
+    n_known = known.sum(axis=1)
+    return np.asarray(np.where(n_known > 0, shares.sum(axis=2) / np.maximum(n_known, 1), 1.0))
 
 
 def by_subject(values: Floats, subjects: Sequence[str]) -> Floats:
