@@ -15,7 +15,7 @@ from stageguard._nights import Options
 from stageguard.errors import StageGuardWarning
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import Criterion, Selection, _judge, split
-from stageguard.fitting.fit import _decide
+from stageguard.fitting.deciding import decide
 from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import Score, Scores
@@ -267,7 +267,7 @@ def checked(gains, report):
     nights = replace(report.nested.nights, nights=report.nested.nights.nights[:8:2])
     rows = tuple(row for row in report.rows)
     picked = Selection(rows, report.chosen, None, (0.0, 0.0))
-    return _decide(picked, replace(report.nested, nights=nights, scores=scores), None, Criterion())
+    return decide(picked, replace(report.nested, nights=nights, scores=scores), None, Criterion())
 
 
 def test_a_choice_that_harms_nights_held_out_is_taken_back(report):
@@ -465,7 +465,7 @@ def test_the_curve_says_how_many_are_enough():
         == "The gain still grows at 32 scored nights of 16 subjects: more scored nights would help."
     )
     assert curve_of(0.1, 0.0, 0.0, -0.01).enough is None
-    assert "Nothing is gained with up to 32" in str(curve_of(0.1, 0.0, 0.0, -0.01))
+    assert "Nothing is gained with up to 32" in str(curve_of(-0.1, 0.0, 0.0, -0.01))
 
 
 def test_a_learning_curve_ends_where_the_nested_check_does_and_every_round_is_counted(flickering):

@@ -26,9 +26,8 @@ PANEL = (WIDTH - LEFT - GAP - 30) / 2
 
 def main() -> None:
     held = json.loads((HERE / "results.json").read_text())
-    names = [
-        name for kind in ("per-epoch", "votes", "network") for name in held if held[name]["kind"] == kind
-    ]
+    kinds = ("per-epoch", "votes", "network")
+    names = sorted(held, key=lambda name: (kinds.index(held[name]["kind"]), held[name]["cohort"]))
     gains = {n: {m: float(paired(held[n], m, "kappa").mean()) for m in SHOWN} for n in names}
     ratios = {n: {m: error_ratio(held[n], m) for m in SHOWN} for n in names}
     top = 92
@@ -37,7 +36,7 @@ def main() -> None:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
         f'height="{height}" font-family="Helvetica, Arial, sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        '<text x="16" y="24" font-size="15" font-weight="bold">Real nights, argmax = 0 and 1</text>',
+        '<text x="16" y="24" font-size="15" font-weight="bold">Against argmax, the black line</text>',
         *_legend(),
     ]
     for i, name in enumerate(names):
@@ -49,11 +48,11 @@ def main() -> None:
         parts.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
     bottom = top + ROW * len(names)
     parts += _panel(
-        LEFT, top, bottom, gains, names, (-0.06, 0.1), 0.02, 0.0, "change of κ: right is better", "{:+.2f}"
+        LEFT, top, bottom, gains, names, (-0.06, 0.08), 0.02, 0.0, "change of κ: right is better", "{:+.2f}"
     )
     right = LEFT + PANEL + GAP
     title = "errors of what studies report: left is better"
-    parts += _panel(right, top, bottom, ratios, names, (0.5, 2.0), 0.25, 1.0, title, "{:.2f}")
+    parts += _panel(right, top, bottom, ratios, names, (0.5, 1.5), 0.25, 1.0, title, "{:.2f}")
     parts += [f'<text x="16" y="{bottom + 52}" fill="#444">{escape(_caption(held))}</text>', "</svg>"]
     (HERE / "figure.svg").write_text("\n".join(parts) + "\n")
 

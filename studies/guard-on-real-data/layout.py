@@ -26,8 +26,9 @@ def statistics_of(task: Mapping) -> tuple[str, ...]:
 
 def values(task: Mapping, method: str, name: str) -> dict[str, float]:
     """Return a measure by subject."""
-    rows = (row for row in task["rows"] if row["method"] == method)
-    return {row["subject"]: math.nan if row[name] is None else row[name] for row in rows}
+    place = task["columns"].index(name)
+    rows = (row for row in task["rows"] if row[0] == method)
+    return {row[1]: math.nan if row[place] is None else row[place] for row in rows}
 
 
 def paired(task: Mapping, method: str, name: str) -> np.ndarray:
@@ -257,10 +258,10 @@ def _bar(what: str, found: object, bar: str, met: bool) -> list[str]:
 
 
 def _coverage_bars(held: Mapping) -> list[list[str]]:
-    inside = [row["inside"] for task in held.values() for row in task["coverage"]]
-    if not inside:
+    counts = [count for task in held.values() for count in task["coverage"].values()]
+    if not counts:
         return []
-    share = float(np.mean(inside))
+    share = sum(n_in for n_in, _ in counts) / sum(n for _, n in counts)
     lowest = min(by_task_p(task) for task in held.values() if task["coverage"])
     return [
         _bar("conformal 90 % intervals cover, pooled", f"{share:.1%}", "85 to 95 %", 0.85 <= share <= 0.95),
@@ -278,30 +279,29 @@ def by_task_p(task: Mapping) -> float:
 
     The intervals of a night stand and fall together: a test over all of them would take each for a night.
     """
-    inside = [row["inside"] for row in task["coverage"]]
-    n_statistics = len({row["statistic"] for row in task["coverage"]})
-    n = round(len(inside) / n_statistics)
-    return float(binomtest(round(n * float(np.mean(inside))), n, 0.9).pvalue)
+    n_in, n_all = (sum(count[k] for count in task["coverage"].values()) for k in range(2))
+    n = round(n_all / len(task["coverage"]))
+    return float(binomtest(round(n * n_in / n_all), n, 0.9).pvalue)
 
 
 def covered(held: Mapping) -> str:
     rows, n_in, n_all = [], 0, 0
     for name, task in held.items():
-        found = [row["inside"] for row in task["coverage"]]
-        if not found:
+        each = task["coverage"]
+        if not each:
             continue
-        n_in, n_all = n_in + sum(found), n_all + len(found)
-        statistics = sorted({row["statistic"] for row in task["coverage"]})
-        each = {s: [r["inside"] for r in task["coverage"] if r["statistic"] == s] for s in statistics}
-        worst = min(each, key=lambda s: binomtest(sum(each[s]), len(each[s]), 0.9).pvalue)
-        p = binomtest(sum(each[worst]), len(each[worst]), 0.9).pvalue
+        inside, n = (sum(count[k] for count in each.values()) for k in range(2))
+        n_in, n_all = n_in + inside, n_all + n
+        p_values = {one: binomtest(*count, 0.9).pvalue for one, count in each.items()}
+        worst = min(p_values, key=p_values.__getitem__)
+        shown = f"{worst}: {100 * each[worst][0] / each[worst][1]:.0f} % of {each[worst][1]}"
         rows.append(
             [
                 name,
-                f"{100 * np.mean(found):.0f} %",
-                f"{len(found)}",
+                f"{100 * inside / n:.0f} %",
+                f"{n}",
                 f"{by_task_p(task):.3f}",
-                f"{worst}: {100 * np.mean(each[worst]):.0f} % of {len(each[worst])}, p {p:.3f}",
+                f"{shown}, p {p_values[worst]:.3f}",
             ]
         )
     if not rows:

@@ -34,7 +34,8 @@ TRANSFER = HERE / "transfer.json"  # by transfer.py
 
 def run(task: Task) -> dict:
     """Return one row per night and method, and how often intervals covered the expert's value."""
-    rows, chosen, covered = [], [], []
+    rows, chosen = [], []
+    covered: dict[str, list[int]] = {}  # intervals that hold the expert's value, and all, by statistic
     for fold in task.folds():
         methods, fitted = learn(task, fold.train)
         chosen.append(str(fitted.provenance.get("reason", "")))
@@ -42,18 +43,23 @@ def run(task: Task) -> dict:
             for night, labels in zip(fold.test, method(fold.test), strict=True):
                 values = judge(labels, night.labels, task.scheme, task.epoch_seconds)
                 rows.append({"method": name, "subject": night.subject, "night": night.name} | values)
-        covered += coverage(task, fitted, fold.test)
+        for name, inside in coverage(task, fitted, fold.test):
+            count = covered.setdefault(name, [0, 0])
+            count[0] += inside
+            count[1] += 1
+    columns, table = by_subject(rows)
     return {
         "cohort": task.cohort,
         "kind": task.kind,
         "n_stages": task.scheme.n_stages,
         "chosen": chosen,
-        "rows": by_subject(rows),
+        "columns": columns,
+        "rows": table,
         "coverage": covered,
     }
 
 
-def coverage(task: Task, fitted: sg.Profile, nights) -> list[dict]:
+def coverage(task: Task, fitted: sg.Profile, nights) -> list[tuple[str, bool]]:
     """Whether each statistic's 90 % interval holds what the expert's night has."""
     found = []
     if not fitted.intervals:
@@ -69,25 +75,25 @@ def coverage(task: Task, fitted: sg.Profile, nights) -> list[dict]:
         for name, one in intervals(result).items():
             if not one.reason and not math.isnan(truth[name]):
                 inside = bool(one.low - 1e-9 <= truth[name] <= one.high + 1e-9)
-                found.append({"statistic": name, "subject": night.subject, "inside": inside})
+                found.append((name, inside))
     return found
 
 
-def by_subject(rows: list[dict]) -> list[dict]:
-    """Average the nights of a subject; a night's name is not kept."""
+def by_subject(rows: list[dict]) -> tuple[list[str], list[list]]:
+    """Average the nights of a subject; neither a night's name nor a subject's is kept."""
     groups: dict[tuple[str, str], list[dict]] = {}
     for row in rows:
         groups.setdefault((row["method"], row["subject"]), []).append(row)
     subjects = {subject: f"s{k:02d}" for k, subject in enumerate(sorted({key[1] for key in groups}))}
-    averaged = []
+    measures = [name for name in rows[0] if name not in ("method", "subject", "night")]
+    table: list[list] = []
     for (method, subject), own in groups.items():
-        values = {}
-        for name in own[0]:
-            if name not in ("method", "subject", "night"):
-                known = [row[name] for row in own if not math.isnan(row[name])]
-                values[name] = round(float(np.mean(known)), 5) if known else None
-        averaged.append({"method": method, "subject": subjects[subject], "nights": len(own)} | values)
-    return averaged
+        means = []
+        for name in measures:
+            known = [row[name] for row in own if not math.isnan(row[name])]
+            means.append(float(f"{np.mean(known):.5g}") if known else None)
+        table.append([method, subjects[subject], len(own), *means])
+    return ["method", "subject", "nights", *measures], table
 
 
 def main() -> None:

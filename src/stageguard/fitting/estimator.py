@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from importlib import import_module
 from itertools import pairwise
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard import _checks
 from stageguard.decoding import decode
-from stageguard.errors import InputError, did_you_mean
+from stageguard.errors import InputError, StageGuardWarning, did_you_mean
+from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import fit_report
 from stageguard.fitting.report import FitReport
 from stageguard.hypnodensity import Hypnodensity
@@ -31,13 +34,16 @@ class SemiMarkovDecoder:
     all of them below each other, with their `lengths`. Without lengths, an array with `groups` per epoch is
     cut where the group changes, and one without is a single night.
 
+    scikit-learn hands `groups` on to `predict` and `score` only where its metadata routing is switched on;
+    they are asked for then. Where it is off, cross-validate on a list of nights.
+
     Parameters
     ----------
     profile : Profile or str
         Where to start from.
     cohort : str, optional
         Whom the nights are of.
-    keep_accuracy, fragmentation_weight, n_folds, seed
+    keep_accuracy, fragmentation_weight, statistics_weight, statistics, n_folds, seed
         As in `stageguard.fit`.
 
     Attributes
@@ -61,6 +67,8 @@ class SemiMarkovDecoder:
         cohort: str | None = None,
         keep_accuracy: bool = False,
         fragmentation_weight: float = 2.0,
+        statistics_weight: float = 0.3,
+        statistics: Kind | None = None,
         n_folds: int = 5,
         seed: int = 0,
     ) -> None:
@@ -68,6 +76,8 @@ class SemiMarkovDecoder:
         self.cohort = cohort
         self.keep_accuracy = keep_accuracy
         self.fragmentation_weight = fragmentation_weight
+        self.statistics_weight = statistics_weight
+        self.statistics = statistics
         self.n_folds = n_folds
         self.seed = seed
 
@@ -75,6 +85,7 @@ class SemiMarkovDecoder:
     report_: FitReport
     classes_: npt.NDArray[Any]
     n_features_in_: int
+    _n_joined: int  # nights that came to fit in one array
 
     def fit(
         self,
@@ -108,33 +119,47 @@ class SemiMarkovDecoder:
             cohort=self.cohort,
             keep_accuracy=self.keep_accuracy,
             fragmentation_weight=self.fragmentation_weight,
+            statistics_weight=self.statistics_weight,
+            statistics=self.statistics,
             n_folds=self.n_folds,
             seed=self.seed,
             learning_curve=False,
         )
         self.profile_, self.report_ = report.profile, report
+        self._n_joined = 0 if cuts is None else len(nights)
         self.classes_ = np.array(base.scheme.names) if names else np.arange(base.scheme.n_stages)
         self.n_features_in_ = base.scheme.n_stages
         return self
 
-    def predict(self, X: Nights, *, lengths: Sequence[int] | None = None) -> Any:
-        """Return the decoded stages, in the words of `y`: a list of arrays, or one array for one."""
-        self._check_fitted()
-        nights, cuts = _nights_of(X, lengths, None)
+    def predict(
+        self, X: Nights, *, lengths: Sequence[int] | None = None, groups: Sequence[Hashable] | None = None
+    ) -> Any:
+        """Return the decoded stages, in the words of `y`: a list of arrays, or one array for one.
+
+        `lengths`, or `groups` per epoch, say where one array of several nights is to be cut.
+        """
+        nights, cuts = self._nights(X, lengths, groups)
         found = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
         return _joined([self._said(labels) for labels in found], cuts)
 
-    def predict_proba(self, X: Nights, *, lengths: Sequence[int] | None = None) -> Any:
+    def predict_proba(
+        self, X: Nights, *, lengths: Sequence[int] | None = None, groups: Sequence[Hashable] | None = None
+    ) -> Any:
         """Return the probability of each stage at each epoch, given the whole night and the profile."""
-        self._check_fitted()
-        nights, cuts = _nights_of(X, lengths, None)
+        nights, cuts = self._nights(X, lengths, groups)
         found = posterior(nights, self.profile_, cohort=self.cohort)
         return _joined([density.probabilities for density in found], cuts)
 
-    def score(self, X: Nights, y: Any, *, lengths: Sequence[int] | None = None) -> float:
+    def score(
+        self,
+        X: Nights,
+        y: Any,
+        *,
+        lengths: Sequence[int] | None = None,
+        groups: Sequence[Hashable] | None = None,
+    ) -> float:
         """Return the accuracy over the epochs that an expert scored."""
-        self._check_fitted()
-        nights, cuts = _nights_of(X, lengths, None)
+        nights, cuts = self._nights(X, lengths, groups)
         truth, _ = _labels_of(y, cuts, self.profile_.scheme, len(nights))
         found = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
         _check_lengths(truth, found)
@@ -183,6 +208,33 @@ class SemiMarkovDecoder:
             input_tags=utils.InputTags(two_d_array=False, positive_only=True, allow_nan=True),
         )
 
+    def get_metadata_routing(self) -> Any:
+        """Return what scikit-learn's metadata routing is to hand on: groups, to every method."""
+        request = import_module("sklearn.utils.metadata_routing").MetadataRequest(owner=self)
+        for method in ("fit", "predict", "predict_proba", "score"):
+            getattr(request, method).add_request(param="groups", alias=True)
+        return request
+
+    def _nights(
+        self, X: Any, lengths: Sequence[int] | None, groups: Sequence[Hashable] | None
+    ) -> tuple[list[Any], list[int] | None]:
+        """Return nights to decode, and where they were cut; warn of an array that may be several."""
+        self._check_fitted()
+        nights, cuts = _nights_of(X, lengths, groups)
+        n_wanted = len(nights) if cuts is None else cuts[-1]
+        if groups is not None and len(groups) not in (n_wanted, len(nights)):
+            each = "night" if cuts is None else "epoch"
+            raise InputError(f"groups: got {len(groups)} of them, expected one per {each}: {n_wanted}.")
+        if cuts is not None and lengths is None and groups is None and self._n_joined > 1:
+            warnings.warn(
+                f"an array of {n_wanted} epochs without lengths or groups is decoded as one night, and fit "
+                f"was given one array of {self._n_joined}. Give lengths, lengths=[{n_wanted}] if it is one, "
+                "or groups, which scikit-learn hands on with metadata routing only, or a list of nights.",
+                StageGuardWarning,
+                stacklevel=3,
+            )
+        return nights, cuts
+
     def _said(self, labels: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
         if self.classes_.dtype.kind == "U":
             return np.asarray(np.array([*self.classes_, UNSCORED_NAME])[labels])
@@ -218,6 +270,8 @@ def _nights_of(
             raise InputError("lengths are given, but X is a list of nights already. Leave them out.")
         return list(X), None
     matrix = np.asarray(X)
+    if matrix.ndim == 1 and matrix.dtype == object and len(matrix) and np.ndim(matrix[0]) == 2:
+        return _nights_of(list(matrix), lengths, groups)
     if matrix.ndim == 3:
         return list(matrix), None
     if matrix.ndim != 2:
@@ -228,12 +282,22 @@ def _nights_of(
         lengths = _runs(groups)
     if lengths is None:
         return [matrix], [0, len(matrix)]
-    edges = np.concatenate([[0], np.cumsum(lengths)]).astype(int)
+    edges = np.concatenate([[0], np.cumsum(_whole(lengths))]).astype(int)
     if edges[-1] != len(matrix) or np.any(np.diff(edges) < 1):
         raise InputError(
             f"lengths sum to {edges[-1]}, but X has {len(matrix)} epochs, expected one above 0 per night."
         )
     return [matrix[start:stop] for start, stop in pairwise(edges)], edges.tolist()
+
+
+def _whole(lengths: Any) -> npt.NDArray[Any]:
+    """Return numbers of epochs, which cannot be broken."""
+    numbers = np.asarray(lengths)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or np.any(numbers != np.floor(numbers)):
+        raise InputError(
+            f"lengths are {_checks.shown(lengths)}, expected a whole number of epochs per night."
+        )
+    return numbers
 
 
 def _runs(groups: Iterable[Hashable]) -> list[int]:

@@ -46,11 +46,20 @@ class LearningCurve:
         return found
 
     def __str__(self) -> str:
-        """Return how many scored nights are enough, in one sentence."""
+        """Return how many scored nights are enough, in one sentence, if the points tell."""
         last, enough = self.points[-1], self.enough
         nights = f"{last.n_nights:.0f} scored nights of {last.n_subjects} subjects"
-        if enough is None:
+        if len(self.points) == 1:
+            gains = f"gain {last.criterion_gain:+.3f}" if enough else "gain nothing"
+            return f"{nights} {gains}; fewer were not tried, so that nothing is known of more."
+        best = max(self.points, key=lambda point: point.criterion_gain)
+        if enough is None and best.criterion_gain <= 0:
             return f"Nothing is gained with up to {nights}: more of the same will hardly help."
+        if enough is None or (enough is last and best is not last):
+            return (
+                f"The gain goes up and down: {best.criterion_gain:+.3f} with {best.n_nights:.0f} scored "
+                f"nights, {last.criterion_gain:+.3f} with {nights}. How many are enough cannot be told."
+            )
         if enough is last:
             return f"The gain still grows at {nights}: more scored nights would help."
         return (

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from itertools import pairwise
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
-from stageguard import _nights
+from stageguard import _checks, _nights
 from stageguard.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.evidence import Floats, Labels
 from stageguard.experts import consensus
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
+from stageguard.fitting.repeats import refuse_overlaps, refuse_repeats
 from stageguard.hypnodensity import Hypnodensity, check_probabilities
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.measures.bouts import check_aligned, in_scheme
 from stageguard.profile import Profile
 from stageguard.stages import StageScheme
-
-SAME_NIGHT_EPOCHS = 50  # two scorings of so many epochs and several bouts do not agree throughout by chance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +126,10 @@ def read_material(
         a night is given twice.
     """
     n_nights = _n_nights(densities, hypnograms)
+    if densities is None and (options.stages is not None or options.logits or options.log):
+        raise InputError(
+            "stages, logits and log say how probabilities are to be read, and there are none. Leave them out."
+        )
     assumed: list[str] = []
     group_of, subject_of = _who(groups, subjects, n_nights, assumed)
     panels = [_panel(one, i, base, options) for i, one in enumerate(hypnograms)]
@@ -147,8 +149,8 @@ def read_material(
         if request is not None:
             assumed += [text for text in request.assumed if text not in assumed]
     seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
-    _refuse_overlaps(nights, seconds)
-    _refuse_repeats(nights)
+    refuse_overlaps(nights, seconds)
+    refuse_repeats(nights)
     lengths = [len(night.truth) for night in nights]
     endpoints = Endpoints.suited(base.scheme, seconds, lengths, statistics)
     material = Material(tuple(nights), base.scheme, seconds, tuple(assumed), endpoints)
@@ -160,7 +162,13 @@ def _n_nights(densities: Any, hypnograms: Any) -> int:
     if hypnograms is None:
         raise InputError("hypnograms are missing, expected an expert's scoring of every night.")
     for what, given, dimensions in (("densities", densities, 3), ("hypnograms", hypnograms, 2)):
-        if given is not None and _is_one_night(given, dimensions):
+        if given is None:
+            continue
+        if _is_no_list(given):
+            raise InputError(
+                f"{what}: got {_checks.shown(given)}, expected a list of nights. Put them in one: list(...)."
+            )
+        if _is_one_night(given, dimensions):
             raise InputError(f"{what}: got one night, expected a list of nights. Put it in a list.")
     if not len(hypnograms):
         raise InputError("hypnograms are empty, expected an expert's scoring of every night.")
@@ -172,12 +180,20 @@ def _n_nights(densities: Any, hypnograms: Any) -> int:
     return len(hypnograms)
 
 
+def _is_no_list(given: Any) -> bool:
+    """Whether something is neither a list of nights nor a night: a generator, a table of names, a text."""
+    if isinstance(given, Hypnodensity | Hypnogram):
+        return False
+    return isinstance(given, str | bytes | Mapping | Set) or not hasattr(given, "__len__")
+
+
 def _is_one_night(given: Any, dimensions: int) -> bool:
-    if isinstance(given, Hypnodensity | Hypnogram | str) or not hasattr(given, "__len__"):
+    if isinstance(given, Hypnodensity | Hypnogram):
         return True
     if isinstance(given, np.ndarray) and given.dtype != object:
         return given.ndim < dimensions
-    return len(given) > 0 and np.ndim(given[0]) == 0 and not isinstance(given[0], Hypnodensity | Hypnogram)
+    first: Any = next(iter(given), None)
+    return len(given) > 0 and np.ndim(first) == 0 and not isinstance(first, Hypnodensity | Hypnogram)
 
 
 def _who(
@@ -214,28 +230,44 @@ def _names(values: Any, what: str, n_nights: int) -> list[str]:
 def _panel(given: Any, i: int, base: Profile, options: _nights.Options) -> list[Hypnogram]:
     """Return the scorings of one night as hypnograms in the base profile's stages."""
     several = (
-        isinstance(given, list | tuple) and len(given) > 0 and not isinstance(given[0], int | np.integer)
+        isinstance(given, list | tuple)
+        and len(given) > 0
+        and (isinstance(given[0], Hypnogram) or np.ndim(given[0]) > 0)
     )
     found = []
     for one in given if several else [given]:
-        if not isinstance(one, Hypnogram):
-            seconds = base.epoch_seconds if options.epoch_seconds is None else options.epoch_seconds
-            try:
-                one = Hypnogram(one, base.scheme, seconds)
-            except StageGuardError as error:
-                raise InputError(f"night {i}: {error}") from None
         try:
+            if one is None:
+                raise InputError("there is no scoring, expected an expert's. Leave the night out.")
+            if isinstance(one, Hypnogram):
+                _refuse_other_epochs(one, options, "scoring")
+            else:
+                seconds = base.epoch_seconds if options.epoch_seconds is None else options.epoch_seconds
+                one = Hypnogram(one, base.scheme, seconds)
             found.append(in_scheme(one, base.scheme))
         except StageGuardError as error:
             raise InputError(f"night {i}: {error}") from None
     return found
 
 
+def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: _nights.Options, what: str) -> None:
+    """Refuse an epoch length, which bare arrays need, that contradicts what a night says of itself."""
+    if options.epoch_seconds is None:
+        return
+    seconds = _checks.epoch_seconds(options.epoch_seconds)
+    if seconds != night.epoch_seconds:
+        raise InputError(
+            f"epoch_seconds is {seconds:g}, and the {what} says {night.epoch_seconds:g} s of itself. "
+            "Leave it out."
+        )
+
+
 def _read(density: Any, i: int, base: Profile, options: _nights.Options) -> _nights.Request:
     plain = options
-    if isinstance(density, Hypnodensity):
-        plain = _nights.Options(None, None, False, False)
     try:
+        if isinstance(density, Hypnodensity):
+            _refuse_other_epochs(density, options, "density")
+            plain = replace(options, epoch_seconds=None)  # that is said for bare labels
         request = _nights.read_request(density, base, plain, None, None, None)
         check_probabilities(request.matrix, base.scheme.names)
     except StageGuardError as error:
@@ -295,41 +327,6 @@ def _one_epoch_length(seconds: Sequence[float]) -> float:
             "length. Fit a profile to each."
         )
     return different[0]
-
-
-def _refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
-    """Refuse two nights of one subject at the same time."""
-    known = [night for night in nights if night.start is not None]
-    by_clock: dict[tuple[str, bool], list[FitNight]] = {}
-    for night in known:
-        assert night.start is not None
-        by_clock.setdefault((night.subject, night.start.tzinfo is None), []).append(night)
-    for own in by_clock.values():
-        ordered = sorted(own, key=lambda night: (night.start, night.number))
-        for before, after in pairwise(ordered):
-            assert before.start is not None and after.start is not None
-            end = before.start + timedelta(seconds=len(before.truth) * epoch_seconds)
-            if after.start < end - timedelta(seconds=epoch_seconds / 2):
-                raise InputError(
-                    f"nights {before.number} and {after.number} of subject {before.subject!r} overlap: one "
-                    f"lasts until {end}, the other begins at {after.start}. Leave one out; several experts' "
-                    "scorings of a night go into one list."
-                )
-
-
-def _refuse_repeats(nights: Sequence[FitNight]) -> None:
-    """Refuse a night that is given twice: it would be on both sides of a split, or count double."""
-    seen: dict[bytes, int] = {}
-    for night in nights:
-        changes = np.count_nonzero(np.diff(night.truth))
-        if len(night.truth) < SAME_NIGHT_EPOCHS or changes < 3:
-            continue
-        first = seen.setdefault(night.truth.tobytes(), night.number)
-        if first != night.number:
-            raise InputError(
-                f"nights {first} and {night.number} have the same expert stages, epoch for epoch: one night "
-                "given twice. Leave one out."
-            )
 
 
 def _warn_of_missing_stages(material: Material, base: Profile) -> None:
