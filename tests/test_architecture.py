@@ -26,7 +26,8 @@ LAYERS = {
         _profile_document _profile_parsing _profile_parts _synthetic _toml _units""",
     "machine": "automaton _core _reference _reference_stream _reference_sums _kernels",
     "verbs": """evidence strength decoding decoded _advance _nights _solver _path_score _smoother _snapshot
-        explanation uncertainty smoothing streaming experts fitting bands merging measures simulate""",
+        explanation uncertainty smoothing streaming experts fitting bands merging measures simulate
+        _common_epochs""",
     "world": "formats quality extraction datasets synthetic nn",
     "work": "engine study report review",
     "command line": "cli",

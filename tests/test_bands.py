@@ -96,6 +96,28 @@ def test_wrong_nights_are_refused(nights):
     refusal(error, "epochs last 20 s and 30 s, expected one epoch length")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (None, "got None, expected a list of expert-scored nights"),
+        (3, "got 3, expected a list"),
+        ("night", "got 'night', expected a list"),
+        ([None], "night 0: the night is None, expected a Hypnogram"),
+        ([[3]], "night 0: the night is 3, expected a Hypnogram"),
+    ],
+)
+def test_what_is_no_list_of_nights_is_refused_in_one_line(wrong, words):
+    with pytest.raises(InputError) as error:
+        sg.expert_bands(wrong, "human-psg-5")
+    refusal(error, words)
+
+
+def test_one_hypnogram_is_no_list(nights):
+    with pytest.raises(InputError) as error:
+        sg.expert_bands(nights[0], "human-psg-5")
+    refusal(error, "got one hypnogram, expected a list of expert-scored nights")
+
+
 def test_the_study_counted_the_same_on_the_dreem_nights(data_dir):
     """The study and this package share no code for it."""
     with np.load(data_dir / "dod-h" / "dod_h.npz") as archive:

@@ -43,7 +43,9 @@ def test_nights_that_differ_are_refused_until_told_how(run, stagers, tmp_path):
     out = tmp_path / "out.csv"
     longer = write_night(tmp_path / "long.csv", hours=1.5, seed=3)
     line = error_line(run("combine", stagers[0], longer, "-o", out))
-    assert line.endswith("number of epochs 180, the first one 120. Cut them to the same with --align.")
+    assert line.endswith(
+        "long.csv has the number of epochs 180, s1.csv 120. Cut them to the same with --align."
+    )
     ran = run("combine", stagers[0], longer, "-o", out, "--align")
     assert ran.code == 0 and sg.read_density(out).n_epochs == 120
     assert "the last 60 epochs left out" in " ".join(ran.out.split())
@@ -66,7 +68,12 @@ def test_bad_input_is_one_line(run, stagers, tmp_path):
     line = error_line(run("combine", *stagers, "-o", stagers[0], "--overwrite"))
     assert "it is the same file as" in line
     line = error_line(run("combine", *stagers, "-o", tmp_path / "o.edf"))
-    assert line == "o.edf: no format has such a name. Say which with --to: npz, parquet, stageguard-csv."
+    assert line == (
+        "o.edf: edf-annotations holds stages, but there are only probabilities. Decode them first. For the "
+        "most probable ones say it: --to 'edf-annotations'."
+    )
+    line = error_line(run("combine", *stagers, "-o", tmp_path / "o.zip"))
+    assert line == "o.zip: no format has such a name. Say which with --to: npz, parquet, stageguard-csv."
     assert run("combine", *stagers, "-o", tmp_path / "o.csv").code == 0
     assert "exists already" in error_line(run("combine", *stagers, "-o", tmp_path / "o.csv"))
 

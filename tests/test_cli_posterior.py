@@ -9,6 +9,8 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from stageguard import smoothing
+from stageguard.cli import posterior
 
 PROFILE = "human-psg-3"
 
@@ -138,6 +140,7 @@ def test_two_files_of_one_name_do_not_share_an_output(run, night, tmp_path):
         (("--pins", "1=W", "x.csv"), "--quality and --pins belong to one file"),
         (("--logits", "--log"), "--logits and --log exclude each other"),
         (("--draws", "0"), "Invalid value for '--draws'"),
+        (("--draws", "999999999999"), "Invalid value for '--draws'"),
     ],
 )
 def test_wrong_usage_exits_2(run, night, options, words):
@@ -151,3 +154,7 @@ def test_a_folder_stands_for_the_nights_in_it(run, night, tmp_path):
     ran = run("posterior", tmp_path, "-p", PROFILE, "--json", "-o", tmp_path / "out")
     assert ran.code == 0, ran.err
     assert [report["id"] for report in ran.json] == ["night", "other"]
+
+
+def test_the_command_allows_as_many_draws_as_sample():
+    assert posterior.MOST_DRAWS == smoothing.MOST_DRAWS

@@ -161,6 +161,26 @@ def test_a_state_of_another_recording_is_refused(stream, density, tmp_path):
         assert (tmp_path / "s.bin").read_bytes() == held
 
 
+@pytest.mark.parametrize("given", ["", "\n\n", "W,N,R\n"])
+def test_an_input_without_a_row_is_one_line(stream, given, tmp_path):
+    state = tmp_path / "state"
+    for options in ((), ("--state", state)):
+        code, given_out, err = stream(given, *MOUSE, *options)
+        assert (code, given_out) == (1, [])
+        assert err.splitlines()[-1] == (
+            "stageguard: the input holds no epoch, expected a row of probabilities for each."
+        )
+        assert not state.exists()
+
+
+def test_a_recording_may_go_on_or_end_without_another_row(stream, density, decoded, tmp_path):
+    state = tmp_path / "state"
+    _, first, _ = stream(text(density), *MOUSE, "--state", state)
+    assert stream("", *MOUSE, "--state", state)[:2] == (0, [])
+    code, rest, _ = stream("", *MOUSE, "--state", state, "--finish")
+    assert (code, first + rest) == (0, decoded)
+
+
 def test_a_damaged_state_is_one_line(stream, tmp_path):
     (tmp_path / "s.bin").write_bytes(b"SGSTREAM and no more")
     code, _, err = stream("0.1,0.2,0.7\n", *MOUSE, "--state", tmp_path / "s.bin")

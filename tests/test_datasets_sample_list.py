@@ -62,6 +62,11 @@ def test_several_scorers(folder):
     }
 
 
+def test_a_row_without_an_id_is_called_like_its_file(folder):
+    listed(folder, "id edf", "n/a p1/night1.edf", "b p1/night2.edf")
+    assert [entry.id for entry in entries("sample-list", folder)] == ["night1", "b"]
+
+
 def test_where_a_list_is(folder):
     path = listed(folder, "id edf", "a p1/night1.edf", name="mine.tsv")
     assert [entry.id for entry in entries("sample-list", path)] == ["a"]
@@ -90,7 +95,6 @@ def test_missing_files_are_told(folder):
         (["id edf edf", "a b c"], "has the column 'edf' twice"),
         (["id edf", "a"], "row 2 has 1 cells, the header has 2"),
         (["id edf", "a n/a"], "row 2 names no file in its column edf"),
-        (["id edf", "n/a x.edf"], "row 2 has no id"),
         (["id edf", "a x.edf", "a y.edf"], "row 3 is 'a' again, after row 2"),
         (["id edf"], "has a header but no rows"),
         (["id edf channel:", "a x.edf C4"], "has the column 'channel:'"),

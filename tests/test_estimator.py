@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -96,6 +97,8 @@ def test_parameters_are_set_and_got():
         "cohort": None,
         "keep_accuracy": False,
         "fragmentation_weight": 2.0,
+        "statistics_weight": 0.3,
+        "statistics": None,
         "n_folds": 5,
         "seed": 3,
     }
@@ -201,3 +204,97 @@ def test_lists_must_be_of_one_length(matrices, labels, fitted):
         fitted.score([matrices[0]], [labels[0][:-1]])
     refusal(error, "y has 239 epochs and X 240 in night 0")
     assert issubclass(StageGuardWarning, UserWarning)
+
+
+def test_what_fit_weighs_is_handed_on(matrices, labels, nights):
+    own = sg.SemiMarkovDecoder(BASE, statistics_weight=0.7, statistics="day")
+    own.fit(matrices, labels, nights.groups)
+    assert own.report_.criterion.statistics_weight == 0.7
+    assert "minutes_W" in own.profile_.provenance["statistics"]
+    with pytest.raises(InputError) as error:
+        own.set_params(statistics="week").fit(matrices, labels, nights.groups)
+    refusal(error, "statistics is 'week', expected 'night' or 'day'")
+
+
+def test_a_grid_search_may_choose_what_statistics_weigh(matrices, labels, nights):
+    pytest.importorskip("sklearn")
+    from sklearn.model_selection import GridSearchCV, GroupKFold
+
+    grid = {"statistics_weight": [0.0, 0.3]}
+    search = GridSearchCV(sg.SemiMarkovDecoder(BASE), grid, cv=GroupKFold(2), error_score="raise")
+    search.fit(matrices, labels, groups=nights.groups)
+    assert search.best_params_["statistics_weight"] in (0.0, 0.3)
+    assert search.best_score_ > 0.6
+
+
+def ragged(values):
+    """An array of arrays, as scikit-learn's users keep sequences of several lengths."""
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+def test_nights_may_come_in_an_array_of_arrays(fitted, matrices, labels, nights):
+    uneven = [rows[: 240 - 7 * i] for i, rows in enumerate(matrices)]
+    stages = [own[: 240 - 7 * i] for i, own in enumerate(labels)]
+    own = sg.SemiMarkovDecoder(BASE).fit(ragged(uneven), ragged(stages), np.array(nights.groups))
+    listed = sg.SemiMarkovDecoder(BASE).fit(uneven, stages, nights.groups)
+    assert own.profile_ == listed.profile_
+    assert [len(found) for found in fitted.predict(ragged(uneven))] == [len(rows) for rows in uneven]
+    assert fitted.score(ragged(uneven), ragged(stages)) == fitted.score(uneven, stages)
+
+
+def test_one_array_is_cut_by_groups_when_decoded(fitted, matrices, labels, nights):
+    flat, stages = np.concatenate(matrices), np.concatenate(labels)
+    groups = np.repeat(nights.groups, 240)
+    expected = np.concatenate(fitted.predict(matrices))
+    assert np.array_equal(fitted.predict(flat, groups=groups), expected)
+    assert fitted.predict_proba(flat, groups=groups) == pytest.approx(
+        np.concatenate(fitted.predict_proba(matrices))
+    )
+    assert fitted.score(flat, stages, groups=groups) == fitted.score(matrices, labels)
+    for given, words in ((flat, "one per epoch: 1200"), (matrices, "one per night: 5")):
+        with pytest.raises(InputError) as error:
+            fitted.predict(given, groups=["a"] * 7)
+        refusal(error, f"groups: got 7 of them, expected {words}")
+
+
+def test_one_array_that_may_be_several_nights_is_warned_of(matrices, labels, nights):
+    flat, stages = np.concatenate(matrices), np.concatenate(labels)
+    own = sg.SemiMarkovDecoder(BASE).fit(flat, stages, np.repeat(nights.groups, 240))
+    words = "an array of 480 epochs without lengths or groups is decoded as one night, and fit was given one"
+    for call in (own.predict, own.predict_proba, lambda X: own.score(X, stages[:480])):
+        with pytest.warns(StageGuardWarning, match=words) as caught:
+            call(flat[:480])
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "an array of", StageGuardWarning)
+        own.predict(flat[:240], lengths=[240])
+        own.predict(matrices[:2])
+        own.predict(flat[:480], groups=["a"] * 240 + ["b"] * 240)
+
+
+def test_scikit_learn_hands_groups_on_where_routing_is_on(matrices, labels, nights):
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.model_selection import GroupKFold, cross_val_score
+
+    flat, stages = np.concatenate(matrices), np.concatenate(labels)
+    groups = np.repeat(nights.groups, 240)
+    own, folds = sg.SemiMarkovDecoder(BASE), GroupKFold(2)
+    with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.filterwarnings("error", "an array of", StageGuardWarning)
+        found = cross_val_score(own, flat, stages, cv=folds, params={"groups": groups}, error_score="raise")
+    expected = []
+    for train, test in folds.split(flat, stages, groups):
+        fit = sg.SemiMarkovDecoder(BASE).fit(flat[train], stages[train], groups[train])
+        expected.append(fit.score(flat[test], stages[test], groups=groups[test]))
+    assert found == pytest.approx(expected)
+    with pytest.warns(StageGuardWarning, match="is decoded as one night"):
+        cross_val_score(own, flat, stages, cv=folds, groups=groups, params={"groups": groups})
+
+
+@pytest.mark.parametrize("lengths", [[800.5, 399.5], ["600", "600"], 1200, [True] * 1200, [[600, 600]]])
+def test_lengths_are_whole_numbers(fitted, matrices, lengths):
+    with pytest.raises(InputError) as error:
+        fitted.predict(np.concatenate(matrices), lengths=lengths)
+    refusal(error, "lengths are .*expected a whole number of epochs per night")

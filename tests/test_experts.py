@@ -172,6 +172,46 @@ def test_what_cannot_be_merged_is_refused():
     refusal(error, "nights have 2, 3 experts, expected the same scorers")
 
 
+def test_a_stager_without_kappa_has_no_place_but_a_reason():
+    panel = [scoring("WNNRWN"), scoring("WNNRRN")]
+    found = sg.among_experts(scoring("??????"), panel)
+    assert (found.rank, found.place) == (None, None)
+    assert str(found) == (
+        "No place among 2 scorers: kappa of the stager with the scorers does not exist: they share no scored "
+        "epochs, or hold one and the same stage throughout."
+    )
+    told = found.to_dict()
+    assert (told["rank"], told["place"], told["reason"]) == (None, None, found.reason)
+    flat = sg.among_experts(scoring("WWWW"), [scoring("WWWW"), scoring("WWWW")])
+    assert (flat.rank, flat.place) == (None, None)
+    alone = sg.among_experts(scoring("WNRN"), [scoring("WN??"), scoring("??RN")])
+    assert (alone.rank, alone.place) == (None, None)
+    assert alone.reason.startswith("kappa of the scorers with one another does not exist")
+
+
+def test_a_scorer_without_kappa_is_left_out_of_the_ranking():
+    panel = [scoring("WNNRWN"), scoring("WNNRRN"), scoring("??????")]
+    found = sg.among_experts(scoring("WNNRWW"), panel)
+    assert found.place == "below"
+    assert (found.rank, found.to_dict()["of"]) == (3, 3)
+    assert "3 scorers (1 of them without kappa)" in str(found)
+    assert str(found).endswith("rank 3 of 3.")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "ab", (one for one in [scoring("WN")] * 2)])
+def test_what_is_no_list_of_scorings_is_refused_in_one_line(wrong):
+    for call in (sg.consensus, sg.soft_agreement):
+        with pytest.raises(InputError) as error:
+            call(wrong)
+        refusal(error, "^got .*expected a list of two or more scorings of the same night")
+    with pytest.raises(InputError) as error:
+        sg.among_experts(scoring("WN"), wrong)
+    refusal(error, "^experts are .*expected a list of hypnograms")
+    with pytest.raises(InputError) as error:
+        sg.among_experts([scoring("WN")], [wrong])
+    refusal(error, "^night 0: experts are ")
+
+
 def test_scorers_of_the_dreem_nights_stand_where_they_should(data_dir):
     """Five experts, six stagers that know many more nights than any of them."""
     with np.load(data_dir / "dod-h" / "dod_h.npz") as archive:

@@ -169,6 +169,24 @@ def test_changes_beside_gaps_and_bridged_epochs_add_up_too():
     assert gained == pytest.approx(result.score - before, abs=1e-9)
 
 
+@pytest.mark.parametrize("cuts", [(0, 3), (0, 2, 3, 4)])
+def test_a_change_across_a_cut_of_the_recording_is_one_on_either_side(cuts):
+    rows = {"W": {"W": 0.95, "S": 0.05}, "S": {"W": 0.05, "S": 0.95}}
+    mapping = {"name": "x", "scheme": "ws2", "epoch_seconds": 30.0, "transitions": rows}
+    night = np.array([[0.9, 0.1]] * 2 + [[0.4, 0.6]] * 2 + [[0.9, 0.1]] * 2)
+    result = decode(night, sg.Profile.from_dict(mapping), segments=list(cuts))
+    changes = explain(result)
+    parts = list(zip(cuts, [*cuts[1:], 6], strict=True))
+    for change in changes:
+        end = change.first_epoch + change.n_epochs
+        assert any(low <= change.first_epoch and end <= high for low, high in parts)
+    evidence, rules = oracle.evidence_of(night, mapping), oracle.rules_of(mapping)
+    before = oracle.score_path(evidence, result.argmax, rules, parts)
+    gained = sum(change.prior_nats - change.evidence_nats for change in changes)
+    assert gained == pytest.approx(result.score - before, abs=1e-9)
+    assert (len(changes), gained) == ((2, pytest.approx(5.08, abs=0.01)) if len(cuts) == 2 else (0, 0.0))
+
+
 def test_a_change_reads_as_a_sentence_with_its_time():
     density = sg.Hypnodensity(short_wake(), sg.StageScheme.named("wnr3"), 30.0, datetime(2020, 1, 2, 23, 59))
     (change,) = explain(decode(density, profile_of(transition_weight=1.0)))

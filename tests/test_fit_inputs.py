@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
@@ -198,3 +198,72 @@ def test_finer_hypnograms_are_merged(nights):
     assert fine.hypnograms[0].scheme == AASM5
     report = fit_report(Cohort(nights.densities, fine.hypnograms, nights.groups))
     assert report.profile.scheme == WNR3
+
+
+def test_a_density_says_how_it_is_to_be_read(nights):
+    words = "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it"
+    for option in ({"logits": True}, {"log": True}, {"stages": ["W", "N", "R"]}):
+        assert complaint(nights, **option).startswith(f"night 0: {words}")
+    assert complaint(nights, epoch_seconds=20) == (
+        "night 0: epoch_seconds is 20, and the scoring says 30 s of itself. Leave it out."
+    )
+    bare = Cohort(nights.densities, [expert.labels for expert in nights.hypnograms], [])
+    assert complaint(bare, epoch_seconds=20) == (
+        "night 0: epoch_seconds is 20, and the density says 30 s of itself. Leave it out."
+    )
+    assert "epoch_seconds is 'x', expected a number" in complaint(nights, epoch_seconds="x")
+    fit_report(bare, groups=nights.groups, epoch_seconds=30)  # bare labels need it
+    alone = Cohort(None, nights.hypnograms, [])
+    for option in ({"logits": True}, {"log": True}, {"stages": ["W", "N", "R"]}):
+        assert complaint(alone, **option).startswith("stages, logits and log say how probabilities are to be")
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ("abcde", "groups: got 'abcde' for 5 nights, expected a list"),
+        ({1, 2, 3, 4, 5}, "groups: got {1, 2, 3, 4, 5} for 5 nights, expected a list"),
+    ],
+)
+def test_groups_are_a_list(nights, groups, words):
+    assert words in complaint(nights, groups=groups)
+
+
+def test_what_is_no_list_of_nights_is_named(nights):
+    def complaints(given, field):
+        own = {"densities": nights.densities, "hypnograms": nights.hypnograms, "groups": []} | {field: given}
+        return complaint(Cohort(**own))
+
+    for field in ("densities", "hypnograms"):
+        listed = getattr(nights, field)
+        assert complaints((night for night in listed), field).startswith(f"{field}: got <generator object")
+        assert complaints(dict(enumerate(listed)), field).startswith(f"{field}: got {{0: ")
+        assert complaints("nights", field) == (
+            f"{field}: got 'nights', expected a list of nights. Put them in one: list(...)."
+        )
+    names = [expert.stages for expert in nights.hypnograms]
+    for given in (names, [own.tolist() for own in names]):
+        assert complaints(given, "hypnograms") == (
+            "night 0: labels are of type <U1, expected whole numbers. For names, use scheme.index(name)."
+        )
+    without = [*nights.hypnograms[:4], None]
+    assert complaints(without, "hypnograms") == (
+        "night 4: there is no scoring, expected an expert's. Leave the night out."
+    )
+
+
+def test_overlaps_are_found_where_only_one_night_has_a_time_zone(nights):
+    start = datetime(2024, 5, 1, 22, 0)
+
+    def placed(second):
+        starts = (start, second, *(start + timedelta(days=k) for k in (3, 5, 7)))
+        experts = [replace(e, start=s) for e, s in zip(nights.hypnograms, starts, strict=True)]
+        return Cohort(nights.densities, experts, ["a", "a", "b", "c", "d"])
+
+    later = (start + timedelta(hours=1)).replace(tzinfo=timezone(timedelta(hours=2)))
+    own = placed(later)
+    assert complaint(own, groups=own.groups) == (
+        "nights 0 and 1 of subject 'a' overlap by the clock: one begins at 2024-05-01 22:00:00 without a "
+        "time zone, the other at 2024-05-01 23:00:00+02:00. Leave one out, or give both their time zone."
+    )
+    fit_report(placed(later + timedelta(hours=1)))  # one begins as the other ends

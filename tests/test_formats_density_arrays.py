@@ -147,7 +147,7 @@ def test_windows_whose_axes_could_be_either_need_a_word():
     ],
 )
 def test_arrays_of_sleepecg(tmp_path, names, scheme):
-    values = RNG.dirichlet(np.ones(len(names) + 1), 9).astype(np.float32)
+    values = np.hstack([np.full((9, 1), 1e-3), 0.999 * RNG.dirichlet(np.ones(len(names)), 9)])
     values[4] = [1] + [0] * len(names)  # UNDEFINED
     density = sg.read_density(values, format="sleepecg")
     assert density.scheme.name == scheme

@@ -38,7 +38,8 @@ def gssc(first_seconds: float = 0.0) -> list[str]:
 def test_csv_of_gssc(tmp_path, first_seconds):
     found = read_density_file(write(tmp_path, "n.csv", *gssc(first_seconds)), DensityOptions())
     np.testing.assert_array_equal(found.density.probabilities, P)
-    assert (found.density.epoch_seconds, found.notes) == (30.0, ())
+    said = (f"the first epoch begins {first_seconds:g} s after the recording's start",)
+    assert (found.density.epoch_seconds, found.notes) == (30.0, said if first_seconds else ())
     assert refused(tmp_path / "n.csv", epoch_seconds=20).startswith("an epoch lasts 30 s by the file, got")
 
 
@@ -54,7 +55,7 @@ def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
     del lines[5]
     found = read_density_file(write(tmp_path, "n.csv", *lines), DensityOptions())
     assert np.flatnonzero(np.isnan(found.density.probabilities[:, 0])).tolist() == [3]
-    assert "1 epoch missing by the file's onset column" in found.notes[0]
+    assert "1 epoch missing by the file's Time column" in found.notes[0]
 
 
 @pytest.mark.parametrize("mark", [",", " ", ", "])

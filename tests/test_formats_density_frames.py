@@ -57,7 +57,8 @@ def test_gaps_in_the_index_are_epochs_without_evidence():
         np.isnan(found.density.probabilities).all(axis=1).tolist() == [False] * 2 + [True] * 2 + [False] * 2
     )
     table.index = pd.RangeIndex(12, name="epoch")
-    assert sg.read_density(table.iloc[[3, 4, 6]]).n_epochs == 4
+    assert sg.read_density(table.iloc[[0, 1, 3]]).n_epochs == 4
+    assert "column 'epoch': begins with 3, expected 0 or 1" in refused(table.iloc[[3, 4, 6]])
     table.index = pd.RangeIndex(12)  # a filtered table keeps such an index by chance
     assert sg.read_density(table.iloc[[3, 4, 6]]).n_epochs == 3
 
@@ -101,9 +102,10 @@ def test_bad_frames_are_one_line(table, expected):
     assert expected in refused(table)
 
 
-def test_a_column_of_clock_times_is_not_used_and_that_is_said():
-    found = read_density_object(frame(onset=["22:00"] * 12), DensityOptions())
-    assert "the onset column holds more than numbers: not used" in found.notes
+def test_a_column_that_tells_no_time_is_not_used_and_that_is_said():
+    found = read_density_object(frame(onset=["late"] * 12), DensityOptions())
+    assert "the onset column begins with 'late', no number: not used" in found.notes
+    assert "comes after" in refused(frame(onset=["22:00"] * 12))
 
 
 def test_a_frame_of_polars_by_column_name():

@@ -61,7 +61,7 @@ def test_three_classes_and_a_table_without_times(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([row(1), row(1, name="id2")], "holds 2 recordings by its column id (id1, id2), expected one."),
+        ([row(1), row(1, name="id2")], "holds 2 recordings by its column ID (id1, id2), expected one."),
         ([row(2), row(1)], "line 3, column 'E': got 1, expected to count up from 1."),
         ([row(1).replace("id1\t1", "id1\t0")], "line 2, column 'E': got 0, expected to count up from 1."),
         ([row(1).replace("id1\t1", "id1\t1.5")], "line 2, column 'E': got 1.5, expected to count up from 1."),
@@ -121,7 +121,7 @@ def test_posteriors_of_the_installed_lunapi(tmp_path):
     np.testing.assert_array_equal(sg.read_density(tmp_path / "soap.txt").probabilities, density.probabilities)
     part = sg.read_density(frame.drop(index=[0, 1, 5]))
     assert np.flatnonzero(np.isnan(part.probabilities[:, 0])).tolist() == [0, 1, 5]
-    with pytest.raises(InputError, match=r"holds 2 recordings by its column CH \(C3, C4\)"):
+    with pytest.raises(InputError, match=r"holds 2 channels by its column CH \(C3, C4\)"):
         sg.read_density(frame.assign(CH=["C3"] * 50 + ["C4"] * 62))
 
 

@@ -78,7 +78,7 @@ def test_the_series_of_a_hypnogram(hypnogram):
         ({"values": [0, 1]}, "has no 'values', expected"),
         ({"n_stages": 6}, "has n_stages '6', expected 2, 3, 4 or 5"),
         ({"freq": "soon"}, "has the frequency 'soon', expected a text such as '30s'"),
-        ({"start": "yesterday"}, "has the start 'yesterday', expected a date"),
+        ({"start": "yesterday"}, "has the start 'yesterday', expected one such as 2024"),
         ({"values": ["WAKE", "N9"]}, "line 1: 'N9' is not a stage"),
         ({"n_stages": 3}, "'N1' is not a stage: expected W, N, R"),
     ],

@@ -181,7 +181,7 @@ def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
         ("stage,duration\nW,30\nN2,60\n", "line 3 lasts 60 s and the first row 30 s. Expected one"),
         ("onset,duration,stage\n0,30,W\n45,30,N2\n", "the stage from 45 to 75 s does not begin and end"),
         ("onset,duration,stage\n0,30,W\n30,30,N9\n", "line 3: 'N9' is not a stage"),
-        ("onset,stage\n0,W\n30,W\n90,N2\n", "epochs are missing before line 4. Write ? for unscored"),
+        ("onset,stage\n0,W\n30,W\n90,N2\n", "line 4 is 60 s after the row before, others are 30 s apart: stages that last, or epochs that are"),
         ("epoch,stage\n0,W\n1,W\n1,N2\n", "line 4, column 'epoch': 1 comes after 1, expected a larger"),
         ("stage,duration\nW,x\n", "line 2, column 'duration': expected seconds, got 'x'."),
         (b"\xff\xfeW\x00", "is UTF-16 text. Save it as UTF-8."),
@@ -193,7 +193,7 @@ def test_bad_files_are_one_line(tmp_path, text, expected):
 
 
 def test_a_folder_and_a_missing_file_are_told_apart(tmp_path):
-    assert problem(tmp_path) == "is a folder, expected a file."
+    assert problem(tmp_path) == "is a folder, expected a file. Name the files in it."
     with pytest.raises(FileNotFoundError):
         read_hypnogram(tmp_path / "gone.txt")
 
@@ -232,4 +232,7 @@ def test_stages_and_probabilities_are_told_apart(tmp_path, text, expected):
 def test_onsets_alone_say_how_long_an_epoch_is(tmp_path):
     path = write(tmp_path, "onset,stage\n5,W\n25,N1\n45,N2\n", "night.csv")
     found = read_hypnogram_file(path, HypnogramOptions())
-    assert (found.hypnogram.epoch_seconds, found.notes) == (20.0, ())
+    assert (found.hypnogram.epoch_seconds, found.notes) == (
+        20.0,
+        ("the first epoch begins 5 s after the recording's start",),
+    )

@@ -356,8 +356,9 @@ def test_annotations_of_another_file_are_laid_beside_a_night_by_the_clock(tmp_pa
     source = apnoeas(tmp_path / "source.xml")  # begins at 22:30
     later = night(start=datetime(2024, 5, 1, 22, 30, 30))
     written = later.save(tmp_path / "n.edf", annotations_from=source)
-    assert [event.onset for event in read_events(written.path)] == [11.5, 45.25]
-    assert written.notes == ()
+    assert [event.onset for event in read_events(written.path)] == [41.5, 75.25]
+    assert sg.read_hypnogram(written.path).labels.tolist() == [-1, *later.labels.tolist()]
+    assert written.notes == ("source.xml begins 30 s before the night: 1 unscored epoch put before it",)
     unknown = night(start=None).save(tmp_path / "m.edf", annotations_from=source)
     assert [event.onset for event in read_events(unknown.path)] == [41.5, 75.25]
     assert unknown.notes == (

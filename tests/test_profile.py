@@ -122,7 +122,7 @@ def test_replace_changes_what_it_is_told_and_nothing_else():
     profile = Profile.from_dict(FULL)
     other = profile.replace(epoch_seconds=20, min_bout_seconds={"R": 90})
     changed = {key for key in fields_of(profile) if getattr(profile, key) != getattr(other, key)}
-    assert changed == {"epoch_seconds", "min_bout_seconds"}
+    assert changed == {"epoch_seconds", "min_bout_seconds", "intervals"}  # errors of nights decoded otherwise
     assert (other.epoch_seconds, dict(other.min_bout_seconds)) == (20.0, {"R": 90.0})
     assert profile == Profile.from_dict(FULL)
 
@@ -160,6 +160,41 @@ def test_tvr_pairs_follow_the_rare_pairs_unless_given():
     given_too = profile_of(rare=[["W", "R"]], tvr_pairs=[["W", "R"]])
     assert given_too.replace(rare=[]).tvr_pairs == (("W", "R"),)
     assert Profile.from_dict(given_too.to_dict()).replace(rare=[]).tvr_pairs == (("W", "R"),)
+
+
+HELD = {"n_nights": 9, "errors": {"tst_minutes": [1.0] * 9}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"transition_weight": 5.0},
+        {"strength": {"rule": "match", "fi_target": 0.1}},
+        {"min_bout_seconds": {"R": 90}},
+        {"calibration": {"temperature": 2.0}},
+        {"durations": {"R": [0.1, 0.2]}},
+        {"epoch_seconds": 20.0},
+        {"rare": [["W", "R"]]},
+    ],
+)
+def test_replace_of_what_decodes_drops_the_errors_of_nights_decoded_otherwise(change):
+    profile = profile_of(intervals=HELD)
+    assert dict(profile.replace(**change).intervals) == {}
+    kept = profile.replace(**change, intervals=HELD).intervals
+    assert kept["n_nights"] == 9
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "other"}, {"cohort": "x"}, {"provenance": {"a": 1}}, {"transition_weight": 1.0}]
+)
+def test_replace_of_words_keeps_the_errors(change):
+    assert profile_of(intervals=HELD).replace(**change).intervals["n_nights"] == 9
+
+
+def test_another_cohort_gets_the_errors_with_the_profile():
+    profile = profile_of(intervals=HELD, cohort="x", other_cohorts="argmax", min_bout_seconds={"R": 60})
+    assert profile.for_cohort("y").transition_weight == 0.0
+    assert profile.for_cohort("y").intervals["n_nights"] == 9
 
 
 @pytest.mark.parametrize("value", [1, None])

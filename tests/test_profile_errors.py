@@ -406,3 +406,31 @@ def test_no_value_of_any_key_escapes_as_another_error(key, value):
         assert str(error)
     else:
         assert Profile.from_dict(profile.to_dict()) == profile
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("errors", "tst_minutes"), "abc", f"intervals.errors.tst_minutes is 'abc', {LIST}"),
+        (("errors", "tst_minutes"), 0.9, f"intervals.errors.tst_minutes is 0.9, {LIST}"),
+        (
+            ("errors", "tst_minutes"),
+            [1.0, "a"],
+            "intervals.errors.tst_minutes[1] is 'a', expected a number.",
+        ),
+        (("errors",), [1.0], f"intervals.errors is (1.0,), {TABLE}"),
+        (("coverage",), 0.9, f"intervals.coverage is 0.9, {TABLE}"),
+        (("coverage", "tst_minutes"), 90, f"intervals.coverage.tst_minutes is 90, {UNIT}"),
+        (
+            ("model_coverage", "tst_minutes"),
+            "x",
+            "intervals.model_coverage.tst_minutes is 'x', expected a number.",
+        ),
+        (("n_nights",), "x", "intervals.n_nights is 'x', expected a number."),
+        (("n_subjects",), -1, "intervals.n_subjects is -1, expected at least 0."),
+        (("min_first_rem_seconds",), True, "intervals.min_first_rem_seconds is True, expected a number."),
+        (("level_of_coverage",), 90, f"intervals.level_of_coverage is 90, {UNIT}"),
+    ],
+)
+def test_errors_on_scored_nights_are_numbers(path, value, message):
+    assert complaint(("intervals", *path), value) == message

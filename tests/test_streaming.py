@@ -419,6 +419,15 @@ def test_the_lag_counts_in_whole_epochs():
         assert most == n_epochs
 
 
+@pytest.mark.parametrize("lag", [1e300, 1.7e308])
+def test_a_lag_beyond_any_recording_is_no_limit(backend, lag):
+    profile = sg.Profile.from_dict(plain(3, epoch_seconds=0.1))
+    rows = random_probabilities(np.random.default_rng(81), 50, 3)
+    decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+    assert run(decoder, rows) == run(sg.StreamingDecoder(profile), rows)
+    assert decoder.max_lag_seconds == lag
+
+
 def test_repr_says_how_far_it_is():
     decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), max_lag_seconds=60)
     decoder.push([0.8, 0.1, 0.1])

@@ -116,6 +116,57 @@ def test_options_are_checked(options, words):
     refusal(error, words)
 
 
+FULLY = {
+    "errors": {"tst_minutes": [1.0] * 20, "rem_latency_minutes": [1.0] * 20},
+    "coverage": {"tst_minutes": 0.9, "rem_latency_minutes": 0.9},
+    "model_coverage": {"tst_minutes": 0.5, "rem_latency_minutes": 0.5},
+    "min_first_rem_seconds": 60.0,
+}
+
+
+@pytest.mark.parametrize("method", ["conformal", "model"])
+@pytest.mark.parametrize(
+    "options", [{"convention": "yasa"}, {"lights_off": 2}, {"lights_on": 36}, {"level": 0.8}]
+)
+def test_statistics_measured_otherwise_have_no_measured_coverage(method, options):
+    decoded = night(profile_with(**FULLY))
+    assert not math.isnan(intervals(decoded, method=method)["tst_minutes"].measured_coverage)
+    found = intervals(decoded, method=method, **options)
+    assert all(math.isnan(one.measured_coverage) for one in found.values())
+
+
+@pytest.mark.parametrize("method", ["conformal", "model"])
+def test_rem_latency_measured_otherwise_has_no_measured_coverage(method):
+    decoded = night(profile_with(**FULLY))
+    for seconds, known in ((60.0, True), (None, True), (0.0, False), (90.0, False)):
+        found = intervals(decoded, method=method, min_first_rem_seconds=seconds)
+        assert math.isnan(found["rem_latency_minutes"].measured_coverage) is not known
+        assert not math.isnan(found["tst_minutes"].measured_coverage)
+
+
+def test_another_strength_has_no_errors_of_its_own():
+    changed = profile_with(**FULLY).replace(transition_weight=5.0)
+    with pytest.raises(sg.InputError) as error:
+        intervals(night(changed))
+    refusal(error, "holds no errors on scored nights")
+
+
+def test_another_cohort_is_warned_of():
+    profile = profile_with(**FULLY).replace(cohort="our lab")
+    decoded = decode(one_hot(LABELS), profile, cohort="their lab")
+    with pytest.warns(sg.StageGuardWarning) as caught:
+        found = intervals(decoded)
+    (warning,) = caught
+    assert str(warning.message) == (
+        "the errors are from 'our lab', the night is of 'their lab': how often such intervals cover there is "
+        "not known."
+    )
+    assert warning.filename == __file__
+    assert math.isnan(found["tst_minutes"].measured_coverage)
+    assert found["tst_minutes"].low == found["tst_minutes"].value - 1.0
+    assert math.isnan(intervals(decoded, method="model")["tst_minutes"].measured_coverage)
+
+
 def test_every_stage_is_reported():
     names = set(reported(sg.sleep_statistics(hypnogram(LABELS))))
     assert {"minutes_W", "minutes_N", "minutes_R", "bouts_R", "awakenings"} <= names

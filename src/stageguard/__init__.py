@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stageguard.errors import FileFormatError as FileFormatError
     from stageguard.errors import InputError as InputError
     from stageguard.errors import MissingExtraError as MissingExtraError
+    from stageguard.errors import MissingFileError as MissingFileError
     from stageguard.errors import OutputError as OutputError
     from stageguard.errors import OutputExistsError as OutputExistsError
     from stageguard.errors import PinError as PinError
@@ -94,6 +95,7 @@ _HOMES = {
     "Interval": "uncertainty",
     "Intervals": "uncertainty",
     "MissingExtraError": "errors",
+    "MissingFileError": "errors",
     "OutputError": "errors",
     "OutputExistsError": "errors",
     "PinError": "errors",

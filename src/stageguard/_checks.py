@@ -72,6 +72,13 @@ def choice(
     raise error(f"{where} is {shown(value)}, expected {listed}.{hint}")
 
 
+def remarks(value: object) -> tuple[str, ...]:
+    """Return remarks on how something was read, as a tuple of texts."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"assumed is {shown(value)}, expected a tuple of texts.")
+    return tuple(text(each, "assumed") for each in value)
+
+
 def epoch_seconds(value: object) -> float:
     """Return an epoch length in seconds."""
     return number(value, "epoch_seconds", low=0.001, high=86_400)

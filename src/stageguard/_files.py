@@ -7,7 +7,10 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from stageguard.errors import OutputError, OutputExistsError
+from stageguard import _checks
+from stageguard.errors import InputError, OutputError, OutputExistsError
+
+MOST_NAME_BYTES = 255
 
 
 def write_text_atomic(
@@ -40,9 +43,8 @@ def write_together(
     OutputError
         A file cannot be written; the message says why.
     """
-    for path in contents:
-        _check_place(path, overwrite)
-    _check_apart(contents, spare)
+    check_places(contents, overwrite=overwrite)
+    check_apart(contents, spare)
     written: dict[Path, Path] = {}  # final place -> temporary file
     path = next(iter(contents))
     try:
@@ -55,7 +57,9 @@ def write_together(
             written[place] = _beside(place)
             _write(written[place], data, durable=durable)
         _move_all(written)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if path.parent.is_dir():  # one that takes no files, such as /proc
+            raise _explain(path, error) from error
         raise OutputError(
             f"cannot write {path}: folder {path.parent} does not exist. Create it first."
         ) from None
@@ -67,7 +71,31 @@ def write_together(
                 leftover.unlink(missing_ok=True)
 
 
+def as_path(path: object, what: str) -> Path:
+    """Return a path of what a caller gave."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"{what} is {_checks.shown(path)}, expected a path in quotes.")
+    text = os.fspath(path)
+    if not isinstance(text, str) or "\0" in text:
+        raise InputError(f"{what} is {_checks.shown(path)}, expected a path without zero characters.")
+    if not Path(text).name:
+        raise InputError(f"{what} is {_checks.shown(path)}, expected a path to a file.")
+    return Path(text)
+
+
+def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
+    """Refuse names that no file can have, and files that exist already unless they may be replaced."""
+    for path in paths:
+        _check_place(path, overwrite)
+
+
 def _check_place(path: Path, overwrite: bool) -> None:
+    n_bytes = len(os.fsencode(path.name))
+    if n_bytes > MOST_NAME_BYTES:
+        raise OutputError(
+            f"cannot write {path.name[:40]}...: its name has {n_bytes} bytes, expected at most "
+            f"{MOST_NAME_BYTES}. Choose a shorter name."
+        )
     try:
         if path.is_dir():
             raise OutputError(f"cannot write {path}: it is a folder, expected a file name.")
@@ -85,7 +113,7 @@ def _check_place(path: Path, overwrite: bool) -> None:
         raise _explain(path, error) from error
 
 
-def _check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> None:
+def check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> None:
     """Refuse names that lead, through links, to one file or to a file to spare."""
     taken = {path.resolve(): path for path in spare}
     for path in paths:
@@ -99,7 +127,8 @@ def _explain(path: Path, error: OSError) -> OutputError:
 
 
 def _beside(place: Path) -> Path:
-    return place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.tmp")
+    known = place.name.encode(errors="ignore")[:100].decode(errors="ignore")  # a name has room for 255 bytes
+    return place.with_name(f".{known}.{os.urandom(4).hex()}.tmp")
 
 
 def _write(temporary: Path, data: bytes, *, durable: bool) -> None:

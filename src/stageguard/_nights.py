@@ -54,8 +54,9 @@ def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
     """Return one value per night of a list that belongs to a batch."""
     if values is None:
         return [None] * n_nights
-    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or len(values) != n_nights:
-        got = f"{len(values)} of them" if hasattr(values, "__len__") else repr(values)
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    if not is_list or len(values) != n_nights:
+        got = f"{len(values)} of them" if is_list else _checks.shown(values)
         raise InputError(
             f"{what}: got {got} for {n_nights} nights, expected a list with one entry (or None) per night."
         )

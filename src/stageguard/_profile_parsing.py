@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import partial
+from math import inf
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
@@ -59,7 +60,7 @@ def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
         "calibration": _calibration(given.get("calibration", {}), scheme),
         "durations": _per_stage(given, "durations", scheme, _duration_table),
         "bands": _bands(given.get("bands", {}), scheme),
-        "intervals": _tree(_mapping(given.get("intervals", {}), "intervals"), "intervals"),
+        "intervals": _intervals(given.get("intervals", {})),
         "provenance": _tree(_mapping(given.get("provenance", {}), "provenance"), "provenance"),
     }
     _check_together(parsed)
@@ -256,6 +257,22 @@ def _bands(value: object, scheme: StageScheme) -> Mapping[str, Band]:
         words = {key: _text(table.get(key, ""), f"{where}.{key}") for key in ("source", "unit")}
         bands[indicator] = Band(low, high, **words)
     return MappingProxyType(bands)
+
+
+def _intervals(value: object) -> Mapping[str, Any]:
+    """Return what is known of errors on scored nights, numbers where numbers are read."""
+    held: Mapping[str, Any] = _tree(_mapping(value, "intervals"), "intervals")
+    for name, listed in _mapping(held.get("errors", {}), "intervals.errors").items():
+        where = f"intervals.errors.{name}"
+        for place, error in enumerate(_list(listed, where)):
+            _number(error, f"{where}[{place}]")
+    for key in ("coverage", "model_coverage"):
+        for name, share in _mapping(held.get(key, {}), f"intervals.{key}").items():
+            _probability(share, f"intervals.{key}.{name}")
+    for key, high in (("n_nights", inf), ("n_subjects", inf), ("min_first_rem_seconds", 86_400.0)):
+        _number(held.get(key, 0), f"intervals.{key}", low=0.0, high=high)
+    _probability(held.get("level_of_coverage", 0.9), "intervals.level_of_coverage")
+    return held
 
 
 def _cautions(value: object) -> tuple[Caution, ...]:

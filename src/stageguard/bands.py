@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def expert_bands(
     """
     profile = profile if isinstance(profile, Profile) else Profile.load(profile)
     low, high = _checked(percentiles)
-    panels = [[one] if isinstance(one, Hypnogram) else list(one) for one in hypnograms]
+    panels = _panels(hypnograms)
     scorings = [hypnogram_of(one) for panel in panels for one in panel]
     if not scorings:
         raise InputError("no scoring is given, expected hypnograms of expert-scored nights.")
@@ -63,6 +64,23 @@ def expert_bands(
     words = f"{low:g}th to {high:g}th percentile over {_counted(panels)}"
     bands = {name: _band([one[name] for one in found], (low, high), words) for name in names}
     return {name: band for name, band in bands.items() if band is not None}
+
+
+def _panels(hypnograms: Any) -> list[list[Any]]:
+    """Return the scorings of each night."""
+    if isinstance(hypnograms, Hypnogram | str) or not isinstance(hypnograms, Iterable):
+        got = "one hypnogram" if isinstance(hypnograms, Hypnogram) else _checks.shown(hypnograms)
+        raise InputError(f"got {got}, expected a list of expert-scored nights.")
+    panels = []
+    for number, one in enumerate(hypnograms):
+        several = isinstance(one, Iterable) and not isinstance(one, Hypnogram | str)
+        panels.append(list(one) if several else [one])
+        for scoring in panels[-1]:
+            try:
+                hypnogram_of(scoring)
+            except InputError as error:
+                raise InputError(f"night {number}: {error}") from None
+    return panels
 
 
 def _band(values: Sequence[Indicator], percentiles: tuple[float, float], words: str) -> Band | None:

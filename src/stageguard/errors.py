@@ -34,6 +34,10 @@ class FileFormatError(StageGuardError, ValueError):
     """A file is not what its name says."""
 
 
+class MissingFileError(StageGuardError, FileNotFoundError):
+    """A file that was to be read is not there."""
+
+
 class OutputError(StageGuardError, OSError):
     """An output could not be written."""
 

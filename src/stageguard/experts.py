@@ -10,6 +10,7 @@ mean over epochs, 1 for one who always sides with most of the others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -107,24 +108,44 @@ class AmongExperts:
     scorer_soft_agreement: tuple[float, ...]
 
     @property
-    def rank(self) -> int:
-        """Place by mean kappa, 1 for the best of the scorers and the stager."""
-        return 1 + sum(other > self.mean_kappa for other in self.scorer_kappa)
+    def reason(self) -> str:
+        """Why the stager has no place among the scorers, else empty."""
+        nothing = "they share no scored epochs, or hold one and the same stage throughout"
+        if math.isnan(self.mean_kappa):
+            return f"kappa of the stager with the scorers does not exist: {nothing}"
+        if not self._known():
+            return f"kappa of the scorers with one another does not exist: {nothing}"
+        return ""
 
     @property
-    def place(self) -> Literal["below", "inside", "above"]:
-        """Where the stager's mean kappa lies in the range of the scorers'."""
-        if self.mean_kappa < min(self.scorer_kappa):
+    def rank(self) -> int | None:
+        """Place by mean kappa, 1 for the best of the scorers and the stager; None without one."""
+        return None if self.reason else 1 + sum(other > self.mean_kappa for other in self._known())
+
+    @property
+    def place(self) -> Literal["below", "inside", "above"] | None:
+        """Where the stager's mean kappa lies in the range of the scorers'; None without one."""
+        if self.reason:
+            return None
+        known = self._known()
+        if self.mean_kappa < min(known):
             return "below"
-        return "above" if self.mean_kappa > max(self.scorer_kappa) else "inside"
+        return "above" if self.mean_kappa > max(known) else "inside"
 
     def __str__(self) -> str:
         """Return the finding as one sentence."""
-        low, high, n = min(self.scorer_kappa), max(self.scorer_kappa), len(self.scorers)
+        if self.reason:
+            return f"No place among {len(self.scorers)} scorers: {self.reason}."
+        known, n = self._known(), len(self.scorers)
+        others = "" if len(known) == n else f" ({n - len(known)} of them without kappa)"
         return (
-            f"Mean kappa with {n} scorers {self.mean_kappa:.3f}, {self.place} the range of the scorers with "
-            f"one another ({low:.3f} to {high:.3f}): rank {self.rank} of {n + 1}."
+            f"Mean kappa with {n} scorers{others} {self.mean_kappa:.3f}, {self.place} the range of the "
+            f"scorers with one another ({min(known):.3f} to {max(known):.3f}): rank {self.rank} of "
+            f"{len(known) + 1}."
         )
+
+    def _known(self) -> list[float]:
+        return [kappa for kappa in self.scorer_kappa if not math.isnan(kappa)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -133,8 +154,9 @@ class AmongExperts:
             "mean_kappa": self.mean_kappa,
             "soft_agreement": self.soft_agreement,
             "rank": self.rank,
-            "of": len(self.scorers) + 1,
+            "of": len(self._known()) + 1,
             "place": self.place,
+            "reason": self.reason,
             "scorers": [
                 {
                     "scorer": scorer,
@@ -234,19 +256,31 @@ def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> _OneNight:
 
 def _paired(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
     """Return nights and panels as two lists of one length."""
+    if not isinstance(experts, Sequence) or isinstance(experts, str):
+        raise InputError(f"experts are {_checks.shown(experts)}, expected a list of hypnograms.")
     if not isinstance(night, list | tuple):
         return [night], [list(experts)]
     if len(night) != len(experts) or not night:
         raise InputError(
             f"got {len(night)} nights and experts of {len(experts)}, expected a list of scorings per night."
         )
+    for number, panel in enumerate(experts):
+        if not isinstance(panel, Sequence) or isinstance(panel, str):
+            raise InputError(
+                f"night {number}: experts are {_checks.shown(panel)}, expected a list of hypnograms."
+            )
     return list(night), [list(panel) for panel in experts]
 
 
-def _panel(hypnograms: Sequence[Hypnogram]) -> tuple[Labels, Hypnogram]:
+def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
     """Return labels (n_scorers, n_epochs) in one scheme, and a hypnogram that says what they mean."""
-    if isinstance(hypnograms, Hypnogram) or len(hypnograms) < 2:
-        n = 1 if isinstance(hypnograms, Hypnogram) else len(hypnograms)
+    is_one = isinstance(hypnograms, Hypnogram)
+    if not is_one and (not hasattr(hypnograms, "__len__") or isinstance(hypnograms, str)):
+        raise InputError(
+            f"got {_checks.shown(hypnograms)}, expected a list of two or more scorings of the same night."
+        )
+    n = 1 if is_one else len(hypnograms)
+    if n < 2:
         raise InputError(f"got {n} scoring{'s' * (n != 1)}, expected two or more of the same night.")
     found = [hypnogram_of(one) for one in hypnograms]
     scheme = _coarsest(found)

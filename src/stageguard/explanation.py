@@ -103,8 +103,8 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     Returns
     -------
     tuple of Change
-        One per stretch of changed epochs. Together they are the whole difference between the stager's own
-        choice and the output, in epochs and in nats.
+        One per stretch of changed epochs, cut where the recording is. Together they are the whole difference
+        between the stager's own choice and the output, in epochs and in nats.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     """
     if not isinstance(result, Decoding):
         raise InputError(f"the night is a {type(result).__name__}, expected what decode() returned.")
-    regions = runs(result.changed)
+    regions = _regions(result)
     if not regions:
         return ()
     trial = chosen_trial(result.profile, result.night, result.strength)
@@ -151,6 +151,15 @@ def in_bouts(stages: Sequence[str]) -> str:
     """Write W W W N2 as W×3 N2."""
     bouts = ((name, len(list(group))) for name, group in groupby(stages))
     return " ".join(name if n == 1 else f"{name}×{n}" for name, n in bouts)
+
+
+def _regions(result: Decoding) -> list[tuple[int, int]]:
+    """Return the stretches of changed epochs, none of them across a cut: spans are decoded by themselves."""
+    return [
+        (start + first, start + end)
+        for start, stop in result.night.spans
+        for first, end in runs(result.changed[start:stop])
+    ]
 
 
 def _added(trial: Trial) -> Floats | None:

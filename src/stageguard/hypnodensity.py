@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class Hypnodensity:
         When the first epoch begins.
     source : str or None
         Which stager, or which file, it came from.
+    assumed : tuple of str
+        What a reader assumed or left out, one remark each. Two densities may be equal that differ in it.
     """
 
     probabilities: FloatMatrix
@@ -47,6 +49,7 @@ class Hypnodensity:
     epoch_seconds: float
     start: datetime | None = None
     source: str | None = None
+    assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check everything once, and make the probabilities read-only."""
@@ -59,6 +62,7 @@ class Hypnodensity:
         _checks.start(self.start)
         if self.source is not None:
             _checks.text(self.source, "source")
+        object.__setattr__(self, "assumed", _checks.remarks(self.assumed))
 
     @property
     def n_epochs(self) -> int:
@@ -73,7 +77,7 @@ class Hypnodensity:
         merged = np.zeros((self.n_epochs, coarser.n_stages))
         for stage, target in enumerate(self.scheme.merge_map(coarser)):
             merged[:, target] += self.probabilities[:, stage]
-        return Hypnodensity(merged, coarser, self.epoch_seconds, self.start, self.source)
+        return Hypnodensity(merged, coarser, self.epoch_seconds, self.start, self.source, self.assumed)
 
     def argmax(self) -> npt.NDArray[np.int8]:
         """Return the most probable label per epoch: the first of equals, -1 where there is no evidence."""
@@ -101,7 +105,7 @@ class Hypnodensity:
         return to_frame(self)
 
     def __eq__(self, other: object) -> bool:
-        """Compare all fields by content; NaN rows are equal to NaN rows."""
+        """Compare all fields but `assumed` by content; NaN rows are equal to NaN rows."""
         if not isinstance(other, Hypnodensity):
             return NotImplemented
         return self._rest() == other._rest() and np.array_equal(
@@ -114,7 +118,7 @@ class Hypnodensity:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle through the constructor, so that the probabilities are read-only again."""
-        return Hypnodensity, (self.probabilities, *self._rest())
+        return Hypnodensity, (self.probabilities, *self._rest(), self.assumed)
 
     def _rest(self) -> tuple[Any, ...]:
         return self.scheme, self.epoch_seconds, self.start, self.source

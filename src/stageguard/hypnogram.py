@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ class Hypnogram:
         When the first epoch begins.
     scorer : str or None
         Who or what scored it.
+    assumed : tuple of str
+        What a reader assumed or left out, one remark each. Two hypnograms may be equal that differ in it.
     """
 
     labels: npt.NDArray[np.int8]
@@ -43,6 +45,7 @@ class Hypnogram:
     epoch_seconds: float
     start: datetime | None = None
     scorer: str | None = None
+    assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check everything once, and make the labels read-only."""
@@ -52,6 +55,7 @@ class Hypnogram:
         _checks.start(self.start)
         if self.scorer is not None:
             _checks.text(self.scorer, "scorer")
+        object.__setattr__(self, "assumed", _checks.remarks(self.assumed))
 
     @property
     def n_epochs(self) -> int:
@@ -96,18 +100,18 @@ class Hypnogram:
         return to_frame(self)
 
     def __eq__(self, other: object) -> bool:
-        """Compare all fields by content."""
+        """Compare all fields but `assumed` by content."""
         if not isinstance(other, Hypnogram):
             return NotImplemented
         return self._rest() == other._rest() and np.array_equal(self.labels, other.labels)
 
     def __hash__(self) -> int:
-        """Hash all fields by content."""
+        """Hash all fields but `assumed` by content."""
         return hash((self.labels.tobytes(), *self._rest()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle through the constructor, so that the labels are read-only again."""
-        return Hypnogram, (self.labels, *self._rest())
+        return Hypnogram, (self.labels, *self._rest(), self.assumed)
 
     def _rest(self) -> tuple[Any, ...]:
         return self.scheme, self.epoch_seconds, self.start, self.scorer

@@ -6,30 +6,37 @@ What is cut or assumed is told, by notes and by a warning: never in silence.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
+from stageguard._common_epochs import (
+    TIE,
+    Night,
+    between_lights,
+    cut_notes,
+    find_shifts,
+    later,
+    part_of,
+    refuse_apart,
+)
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.measures.bouts import in_scheme
 from stageguard.stages import StageScheme, as_scheme
 
-Night = Hypnogram | Hypnodensity
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
 
 METHODS = ("mean", "log-pool")
 KEEP = ("common", "first")
 SMALLEST = 1e-12  # a probability below this is this before its logarithm is taken
-_TIE = 1e-9  # of an epoch: shares that differ by less are the same
-_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ def merge_stages(night: Night, scheme: StageScheme | str) -> Night:
 
     Labels are renamed, and probabilities of merged stages are summed.
     """
+    _require_night(night)
     if isinstance(night, Hypnodensity):
         return night.merge(scheme)
     return in_scheme(night, as_scheme(scheme))
@@ -76,17 +84,18 @@ def reepoch(night: Night, epoch_seconds: float) -> Night:
         which less than half was scored, or has evidence, is unscored, or NaN. A rest at the end that is
         shorter than an epoch is dropped, with a warning.
     """
+    _require_night(night)
     old, new = night.epoch_seconds, _checks.epoch_seconds(epoch_seconds)
-    if abs(old - new) <= _TIE * old:
+    if abs(old - new) <= TIE * old:
         return night
-    rest = night.n_epochs * old - int(night.n_epochs * old / new + _TIE) * new
-    if rest > _TIE * new:
+    rest = night.n_epochs * old - int(night.n_epochs * old / new + TIE) * new
+    if rest > TIE * new:
         _tell((f"the last {rest:g} s are shorter than an epoch of {new:g} s and are left out",))
     if isinstance(night, Hypnodensity):
         pooled = _averaged(night.probabilities, old, new)
-        return Hypnodensity(pooled, night.scheme, new, night.start, night.source)
+        return Hypnodensity(pooled, night.scheme, new, night.start, night.source, night.assumed)
     labels = reepoch_labels(night.labels, old, new)
-    return Hypnogram(labels, night.scheme, new, night.start, night.scorer)
+    return Hypnogram(labels, night.scheme, new, night.start, night.scorer, night.assumed)
 
 
 def align(
@@ -116,44 +125,34 @@ def align(
     Returns
     -------
     Aligned
-        Where all have a start, starts tell which epochs belong together; else they begin together. Nights of
-        different lengths lose their last epochs. Each is a note, and a warning.
+        Starts tell which epochs belong together; a night without one begins with the first that has one.
+        Where only some have a time zone, it is that of the others too. Nights of different lengths lose
+        their last epochs, and a light's time before the start may be that of the next day. Each is a note,
+        and a warning.
     """
     if len(nights) < 2:
         raise InputError(f"got {len(nights)} night{'s' * (len(nights) != 1)} to align, expected two or more.")
     for night in nights:
-        if not isinstance(night, Night):
-            raise InputError(
-                f"a night is {_checks.shown(night)}, expected a Hypnogram or a Hypnodensity. Read it first."
-            )
+        _require_night(night)
+    tolerance = _checks.number(tolerance_seconds, "tolerance_seconds", low=0)
     _checks.choice(keep, "keep", KEEP)
     nights = tuple(_same_length(nights, epoch_seconds))
     seconds = nights[0].epoch_seconds
-    shifts, notes = _shifts(nights, tolerance_seconds)
+    shifts, start, notes = find_shifts(nights, tolerance)
     first, end = 0, nights[0].n_epochs
     if keep == "common":
         first = max(shifts)
         end = min(shift + night.n_epochs for shift, night in zip(shifts, nights, strict=True))
-    if first >= end:
-        raise InputError(
-            "the nights have no epoch in common: "
-            + "; ".join(
-                f"epochs {shift} to {shift + night.n_epochs - 1}"
-                for shift, night in zip(shifts, nights, strict=True)
-            )
-            + ", counted from the first one's start. Do they belong together?"
-        )
+    refuse_apart(nights, shifts, first, end, notes)
     for place, (shift, night) in enumerate(zip(shifts, nights, strict=True), start=1):
-        notes += _cut_notes(place, first - shift, shift + night.n_epochs - end)
-    first, end, told = _between_lights(nights[0], first, end, lights_off, lights_on)
+        notes += cut_notes(place, first - shift, shift + night.n_epochs - end)
+    first, end, told = between_lights(nights[0], first, end, lights_off, lights_on)
     notes += told
     if notes:
         _tell(notes)
-    kept = tuple(
-        _part(night, first - shift, end - shift) for shift, night in zip(shifts, nights, strict=True)
-    )
-    start = None if nights[0].start is None else nights[0].start + timedelta(seconds=first * seconds)
-    return Aligned(tuple(_started(night, start) for night in kept), notes)
+    begin = None if start is None else later(start, first * seconds)
+    kept = (part_of(n, first - shift, end - shift, begin) for shift, n in zip(shifts, nights, strict=True))
+    return Aligned(tuple(kept), notes)
 
 
 def combine(
@@ -177,7 +176,7 @@ def combine(
         An epoch without evidence in some of them is that of the others; without evidence in all of them it
         stays without.
     """
-    parts = tuple(densities)
+    parts = _listed(densities, "densities", "a list of densities")
     _checks.choice(method, "method", METHODS)
     _refuse_different(parts)
     shares = _weights(weights, len(parts))
@@ -221,12 +220,12 @@ def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: 
     # share[k, t]: seconds of new epoch t that stage k holds, from the time it has held until each edge
     share = np.stack([np.diff(_held((given == stage).astype(np.float64), old, edges)) for stage in stages])
     best = share.max(axis=0)
-    result = np.where(share.sum(axis=0) >= new * (0.5 - _TIE), stages[share.argmax(axis=0)], UNSCORED)
-    is_tied = (share >= best - new * _TIE).sum(axis=0) > 1
+    result = np.where(share.sum(axis=0) >= new * (0.5 - TIE), stages[share.argmax(axis=0)], UNSCORED)
+    is_tied = (share >= best - new * TIE).sum(axis=0) > 1
     for epoch in np.flatnonzero(is_tied & (result != UNSCORED)):
-        tied = stages[share[:, epoch] >= best[epoch] - new * _TIE]
-        first = int(edges[epoch] / old + _TIE)
-        inside = given[first : int(np.ceil(edges[epoch + 1] / old - _TIE))]
+        tied = stages[share[:, epoch] >= best[epoch] - new * TIE]
+        first = int(edges[epoch] / old + TIE)
+        inside = given[first : int(np.ceil(edges[epoch + 1] / old - TIE))]
         stays = epoch and result[epoch - 1] in tied
         result[epoch] = result[epoch - 1] if stays else next(label for label in inside if label in tied)
     return result.astype(np.int8)
@@ -239,7 +238,7 @@ def _averaged(matrix: Floats, old: float, new: float) -> Floats:
     held = np.diff(_held(has_evidence.astype(np.float64), old, edges))
     filled = np.where(has_evidence[:, None], matrix, 0.0)
     sums = np.stack([np.diff(_held(column, old, edges)) for column in filled.T], axis=1)
-    known = held >= new * (0.5 - _TIE)
+    known = held >= new * (0.5 - TIE)
     pooled = np.full(sums.shape, np.nan)
     pooled[known] = np.maximum(sums[known], 0.0)
     pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
@@ -247,7 +246,7 @@ def _averaged(matrix: Floats, old: float, new: float) -> Floats:
 
 
 def _edges(n_old: int, old: float, new: float) -> Floats:
-    n_new = int(n_old * old / new + _TIE)
+    n_new = int(n_old * old / new + TIE)
     if n_new < 1:
         raise InputError(
             f"{n_old} epochs of {old:g} s last {n_old * old:g} s, expected one epoch of {new:g} s."
@@ -266,98 +265,12 @@ def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[N
     if epoch_seconds is not None:
         return [reepoch(night, epoch_seconds) for night in nights]
     lengths = sorted({night.epoch_seconds for night in nights})
-    if lengths[-1] - lengths[0] > _TIE * lengths[0]:
+    if lengths[-1] - lengths[0] > TIE * lengths[0]:
         shown = " and ".join(f"{length:g} s" for length in lengths)
         raise InputError(
             f"epochs last {shown}, expected one length. Choose it: epoch_seconds={lengths[-1]:g}."
         )
     return list(nights)
-
-
-def _shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], tuple[str, ...]]:
-    """Epochs from the first night's start to that of each, and what was assumed."""
-    starts = [night.start for night in nights]
-    known = [start for start in starts if start is not None]
-    if len(known) < len(starts) or len({start.tzinfo is None for start in known}) > 1:
-        lengths = {night.n_epochs for night in nights}
-        unknown = (
-            "not every night tells when it began" if len(known) < len(starts) else "time zones are mixed"
-        )
-        return [0] * len(nights), ((f"{unknown}: all begin together",) if len(lengths) > 1 else ())
-    shifts = []
-    seconds = nights[0].epoch_seconds
-    for place, start in enumerate(known, start=1):
-        apart = (start - known[0]).total_seconds()
-        shift = round(apart / seconds)
-        rest = apart - shift * seconds
-        if abs(rest) > max(tolerance, _TIE * seconds):
-            raise InputError(
-                f"night {place} begins {apart:g} s after the first, {abs(rest):g} s beside its epochs of "
-                f"{seconds:g} s, at most {tolerance:g} s is one clock. Correct a start, or tolerance_seconds."
-            )
-        shifts.append(shift)
-    return shifts, ()
-
-
-def _cut_notes(place: int, n_first: int, n_last: int) -> tuple[str, ...]:
-    """Say how many epochs a night loses at either end, and how many it gets."""
-    notes = []
-    for count, where in ((n_first, "first"), (n_last, "last")):
-        if count:
-            what = "left out" if count > 0 else "not there, and unscored"
-            n = abs(count)
-            notes.append(f"night {place}: the {where} {n:,} epoch{'s' * (n != 1)} {what}")
-    return tuple(notes)
-
-
-def _between_lights(
-    night: Night,
-    first: int,
-    end: int,
-    off: datetime | float | None,
-    on: datetime | float | None,
-) -> tuple[int, int, tuple[str, ...]]:
-    seconds = night.epoch_seconds
-    low, high = first, end
-    if off is not None:
-        low = max(first, int(np.ceil(_since(night, off, "lights_off") / seconds - _TIE)))
-    if on is not None:
-        high = min(end, int(np.floor(_since(night, on, "lights_on") / seconds + _TIE)))
-    if low >= high:
-        raise InputError("no epoch lies between lights off and lights on. Are the times right?")
-    if (low, high) == (first, end):
-        return first, end, ()
-    return (
-        low,
-        high,
-        (f"{low - first:,} epochs before lights off and {end - high:,} after lights on left out",),
-    )
-
-
-def _since(night: Night, moment: datetime | float, what: str) -> float:
-    if not isinstance(moment, datetime):
-        return _checks.number(moment, what)
-    if night.start is None or (night.start.tzinfo is None) != (moment.tzinfo is None):
-        raise InputError(f"{what} is a time, but the first night has no start to count from. Give seconds.")
-    apart = (moment - night.start).total_seconds()
-    return apart + _DAY if apart < 0 and what == "lights_on" else apart
-
-
-def _part(night: Night, first: int, end: int) -> Night:
-    """Epochs of a night from first to end, unscored or NaN where it has none."""
-    before, after = max(-first, 0), max(end - night.n_epochs, 0)
-    first, end = max(first, 0), min(end, night.n_epochs)
-    if isinstance(night, Hypnogram):
-        labels = np.pad(night.labels[first:end], (before, after), constant_values=UNSCORED)
-        return Hypnogram(labels, night.scheme, night.epoch_seconds, night.start, night.scorer)
-    rows = np.pad(night.probabilities[first:end], ((before, after), (0, 0)), constant_values=np.nan)
-    return Hypnodensity(rows, night.scheme, night.epoch_seconds, night.start, night.source)
-
-
-def _started(night: Night, start: datetime | None) -> Night:
-    if isinstance(night, Hypnogram):
-        return Hypnogram(night.labels, night.scheme, night.epoch_seconds, start, night.scorer)
-    return Hypnodensity(night.probabilities, night.scheme, night.epoch_seconds, start, night.source)
 
 
 def _refuse_different(parts: Sequence[Any]) -> None:
@@ -385,12 +298,27 @@ def _refuse_different(parts: Sequence[Any]) -> None:
 def _weights(weights: Sequence[float] | None, n_parts: int) -> Floats:
     if weights is None:
         return np.ones(n_parts)
-    given = np.array([_checks.number(weight, "a weight", low=0) for weight in weights])
+    listed = _listed(weights, "weights", "a list with one number per density")
+    given = np.array([_checks.number(weight, "a weight", low=0) for weight in listed])
     if len(given) != n_parts:
         raise InputError(f"got {len(given)} weights for {n_parts} densities, expected one each.")
-    if not given.sum() > 0:
+    if not given.max() > 0:
         raise InputError("all weights are 0, expected one above 0.")
-    return given
+    scaled: Floats = given / given.max()  # so that no sum of them is too large for a float
+    return scaled
+
+
+def _require_night(night: object) -> None:
+    if not isinstance(night, Night):
+        raise InputError(
+            f"a night is {_checks.shown(night)}, expected a Hypnogram or a Hypnodensity. Read it first."
+        )
+
+
+def _listed(given: Any, what: str, expected: str) -> tuple[Any, ...]:
+    if isinstance(given, Night) or not isinstance(given, Iterable):
+        raise InputError(f"{what} is {_checks.shown(given)}, expected {expected}.")
+    return tuple(given)
 
 
 def _tell(notes: Sequence[str]) -> None:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).with_name("profiles")
 
+# what a profile is called and what is known of its nights; all other keys change how it decodes
+_WORDS = (
+    *("name", "summary", "intended_for", "cohort", "other_cohorts", "not_for"),
+    *("tvr_pairs", "bands", "intervals", "provenance"),
+)
 _EXCLUDES = {
     "transition_weight": ("strength",),
     "strength": ("transition_weight",),
@@ -160,7 +165,8 @@ class Profile:
         """Return a profile with some keys of its document changed; None puts a key back to its default.
 
         Setting ``transition_weight`` drops ``strength`` and the other way round, as ``scheme`` and
-        ``stages`` do.
+        ``stages`` do. What changes how nights are decoded drops ``intervals``, whose errors were measured
+        on nights decoded otherwise, unless they are given too.
         """
         check_keys(changes, "a profile", KEYS)
         document = self.to_dict()
@@ -168,7 +174,10 @@ class Profile:
             for excluded in _EXCLUDES.get(key, ()):
                 document.pop(excluded, None)
         document.update(changes)
-        return Profile({key: value for key, value in document.items() if value is not None})
+        found = Profile({key: value for key, value in document.items() if value is not None})
+        if not self.intervals or "intervals" in changes or _decodes_alike(self, found):
+            return found
+        return found.replace(intervals=None)
 
     @property
     def sha256(self) -> str:
@@ -218,7 +227,8 @@ class Profile:
         if cohort is None or self.is_of(cohort):
             return self
         if "elsewhere" not in self._cache:
-            changes: dict[str, object] = {"prior_exponent": None}
+            kept = self.to_dict().get("intervals")  # of other people: whoever uses them has to say so
+            changes: dict[str, object] = {"prior_exponent": None, "intervals": kept}
             if self.calibration.biases is not None:
                 changes["calibration"] = {"temperature": self.calibration.temperature}
             if self.other_cohorts == "argmax":
@@ -296,6 +306,11 @@ def _read(path: Path) -> str:
         raise ProfileError(
             f"not a text file (byte {error.start} is not UTF-8), expected a profile in TOML."
         ) from None
+
+
+def _decodes_alike(one: Profile, other: Profile) -> bool:
+    a, b = one.to_dict(), other.to_dict()
+    return all(a.get(key) == b.get(key) for key in KEYS if key not in _WORDS)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from stageguard.stages import UNSCORED_NAME
 from stageguard.strength import fixed_log_weight
 
 _FLOAT64 = np.dtype(np.float64)
+_ENDLESS_EPOCHS = 1e15  # 30 million years of milliseconds
 _SLACK = 1e-9  # keeps 60 s / 0.1 s at 600 epochs
 
 
@@ -245,7 +246,7 @@ class StreamingDecoder:
             calibration.temperature if is_calibrated else 0.0,
             biases,
             np.zeros(n_stages) if added is None else np.array(added),
-            -1 if lag is None else math.floor(lag / self.epoch_seconds + _SLACK),
+            -1 if lag is None else _lag_epochs(lag, self.epoch_seconds),
             _most_bridged(self.epoch_seconds),
         )
 
@@ -320,6 +321,12 @@ def _lag(seconds: object) -> float | None:
     if seconds is None or seconds == math.inf:
         return None
     return _checks.number(seconds, "max_lag_seconds", low=0.0)
+
+
+def _lag_epochs(seconds: float, epoch_seconds: float) -> int:
+    """Return the limit in whole epochs, -1 for one that no recording reaches."""
+    epochs = seconds / epoch_seconds + _SLACK
+    return math.floor(epochs) if epochs < _ENDLESS_EPOCHS else -1
 
 
 def _most_bridged(epoch_seconds: float) -> int:

@@ -8,14 +8,15 @@ draws of the posterior: they know only the doubt the stager admits, and cover fa
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from stageguard import _checks
-from stageguard.errors import InputError, did_you_mean
+from stageguard.errors import InputError, StageGuardWarning, did_you_mean
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import ScoredNight, check_aligned, in_scheme
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
@@ -57,7 +58,7 @@ class Interval:
         Why there is no interval, else empty.
     measured_coverage : float
         Share of scored nights whose expert value lay in such an interval; NaN where it was not measured: at
-        another level, or for another cohort.
+        another level, for another cohort, or of a statistic measured otherwise than when fitted.
     """
 
     value: float
@@ -158,8 +159,10 @@ def intervals(
         raise InputError(f"the night is a {type(night).__name__}, expected what decode() returned.")
     _checks.choice(method, "method", ("conformal", "model"))
     level = _checks.number(level, "level", low=0.5, high=0.99)
-    if min_first_rem_seconds is None:
-        min_first_rem_seconds = shortest_first_rem(night.profile)
+    usual = shortest_first_rem(night.profile)
+    shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
+    if method == "conformal" and is_foreign(night):
+        _warn_of_cohort(night)
 
     def measure(scored: ScoredNight) -> SleepStatistics:
         return sleep_statistics(
@@ -167,7 +170,7 @@ def intervals(
             convention=convention,
             lights_off=lights_off,
             lights_on=lights_on,
-            min_first_rem_seconds=min_first_rem_seconds or 0.0,
+            min_first_rem_seconds=shortest,
         )
 
     statistics = measure(night)
@@ -176,6 +179,10 @@ def intervals(
         found, n_nights = _conformal(night, values, level)
     else:
         found, n_nights = _model(night, values, level, n, seed, measure), 0
+    as_fitted = convention == "aasm" and lights_off is None and lights_on is None
+    for name in found:  # a coverage is that of statistics measured as it was measured
+        if not as_fitted or (name == "rem_latency_minutes" and shortest != usual):
+            found[name] = replace(found[name], measured_coverage=_NAN)
     return Intervals(method, level, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()})
 
 
@@ -252,6 +259,15 @@ def is_foreign(night: Decoding) -> bool:
     """Whether a night is said to be of another cohort than its profile was fitted on."""
     profile, cohort = night.profile, night.cohort
     return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)
+
+
+def _warn_of_cohort(night: Decoding) -> None:
+    warnings.warn(
+        f"the errors are from {night.profile.cohort!r}, the night is of {night.cohort!r}: how often such "
+        "intervals cover there is not known.",
+        StageGuardWarning,
+        stacklevel=3,
+    )
 
 
 def _measured(night: Decoding, key: str, level: float) -> Mapping[str, float]:

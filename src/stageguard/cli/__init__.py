@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -22,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from stageguard.errors import StageGuardError
 
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name, or a line of a table, that it has no letters for
+            stream.reconfigure(errors="backslashreplace")
     try:
         with stoppable():
             app(args=None if arguments is None else list(arguments), prog_name="stageguard")

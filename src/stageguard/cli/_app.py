@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from stageguard.cli._options import PlainCommand
 from stageguard.cli.check import check
 from stageguard.cli.combine import combine
 from stageguard.cli.compare import compare
@@ -57,25 +59,26 @@ def options(
     """Physiologically constrained sleep staging."""
 
 
-app.command(short_help="Turn stage probabilities into plausible hypnograms.")(decode)
-app.command(short_help="Check hypnograms against the range of expert scoring.")(check)
-app.command(short_help="How probable each stage is, and draws of whole nights.")(posterior)
-app.command(short_help="How far a night's sleep statistics may be off.")(intervals)
-app.command(short_help="Sleep statistics of many nights, before and after, and of groups.")(stats)
-app.command(short_help="Agreement of hypnograms with an expert's.")(compare)
-app.command(short_help="Several experts' scorings of a night as one.")(consensus)
-app.command(short_help="Convert between the formats of sleep tools.")(convert)
-app.command(short_help="Several stagers' probabilities as one.")(combine)
-app.command(short_help="Fit a profile to scored nights.")(fit)
-app.command(short_help="One night as one HTML file.")(report)
-app.command(short_help="Decode while the recording runs, from stdin.")(stream)
-app.command(short_help="How far each epoch of a recording can be trusted.")(quality)
-app.command(short_help="Turn recordings into feature tables.")(features)
-app.command(short_help="Write a made-up cohort in the layout of a real dataset.")(simulate)
-app.command(short_help="Train a network on feature tables.")(train)
-app.command(short_help="Stage recordings with a trained network, and guard them.")(predict)
-app.command(short_help="Check an output by decoding it again.")(verify)
-app.command(short_help="Decode a synthetic night and show what changed.")(demo)
-app.command(short_help="Say what is installed, and whether it works.")(doctor)
+_command = partial(app.command, cls=PlainCommand)
+_command(short_help="Turn stage probabilities into plausible hypnograms.")(decode)
+_command(short_help="Check hypnograms against the range of expert scoring.")(check)
+_command(short_help="How probable each stage is, and draws of whole nights.")(posterior)
+_command(short_help="How far a night's sleep statistics may be off.")(intervals)
+_command(short_help="Sleep statistics of many nights, before and after, and of groups.")(stats)
+_command(short_help="Agreement of hypnograms with an expert's.")(compare)
+_command(short_help="Several experts' scorings of a night as one.")(consensus)
+_command(short_help="Convert between the formats of sleep tools.")(convert)
+_command(short_help="Several stagers' probabilities as one.")(combine)
+_command(short_help="Fit a profile to scored nights.")(fit)
+_command(short_help="One night as one HTML file.")(report)
+_command(short_help="Decode while the recording runs, from stdin.")(stream)
+_command(short_help="How far each epoch of a recording can be trusted.")(quality)
+_command(short_help="Turn recordings into feature tables.")(features)
+_command(short_help="Write a made-up cohort in the layout of a real dataset.")(simulate)
+_command(short_help="Train a network on feature tables.")(train)
+_command(short_help="Stage recordings with a trained network, and guard them.")(predict)
+_command(short_help="Check an output by decoding it again.")(verify)
+_command(short_help="Decode a synthetic night and show what changed.")(demo)
+_command(short_help="Say what is installed, and whether it works.")(doctor)
 app.add_typer(profiles_app, name="profiles")
 app.add_typer(data_app, name="data")

@@ -11,7 +11,7 @@ from typing import Any
 
 from stageguard import __version__
 from stageguard._files import write_together
-from stageguard.cli._terminal import one_line
+from stageguard.cli._terminal import cell
 from stageguard.formats.outputs import REVIEW_SENTENCE, plain
 from stageguard.measures.cohort import (
     CohortTable,
@@ -221,4 +221,4 @@ def _tsv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def _text(value: Any) -> str:
     if value is None or (isinstance(value, float) and isnan(value)):
         return "n/a"
-    return f"{value:.10g}" if isinstance(value, float) else one_line(value)
+    return f"{value:.10g}" if isinstance(value, float) else cell(value)

@@ -14,7 +14,7 @@ from stageguard.cli._experts import Experts
 from stageguard.cli._inputs import Input, Inputs, scoring_of
 from stageguard.cli._listed import in_list_words
 from stageguard.cli._scored_files import ReadOptions, ScoredFile, read_night, run_each
-from stageguard.cli._terminal import progress
+from stageguard.cli._terminal import in_words, progress
 from stageguard.errors import InputError
 from stageguard.formats.companions import GroupedNight, read_groups
 from stageguard.measures.cohort import (
@@ -69,6 +69,7 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
     nights = request.inputs.nights
     reports = run_each(nights, runner.run)
     result = CohortResult(list(progress(reports, "Measuring", len(nights), quiet=quiet)))
+    result.notes = list(request.inputs.notes)
     if not runner.nights:
         return result
     table = cohort_table(runner.nights)
@@ -87,7 +88,7 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
                 raise
             raise InputError(f"{error} {len(failed)} files failed, the first: {failed[0]}") from None
     result.cohort = Cohort(runner.nights, runner.facts, table, request.measuring, differences, runner.sources)
-    result.notes = [*request.inputs.notes, *runner.notes()]
+    result.notes += [in_words(note) for note in runner.notes()]
     if request.output is not None:
         files = [night.path for night in nights]
         files += [path for night in nights for path in (night.scoring, night.edf) if path is not None]
@@ -166,8 +167,13 @@ class _Runner:
             notes += _listed("no expert's scoring", without)
         bare = [name for name, facts in zip(names, self.facts, strict=True) if facts.profile is None]
         notes += _listed("no profile (--profile), so validity is not measured", bare)
-        assumed = [text for night in self.nights for own in night.measures.values() for text in own.assumed]
-        return notes + list(dict.fromkeys(assumed))
+        assumed: dict[str, dict[str, None]] = {}
+        for night in self.nights:
+            for text in (text for own in night.measures.values() for text in own.assumed):
+                assumed.setdefault(text, {}).setdefault(night.night_id)
+        for text, nights in assumed.items():
+            notes += [text] if len(nights) == len(names) else _listed(text, list(nights))
+        return notes
 
 
 def _listed(what: str, names: list[str]) -> list[str]:

@@ -9,13 +9,16 @@ from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stageguard import __version__
 from stageguard._files import write_text_atomic
 from stageguard.cli._inputs import COHORT_TABLE, FAILURES_TABLE
 from stageguard.cli._present import MOST_ROWS
-from stageguard.cli._terminal import one_line
+from stageguard.cli._terminal import cell, error_text
+from stageguard.errors import StageGuardError
 from stageguard.formats.outputs import output_paths
 
-FAILURE_COLUMNS = ("id", "file", "error")
+# The last column tells the table from one that somebody else keeps under the same name.
+FAILURE_COLUMNS = ("id", "file", "error", "stageguard")
 NAN = float("nan")
 
 
@@ -86,35 +89,43 @@ class Tally:
             self.first.append(dict(report))
 
 
-def write_tables(tally: Tally, folder: Path) -> tuple[list[Path], list[str]]:
-    """Write the cohort's table and the failures into a folder; returns what was written, and remarks.
+def write_tables(tally: Tally, folder: Path) -> tuple[list[Path], list[str], list[str]]:
+    """Write the cohort's table and the failures into a folder.
 
-    A table of the same name that `decode` did not write stays as it is.
+    A table of the same name that `decode` did not write stays as it is. Returns what was written, remarks,
+    and what could not be written: by then the nights are, and their results must not go untold.
     """
-    written, remarks = [], []
-    for name, columns, rows in (
-        (COHORT_TABLE, NightRow._fields, _with_earlier(tally, folder)),
-        (FAILURES_TABLE, FAILURE_COLUMNS, [list(failure) for failure in tally.failures]),
-    ):
+    written: list[Path] = []
+    remarks: list[str] = []
+    problems: list[str] = []
+    failures = [[*failure, __version__] for failure in tally.failures]
+    for name, columns in ((COHORT_TABLE, NightRow._fields), (FAILURES_TABLE, FAILURE_COLUMNS)):
         path = folder / name
-        if path.exists() and not _is_ours(path, columns):
-            remarks.append(f"{path} is no table of decode's, so it was left as it is")
-        elif rows:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text_atomic(path, _tsv(columns, rows), overwrite=True)
-            written.append(path)
-        else:
-            path.unlink(missing_ok=True)
-    return written, remarks
+        try:
+            rows = failures if name == FAILURES_TABLE else _with_earlier(tally, folder)
+            if path.exists() and not _is_ours(path, columns):
+                remarks.append(f"{path} is no table of decode's, so it was left as it is")
+            elif rows:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_text_atomic(path, _tsv(columns, rows), overwrite=True)
+                written.append(path)
+            elif name == FAILURES_TABLE:
+                path.unlink(missing_ok=True)
+        except (StageGuardError, OSError) as error:
+            problems.append(error_text(error))
+    return written, remarks, problems
 
 
 def _with_earlier(tally: Tally, folder: Path) -> list[list[str]]:
-    """Rows of this run, behind those of earlier ones about other nights whose outputs are still there."""
+    """Rows of this run, behind those of earlier ones whose outputs are still there.
+
+    A night that failed now keeps the row of its output from before, which nothing has touched.
+    """
     path = folder / COHORT_TABLE
     rows: list[list[str]] = []
     if path.is_file() and _is_ours(path, NightRow._fields):
-        now = {row.id for row in tally.nights} | {failure.id for failure in tally.failures}
-        old = [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
+        now = {cell(row.id) for row in tally.nights}
+        old = [line.split("\t") for line in path.read_text("utf-8").split("\n")[1:]]
         rows += [
             row for row in old
             if len(row) == len(NightRow._fields) and row[0] not in now
@@ -138,4 +149,4 @@ def _tsv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return "n/a" if isnan(value) else f"{value:.6g}"
-    return one_line(value)
+    return cell(value)

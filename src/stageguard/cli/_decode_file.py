@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from stageguard.cli._summary import range_note, summarise
-from stageguard.cli._terminal import error_text
-from stageguard.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.cli._terminal import error_text, in_words
+from stageguard.errors import InputError, OutputExistsError, StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.changes import change_row, changes_text
-from stageguard.formats.outputs import output_paths, write_decoding
+from stageguard.formats.outputs import TSV_SUFFIX, output_paths, write_decoding
 from stageguard.stages import SCHEMES, StageScheme
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def decode_file(
         options.format,
         options.pool_to_seconds,
     )
+    _refuse(path)
     found = read_density_file(path, reading)
     density = found.density
     if density.start is None and start is not None:
@@ -157,6 +158,17 @@ def decode_file(
     return decoding, found.notes
 
 
+def _refuse(path: Path) -> None:
+    """Refuse what is no file, and what `decode` wrote: its stages are decoded already."""
+    from stageguard.cli._inputs import special
+
+    problem = special(path)
+    if problem is not None:
+        raise InputError(problem)
+    if path.name.endswith(TSV_SUFFIX) and path.is_file():
+        raise file_error(path, "is a hypnogram that decode wrote, expected the stager's probabilities.")
+
+
 def run_job(job: Job) -> dict[str, Any]:
     """Decode and write one file, unless that was done before; a failure comes back as its `error`."""
     began = time.perf_counter()
@@ -168,7 +180,8 @@ def run_job(job: Job) -> dict[str, Any]:
         except (StageGuardError, OSError) as error:
             report["error"] = error_text(error, job.path)
             return report
-    report["warnings"] = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    report["notes"] = [in_words(note) for note in report["notes"]]
+    report["warnings"] = [in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
     report["seconds"] = time.perf_counter() - began
     report["ok"] = True
     return report
@@ -176,26 +189,42 @@ def run_job(job: Job) -> dict[str, Any]:
 
 def _decode_unless_done(job: Job) -> dict[str, Any]:
     from stageguard.cli._inputs import start_of
-    from stageguard.cli._resuming import is_torn, may_complete, recorded_before, report_of
+    from stageguard.cli._resuming import is_torn, lacks, may_complete, recorded_before, report_of
 
+    _refuse(job.path)
     start = start_of(job.edf)
     options, files = job.to_dict(start), output_paths(job.output)
     is_there = files.tsv.exists() or files.sidecar.exists()
     record = recorded_before(job, options) if is_there else None
-    if record is not None:
+    if record is not None and not lacks(job, files, record):
         return report_of(record, files)
     decoding, notes = decode_file(job.path, job.profile, job.options, start)
-    overwrite = job.overwrite or (is_there and may_complete(decoding, files))
-    if is_there and not overwrite and not is_torn(files):
+    may_replace = record is not None or (is_there and may_complete(decoding, files))
+    if is_there and not may_replace and not job.overwrite and not is_torn(files):
         raise file_error(files.sidecar, "was cut off. Use --overwrite to decode the night again.")
-    return _write(replace(job, overwrite=overwrite), decoding, notes, options)
+    try:
+        return _write(job, decoding, notes, options, record, may_replace=may_replace)
+    except OutputExistsError:
+        # another run may have written the night in the meantime, or one that was killed a part of it
+        record = None if job.overwrite or is_torn(files) else recorded_before(job, options)
+        if record is not None and not lacks(job, files, record):
+            return report_of(record, files)
+        if job.overwrite or may_replace or not may_complete(decoding, files):
+            raise
+        return _write(job, decoding, notes, options, record, may_replace=True)
 
 
 def _write(
-    job: Job, decoding: Decoding, notes: tuple[str, ...], options: Mapping[str, Any]
+    job: Job,
+    decoding: Decoding,
+    notes: tuple[str, ...],
+    options: Mapping[str, Any],
+    record: Mapping[str, Any] | None,
+    *,
+    may_replace: bool,
 ) -> dict[str, Any]:
     from stageguard.cli._listed import in_list_words
-    from stageguard.cli._resuming import used_strength
+    from stageguard.cli._resuming import refuse_strangers, used_strength
     from stageguard.measures.cohort import StatisticsOptions
 
     statistics = StatisticsOptions(lights_off=job.lights_off, lights_on=job.lights_on)
@@ -213,16 +242,21 @@ def _write(
         from stageguard.explanation import explain
 
         changes = explain(decoding)
+    changes_table = None if changes is None else changes_text(changes)
+    if may_replace and not job.overwrite:
+        files = output_paths(job.output)
+        beside = {files.svg: svg, files.changes: changes_table}
+        refuse_strangers({path: text for path, text in beside.items() if path and text is not None}, record)
     written = write_decoding(
         decoding,
         job.output,
         source_path=job.path,
-        overwrite=job.overwrite,
+        overwrite=job.overwrite or may_replace,
         options=options,
         quality=job.options.quality,
         notes=notes,
         svg=svg,
-        changes=None if changes is None else changes_text(changes),
+        changes=changes_table,
         durable=job.durable,
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
@@ -249,8 +283,8 @@ def describe(decoding: Decoding, statistics: StatisticsOptions | None = None) ->
         "n_unscored": int(np.count_nonzero(hypnogram.labels < 0)),
         "indicators": {row.key: row.to_dict() for row in rows},
         "strength": str(decoding.strength),
-        "assumptions": list(decoding.assumed),
-        "advice": list(decoding.advice()),
+        "assumptions": [in_words(text) for text in decoding.assumed],
+        "advice": [in_words(text) for text in decoding.advice()],
         "range_note": range_note(decoding, rows),
         "table": [row.cells() for row in rows],
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PERCENTILES = (5, 50, 95)
 
 
-def print_tally(tally: Tally, notes: Sequence[str], written: Sequence[Path]) -> None:
+def print_tally(tally: Tally, written: Sequence[Path]) -> None:
     """Print the rows of a few nights, or what very many have in common, and how many were decoded."""
     out = console()
     if tally.n_decoded <= MOST_ROWS:
@@ -27,7 +27,6 @@ def print_tally(tally: Tally, notes: Sequence[str], written: Sequence[Path]) -> 
     else:
         _print_common(tally, out)
     out.print(counts(tally), style="bold")
-    print_list(out, "Note", notes)
     print_list(out, "Wrote", written)
 
 

@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from errno import ENOENT
 from pathlib import Path
 
+from stageguard.cli._inputs import is_own
+from stageguard.cli._recognising import Wanted, is_night
 from stageguard.cli._scored_files import ReadOptions, night_id, read_scoring
 from stageguard.errors import InputError
 from stageguard.formats.hypnograms import HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.registry import FORMATS
 from stageguard.hypnogram import Hypnogram
 
 SUFFIXES = (".tsv", ".csv", ".txt", ".eannot", ".hyp")
+OTHER_SUFFIXES = tuple(suffix for form in FORMATS if form.does("hypnogram") for suffix in form.suffixes)
+SCORED = Wanted("hypnogram")
 
 
 class Experts:
@@ -24,12 +29,18 @@ class Experts:
         self._named = dict(named or {})
         self._file: Path | None = None
         self._folder: dict[str, list[Path]] = {}
+        self._others: dict[str, list[Path]] = {}
         if place is not None and not place.exists():
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(place))
         if place is not None and place.is_dir():
-            for path in sorted(place.iterdir()):
+            files = [path for path in sorted(place.iterdir()) if path.is_file() and not is_own(path)]
+            for path in files:
                 if path.suffix.lower() in SUFFIXES:
                     self._folder.setdefault(night_id(path), []).append(path)
+            for path in files:  # other formats, of nights that have none of those
+                if path.name.lower().endswith(OTHER_SUFFIXES) and night_id(path) not in self._folder:
+                    self._others.setdefault(night_id(path), []).append(path)
+            self._folder |= self._others
             if not self._folder:
                 raise InputError(
                     f"{place} holds no hypnogram, expected files such as night.tsv or night.txt."
@@ -49,6 +60,8 @@ class Experts:
         if self._file is not None:
             return self._file
         found = self._folder.get(name, [])
+        if len(found) > 1 and name in self._others:  # a recording may lie beside its scoring
+            found = [path for path in found if is_night(path, SCORED)] or found
         if len(found) > 1:
             listed = " and ".join(path.name for path in found[:2])
             raise InputError(f"the expert of {name!r} may be {listed}, expected one file. Keep one.")

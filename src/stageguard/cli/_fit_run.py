@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stageguard._files import check_apart
 from stageguard.cli._decode_file import own_scheme
 from stageguard.cli._experts import Experts
-from stageguard.cli._scored_files import ReadOptions, night_id, read_scoring, run_each
-from stageguard.cli._terminal import one_line, progress
+from stageguard.cli._inputs import Input, Inputs, find_inputs, scoring_of
+from stageguard.cli._scored_files import ReadOptions, read_scoring, run_each
+from stageguard.cli._terminal import in_words, one_line, progress
 from stageguard.errors import InputError, OutputExistsError, StageGuardWarning
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import Progress, fit_report
@@ -32,9 +34,10 @@ from stageguard.profile import Profile
 class Request:
     """What `fit` was asked for; the base profile is that of `reading`."""
 
-    files: tuple[Path, ...]
+    inputs: Inputs
     reading: ReadOptions
     output: Path
+    spare: tuple[Path, ...] = ()  # files that were read before, never written over
     experts: tuple[Path, ...] = ()
     subjects: Path | None = None
     cohort: str | None = None
@@ -74,13 +77,31 @@ class FitResult:
         }
 
 
+def find_nights(
+    files: Sequence[Path] | None, samples: Path | None, reading: ReadOptions, *, has_experts: bool
+) -> Inputs:
+    """Return the nights to fit to: probabilities where there are experts for them, else hypnograms."""
+    wanted = reading.wanted
+    if has_experts:
+        wanted = replace(wanted, kind="density")
+    return find_inputs(files, samples, wanted)
+
+
+def names_experts(subjects: Path | None) -> bool:
+    """Whether a table of subjects names scorings of the nights."""
+    return subjects is not None and any(who.expert is not None for who in read_subjects(subjects).values())
+
+
 def run_fit(request: Request, *, quiet: bool) -> FitResult:
     """Read every file, fit, and write the profile."""
+    nights = request.inputs.nights
+    read = [path for night in nights for path in (night.path, night.scoring, night.edf) if path is not None]
+    check_apart([request.output], [*request.spare, *read])
     if request.output.exists() and not request.overwrite:
         raise OutputExistsError(f"{request.output} exists already. Pass overwrite=True to replace it.")
     reader = _Reader(request)
-    found = run_each(request.files, reader.run)
-    reports = list(progress(found, "Reading", len(request.files), quiet=quiet))
+    found = run_each(nights, reader.run)
+    reports = list(progress(found, "Reading", len(nights), quiet=quiet))
     if not reader.nights:
         failed = [report["error"] for report in reports if not report["ok"]]
         raise InputError(f"no night could be read. The first problem: {failed[0]}")
@@ -107,7 +128,7 @@ def run_fit(request: Request, *, quiet: bool) -> FitResult:
                 progress=watch,
             )
     report.profile.save(request.output, overwrite=request.overwrite)
-    said = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    said = [in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
     return FitResult(reports, report, request.output, said, reader.notes())
 
 
@@ -128,30 +149,32 @@ class _Reader:
         if request.subjects is not None:
             self._who = read_subjects(request.subjects)
         named = {name: found.expert for name, found in self._who.items() if found.expert is not None}
+        named |= {night.name: path for night in request.inputs.nights if (path := scoring_of(night))}
         places = request.experts or ((None,) if named else ())
         self._experts = [Experts(place, named if i == 0 else None) for i, place in enumerate(places)]
         self.is_alone = not self._experts
         self.nights: list[_Night] = []
         self._names: dict[str, Path] = {}
 
-    def run(self, path: Path) -> dict[str, Any]:
+    def run(self, night: Input) -> dict[str, Any]:
         """Read one night."""
-        name = night_id(path)
+        night.refuse()
+        path, name = night.path, night.name
         if name in self._names:
             raise InputError(f"is night {name!r} like {self._names[name]}. Rename one, or leave one out.")
         who = self._who.get(name) or self._who.get(path.name)
         if self._who and who is None:
             raise InputError(f"night {name!r} is not in {self._request.subjects}, expected a row for it.")
-        night, notes = self._alone(path) if self.is_alone else self._with_experts(path, name)
+        found, notes = self._alone(path) if self.is_alone else self._with_experts(path, name)
         subject = None if who is None else who.subject
         group = None if who is None else who.group or who.subject
-        self.nights.append(_Night(night.density, night.experts, subject, group))
+        self.nights.append(_Night(found.density, found.experts, subject, group))
         self._names[name] = path
         return {
             "id": name,
             "subject": subject,
-            "n_epochs": night.experts[0].n_epochs,
-            "n_experts": len(night.experts),
+            "n_epochs": found.experts[0].n_epochs,
+            "n_experts": len(found.experts),
             "notes": list(notes),
         }
 
@@ -184,7 +207,14 @@ class _Reader:
             raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
         own = own_scheme(base.scheme)
         reading = DensityOptions(
-            said.stages, said.epoch_seconds, base.epoch_seconds, said.logits, said.log, own, said.format
+            said.stages,
+            said.epoch_seconds,
+            base.epoch_seconds,
+            said.logits,
+            said.log,
+            own,
+            said.format,
+            said.pool_to_seconds,
         )
         found = read_density_file(path, reading)
         density = found.density

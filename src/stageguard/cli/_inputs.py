@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from stageguard.cli._recognising import Wanted as Wanted
+from stageguard.cli._recognising import is_night
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats._density_file import file_error, listed
 from stageguard.formats._file_format import Kind
-from stageguard.formats._sniffing import HEAD_BYTES
-from stageguard.formats.hypnograms import is_hypnogram, is_stage, stage_column
+from stageguard.formats._sources import night_name
+from stageguard.formats.hypnograms import is_hypnogram
 from stageguard.formats.outputs import CHANGES_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, TSV_SUFFIX
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
-from stageguard.formats.registry import FORMATS, detect
-from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, split_line
-from stageguard.stages import canonical_name
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stageguard.measures.day import Moment
 
 COHORT_TABLE, FAILURES_TABLE = "cohort.tsv", "failures.tsv"  # what `decode` writes about a cohort
+OWN_TABLES = (COHORT_TABLE, FAILURES_TABLE)
 POSTERIOR_SUFFIXES = (TABLE_SUFFIX, SIDECAR_SUFFIX, DRAWS_SUFFIX)
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
@@ -45,6 +46,8 @@ class Input:
     lights_off: Moment | None = None
     lights_on: Moment | None = None
     error: str | None = None  # why it cannot be read
+    source: Path | None = None  # the probabilities an output was decoded from
+    is_listed: bool = False
 
     def refuse(self) -> None:
         """Raise what is wrong with it, if anything is."""
@@ -61,21 +64,11 @@ class Inputs:
     is_cohort: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What counts as a night: of which kind, in a named format, with stage names of one's own."""
-
-    kind: Kind
-    format: str | None = None
-    stages: Collection[str] = field(default=())
-
-
 def night_id(path: Path) -> str:
-    """Return a file's name without `.hypnogram.tsv`, or without its last suffix."""
-    for suffix in (TSV_SUFFIX, JSON_SUFFIX):
-        if path.name.endswith(suffix):
-            return path.name.removesuffix(suffix)
-    return path.stem
+    """Return a file's name without `.hypnogram.tsv`, `_events.tsv` or the like, or its last suffix."""
+    if path.name.endswith(JSON_SUFFIX) and path.name != JSON_SUFFIX:
+        return path.name.removesuffix(JSON_SUFFIX)
+    return night_name(path)
 
 
 def natural(path: Path) -> tuple[Any, ...]:
@@ -96,6 +89,7 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
         if samples is None:
             raise typer.BadParameter("Missing argument 'FILES...': name files, folders, or a list (--list).")
         return Inputs(tuple(read_samples(samples, wanted.kind)))
+    wanted.check()
     nights: list[Input] = []
     notes: list[str] = []
     is_cohort = len(arguments) > 1 or samples is not None
@@ -109,13 +103,48 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
         elif samples is None and is_sample_list(path):
             nights += read_samples(path, wanted.kind)
         else:
-            nights.append(Input(path, night_id(path)))
+            nights.append(Input(path, night_id(path), error=special(path)))
             continue
         is_cohort = True
+    nights, twice = _once(nights)
+    notes += twice
     if samples is not None:
         nights, more = describe_by(samples, nights)
         notes += more
     return Inputs(tuple(nights), tuple(notes), is_cohort)
+
+
+def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
+    """Return nights without those whose file was there before by another name, and a remark on them.
+
+    A file goes before a link to it. Rows of a sample list stay: each says something of its own.
+    """
+    first: dict[Path, int] = {}
+    kept: list[Input] = []
+    twice: dict[str, None] = {}
+    for night in nights:
+        place = len(kept) if night.is_listed else first.setdefault(night.path.resolve(), len(kept))
+        if place == len(kept):
+            kept.append(night)
+            continue
+        earlier = kept[place]
+        if earlier.path.is_symlink() and not night.path.is_symlink():
+            kept[place], night = night, earlier
+        if kept[place].path != night.path:
+            twice.setdefault(str(night.path))
+    remarks = [f"another name for a file that is taken already: {listed(list(twice), 5)}"] if twice else []
+    return kept, remarks
+
+
+def special(path: Path) -> str | None:
+    """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return None
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return None
+    return f"{path.name}: is a pipe or a device, expected a file. Save it to one first."
 
 
 def _is_there(path: Path) -> bool:
@@ -126,19 +155,26 @@ def _is_there(path: Path) -> bool:
 
 
 def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
-    """Return the files a pattern matches, except hidden ones and what no command of this kind reads."""
+    """Return the files a pattern matches, except hidden ones and what no command of this kind reads.
+
+    Outputs are among them where the pattern itself ends like one: `*.posterior.csv`.
+    """
+    asked = tuple(suffix for suffix in OWN_SUFFIXES if pattern.name.endswith(suffix))
     found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - pathlib's matches hidden files
-    files = [path for path in map(Path, found) if path.is_file() and not _is_own(path, wanted)]
+    files = [
+        path for path in map(Path, found)
+        if path.is_file() and (not is_own(path, wanted.kind) or (asked and path.name.endswith(asked)))
+    ]  # fmt: skip
     if not files:
         raise InputError(f"no file matches {str(pattern)!r}. Check the folder and the pattern.")
     return sorted(files, key=natural)
 
 
-def _is_own(path: Path, wanted: Wanted) -> bool:
-    """Whether `decode` wrote it and this command does not read it."""
+def is_own(path: Path, kind: Kind = "hypnogram") -> bool:
+    """Whether `decode` wrote it and commands that want this kind do not read it."""
     if path.name.endswith(TSV_SUFFIX):
-        return wanted.kind == "density"
-    return path.name.endswith(OWN_SUFFIXES)
+        return kind == "density"
+    return path.name.endswith(OWN_SUFFIXES) or path.name in OWN_TABLES
 
 
 def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
@@ -150,12 +186,12 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     files = [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file()]
     known: dict[Path, bool | None] = {}
     for path in sorted(files, key=natural):
-        if not _is_own(path, wanted) and path.name not in (COHORT_TABLE, FAILURES_TABLE):
-            known[path] = _is_night(path, wanted)
-    suffixes = {path.suffix.lower() for path, is_night in known.items() if is_night}
+        if not is_own(path, wanted.kind):
+            known[path] = is_night(path, wanted)
+    suffixes = {path.suffix.lower() for path, is_one in known.items() if is_one}
     found = [
-        path for path, is_night in known.items()
-        if is_night or (is_night is None and path.suffix.lower() in suffixes)
+        path for path, is_one in known.items()
+        if is_one or (is_one is None and path.suffix.lower() in suffixes)
     ]  # fmt: skip
     if wanted.kind == "hypnogram":  # an output says more about a night than what it was decoded from
         decoded = {night_id(path) for path in found if path.name.endswith(TSV_SUFFIX)}
@@ -166,48 +202,6 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     taken = set(found)
     left = [path.name for path in known if path not in taken]
     return found, [f"left out in {folder}, no {NOUNS[wanted.kind]}: {listed(left, 5)}"] if left else []
-
-
-def _is_night(path: Path, wanted: Wanted) -> bool | None:
-    """Whether the content is that of a night; None where it is of no kind that is known."""
-    if path.name.endswith(TSV_SUFFIX):
-        return True
-    if wanted.format is not None:
-        suffixes = next((form.suffixes for form in FORMATS if form.name == wanted.format), ())
-        return path.name.lower().endswith(suffixes)
-    kinds: tuple[Kind, ...] = ("density",) if wanted.kind == "density" else ("density", "hypnogram")
-    answers = [_is_of_kind(path, kind, wanted.stages) for kind in kinds]
-    return True if True in answers else False if False in answers else None
-
-
-def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
-    try:
-        form = detect(path, kind)
-    except FileFormatError as error:
-        return True if kind == "hypnogram" and "format='numbers-" in str(error) else None
-    except OSError:
-        return None
-    if not form.is_general:
-        return True
-    if any(sum(_names_stage(cell, stages) for cell in head) > 1 for head in _heads(path)):
-        return True  # mostly in the first line, so that most lines are not looked at
-    if kind == "density":
-        return False
-    heads = list(_heads(path))
-    first = next((head[0] for head in heads if head and head[0]), "")
-    return is_stage(first, None) or any(stage_column(head) is not None for head in heads)
-
-
-def _heads(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each line that may be a header, by each delimiter."""
-    with path.open("rb") as file:
-        text = file.read(HEAD_BYTES).decode("utf-8-sig", errors="replace")
-    for line in text.splitlines()[:HEADER_SEARCH_LINES]:
-        yield from (split_line(line, mark) for mark in DELIMITERS if mark in line or mark == ",")
-
-
-def _names_stage(cell: str, stages: Collection[str]) -> bool:
-    return canonical_name(cell) is not None or cell in stages
 
 
 def scoring_of(night: Input) -> Path | None:

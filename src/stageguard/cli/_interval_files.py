@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stageguard._files import write_together
 from stageguard.cli._decode_file import DecodeOptions
-from stageguard.cli._inputs import Input
+from stageguard.cli._inputs import Input, start_of
 from stageguard.cli._night import decode_night
 from stageguard.errors import InputError
 from stageguard.formats.outputs import plain
-from stageguard.uncertainty import Method, intervals, is_foreign, shortest_first_rem
+from stageguard.uncertainty import Method, intervals, shortest_first_rem
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from stageguard.decoded import Decoding
     from stageguard.measures.day import Moment
     from stageguard.profile import Profile
 
@@ -39,7 +38,7 @@ COLUMNS = {
     "level": "The coverage the interval is made for",
     "measured_coverage": (
         "Share of scored nights, held out from the fit, whose expert value such an interval covered; n/a "
-        "where this was not measured: at another level, or for another cohort"
+        "where this was not measured: at another level, for another cohort, or with lights off and on"
     ),
     "n_scored_nights": "Scored nights behind the interval; 0 for model intervals",
     "reason": "Why there is no interval; n/a where there is one",
@@ -76,7 +75,8 @@ def check_profile(request: Request) -> None:
 def intervals_of(night: Input, request: Request) -> dict[str, Any]:
     """Return one night's intervals, in plain types; lights that a sample list gives it come first."""
     night.refuse()
-    decoding, notes = decode_night(night.path, request.profile, request.options, request.start)
+    start = start_of(night.edf) or request.start
+    decoding, notes = decode_night(night.path, request.profile, request.options, start, night.source)
     rows: list[dict[str, Any]] = []
     n_nights = 0
     for method in request.methods:
@@ -118,17 +118,7 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
         "intervals": rows,
         "notes": list(notes),
         "assumptions": list(decoding.assumed),
-        "cautions": _cautions(decoding, request.methods),
     }
-
-
-def _cautions(decoding: Decoding, methods: Sequence[str]) -> list[str]:
-    if not (is_foreign(decoding) and "conformal" in methods):
-        return []
-    return [
-        f"the errors are from {decoding.profile.cohort!r}, the night is of {decoding.cohort!r}: how often "
-        "such intervals cover there is not known"
-    ]
 
 
 def write_table(

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from stageguard.cli._interval_files import Request
 
 
-def print_intervals(
-    reports: Sequence[dict[str, Any]], request: Request, output: Path | None, notes: Sequence[str] = ()
-) -> None:
+def print_intervals(reports: Sequence[dict[str, Any]], request: Request, output: Path | None) -> None:
     """Print a table per night; of many that were written to a file, only where they are."""
     if not reports:
         return
@@ -33,18 +31,25 @@ def print_intervals(
     print_read(reports, out)
     if len(reports) == 1:
         print_list(out, "Assumed", reports[0]["assumptions"])
-    print_list(out, "Note", notes)
-    told = [text for report in reports for text in report["cautions"]]
-    for report in reports:
-        which = f"{report['id']}: " if len(reports) > 1 else ""
-        told += [f"{which}{text}" for text in report["warnings"]]
-    print_list(out, "Warning", dict.fromkeys(told))
+    print_list(out, "Warning", _warnings(reports))
     if output is not None:
         n_rows = sum(len(report["intervals"]) for report in reports)
         book = output.with_suffix(".json").name
         nights = count(len(reports), "night")
         print_list(out, "Wrote", [f"{output} ({n_rows:,} rows, {nights}), explained in {book}"])
     print_review(out)
+
+
+def _warnings(reports: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what was warned of: once where it holds for every night, else by night."""
+    told: dict[str, list[str]] = {}
+    for report in reports:
+        for text in dict.fromkeys(report["warnings"]):
+            told.setdefault(text, []).append(report["id"])
+    lines = []
+    for text, ids in told.items():
+        lines += [text] if len(ids) == len(reports) else [f"{name}: {text}" for name in ids]
+    return lines
 
 
 def _print_night(report: dict[str, Any], out: Console) -> None:

@@ -49,7 +49,9 @@ def describe_by(path: Path, nights: Sequence[Input]) -> tuple[list[Input], list[
     rows = {}
     for number, row in numbered_rows(path, ("id", *FILE_COLUMNS)):
         name = row.get("id") or night_id(Path(next(row[column] for column in FILE_COLUMNS if column in row)))
-        rows[name] = _sample(path, number, row | {"id": name}, (), ("scoring", "edf"))
+        found = _sample(path, number, row | {"id": name}, (), ("scoring", "edf"))
+        source = path.parent / row["probabilities"] if "probabilities" in row else None
+        rows[name] = dataclasses.replace(found, source=source if source and _is_file(source) else None)
     without = [night.name for night in nights if night.name not in rows]
     if without:
         raise file_error(path, f"has no row for {listed(without, 3)}, expected their ids. Add them.")
@@ -73,7 +75,7 @@ def _sample(
     if gone:
         error = f"{path.name}, row {number}: {gone[0]} {row[gone[0]][:200]} is not there. Correct the list."
     off, on = (parse_light(path, number, column, row.get(column)) for column in ("lights_off", "lights_on"))
-    return Input(own, name, where.get("scoring"), where.get("edf"), off, on, error)
+    return Input(own, name, where.get("scoring"), where.get("edf"), off, on, error, is_listed=True)
 
 
 def in_list_words(error: InputError) -> InputError:

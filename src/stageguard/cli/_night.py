@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 
 
 def decode_night(
-    night: Path, profile: Profile | None, options: DecodeOptions, start: datetime | None
+    night: Path,
+    profile: Profile | None,
+    options: DecodeOptions,
+    start: datetime | None,
+    source: Path | None = None,
 ) -> tuple[Decoding, tuple[str, ...]]:
-    """Decode probabilities with a profile, or an output of `decode` as it records; also returns remarks."""
+    """Decode probabilities with a profile, or an output of `decode` as it records; also returns remarks.
+
+    `source` is where the probabilities of an output are, when they are not beside it.
+    """
     if night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
         from stageguard.cli._verification import decode_recorded
 
@@ -27,7 +34,7 @@ def decode_night(
             raise typer.BadParameter(
                 f"{night.name} records its profile and options: leave them out, or name the probabilities."
             )
-        return decode_recorded(night, start)
+        return decode_recorded(night, start, source)
     if profile is None:
         raise typer.BadParameter("Missing option '--profile' / '-p': probabilities come without one.")
     return decode_file(night, profile, options, start)

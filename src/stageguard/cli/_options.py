@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help tells what arguments are for, not which Python types they have."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for own in self.params:
+            if own.param_type_name == "argument":
+                own.display_type_rich = lambda ctx: None  # type: ignore[attr-defined]
 
 
 class Trained(StrEnum):

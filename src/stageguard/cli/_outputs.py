@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,3 +32,16 @@ class OutputStems:
 
     def _stem(self, night: Input) -> Path:
         return (night.path.parent if self._folder is None else self._folder) / night.name
+
+
+def check_folder(folder: Path | None) -> None:
+    """Refuse a folder that cannot be written to, before hours of work."""
+    if folder is None:
+        return
+    place = next((one for one in (folder, *folder.absolute().parents) if one.exists()), folder)
+    if not place.is_dir():
+        raise OutputError(f"cannot write to {folder}: {place} is a file, expected a folder.")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"cannot write to {folder}: {place} is not yours to write to. Choose another folder."
+        )

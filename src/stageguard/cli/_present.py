@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,22 @@ def print_read(reports: Sequence[dict[str, Any]], out: Console) -> None:
     more = [f"and {count(len(notes) - MOST_NOTES, 'more remark')}"] if len(notes) > MOST_NOTES else []
     if notes:
         print_list(out, "Read", ["; ".join([*notes[:MOST_NOTES], *more])])
+
+
+def print_notes(notes: Sequence[str], *, as_json: bool, heading: str = "Note") -> None:
+    """Print what was left out of files and lists; beside JSON on stderr, since it belongs to no night."""
+    if not as_json:
+        print_list(console(), heading, notes)
+        return
+    for note in notes:
+        print(f"stageguard: note: {one_line(note)}", file=sys.stderr)
+
+
+def print_warnings(reports: Sequence[dict[str, Any]], out: Console) -> None:
+    """Print the first warnings of several nights, each once."""
+    found = list(dict.fromkeys(one_line(text) for report in reports for text in report["warnings"]))
+    more = [f"and {count(len(found) - MOST_NOTES, 'more warning')}"] if len(found) > MOST_NOTES else []
+    print_list(out, "Warning", [*found[:MOST_NOTES], *more])
 
 
 def print_changes(changes: Sequence[dict[str, Any]], epoch_seconds: float, out: Console) -> None:

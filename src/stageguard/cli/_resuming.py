@@ -72,6 +72,25 @@ def may_complete(decoding: Decoding, files: WrittenFiles) -> bool:
     return np.array_equal(table.labels, labels) and table.stages == tuple(names[labels].tolist())
 
 
+def lacks(job: Job, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
+    """Whether a picture or a table of changes that is wanted is not there as it was written."""
+    hashes = _beside(record)
+    for path, is_wanted in ((files.svg, job.picture), (files.changes, job.explain)):
+        if is_wanted and path is not None:
+            is_whole = path.is_file() and path.name in hashes
+            if not is_whole or describe_file(path)["sha256"] != hashes[path.name]:
+                return True
+    return False
+
+
+def refuse_strangers(texts: Mapping[Path, str], record: Mapping[str, Any] | None) -> None:
+    """Refuse to replace a file beside an output that no record tells of and that holds something else."""
+    known = _beside(record or {})
+    for path, text in texts.items():
+        if path.name not in known and _is_full(path) and path.read_bytes() != text.encode():
+            raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
+
+
 def _is_full(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
@@ -111,12 +130,6 @@ def _difference(job: Job, files: WrittenFiles, record: Mapping[str, Any], option
     version = record["provenance"]["stageguard"]
     if version != __version__:
         return f"was decoded by stageguard {version}, this is {__version__}"
-    for path, wanted, option in (
-        (files.svg, job.picture, "--svg"),
-        (files.changes, job.explain, "--explain"),
-    ):
-        if wanted and path is not None and not _is_full(path):
-            return f"was decoded without {option}"
     if hashlib.sha256(files.tsv.read_bytes()).hexdigest() != record["hypnogram"]["sha256"]:
         return "was changed after it was written"
     found = record["input"]
@@ -138,9 +151,22 @@ def report_of(record: Mapping[str, Any], files: WrittenFiles) -> dict[str, Any]:
         "n_filled": record["n_filled"],
         "strength": strength["why"],
         "strength_used": used_strength(strength),
-        "outputs": {"tsv": str(files.tsv), "json": str(files.sidecar)},
+        "outputs": {"tsv": str(files.tsv), "json": str(files.sidecar)}
+        | {
+            kind: str(place)
+            for kind, place in (("svg", files.svg), ("changes", files.changes))
+            if place is not None and place.name in _beside(record)
+        },
         "notes": [],
     }
+
+
+def _beside(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return names and hashes of the files that were written with an output, as far as it tells them."""
+    try:
+        return {str(one["file"]): str(one["sha256"]) for one in record.get("beside", ())}
+    except MALFORMED:
+        return {}
 
 
 def used_strength(strength: Mapping[str, Any]) -> dict[str, Any]:

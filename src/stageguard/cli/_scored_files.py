@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import typer
 
 from stageguard.cli._decode_file import own_scheme
-from stageguard.cli._inputs import Input, Wanted, start_of
+from stageguard.cli._inputs import Input, Wanted, special, start_of
 from stageguard.cli._inputs import night_id as night_id
-from stageguard.cli._terminal import error_text
+from stageguard.cli._terminal import error_text, in_words
 from stageguard.errors import FileFormatError, InputError, StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
@@ -117,6 +117,9 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     """Read a hypnogram, or the probabilities' argmax, in the profile's scheme where there is one."""
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
+    problem = special(path)
+    if problem is not None:
+        raise InputError(problem)
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
     is_scored = _is_scored(path, scheme, options)
     found = _read_hypnogram(path, options) if is_scored else _read_probabilities(path, options)
@@ -226,7 +229,11 @@ def run_each(items: Sequence[Item], function: Callable[[Item], dict[str, Any]]) 
                 report |= function(item) | {"ok": True}
             except (StageGuardError, OSError) as error:
                 report["error"] = error_text(error, path)
-        report["warnings"] = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+        if "notes" in report:
+            report["notes"] = [in_words(note) for note in report["notes"]]
+        report["warnings"] = [
+            in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)
+        ]
         yield report
 
 

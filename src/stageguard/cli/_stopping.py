@@ -49,3 +49,24 @@ def stoppable() -> Iterator[None]:
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
+
+
+@contextmanager
+def unstopped() -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM until the block is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+    for kind in kinds:
+        if callable(before[kind]):
+            signal.signal(kind, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+        if came:
+            signal.raise_signal(came[0])

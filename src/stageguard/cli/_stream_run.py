@@ -53,7 +53,8 @@ class Run:
     def feed(self, stream: BinaryIO) -> None:
         """Take in all rows, then end the recording, or keep its state where there is a file for it.
 
-        A bad row, or Ctrl-C, ends it too: what was taken in until then is kept, or given out.
+        A bad row, or Ctrl-C, ends it too: what was taken in until then is kept, or given out. An input
+        without any row is refused, unless it goes on with a recording.
         """
         try:
             for line in lines_of(stream):
@@ -69,6 +70,8 @@ class Run:
         except Stopped as stopped:
             stopped.done = self._close(ended=False).rstrip(".")
             raise
+        if self._decoder is None or not self._decoder.n_epochs:
+            raise InputError("the input holds no epoch, expected a row of probabilities for each.")
         self._close(ended=True)
 
     def standing(self) -> str:

@@ -6,9 +6,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+
+from stageguard.cli._stopping import unstopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 PIPE_WIDTH = 110
+LONGEST_WORD = 40  # that a column makes room for; longer ones, such as paths, are broken
+_BREAKS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_LONE = re.compile("[\ud800-\udfff]")  # what Python makes of a file name that is not UTF-8
 
 # The library's advice names Python arguments; on the command line they are options.
 _OPTION_FOR = {
@@ -30,10 +35,18 @@ _OPTION_FOR = {
     "ask for method='model'": "use --method model",
     "logits=True": "--logits",
     "log=True": "--log",
+    "Choose it: epoch_seconds=": "Choose it: --reepoch ",
     "got epoch_seconds=": "got --epoch-seconds ",
+    "length: epoch_seconds=": "length: --epoch-seconds ",
+    "Give epoch_seconds=": "Give --epoch-seconds ",
+    "but stages says": "but --stages says",
+    "annotations_from belongs": "--annotations-from belongs",
+    "target_format=": "--to ",
     "scoring_format=": "--scoring-format ",
     "Say which with target_format:": "Say which with --to:",
     "Say which with format:": "Say which with --to:",
+    "say it: format=": "say it: --to ",
+    "reepoch_to=": "--reepoch ",
     "(give epoch_seconds=": "(give --epoch-seconds ",
     "(give scheme=": "(give --scheme ",
     "merge_to=": "--merge ",
@@ -54,12 +67,26 @@ _OPTION_FOR = {
 }
 
 
-def one_line(text: object) -> str:
-    """Text on one line, without control characters, in the command line's words."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+def in_words(text: object) -> str:
+    """Text in the command line's words."""
+    line = str(text)
     for argument, option in _OPTION_FOR.items():
         line = line.replace(argument, option)
     return line
+
+
+def one_line(text: object) -> str:
+    """Text on one line, without control characters, in the command line's words."""
+    return in_words(" ".join("".join(c if c.isprintable() else " " for c in str(text)).split()))
+
+
+def cell(text: object) -> str:
+    """Text as it is, for a cell of a table that is written: only what would end the cell is a blank."""
+    return _LONE.sub(_escape, _BREAKS.sub(" ", str(text)))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def escaped(text: object) -> str:
@@ -86,6 +113,16 @@ def error_text(error: object, path: Path | None = None) -> str:
     return one_line(text)
 
 
+def naming(text: str, paths: Sequence[Path]) -> str:
+    """Text about the nights of several files, with their names in place of numbers from 1."""
+
+    def name(found: re.Match[str]) -> str:
+        place = int(found[1]) - 1
+        return paths[place].name if 0 <= place < len(paths) else found[0]
+
+    return re.sub(r"\bnight (\d+)\b", name, text).replace("the first one", paths[0].name)
+
+
 def print_error(error: object, path: Path | None = None) -> None:
     """Write `stageguard: <one line>` to stderr."""
     print(f"stageguard: {error_text(error, path)}", file=sys.stderr)
@@ -98,9 +135,19 @@ def print_warning(warning: object) -> None:
 
 def print_json(value: Any) -> None:
     """Write JSON, and nothing but JSON, to stdout."""
+    print(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return JSON that standard output can show, whatever its encoding and whatever files are called."""
     from stageguard.formats.outputs import plain
 
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(plain(value), indent=2, allow_nan=False)
+    return text
 
 
 class JsonList:
@@ -116,12 +163,10 @@ class JsonList:
         """Print one more."""
         if not self._wanted:
             return
-        from stageguard.formats.outputs import plain
-
-        text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
-        print("[" if self._n_items == 0 else ",")
-        print("\n".join(f"  {line}" for line in text.split("\n")), end="")
-        self._n_items += 1
+        text = "\n".join(f"  {line}" for line in json_text(value).split("\n"))
+        with unstopped():  # whoever stops it gets whole items
+            print(f"[\n{text}" if self._n_items == 0 else f",\n{text}", end="")
+            self._n_items += 1
 
     def __exit__(self, *_: object) -> None:
         if self._wanted:
@@ -131,13 +176,41 @@ class JsonList:
 def console(*, stderr: bool = False) -> Console:
     """Return a console that takes text as it is: brackets in a file name are no markup."""
     from rich.console import Console
+    from rich.table import Table
+
+    class Roomy(Console):
+        """Makes itself as wide as a table needs: of a narrow terminal's lines none loses a column."""
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            needed = max((_least_width(one) for one in objects if isinstance(one, Table)), default=0)
+            before = self.width
+            self.width = max(before, needed)
+            try:
+                super().print(*objects, **options)
+            finally:
+                self.width = before
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
     file = None if stream.isatty() else cast("IO[str]", _Trimmed(stream))
-    return Console(
+    return Roomy(
         file=file, stderr=stderr, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False
     )
+
+
+def _least_width(shown: Table) -> int:
+    """Give each column room for its longest word; returns what the table then needs."""
+    from rich.cells import cell_len
+
+    for column in shown.columns:
+        texts = [str(one) for one in (column.header, *column.cells)]
+        if column.justify == "right":  # a number stays on its line, with its sign and its unit
+            words = texts[1:] + texts[0].split()
+        else:
+            words = [word for text in texts for word in text.split()]
+        column.min_width = min(max(map(cell_len, words), default=1), LONGEST_WORD)
+    gaps = 3 * (len(shown.columns) - 1)
+    return sum(column.min_width or 1 for column in shown.columns) + gaps
 
 
 class _Trimmed:

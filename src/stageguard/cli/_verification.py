@@ -90,18 +90,20 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
     return Verification(tuple(checks), notes)
 
 
-def decode_recorded(output: Path, start: datetime | None = None) -> tuple[Decoding, tuple[str, ...]]:
+def decode_recorded(
+    output: Path, start: datetime | None = None, source: Path | None = None
+) -> tuple[Decoding, tuple[str, ...]]:
     """Decode the input of an output again, as recorded; an output that this does not give is refused."""
     files = output_paths(output)
     record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
     try:
         profile, _ = _check_profile(record)
         options = _recorded_options(record, table)
-        source, check = _check_input(files.sidecar, record, None)
+        source, check = _check_input(files.sidecar, record, source)
         if source is None:
             raise file_error(
                 output, "comes without the probabilities it was decoded from, expected them beside it. "
-                "Name the file that holds them instead."
+                "Name the file that holds them instead, or in a list's column probabilities (--list)."
             )  # fmt: skip
         decoding, notes = decode_file(source, profile, options, start)
     except StageGuardError:

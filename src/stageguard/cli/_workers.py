@@ -11,45 +11,70 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
+
+from stageguard.errors import StageGuardError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
 CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
+LOST = "the process at work was killed: by hand, or for want of memory."
 
 _is_stopping = False  # in a worker: SIGTERM has come
 _is_busy = False  # in a worker: a job is running, or tidying up
 
 
 def run_all(
-    function: Callable[[Item], Result], items: Sequence[Item], jobs: int = 1
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    jobs: int = 1,
+    lost: Callable[[Item], Result] | None = None,
 ) -> Generator[Result, None, None]:
     """Results in the order of the items; `jobs` = 0 means one process per core.
 
     No more than a few chunks of items are under way or waiting to be taken at any time, however many there
-    are. When the caller is interrupted, nothing else is begun and the processes end.
+    are. When the caller is interrupted, nothing else is begun and the processes end. When a process is
+    killed, what it may have had in hand is done again one by one; an item that kills its process once more
+    has the result that `lost` gives it, or is a StageGuardError.
     """
     n_workers = min(jobs or os.cpu_count() or 1, len(items))
     if n_workers <= 1:
         yield from map(function, items)
         return
+    size = max(1, min(MOST_IN_CHUNK, len(items) // (8 * n_workers)))
+    chunks = [items[first : first + size] for first in range(0, len(items), size)]
+    n_done = 0
+    while n_done < len(chunks):
+        try:
+            for results in _run_chunks(function, chunks[n_done:], n_workers):
+                n_done += 1
+                yield from results
+        except BrokenProcessPool:
+            again = chunks[n_done : n_done + 2 * n_workers]  # those that were under way are among them
+            n_done += len(again)
+            yield from _run_singly(function, [item for chunk in again for item in chunk], lost)
+
+
+def _run_chunks(
+    function: Callable[[Item], Result], chunks: Sequence[Sequence[Item]], n_workers: int
+) -> Generator[list[Result], None, None]:
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
-    chunk = max(1, min(MOST_IN_CHUNK, len(items) // (8 * n_workers)))
     pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin)
     waiting: deque[Future[list[Result]]] = deque()
     try:
-        for first in range(0, len(items), chunk):
+        for chunk in chunks:
             with _ctrl_c_ignored():  # a terminal sends it to the workers too, who inherit this
-                waiting.append(pool.submit(_run_chunk, function, items[first : first + chunk]))
+                waiting.append(pool.submit(_run_chunk, function, chunk))
             if len(waiting) >= CHUNKS_AHEAD * n_workers:
-                yield from waiting.popleft().result()
+                yield waiting.popleft().result()
         while waiting:
-            yield from waiting.popleft().result()
+            yield waiting.popleft().result()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in multiprocessing.active_children():
@@ -57,6 +82,23 @@ def run_all(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _run_singly(
+    function: Callable[[Item], Result], items: Sequence[Item], lost: Callable[[Item], Result] | None
+) -> Generator[Result, None, None]:
+    """Run items one after the other in one process, so that it is known which one a kill was about."""
+    n_done = 0
+    while n_done < len(items):
+        try:
+            for results in _run_chunks(function, [[item] for item in items[n_done:]], 1):
+                n_done += 1
+                yield from results
+        except BrokenProcessPool:
+            if lost is None:
+                raise StageGuardError(f"{LOST} Run it again with fewer processes (--jobs 1).") from None
+            n_done += 1
+            yield lost(items[n_done - 1])
 
 
 def _begin() -> None:

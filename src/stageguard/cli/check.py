@@ -55,9 +55,9 @@ def check(
     nine of ten expert nights, so one or two indicators outside are nothing unusual.
     """
     from stageguard.cli._inputs import find_inputs
-    from stageguard.cli._present import print_problems
+    from stageguard.cli._present import print_notes, print_problems
     from stageguard.cli._scored_files import read_options, run_each
-    from stageguard.cli._terminal import console, print_json, print_list, progress
+    from stageguard.cli._terminal import print_json, progress
 
     options = read_options(
         profile,
@@ -77,9 +77,9 @@ def check(
         print_json(reports)
     elif len(reports) > 1:
         _print_many(reports)
-        print_list(console(), "Note", inputs.notes)
     elif reports[0]["ok"]:
         _print_one(reports[0])
+    print_notes(inputs.notes, as_json=as_json)
     print_problems(reports, as_json=as_json)
     if not all(report["ok"] and (report["inside"] or not strict) for report in reports):
         raise typer.Exit(1)
@@ -137,6 +137,7 @@ def _print_one(report: dict[str, Any]) -> None:
     print_list(out, "Bouts below the profile's minimum", [", ".join(short)] if short else [])
     reasons = dict.fromkeys(own["reason"] for own in report["indicators"].values() if own["reason"])
     print_read([report], out)
+    print_list(out, "Warning", report["warnings"])
     print_list(out, "Note", list(reasons))
     print_list(out, "Bands", [source for source in report["band_sources"] if source])
 
@@ -157,7 +158,7 @@ def _print_verdict(report: dict[str, Any], out: Console) -> None:
 
 
 def _print_many(reports: list[dict[str, Any]]) -> None:
-    from stageguard.cli._present import MOST_ROWS
+    from stageguard.cli._present import MOST_ROWS, print_warnings
     from stageguard.cli._terminal import console
 
     done = [report for report in reports if report["ok"]]
@@ -168,6 +169,7 @@ def _print_many(reports: list[dict[str, Any]]) -> None:
     n_inside = sum(report["inside"] for report in done)
     profiles = ", ".join(sorted({report["profile"]["name"] for report in done}))
     out.print(f"{n_inside:,} of {len(done):,} nights lie inside every band of {profiles}.", style="bold")
+    print_warnings(done, out)
 
 
 def _rows(done: list[dict[str, Any]]) -> Table:

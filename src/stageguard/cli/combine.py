@@ -15,6 +15,7 @@ from stageguard.cli._options import (
     Log,
     Logits,
     Overwrite,
+    Pool,
     Scheme,
     Stages,
     _check_epoch_seconds,
@@ -22,6 +23,8 @@ from stageguard.cli._options import (
 )
 
 if TYPE_CHECKING:
+    from stageguard.formats._density_file import DensityOptions
+    from stageguard.formats.writing import Written
     from stageguard.hypnodensity import Hypnodensity
 
 
@@ -80,6 +83,7 @@ def combine(
     logits: Logits = False,
     log: Log = False,
     format: FormatName = None,
+    pool: Pool = None,
     merge: Merge = None,
     reepoch: Reepoch = None,
     align: Align = False,
@@ -90,8 +94,9 @@ def combine(
     import warnings
 
     from stageguard.cli._inputs import Wanted, find_inputs
-    from stageguard.cli._terminal import print_json
-    from stageguard.errors import StageGuardWarning
+    from stageguard.cli._terminal import naming, print_json
+    from stageguard.errors import InputError, StageGuardWarning
+    from stageguard.formats._density_file import DensityOptions
     from stageguard.formats.writing import save
     from stageguard.merging import combine as put_together
 
@@ -100,6 +105,10 @@ def combine(
     shares = None if weights is None else parse_weights(weights)
     names = None if stages is None else tuple(part.strip() for part in stages.split(","))
     inputs = find_inputs(files, None, Wanted("density", format, names or ()))
+    if any(night.is_listed for night in inputs.nights):
+        raise typer.BadParameter(
+            "a sample list names different nights, expected the files of one night to combine."
+        )
     paths = [night.path for night in inputs.nights]
     if len(paths) < 2:
         raise typer.BadParameter("one file, expected two or more to combine.")
@@ -108,27 +117,43 @@ def combine(
     notes: list[str] = list(inputs.notes)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
-        options = (names, epoch_seconds, logits, log, format)
+        options = DensityOptions(
+            names, epoch_seconds, logits=logits, log=log, format=format, pool_to_seconds=pool
+        )
+        for night in inputs.nights:
+            night.refuse()
         nights = [_read(path, options, notes) for path in paths]
-        nights = _prepared(nights, None if merge is None else str(merge), reepoch, align=align)
-        combined = put_together(nights, method=method.value, weights=shares)
+        try:
+            nights = _prepared(nights, None if merge is None else str(merge), reepoch, align=align)
+            combined = put_together(nights, method=method.value, weights=shares)
+        except InputError as error:
+            raise InputError(naming(str(error), paths)) from None
         written = save(combined, output, format=to, overwrite=overwrite, spare=paths)
-    report: dict[str, Any] = {
-        "files": [str(path) for path in paths],
-        "method": method.value,
-        "weights": shares or [1.0] * len(paths),
-        "stages": list(combined.scheme.names),
-        "n_epochs": combined.n_epochs,
-        "epoch_seconds": combined.epoch_seconds,
-        "outputs": [str(path) for path in written.files],
-        "lost": list(written.lost),
-        "notes": list(dict.fromkeys(notes)),
-        "warnings": [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)],
-    }
+    said = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    report: dict[str, Any] = {"method": method.value, "weights": shares or [1.0] * len(paths)}
+    report |= _described(paths, combined, written, notes, said)
     if as_json:
         print_json(report)
     else:
         _print(report)
+
+
+def _described(
+    paths: list[Path], combined: Hypnodensity, written: Written, notes: list[str], said: list[str]
+) -> dict[str, Any]:
+    """Return what came of it in plain types, with names of files in place of numbers."""
+    from stageguard.cli._terminal import in_words, naming
+
+    return {
+        "files": [str(path) for path in paths],
+        "stages": list(combined.scheme.names),
+        "n_epochs": combined.n_epochs,
+        "epoch_seconds": combined.epoch_seconds,
+        "outputs": [str(path) for path in written.files],
+        "lost": [in_words(text) for text in written.lost],
+        "notes": [in_words(note) for note in dict.fromkeys(notes)],
+        "warnings": [in_words(naming(text, paths)) for text in said],
+    }
 
 
 def parse_weights(text: str) -> list[float]:
@@ -139,14 +164,10 @@ def parse_weights(text: str) -> list[float]:
         raise typer.BadParameter(f"--weights is {text!r}, expected numbers such as 2,1,1.") from None
 
 
-def _read(path: Path, options: tuple[Any, ...], notes: list[str]) -> Hypnodensity:
+def _read(path: Path, options: DensityOptions, notes: list[str]) -> Hypnodensity:
     from stageguard.formats import read_density_file
-    from stageguard.formats._density_file import DensityOptions
 
-    stages, epoch_seconds, logits, log, format = options
-    found = read_density_file(
-        path, DensityOptions(stages, epoch_seconds, logits=logits, log=log, format=format)
-    )
+    found = read_density_file(path, options)
     notes += found.notes
     return found.density
 
@@ -169,11 +190,13 @@ def _prepared(
 
 
 def _print(report: dict[str, Any]) -> None:
-    from stageguard.cli._present import print_read
+    from stageguard.cli._present import MOST_ROWS, print_read
     from stageguard.cli._terminal import console, count, print_list
 
     out = console()
-    weights = ", ".join(f"{weight:g}" for weight in report["weights"])
+    first = report["weights"][:MOST_ROWS]
+    weights = ", ".join(f"{weight:g}" for weight in first) + ", ..." * (len(report["weights"]) > MOST_ROWS)
+    weights = weights if len(set(report["weights"])) > 1 else "equal"
     out.print(
         f"Combined {len(report['files'])} files ({report['method']}, weights {weights}): "
         f"{count(report['n_epochs'], 'epoch')} of {report['epoch_seconds']:g} s, stages "

@@ -74,9 +74,9 @@ def compare(
     from stageguard.cli._experts import Experts
     from stageguard.cli._inputs import find_inputs
     from stageguard.cli._listed import is_sample_list
-    from stageguard.cli._present import print_problems
+    from stageguard.cli._present import print_notes, print_problems, print_warnings
     from stageguard.cli._scored_files import read_options, run_each
-    from stageguard.cli._terminal import console, print_json, print_list, progress
+    from stageguard.cli._terminal import console, print_json, progress
 
     options = read_options(
         profile,
@@ -106,7 +106,8 @@ def compare(
         print_json(reports)
     else:
         print_comparison([report for report in reports if report["ok"]])
-        print_list(console(), "Note", inputs.notes)
+        print_warnings([report for report in reports if report["ok"]], console())
+    print_notes(inputs.notes, as_json=as_json)
     print_problems(reports, as_json=as_json)
     if not all(report["ok"] for report in reports):
         raise typer.Exit(1)

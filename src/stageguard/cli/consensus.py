@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stageguard.cli._options import AsJson, EpochSeconds, Overwrite, SchemeName, ScoringFormat
+from stageguard.cli._options import (
+    AsJson,
+    EpochSeconds,
+    Overwrite,
+    SchemeName,
+    ScoringFormat,
+    given_path,
+)
 
 if TYPE_CHECKING:
+    from stageguard.cli._scored_files import ReadOptions
     from stageguard.hypnogram import Hypnogram
 
 
@@ -22,7 +31,12 @@ class Method(StrEnum):
 
 
 Scorings = Annotated[
-    list[Path], typer.Argument(metavar="SCORINGS", help="Two or more experts' hypnograms of one night.")
+    list[Path],
+    typer.Argument(
+        metavar="SCORINGS",
+        parser=given_path,
+        help="Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern.",
+    ),
 ]
 MethodOption = Annotated[
     Method,
@@ -31,11 +45,17 @@ MethodOption = Annotated[
 Night = Annotated[
     Path | None,
     typer.Option(
-        "--night", metavar="FILE", help="A stager's hypnogram or probabilities, to place among them."
+        "--night",
+        metavar="FILE",
+        parser=given_path,
+        help="A stager's hypnogram or probabilities, to place among them.",
     ),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.tsv", help="Where to write the consensus.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE.tsv", parser=given_path, help="Where to write the consensus."
+    ),
 ]
 
 
@@ -55,7 +75,9 @@ def consensus(
     With --night, where a stager stands among them.
     """
     from stageguard._files import write_text_atomic
-    from stageguard.cli._scored_files import read_options, read_scored
+    from stageguard.cli._inputs import find_inputs
+    from stageguard.cli._present import print_notes
+    from stageguard.cli._scored_files import read_options
     from stageguard.cli._terminal import print_json
     from stageguard.experts import among_experts, soft_agreement
     from stageguard.experts import consensus as merge
@@ -63,25 +85,77 @@ def consensus(
     options = read_options(
         None, None if scheme is None else str(scheme), None, epoch_seconds, scoring_format=scoring_format
     )
-    panel = [_named(read_scored(path, options).final, path) for path in scorings]
+    _refuse_repeats(scorings)
+    inputs = find_inputs(scorings, None, options.wanted)
+    if any(one.is_listed for one in inputs.nights):
+        raise typer.BadParameter("a sample list names different nights, expected scorings of one night.")
+    files = [one.path for one in inputs.nights]
+    for one in inputs.nights:
+        one.refuse()
+    panel = [_named(_read(path, options), path) for path in files]
+    _check_panel(panel, files)
     merged = merge(panel, method.value)
     soft = soft_agreement(panel)
-    place = None if night is None else among_experts(read_scored(night, options).final, panel)
+    own = None if night is None else _read(night, options)
+    if own is not None and night is not None:
+        _check_panel([panel[0], own], [files[0], night])
+    place = None if own is None else among_experts(own, panel)
     report: dict[str, Any] = {
         "method": method.value,
         "stages": list(merged.scheme.names),
         "n_epochs": merged.n_epochs,
         "n_unscored": int((merged.labels < 0).sum()),
-        "scorers": [{"file": str(p), "soft_agreement": s} for p, s in zip(scorings, soft, strict=True)],
+        "scorers": [{"file": str(p), "soft_agreement": s} for p, s in zip(files, soft, strict=True)],
         "night": None if place is None else {"file": str(night)} | place.to_dict(),
         "output": None if output is None else str(output),
     }
     if output is not None:
-        write_text_atomic(output, _table(merged, panel), overwrite=overwrite)
+        read = [*files, *((night,) if night is not None else ())]
+        write_text_atomic(output, _table(merged, panel), overwrite=overwrite, spare=read)
     if as_json:
         print_json(report)
     else:
         _print(report, None if place is None else str(place))
+    print_notes(inputs.notes, as_json=as_json)
+
+
+def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
+    """Refuse scorings of other epochs than the first one's, by the names of their files."""
+    from stageguard.errors import InputError
+    from stageguard.measures.bouts import check_aligned
+
+    for one, path in zip(panel[1:], files[1:], strict=True):
+        try:
+            check_aligned(panel[0], one)
+        except InputError as error:
+            text = (
+                str(error).replace("the expert's", f"{files[0].name}'s").replace("the expert", files[0].name)
+            )
+            text = text.replace("the night's", f"{path.name}'s").replace("the night", path.name)
+            raise InputError(text) from None
+
+
+def _read(path: Path, options: ReadOptions) -> Hypnogram:
+    """Read a scoring; what is wrong with it names its file."""
+    from stageguard.cli._scored_files import read_scored
+    from stageguard.cli._terminal import error_text
+    from stageguard.errors import InputError, StageGuardError
+
+    try:
+        return read_scored(path, options).final
+    except StageGuardError as error:
+        raise InputError(error_text(error, path)) from None
+
+
+def _refuse_repeats(scorings: list[Path]) -> None:
+    """Refuse a file that is named twice: one scorer would have two votes."""
+    seen: dict[Path, Path] = {}
+    for path in scorings:
+        first = seen.setdefault(path.resolve(), path)
+        if first is not path:
+            raise typer.BadParameter(
+                f"{str(first)!r} and {str(path)!r} are one file, expected each scorer once. Leave one out."
+            )
 
 
 def _named(hypnogram: Hypnogram, path: Path) -> Hypnogram:
@@ -117,11 +191,15 @@ def _print(report: dict[str, Any], place: str | None) -> None:
     of_night = [None] * n_scorers if report["night"] is None else report["night"]["scorers"]
     shown = table("scorer", *(numbers if report["night"] else numbers[:1]), right=numbers)
     for own, compared in zip(report["scorers"], of_night, strict=True):
-        cells = [f"{own['soft_agreement']:.3f}"]
+        cells = [_number(own["soft_agreement"])]
         if compared is not None:
             keys = ("kappa_with_others", "stager_kappa", "stager_accuracy")
-            cells += [f"{compared[key]:.3f}" for key in keys]
+            cells += [_number(compared[key]) for key in keys]
         shown.add_row(one_line(own["file"]), *cells)
     out.print(shown)
     print_list(out, "Stager", [] if place is None else [place])
     print_list(out, "Wrote", [] if report["output"] is None else [report["output"]])
+
+
+def _number(value: float) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.3f}"

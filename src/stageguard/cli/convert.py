@@ -10,7 +10,11 @@ import typer
 from stageguard.cli._options import (
     AsJson,
     EpochSeconds,
+    Log,
+    Logits,
     Overwrite,
+    Pool,
+    SampleList,
     Scheme,
     SchemeName,
     Stages,
@@ -20,13 +24,14 @@ from stageguard.cli._options import (
 
 if TYPE_CHECKING:
     from stageguard.cli._inputs import Input, Inputs
+    from stageguard.formats._sources import NamedNight
 
 Sources = Annotated[
-    list[Path],
+    list[Path] | None,
     typer.Argument(
         metavar="SOURCES",
         parser=given_path,
-        help="Hypnograms or probabilities of any format, folders of them, or quoted patterns.",
+        help="Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list.",
     ),
 ]
 Output = Annotated[
@@ -75,13 +80,17 @@ AnnotationsFrom = Annotated[
 
 
 def convert(
-    sources: Sources,
+    sources: Sources = None,
     output: Output = None,
+    samples: SampleList = None,
     to: To = None,
     format: SourceFormat = None,
     stages: Stages = None,
     scheme: SchemeName = None,
     epoch_seconds: EpochSeconds = None,
+    logits: Logits = False,
+    log: Log = False,
+    pool: Pool = None,
     merge: Merge = None,
     reepoch: Reepoch = None,
     annotations_from: AnnotationsFrom = None,
@@ -93,11 +102,13 @@ def convert(
     Annotations that are no stages go with them. What a format cannot carry is said for each file.
     """
     from stageguard.cli._inputs import Wanted, find_inputs
-    from stageguard.cli._present import print_problems
+    from stageguard.cli._present import print_notes, print_problems
     from stageguard.cli._scored_files import run_each
     from stageguard.cli._terminal import print_json, progress
 
-    inputs = find_inputs(sources, None, Wanted("hypnogram", format))
+    if logits and log:
+        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+    inputs = find_inputs(sources, samples, Wanted("hypnogram", format))
     if annotations_from is not None and len(inputs.nights) > 1:
         raise typer.BadParameter("--annotations-from belongs to one file: convert the files one by one.")
     how = {
@@ -110,6 +121,9 @@ def convert(
         "reepoch_to": reepoch,
         "annotations_from": annotations_from,
         "overwrite": overwrite,
+        "logits": logits,
+        "log": log,
+        "pool_to_seconds": pool,
     }
     if _is_one_file(inputs, output, to):
         reports = [_convert_together(inputs, output, how)]
@@ -120,7 +134,8 @@ def convert(
     if as_json:
         print_json(reports)
     else:
-        _print([report for report in reports if report["ok"]], inputs.notes)
+        _print([report for report in reports if report["ok"]])
+    print_notes(inputs.notes, as_json=as_json, heading="Left out")
     print_problems(reports, as_json=as_json)
     if not all(report["ok"] for report in reports):
         raise typer.Exit(1)
@@ -134,9 +149,9 @@ def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
     return inputs.is_cohort and named and to in (None, COHORT_FORMAT)
 
 
-def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Path, Path]:
+def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
     """Return where each source goes: the one file that was named, or a file in a folder."""
-    from stageguard.formats._sources import night_name
+    from stageguard.cli._outputs import check_folder
     from stageguard.formats.registry import named
     from stageguard.formats.writing import usual_suffix
 
@@ -147,28 +162,53 @@ def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Path, P
                 f"{output.name} is one file, and there may be several nights: name a folder with --output, "
                 "or a .parquet file."
             )
-        return {inputs.nights[0].path: output}
+        if to is not None:
+            _refuse_suffix(output, to)
+        return {inputs.nights[0]: output}
     if to is None:
         raise typer.BadParameter("say which format to write with --to, or name the file with --output.")
     suffix = usual_suffix(named(to, "write"))
+    check_folder(output)
     return {
-        night.path: (night.path.parent if output is None else output) / (night_name(night.path) + suffix)
+        night: (night.path.parent if output is None else output) / (night.name + suffix)
         for night in inputs.nights
     }
 
 
-def _convert_one(night: Input, places: dict[Path, Path], how: dict[str, Any]) -> dict[str, Any]:
+def _refuse_suffix(output: Path, to: str) -> None:
+    """Refuse a name that every reader takes for that of another format."""
+    from stageguard.formats.registry import FORMATS, named
+
+    wanted = named(to, "write")
+    by_name = [form for form in FORMATS if output.name.lower().endswith(form.suffixes)]
+    if by_name and not any(set(form.suffixes) & set(wanted.suffixes) for form in by_name):
+        raise typer.BadParameter(
+            f"{output.name} is the name of {by_name[0].title}, but --to says {to}: name it "
+            f"{output.stem}{wanted.suffixes[0]}."
+        )
+
+
+def _convert_one(night: Input, places: dict[Input, Path], how: dict[str, Any]) -> dict[str, Any]:
     from stageguard.errors import OutputError
     from stageguard.formats.writing import convert
 
     night.refuse()
-    place = places[night.path]
-    owner = next(path for path, other in places.items() if other == place)
-    if owner != night.path:
+    place = places[night]
+    owner = next(one for one, other in places.items() if other == place)
+    if owner is not night:
         raise OutputError(
-            f"{night.path.name}: has the same output as {owner}. Write it into another folder with --output."
+            f"{night.path.name}: has the same output as {owner.path}. Write it into another folder with "
+            "--output, or give each an id of its own in a sample list."
         )
-    return _described(convert(night.path, place, **how))
+    return {"id": night.name} | _described(convert(_named(night), place, **how))
+
+
+def _named(night: Input) -> Path | NamedNight:
+    """Return a source under the id of its list, with the start of the recording that it names."""
+    from stageguard.cli._inputs import start_of
+    from stageguard.formats._sources import NamedNight
+
+    return NamedNight(night.path, night.name, start_of(night.edf)) if night.is_listed else night.path
 
 
 def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> dict[str, Any]:
@@ -177,22 +217,24 @@ def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) 
     assert output is not None
     for night in inputs.nights:
         night.refuse()
-    written = convert([night.path for night in inputs.nights], output, **how)
+    written = convert([_named(night) for night in inputs.nights], output, **how)
     names = [str(night.path) for night in inputs.nights]
     return {"file": str(output), "files": names, "ok": True, "warnings": []} | _described(written)
 
 
 def _described(written: Any) -> dict[str, Any]:
+    from stageguard.cli._terminal import in_words
+
     return {
         "format": written.format,
         "outputs": [str(path) for path in written.files],
-        "lost": list(written.lost),
-        "notes": list(written.notes),
+        "lost": [in_words(text) for text in written.lost],
+        "notes": [in_words(text) for text in written.notes],
     }
 
 
-def _print(reports: list[dict[str, Any]], notes: tuple[str, ...]) -> None:
-    from stageguard.cli._present import print_read
+def _print(reports: list[dict[str, Any]]) -> None:
+    from stageguard.cli._present import MOST_ROWS, print_read, print_warnings
     from stageguard.cli._terminal import console, count, one_line, print_list, table
 
     if not reports:
@@ -205,11 +247,12 @@ def _print(reports: list[dict[str, Any]], notes: tuple[str, ...]) -> None:
         print_list(out, "Lost", [", ".join(report["lost"]) or "nothing"])
     else:
         shown = table("file", "written", "lost")
-        for report in reports:
+        for report in reports[:MOST_ROWS]:
             lost = ", ".join(report["lost"]) or "nothing"
             shown.add_row(one_line(Path(report["file"]).name), one_line(report["outputs"][0]), one_line(lost))
         out.print(shown)
+        if len(reports) > MOST_ROWS:
+            out.print(f"and {count(len(reports) - MOST_ROWS, 'more night')}, all of them in --json")
         out.print(f"Converted {count(len(reports), 'night')} to {reports[0]['format']}")
     print_read(reports, out)
-    print_list(out, "Left out", notes)
-    print_list(out, "Warning", list(dict.fromkeys(each for report in reports for each in report["warnings"])))
+    print_warnings(reports, out)

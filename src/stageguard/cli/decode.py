@@ -87,6 +87,7 @@ def decode(
     """
     from stageguard.cli._decode_file import decode_options
     from stageguard.cli._inputs import Wanted, find_inputs
+    from stageguard.cli._outputs import check_folder
     from stageguard.profile import Profile
 
     if logits and log:
@@ -97,10 +98,11 @@ def decode(
     inputs = find_inputs(files, samples, Wanted("density", format, names))
     if len(inputs.nights) > 1 and (quality is not None or pins):
         raise typer.BadParameter("--quality and --pins belong to one file: decode the files one by one.")
+    check_folder(output)
     planned = _plan(inputs, loaded, options, output, overwrite=overwrite, picture=svg, explain=explain)
     tally = _run(planned, jobs, as_json=as_json)
-    _finish(tally, inputs, output, as_json)
-    if tally.failures:
+    is_told = _finish(tally, inputs, output, as_json)
+    if tally.failures or not is_told:
         raise typer.Exit(1)
 
 
@@ -153,7 +155,7 @@ def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, as_json: bool) -
     before = _written(work)
     tally = Tally()
     try:
-        with closing(run_all(run_job, work, jobs)) as results, JsonList(wanted=as_json) as printed:
+        with closing(run_all(run_job, work, jobs, _lost)) as results, JsonList(wanted=as_json) as printed:
             for item in progress(planned, "Decoding", len(planned), quiet=as_json):
                 report = next(results) if isinstance(item, Job) else item
                 tally.add(report)
@@ -168,6 +170,13 @@ def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, as_json: bool) -
     return tally
 
 
+def _lost(job: Job) -> dict[str, Any]:
+    from stageguard.cli._workers import LOST
+
+    problem = f"{job.path.name}: {LOST} The same command tries it again; --jobs 1 needs the least memory."
+    return {"file": str(job.path), "id": job.output.name, "ok": False, "error": problem}
+
+
 def _written(work: Sequence[Job]) -> set[tuple[Path, int]]:
     """Return the outputs there are, and when each was written: workers may have done more than they said."""
     from stageguard.formats.outputs import output_paths
@@ -176,23 +185,24 @@ def _written(work: Sequence[Job]) -> set[tuple[Path, int]]:
     return {(place, place.stat().st_mtime_ns) for place in places if place.is_file()}
 
 
-def _finish(tally: Tally, inputs: Inputs, output: Path | None, as_json: bool) -> None:
-    """Write the tables about a cohort, and print what there is to say."""
+def _finish(tally: Tally, inputs: Inputs, output: Path | None, as_json: bool) -> bool:
+    """Write the tables about a cohort, and print what there is to say; returns whether all was written."""
     from stageguard.cli._decode_cohort import write_tables
     from stageguard.cli._decode_present import print_tally
     from stageguard.cli._inputs import FAILURES_TABLE
-    from stageguard.cli._present import print_night, print_problems
-    from stageguard.cli._terminal import console
+    from stageguard.cli._present import print_night, print_notes, print_problems
+    from stageguard.cli._terminal import console, print_error
 
     written: list[Path] = []
     notes = list(inputs.notes)
+    problems: list[str] = []
     if inputs.is_cohort and output is not None:
-        written, remarks = write_tables(tally, output)
+        written, remarks, problems = write_tables(tally, output)
         notes += remarks
     failures = [failure._asdict() | {"ok": False} for failure in tally.failures]
     if not as_json:
         if tally.n_nights > 1:
-            print_tally(tally, notes, written)
+            print_tally(tally, written)
         elif tally.first:
             print_night(tally.first[0])
         elif tally.nights:
@@ -200,5 +210,9 @@ def _finish(tally: Tally, inputs: Inputs, output: Path | None, as_json: bool) ->
                 f"{tally.nights[0].file} was decoded before, with the same profile and options: "
                 "nothing to do. --overwrite decodes it again."
             )
+    print_notes(notes, as_json=as_json)
     place = next((path for path in written if path.name == FAILURES_TABLE), None)
     print_problems(failures, as_json=as_json, n_files=tally.n_nights, place=place)
+    for problem in problems:
+        print_error(problem)
+    return not problems

@@ -14,21 +14,35 @@ from stageguard.cli._options import (
     Log,
     Logits,
     Overwrite,
+    Pool,
+    SampleList,
     ScoringFormat,
     Stages,
+    given_path,
 )
 
 Files = Annotated[
-    list[Path],
-    typer.Argument(metavar="FILES", help="The stager's probabilities, or experts' hypnograms alone."),
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILES",
+        parser=given_path,
+        help="The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list.",
+    ),
 ]
 Base = Annotated[
     str, typer.Option("--base", "-b", metavar="NAME", help="Profile to start from: a name or a .toml file.")
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.toml", help="The fitted profile.")]
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="FILE.toml", parser=given_path, help="The fitted profile."),
+]
 Expert = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FOLDER", help="Experts' hypnograms by night. Once for each of several experts."),
+    typer.Option(
+        metavar="FOLDER",
+        parser=given_path,
+        help="Experts' hypnograms by night. Once for each of several experts.",
+    ),
 ]
 Subjects = Annotated[
     Path | None,
@@ -61,9 +75,10 @@ All = Annotated[bool, typer.Option("--all", help="Show every candidate, not the 
 
 
 def fit(
-    files: Files,
     base: Base,
     output: Output,
+    files: Files = None,
+    samples: SampleList = None,
     expert: Expert = None,
     subjects: Subjects = None,
     cohort: CohortName = None,
@@ -79,6 +94,7 @@ def fit(
     logits: Logits = False,
     log: Log = False,
     format: FormatName = None,
+    pool: Pool = None,
     scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     show_all: All = False,
@@ -91,25 +107,28 @@ def fit(
     transitions, bout lengths and bands.
     """
     from stageguard.cli._fit_present import print_fit
-    from stageguard.cli._fit_run import Request, run_fit
-    from stageguard.cli._present import print_failures
+    from stageguard.cli._fit_run import Request, find_nights, names_experts, run_fit
+    from stageguard.cli._present import print_failures, print_notes
     from stageguard.cli._scored_files import read_options
     from stageguard.cli._terminal import print_json
 
     if output.suffix != ".toml":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
+    reading = read_options(
+        base,
+        None,
+        stages,
+        epoch_seconds,
+        logits=logits,
+        log=log,
+        format=format,
+        pool=pool,
+        scoring_format=scoring_format,
+    )
     request = Request(
-        files=tuple(files),
-        reading=read_options(
-            base,
-            None,
-            stages,
-            epoch_seconds,
-            logits=logits,
-            log=log,
-            format=format,
-            scoring_format=scoring_format,
-        ),
+        inputs=find_nights(files, samples, reading, has_experts=bool(expert) or names_experts(subjects)),
+        reading=reading,
+        spare=tuple(path for path in (Path(base), samples, subjects) if path is not None),
         output=output,
         experts=tuple(expert or ()),
         subjects=subjects,
@@ -129,5 +148,6 @@ def fit(
     else:
         print_fit(result, show_all=show_all)
         print_failures(result.reports)
+    print_notes(request.inputs.notes, as_json=as_json)
     if not all(report["ok"] for report in result.reports):
         raise typer.Exit(1)

@@ -102,7 +102,7 @@ def intervals(
     from stageguard.cli._inputs import Wanted, find_inputs
     from stageguard.cli._interval_files import Request, check_profile, intervals_of, write_table
     from stageguard.cli._interval_present import print_intervals
-    from stageguard.cli._present import print_problems
+    from stageguard.cli._present import print_notes, print_problems
     from stageguard.cli._scored_files import parse_moment, parse_start, run_each
     from stageguard.cli._terminal import print_json, progress
     from stageguard.profile import Profile
@@ -135,12 +135,20 @@ def intervals(
     reports = list(progress(found, "Drawing", len(inputs.nights), quiet=as_json))
     done = [report for report in reports if report["ok"]]
     if output is not None and done:
-        read = [night.path for night in inputs.nights]
+        read = [
+            path
+            for night in inputs.nights
+            for path in (night.path, night.scoring, night.edf, night.source)
+            if path is not None
+        ]
+        read += [path for path in (samples, quality) if path is not None]
+        read += [Path(text) for text in (profile, *(pins or ())) if text is not None]
         write_table(done, output, request, overwrite=overwrite, spare=read)
     if as_json:
         print_json(reports)
     else:
-        print_intervals(done, request, output, inputs.notes)
+        print_intervals(done, request, output)
+    print_notes(inputs.notes, as_json=as_json)
     print_problems(reports, as_json=as_json)
     if len(done) < len(reports):
         raise typer.Exit(1)

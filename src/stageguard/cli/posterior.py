@@ -26,14 +26,13 @@ from stageguard.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stageguard.cli._decode_file import DecodeOptions
     from stageguard.cli._inputs import Input
     from stageguard.decoded import Decoding
     from stageguard.profile import Profile
     from stageguard.smoothing import Posterior
 
+MOST_DRAWS = 10_000_000  # as many as smoothing allows, which is not to be loaded to print help
 UNSURE_BELOW = 0.9  # an epoch whose most probable stage is less probable than this is one to look at
 
 Files = Annotated[
@@ -56,7 +55,9 @@ Output = Annotated[
 ]
 NumberOfDraws = Annotated[
     int | None,
-    typer.Option("--draws", min=1, metavar="N", help="Also draw N whole nights: NAME.draws.npz."),
+    typer.Option(
+        "--draws", min=1, max=MOST_DRAWS, metavar="N", help="Also draw N whole nights: NAME.draws.npz."
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same draws.")]
 
@@ -88,8 +89,8 @@ def posterior(
     """
     from stageguard.cli._decode_file import decode_options
     from stageguard.cli._inputs import Wanted, find_inputs
-    from stageguard.cli._outputs import OutputStems
-    from stageguard.cli._present import print_problems
+    from stageguard.cli._outputs import OutputStems, check_folder
+    from stageguard.cli._present import print_notes, print_problems
     from stageguard.cli._scored_files import run_each
     from stageguard.cli._terminal import print_json, progress
     from stageguard.profile import Profile
@@ -103,6 +104,7 @@ def posterior(
     )
     if len(inputs.nights) > 1 and (quality is not None or pins):
         raise typer.BadParameter("--quality and --pins belong to one file: take the files one by one.")
+    check_folder(output)
     stems = OutputStems(inputs.nights, output)
     found = run_each(
         inputs.nights,
@@ -114,7 +116,8 @@ def posterior(
     if as_json:
         print_json(reports)
     else:
-        _print([report for report in reports if report["ok"]], inputs.notes)
+        _print([report for report in reports if report["ok"]])
+    print_notes(inputs.notes, as_json=as_json)
     print_problems(reports, as_json=as_json)
     if not all(report["ok"] for report in reports):
         raise typer.Exit(1)
@@ -188,7 +191,7 @@ def describe_posterior(smooth: Posterior, decoding: Decoding) -> dict[str, Any]:
     }
 
 
-def _print(reports: list[dict[str, Any]], notes: Sequence[str]) -> None:
+def _print(reports: list[dict[str, Any]]) -> None:
     from stageguard.cli._present import print_headline, print_read, print_review
     from stageguard.cli._terminal import console, one_line, print_list, table
     from stageguard.formats.posteriors import MEANING
@@ -217,7 +220,6 @@ def _print(reports: list[dict[str, Any]], notes: Sequence[str]) -> None:
     else:
         _print_many(reports)
         print_read(reports, out)
-    print_list(out, "Note", notes)
     out.print(MEANING)
     print_review(out)
 

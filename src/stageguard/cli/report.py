@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ from stageguard.cli._options import (
     ScoringFormat,
     Stages,
     TrainedOn,
+    given_path,
 )
 
 if TYPE_CHECKING:
@@ -36,13 +38,28 @@ SUFFIX = ".report.html"
 Night = Annotated[
     Path,
     typer.Argument(
-        metavar="NIGHT", help="Probabilities, or a .hypnogram.tsv with its probabilities beside it."
+        metavar="NIGHT",
+        parser=given_path,
+        help="Probabilities, or a .hypnogram.tsv with its probabilities beside it.",
+    ),
+]
+Source = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        parser=given_path,
+        help="The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.",
     ),
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="NIGHT.html", help="The page. Default: NIGHT.report.html beside it."
+        "--output",
+        "-o",
+        metavar="NIGHT.html",
+        parser=given_path,
+        help="The page. Default: NIGHT.report.html beside it.",
     ),
 ]
 ProfileName = Annotated[
@@ -51,7 +68,10 @@ ProfileName = Annotated[
         "--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own."
     ),
 ]
-ExpertFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An expert's hypnogram of the night.")]
+ExpertFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", parser=given_path, help="An expert's hypnogram of the night."),
+]
 Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Headline. Default: the file's name.")]
 Start = Annotated[
     str | None, typer.Option(metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
@@ -62,6 +82,7 @@ def report(
     night: Night,
     output: Output = None,
     profile: ProfileName = None,
+    source: Source = None,
     expert: ExpertFile = None,
     title: Title = None,
     lights_off: LightsOff = None,
@@ -104,7 +125,10 @@ def report(
         "lights_on": parse_moment(lights_on, "--lights-on"),
         "lights_on_phase": lights_on_phase,
     }
+    if source is not None and not output_files(night):
+        raise typer.BadParameter(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     place = output or _beside(night)
+    read = [source, quality, *(Path(text) for text in (profile, *(pins or ())) if text is not None)]
     try:
         found = write_report(
             night,
@@ -115,6 +139,8 @@ def report(
             parse_start(start),
             page,
             scoring_format=scoring_format,
+            source=source,
+            spare=[path for path in read if path is not None],
             overwrite=overwrite,
         )
     except (StageGuardError, OSError) as error:
@@ -133,6 +159,8 @@ def write_report(
     page: dict[str, Any],
     *,
     scoring_format: str | None = None,
+    source: Path | None = None,
+    spare: Sequence[Path] = (),
     overwrite: bool,
 ) -> dict[str, Any]:
     """Decode, draw and write; returns what a person wants to know about it."""
@@ -143,6 +171,7 @@ def write_report(
     from stageguard.cli._experts import read_expert
     from stageguard.cli._night import decode_night
     from stageguard.cli._scored_files import ReadOptions
+    from stageguard.cli._terminal import in_words
     from stageguard.errors import StageGuardWarning
     from stageguard.measures.cohort import StatisticsOptions
     from stageguard.profile import Profile
@@ -151,20 +180,30 @@ def write_report(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         loaded = None if profile is None else Profile.load(profile)
-        decoding, notes = decode_night(night, loaded, options, start)
+        decoding, notes = decode_night(night, loaded, options, start, source)
     reading = ReadOptions(scoring_format=scoring_format)
     scored = None if expert is None else read_expert(expert, decoding.hypnogram, reading)
-    read = [night, *((expert,) if expert is not None else ())]
+    read = [night, *output_files(night), *((expert,) if expert is not None else ()), *spare]
     html = night_report(decoding, expert=scored, notes=notes, **page)
     write_text_atomic(output, html, overwrite=overwrite, spare=read)
     lights = StatisticsOptions(lights_off=page["lights_off"], lights_on=page["lights_on"])
     return describe(decoding, lights) | {
         "file": str(night),
         "ok": True,
-        "notes": list(notes),
-        "warnings": [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)],
+        "notes": [in_words(note) for note in notes],
+        "warnings": [in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)],
         "outputs": {"html": str(output)},
     }
+
+
+def output_files(night: Path) -> list[Path]:
+    """Return the files of an output of `decode`, all of which are read; none of probabilities."""
+    from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
+
+    if not night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+        return []
+    files = output_paths(night)
+    return [path for path in (files.tsv, files.sidecar) if path != night]
 
 
 def _beside(night: Path) -> Path:

@@ -123,8 +123,6 @@ def _row(
     if not any(column in row for column in files):
         named = [column for column in files if column in header]
         raise broken(path, f"row {number} names no file in its column {' or '.join(named)}.")
-    if "id" in header and "id" not in row:
-        raise broken(path, f"row {number} has no id.")
     return row
 
 

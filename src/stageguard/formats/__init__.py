@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from stageguard import _checks
@@ -17,7 +16,7 @@ from stageguard.formats._density_file import (
     DensityFile,
     DensityOptions,
     build_density,
-    file_error,
+    existing_file,
 )
 from stageguard.hypnodensity import Hypnodensity
 
@@ -83,9 +82,7 @@ def read_density(
 
 def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> DensityFile:
     """Like `read_density` of a file, with remarks on what was assumed or ignored."""
-    path = Path(path)
-    if path.is_dir():
-        raise file_error(path, "is a folder. Name the files in it.")
+    path = existing_file(path)
     if options.format is None:
         form = registry.detect(path, "density")
     else:

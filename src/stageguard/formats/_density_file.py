@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError, MissingFileError
 from stageguard.formats._pooling import pool
 from stageguard.formats._scale import to_probabilities
 from stageguard.hypnodensity import Hypnodensity, as_float_matrix
@@ -72,6 +73,24 @@ def file_error(path: Where, message: str) -> FileFormatError:
     return FileFormatError(f"{name}: {message}")
 
 
+def existing_file(source: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is there; anything else is one line that says what to do."""
+    path = Path(source)
+    if "\x00" in str(path):
+        raise InputError(f"the path {str(path)[:60]!r} has a NUL in it, expected the name of a file.")
+    try:
+        is_there = path.is_file()
+        is_folder = not is_there and path.is_dir()
+        is_there = is_there or path.exists()  # a pipe, for one
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise MissingFileError(f"{str(path)[:200]}: cannot be read ({error.strerror}).") from None
+    if is_folder:
+        raise file_error(path, "is a folder, expected a file. Name the files in it.")
+    if not is_there:
+        raise MissingFileError(f"{path}: No such file or directory, expected a file to read. Check its name.")
+    return path
+
+
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """Names for a line of text; of very many only the first ones, and how many more there are."""
     shown = ", ".join(name[:40] for name in names[:most])
@@ -111,13 +130,15 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
         matrix = _with_gaps(_ordered(matrix, columns), raw.places)
         matrix, assumed = to_probabilities(matrix, scheme.names, logits=options.logits, log=options.log)
         source = path if isinstance(path, str) else path.name
-        density = Hypnodensity(matrix, scheme, epoch_seconds, start=raw.start, source=raw.source or source)
-        pooled: tuple[str, ...] = ()
+        remarks = (*notes, *assumed)
+        density = Hypnodensity(matrix, scheme, epoch_seconds, raw.start, raw.source or source, remarks)
         if options.pool_to_seconds is not None:
             density, pooled = pool(density, options.pool_to_seconds)
+            remarks += pooled
+            density = replace(density, assumed=remarks) if pooled else density
     except InputError as error:
         raise file_error(path, _with_line(str(error), raw)) from None
-    return DensityFile(density, (*notes, *assumed, *pooled))
+    return DensityFile(density, remarks)
 
 
 def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tuple[float, list[str]]:

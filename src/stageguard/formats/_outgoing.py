@@ -52,6 +52,7 @@ class Outgoing:
     profile: Profile | None = None
     id: str = ""
     notes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # what its source told besides, which is lost in any format
 
     @property
     def any(self) -> Hypnogram | Hypnodensity:

@@ -38,7 +38,7 @@ def lost_in(form: FileFormat, night: Outgoing, content: Content) -> tuple[str, .
     OutputError
         Other stages or probabilities would come back than those that were given.
     """
-    lost = list(content.lost)
+    lost = [*night.left, *content.lost]
     if night.density is not None and not content.has_probabilities:
         lost.append("probabilities")
     if night.hypnogram is not None and not content.has_stages:

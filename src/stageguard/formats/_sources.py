@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,8 @@ from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats import read_density_file, read_density_object, registry
 from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats._outgoing import Outgoing
-from stageguard.formats.events import read_events, recording_start, require_events
+from stageguard.formats._untold import left_columns, merged_stages
+from stageguard.formats.events import read_events
 from stageguard.formats.hypnograms import (
     HypnogramFile,
     HypnogramOptions,
@@ -45,6 +47,33 @@ class Reading:
     epoch_seconds: float | None = None
     merge_to: StageScheme | None = None
     reepoch_to: float | None = None
+    logits: bool = False
+    log: bool = False
+    pool_to_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNight(os.PathLike[str]):
+    """A file whose night a list gives a name, and a start where the file tells none."""
+
+    path: Path
+    id: str
+    start: datetime | None = None
+
+    def __fspath__(self) -> str:
+        """Return the path."""
+        return os.fspath(self.path)
+
+    def name(self, night: Outgoing) -> Outgoing:
+        """Return a night of this name and start."""
+        hypnogram, density, start = night.hypnogram, night.density, self.start
+        if start is not None:
+            start += timedelta(seconds=night.offset_seconds)
+            if hypnogram is not None and hypnogram.start is None:
+                hypnogram = replace(hypnogram, start=start)
+            if density is not None and density.start is None:
+                density = replace(density, start=start)
+        return replace(night, id=self.id, hypnogram=hypnogram, density=density)
 
 
 def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
@@ -54,6 +83,7 @@ def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
     reading = reading or Reading()
     if isinstance(source, str | os.PathLike):
         night = _of_file(Path(source), reading)
+        night = source.name(night) if isinstance(source, NamedNight) else night
     elif isinstance(source, Decoding):
         night = Outgoing(source.hypnogram, source.density, decoding=source, profile=source.profile)
     elif isinstance(source, Hypnogram):
@@ -71,21 +101,6 @@ def night_name(path: Path) -> str:
         if path.name.endswith(suffix) and path.name != suffix:
             return path.name.removesuffix(suffix)
     return path.stem
-
-
-def with_events_of(night: Outgoing, path: str | os.PathLike[str]) -> Outgoing:
-    """Return a night with the annotations of another file, by the clock where both have one."""
-    path = Path(path)
-    events = require_events(path)
-    theirs, ours = recording_start(path), night.recording_start
-    if theirs is None or ours is None or (theirs.tzinfo is None) != (ours.tzinfo is None):
-        note = f"annotations of {path.name} count from the night's first epoch: a start is not known"
-        shift, notes = night.offset_seconds, [note]
-    else:
-        shift, notes = (theirs - ours).total_seconds(), []
-    moved = tuple(replace(event, onset=round(event.onset + shift, 9)) for event in events)
-    merged = sorted((*night.events, *moved), key=lambda event: event.onset)
-    return replace(night, events=tuple(merged), notes=(*night.notes, *notes))
 
 
 def _of_file(path: Path, reading: Reading) -> Outgoing:
@@ -109,7 +124,9 @@ def _of_file(path: Path, reading: Reading) -> Outgoing:
             offset_seconds=found.offset_seconds,
             events=read_events(path, form.name),
             profile=found.profile,
-            notes=tuple(note for note in found.notes if not note.startswith(LEFT_OUT)),
+            notes=tuple(note for note in found.notes if not note.startswith(LEFT_OUT))
+            + merged_stages(path, form.name),
+            left=left_columns(path, form.name),
         )
         return replace(_with_density(night, beside), id=night_name(path))
     form = registry.detect(path, "density") if name is None else registry.named(name, "density")
@@ -139,7 +156,15 @@ def _read_stages(path: Path, reading: Reading, format: str) -> HypnogramFile:
 
 
 def _read_density(path: Path, reading: Reading, format: str) -> tuple[Hypnodensity, tuple[str, ...]]:
-    options = DensityOptions(reading.stages, reading.epoch_seconds, scheme=reading.scheme, format=format)
+    options = DensityOptions(
+        reading.stages,
+        reading.epoch_seconds,
+        logits=reading.logits,
+        log=reading.log,
+        scheme=reading.scheme,
+        format=format,
+        pool_to_seconds=reading.pool_to_seconds,
+    )
     found = read_density_file(path, options)
     return found.density, found.notes
 
@@ -173,6 +198,7 @@ def _changed(night: Outgoing, reading: Reading) -> Outgoing:
         if reading.merge_to is not None:
             hypnogram = None if hypnogram is None else merge_stages(hypnogram, reading.merge_to)
             density = None if density is None else merge_stages(density, reading.merge_to)
+        before = hypnogram
         if reading.reepoch_to is not None:
             hypnogram = None if hypnogram is None else reepoch(hypnogram, reading.reepoch_to)
             density = None if density is None else reepoch(density, reading.reepoch_to)
@@ -183,6 +209,17 @@ def _changed(night: Outgoing, reading: Reading) -> Outgoing:
         density=density,
         decoding=night.decoding if is_same else None,
         notes=tuple(dict.fromkeys((*night.notes, *notes))),
+        left=(*night.left, *_gone(before, hypnogram)),
+    )
+
+
+def _gone(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
+    """Say which stages longer epochs have no room for."""
+    if before is None or after is None:
+        return ()
+    left = [name for name in before.scheme.names if name in before.stages and name not in after.stages]
+    return (
+        (f"stages that no epoch of {after.epoch_seconds:g} s has most of: {', '.join(left)}",) if left else ()
     )
 
 

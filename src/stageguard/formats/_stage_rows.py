@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from stageguard.formats._density_file import file_error
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 
+_COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 FloatVector = npt.NDArray[np.float64]
 
 
@@ -23,6 +25,7 @@ class StageRows:
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
     lines: list[int]
+    notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> tuple[str, ...]:
         """Return the cells of a column."""
@@ -60,13 +63,24 @@ def text_lines(path: Path) -> list[str]:
     return lines
 
 
+def first_filled(lines: Sequence[str]) -> int:
+    """Return the place of the first line that is not empty."""
+    return next((place for place, line in enumerate(lines) if line.strip()), 0)
+
+
 def rows_below(
     path: Path, lines: Sequence[str], header_line: int, delimiter: str, header: Sequence[str]
 ) -> StageRows:
     """Return the rows below a header; every one needs one cell per column."""
-    numbers, rows = [], []
+    numbers, rows, has_commas = [], [], False
     for number, line in enumerate(lines[header_line + 1 :], start=header_line + 2):
         row = split_line(line, delimiter) if line.strip() else ("",)
+        if line.count('"') % 2:
+            raise file_error(path, f"line {number} has a quote that is not closed. Close or remove it.")
+        if delimiter == ";" and "," in line:
+            plain = tuple(_COMMA.sub(r"\1.\2", cell) for cell in row)
+            has_commas |= plain != row
+            row = plain
         if len(row) != len(header):
             raise file_error(
                 path,
@@ -80,7 +94,8 @@ def rows_below(
         rows.append(row)
     if not rows:
         raise file_error(path, "has a header but no rows. Expected one row per epoch.")
-    return StageRows(tuple(name.casefold() for name in header), rows, numbers)
+    notes = ("decimal commas were read as points",) if has_commas else ()
+    return StageRows(tuple(name.casefold() for name in header), rows, numbers, notes)
 
 
 def numbers_of(path: Path, name: str, cells: Sequence[str], lines: Sequence[int]) -> FloatVector:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from itertools import pairwise
 from pathlib import Path
 
+from stageguard.formats import _sniffing as sniffing
 from stageguard.formats._sniffing import HEAD_BYTES, Sniff, first_cells, first_lines
 
 HEADER_LINES = 30
@@ -18,12 +19,14 @@ FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"
 
 
 def whole_lines(head: bytes) -> tuple[str, ...]:
-    """Return the first lines without a last one that may be cut, and without empty ones at the end."""
+    """Return the first lines without a last one that may be cut, and without empty ones at both ends."""
     lines = list(first_lines(head))
     if len(head) >= HEAD_BYTES and len(lines) > 1:
         lines.pop()
     while lines and not lines[-1].strip():
         lines.pop()
+    while lines and not lines[0].strip():
+        lines.pop(0)
     return tuple(line.strip() for line in lines)
 
 
@@ -172,9 +175,9 @@ def is_dreem_json(head: bytes, path: Path) -> bool:
 
 
 def is_yasa_json(head: bytes, path: Path) -> bool:
-    """Whether YASA wrote it: a JSON object whose first key is its stages."""
+    """Whether YASA wrote it: a JSON object with stages and what they are, in any order."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return re.match(rb'\{\s*"values"\s*:\s*\[', text) is not None
+    return re.match(rb'\{\s*"values"\s*:\s*\[', text) is not None or sniffing.is_yasa_json(head, path)
 
 
 def is_mat(head: bytes, path: Path) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
+from statistics import median
 
 from stageguard.errors import StageGuardWarning
 from stageguard.formats._density_file import file_error, listed
@@ -24,6 +27,7 @@ from stageguard.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
 
 _PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
 _LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
+MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
 BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
 COARSE = frozenset(("N", "S"))  # alone they may be the beginning of another word
 TOLERANCE = 0.01  # of an epoch
@@ -51,8 +55,9 @@ def annotated(
 ) -> RawHypnogram:
     """Return the sleep stages among annotations, which count from a recording's start.
 
-    Stages without the words "Sleep stage" (W, N2, REM) count where no annotation has them. Unknown stages
-    are unscored, with a warning; texts of another kind are left out, with a note.
+    Stages without the words "Sleep stage" (W, N2, REM) count where no annotation has them, and for whole
+    epochs that no other stage covers. Unknown stages are unscored, with a warning; texts of another kind are
+    left out, with a note. Where all stages are unknown, that is an error.
 
     Parameters
     ----------
@@ -67,7 +72,7 @@ def annotated(
     has_clock : bool
         Whether the file told it by a clock of its own.
     only_stages : bool
-        Whether one kind of stage is enough, and unscored epochs before and after them are epochs.
+        Whether one kind of stage is enough, and other texts are worth a remark.
     expected : str
         For the error where there are no stages.
     scorer : str, optional
@@ -79,12 +84,13 @@ def annotated(
         found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
         raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.")
     remarks = _remarks(path, chosen)
+    chosen += _unscored_ends(annotations, chosen)
     if only_stages:
-        chosen += _unscored_ends(annotations, chosen)
         remarks += _left_out(annotations, chosen)
-    intervals = [Interval(each.onset, each.seconds, stage or UNSCORED_NAME) for each, stage in chosen]
-    staged = stage_epochs(path, intervals, options.epoch_seconds)
     prefixed = any(_LONG_PREFIX.match(each.text) for each, _ in chosen)
+    intervals, without_length = _intervals(chosen)
+    staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True)
+    remarks += without_length
     scheme = AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None
     return raw_of(
         staged,
@@ -128,23 +134,69 @@ def stage_annotations(
 
     Names alone ("W", "N2") are stages where at least so many different ones are there.
     """
-    prefixed = [(each, _stage(each.text)) for each in annotations if _PREFIX.match(each.text)]
+    prefixed = [(each, _stage(_words(each))) for each in annotations if _PREFIX.match(each.text)]
     # what is merely called "Stage ..." may be anything
     chosen = [(each, stage) for each, stage in prefixed if stage or _LONG_PREFIX.match(each.text)]
     if chosen:
-        moving = [each for each in annotations if each.text.casefold() in ("movement time", "mt")]
-        return chosen + [(each, UNSCORED_NAME) for each in moving]
-    named = [(each, canonical_name(each.text)) for each in annotations if each.seconds]
+        moving = [each for each in annotations if _words(each).casefold() in ("movement time", "mt")]
+        return chosen + _bare_stages(annotations, chosen) + [(each, UNSCORED_NAME) for each in moving]
+    named = [(each, canonical_name(_words(each))) for each in annotations if each.seconds]
     stages: list[tuple[Annotation, str | None]] = [(each, stage) for each, stage in named if stage]
     kinds = {stage for _, stage in stages}
     if len(kinds) < least or kinds <= COARSE:
         return []
-    return stages + [(each, UNSCORED_NAME) for each, _ in named if each.text.casefold() in BARE_UNSCORED]
+    return stages + [(each, UNSCORED_NAME) for each, _ in named if _words(each).casefold() in BARE_UNSCORED]
+
+
+def _words(annotation: Annotation) -> str:
+    """Return a text without the channel that EDF+ puts behind it: "Sleep stage W@@C3"."""
+    return annotation.text.partition("@@")[0].strip()
+
+
+def _bare_stages(
+    annotations: Sequence[Annotation], chosen: Sequence[tuple[Annotation, str | None]]
+) -> list[tuple[Annotation, str | None]]:
+    """Stages that are names alone, where they are whole epochs that no other stage covers."""
+    taken = {id(each) for each, _ in chosen}
+    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    if not lasting:
+        return []
+    step = min(lasting)
+    spans = sorted((each.onset, each.onset + (each.seconds or step)) for each, _ in chosen)
+    begins, ends = [begin for begin, _ in spans], list(accumulate((end for _, end in spans), max))
+    found: list[tuple[Annotation, str | None]] = []
+    for each in annotations:
+        stage = canonical_name(_words(each))
+        if id(each) in taken or stage is None or stage in COARSE or not each.seconds:
+            continue
+        places = ((each.onset - begins[0]) / step, each.seconds / step)
+        if any(abs(place - round(place)) > TOLERANCE for place in places):
+            continue
+        n_before = bisect_left(begins, each.onset + each.seconds - TOLERANCE * step)
+        if not n_before or ends[n_before - 1] <= each.onset + TOLERANCE * step:
+            found.append((each, stage))
+    return found
+
+
+def _intervals(chosen: Sequence[tuple[Annotation, str | None]]) -> tuple[list[Interval], tuple[str, ...]]:
+    """Stages with their times; of those that last, without others of no length, which cropping leaves."""
+    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    shortest = TOLERANCE * median(lasting) if lasting else 0.0
+    kept, n_left = [], 0
+    for each, stage in chosen:
+        if lasting and each.seconds is not None and each.seconds <= shortest:
+            n_left += 1
+            continue
+        kept.append(Interval(each.onset, each.seconds or None, stage or UNSCORED_NAME))
+    what = "stage of no length" if n_left == 1 else "stages of no length"
+    return kept, (f"{n_left} {what} left out, as cropping leaves them",) if n_left else ()
 
 
 def _stage(text: str) -> str | None:
     """Name of a stage, "?" where it says that there is none, None where it is not known."""
     bare = _PREFIX.sub("", text).strip(" -:_")
+    if not bare:
+        return None
     if bare.casefold() in UNSCORED_WORDS:
         return UNSCORED_NAME
     return canonical_name(f"stage {bare}")
@@ -163,7 +215,7 @@ def _unscored_ends(
     end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
     found: list[tuple[Annotation, str | None]] = []
     for each in annotations:
-        if id(each) in taken or not each.seconds or each.text.casefold() not in UNSCORED_WORDS:
+        if id(each) in taken or not each.seconds or _words(each).casefold() not in (*UNSCORED_WORDS, "m"):
             continue
         if end > each.onset > first - each.seconds + TOLERANCE * step:
             continue
@@ -174,10 +226,18 @@ def _unscored_ends(
 
 
 def _remarks(path: Path, chosen: Sequence[tuple[Annotation, str | None]]) -> tuple[str, ...]:
-    """Say what is unscored because nobody knows the stage, which is warned of too."""
+    """Say what is unscored because nobody knows the stage, which is warned of too; and what was a guess."""
     unknown = sorted({each.text for each, stage in chosen if stage is None})
     if not unknown:
-        return ()
+        bare = sorted({each.text for each, stage in chosen if not _PREFIX.match(each.text)} - {*MOVING})
+        is_mixed = any(_PREFIX.match(each.text) for each, _ in chosen)
+        return (
+            (f"{listed(bare)} read as stages without the words 'Sleep stage'",) if bare and is_mixed else ()
+        )
+    if not any(stage not in (None, UNSCORED_NAME) for _, stage in chosen):
+        raise file_error(
+            path, f"none of its stages is known: {listed(unknown)}. Expected texts such as 'Sleep stage W'."
+        )
     remark = f"{listed(unknown)} read as unscored: no stage of that name is known"
     warnings.warn(StageGuardWarning(f"{path.name}: {remark}."), stacklevel=4)
     return (remark,)

@@ -43,7 +43,13 @@ class Staged:
     notes: tuple[str, ...] = ()
 
 
-def stage_epochs(path: Path, intervals: Sequence[Interval], epoch_seconds: float | None = None) -> Staged:
+def stage_epochs(
+    path: Path,
+    intervals: Sequence[Interval],
+    epoch_seconds: float | None = None,
+    *,
+    may_be_cut: bool = False,
+) -> Staged:
     """Put intervals on a grid of epochs; what none covers is unscored.
 
     Parameters
@@ -51,9 +57,12 @@ def stage_epochs(path: Path, intervals: Sequence[Interval], epoch_seconds: float
     path : Path
         For the errors.
     intervals : sequence of Interval
-        In any order. Only the last one may end within an epoch, which is then dropped.
+        In any order. Only the last one may end within an epoch, which is then dropped, with a note.
     epoch_seconds : float, optional
         Epoch length; by default what onsets and durations are multiples of.
+    may_be_cut : bool
+        Whether the first one may begin within an epoch, since a recording was cropped there: what it has of
+        that epoch is dropped, with a note.
     """
     ordered = sorted(intervals, key=lambda interval: interval.onset)
     onsets = np.array([interval.onset for interval in ordered])
@@ -65,9 +74,12 @@ def stage_epochs(path: Path, intervals: Sequence[Interval], epoch_seconds: float
         )
     lasting = _durations(path, ordered, onsets)
     notes: tuple[str, ...] = ()
+    if may_be_cut:
+        n_cut, onsets, lasting, epoch_seconds, notes = _without_cut(onsets, lasting, epoch_seconds)
+        ordered = ordered[n_cut:]
     if epoch_seconds is None:
         epoch_seconds = _grid_seconds(path, onsets, lasting)
-        notes = (f"epochs last {epoch_seconds:g} s: what its stages' times are multiples of",)
+        notes += (f"epochs last {epoch_seconds:g} s: what its stages' times are multiples of",)
     if not SHORTEST_EPOCH <= epoch_seconds <= LONGEST_EPOCH:
         raise file_error(
             path,
@@ -79,7 +91,40 @@ def stage_epochs(path: Path, intervals: Sequence[Interval], epoch_seconds: float
         offset = 0.0
     first, end = _places(path, onsets - offset, lasting, epoch_seconds)
     stages = _filled(path, ordered, first, end, onsets)
+    left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
+    if left > TOLERANCE * epoch_seconds:
+        notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
     return Staged(stages, epoch_seconds, offset, notes)
+
+
+def _without_cut(
+    onsets: npt.NDArray[np.float64], lasting: npt.NDArray[np.float64], epoch_seconds: float | None
+) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.float64], float | None, tuple[str, ...]]:
+    """Return times from the first whole epoch on, where all but the first stage's fit a usual epoch length.
+
+    That is: how many intervals are dropped, onsets, durations, the epoch length if that told it, and a note.
+    """
+    unchanged = (0, onsets, lasting, epoch_seconds, ())
+    lengths = USUAL_SECONDS if epoch_seconds is None else (epoch_seconds,)
+    rest = np.concatenate([np.diff(onsets[1:]), lasting[1:-1]])
+    if not len(rest) or any(_fits(np.append(rest, lasting[0]), seconds) for seconds in lengths):
+        return unchanged
+    is_joined = abs(onsets[0] + lasting[0] - onsets[1]) <= TOLERANCE * lengths[-1]
+    found = next((seconds for seconds in lengths if _fits(rest, seconds)), None)
+    if found is None or not is_joined:
+        return unchanged
+    cut = float(lasting[0] % found)
+    note = f"its first {cut:.6g} s are less than an epoch of {found:g} s: left out"
+    onsets, lasting = onsets.copy(), lasting.copy()
+    onsets[0] += cut
+    lasting[0] -= cut
+    n_cut = int(lasting[0] <= TOLERANCE * found)
+    return n_cut, onsets[n_cut:], lasting[n_cut:], found, (note,)
+
+
+def _fits(steps: npt.NDArray[np.float64], seconds: float) -> bool:
+    """Whether times are multiples of an epoch length."""
+    return bool((np.abs(steps - np.rint(steps / seconds) * seconds) <= TOLERANCE * seconds).all())
 
 
 def _durations(
@@ -111,7 +156,7 @@ def _grid_seconds(path: Path, onsets: npt.NDArray[np.float64], lasting: npt.NDAr
     if not len(steps):
         steps = known if len(known) else np.array([USUAL_SECONDS[0]])
     for seconds in USUAL_SECONDS:
-        if (np.abs(steps - np.rint(steps / seconds) * seconds) <= TOLERANCE * seconds).all():
+        if _fits(steps, seconds):
             return seconds
     whole = np.rint(steps * 1000).astype(np.int64)
     guess = float(np.gcd.reduce(whole)) / 1000

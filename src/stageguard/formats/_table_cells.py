@@ -166,6 +166,9 @@ def careful_times(path: Path, body: str, layout: Layout, columns: Sequence[int])
 
 def rows_of(path: Path, body: str, layout: Layout) -> Iterator[tuple[int, list[str]]]:
     """Line number (from 1, as editors count) and cells of each row; ragged rows are refused."""
+    if body.count('"') % 2:
+        line = layout.first_line + 1 + body.count("\n", 0, body.rindex('"'))
+        raise file_error(path, f"has a quote that is not closed, by line {line}. Close or remove it.")
     reader = csv.reader(io.StringIO(body, newline="\n"), delimiter=layout.delimiter)
     try:
         for row in reader:

@@ -25,13 +25,38 @@ class Timing:
     source: str = ""
     places: npt.NDArray[np.intp] | None = None
     notes: tuple[str, ...] = ()
+    offset_seconds: float = 0.0  # from the recording's start to the first epoch, less than one epoch
 
 
-def read_timing(path: Where, columns: Mapping[str, FloatVector], lines: Sequence[int] | None) -> Timing:
+def read_timing(
+    path: Where,
+    columns: Mapping[str, FloatVector],
+    lines: Sequence[int] | None,
+    *,
+    given: float | None = None,
+    onset_name: str = "onset",
+    missing: str = "read as without evidence",
+) -> Timing:
     """Epoch length and gaps from the columns there are; anything but forward steps is refused.
 
-    Skipped epochs are epochs without evidence. Of two columns that disagree, neither is believed. Rows are
-    named by their lines, and counted from 0 where there are no lines.
+    Onsets count from the recording's start, which is where the first epoch is: epochs that are skipped, and
+    those before the first row, are epochs without evidence. Of two columns that disagree, neither is
+    believed. Rows are named by their lines, and counted from 0 where there are no lines.
+
+    Parameters
+    ----------
+    path : Path or str
+        For the errors.
+    columns : mapping of str to array
+        Onset and duration in seconds, epoch as a count.
+    lines : sequence of int or None
+        Where each row stands.
+    given : float, optional
+        Epoch length the caller says, for the place of a single row.
+    onset_name : str
+        What the column of onsets is called.
+    missing : str
+        What missing epochs are, for the note.
     """
     n_rows = len(next(iter(columns.values()))) if columns else 0
     seconds = None
@@ -40,26 +65,81 @@ def read_timing(path: Where, columns: Mapping[str, FloatVector], lines: Sequence
     source = "" if seconds is None else "duration column"
     found: dict[str, npt.NDArray[np.intp]] = {}
     if "onset" in columns and n_rows > 1:
-        found["onset"], step = _places(path, "onset", columns["onset"], lines, seconds)
-        source = "onset column" if seconds is None else "onset and duration columns"
+        found[onset_name], step = _places(path, onset_name, columns["onset"], lines, seconds)
+        source = f"{onset_name} column" if seconds is None else f"{onset_name} and duration columns"
         seconds = step if seconds is None else seconds
     if "epoch" in columns and n_rows > 1:
         found["epoch"], _ = _places(path, "epoch", columns["epoch"], lines, 1.0)
     if len(found) == 2:
         _refuse_disagreement(path, found, lines)
-    if not found:
-        return Timing(seconds, source)
-    column, places = next(iter(found.items()))
-    n_missing = int(places[-1]) + 1 - len(places)
-    if not n_missing:
-        return Timing(seconds, source)
-    line = row_name(lines, int(np.argmax(np.diff(places) > 1)) + 1)
+    lead, offset = _lead(path, columns, lines, seconds if seconds is not None else given)
+    places = next(iter(found.values())) if found else np.zeros(min(n_rows, 1), dtype=np.intp)
+    column = next(iter(found), onset_name)
+    notes = _missing_notes(places, lines, column, missing, lead, offset)
+    if len(places) and lead + int(places[-1]) + 1 > max(n_rows, 1):
+        return Timing(seconds, source, places + lead, notes, offset)
+    return Timing(seconds, source, None, notes, offset)
+
+
+def _lead(
+    path: Where, columns: Mapping[str, FloatVector], lines: Sequence[int] | None, seconds: float | None
+) -> tuple[int, float]:
+    """Return how many epochs are before the first row, and seconds from the start to the first epoch."""
+    if "onset" not in columns:
+        first = float(columns["epoch"][0]) if "epoch" in columns else 0.0
+        if first not in (0.0, 1.0):
+            raise file_error(
+                path,
+                f"{row_name(lines, 0)}, column 'epoch': begins with {first:.10g}, expected 0 or 1, so that "
+                "the epochs before it are known. Add a column onset in seconds, or rows for those epochs.",
+            )
+        return 0, 0.0
+    first = float(columns["onset"][0])
+    if seconds is None or seconds <= 0:
+        return 0, 0.0
+    if first < -TOLERANCE * seconds:
+        raise file_error(
+            path,
+            f"{row_name(lines, 0)}: begins at {first:.10g} s, before the recording. Expected times from 0.",
+        )
+    with np.errstate(over="ignore"):
+        n_before = np.float64(first) / seconds
+    if n_before > MOST_MISSING:
+        raise file_error(
+            path,
+            f"{row_name(lines, 0)}: begins at {first:.10g} s, {n_before:,.0f} epochs after the start. "
+            f"Expected at most {MOST_MISSING:,}. Count seconds from the start of the recording.",
+        )
+    lead = int(n_before + TOLERANCE)
+    offset = first - lead * seconds
+    return lead, 0.0 if abs(offset) <= TOLERANCE * seconds else offset
+
+
+def _missing_notes(
+    places: npt.NDArray[np.intp],
+    lines: Sequence[int] | None,
+    column: str,
+    missing: str,
+    lead: int,
+    offset: float,
+) -> tuple[str, ...]:
+    """Say which epochs have no row, and where the first epoch is."""
+    notes = []
     owner = "the object" if lines is None else "the file"
-    note = (
-        f"{n_missing:,} epoch{'s' * (n_missing != 1)} missing by {owner}'s {column} column (first before "
-        f"{line}): read as without evidence"
-    )
-    return Timing(seconds, source, places, (note,))
+    if lead:
+        notes.append(
+            f"{lead:,} epoch{'s' * (lead != 1)} before the first row by {owner}'s {column} column: {missing}"
+        )
+    n_missing = int(places[-1]) + 1 - len(places) if len(places) else 0
+    if n_missing > 0:
+        line = row_name(lines, int(np.argmax(np.diff(places) > 1)) + 1)
+        notes.append(
+            f"{n_missing:,} epoch{'s' * (n_missing != 1)} missing by {owner}'s {column} column (first before "
+            f"{line}): {missing}"
+        )
+    if offset:
+        notes.append(f"the first epoch begins {offset:.6g} s after the recording's start")
+    return tuple(notes)
 
 
 def row_name(lines: Sequence[int] | None, row: int) -> str:

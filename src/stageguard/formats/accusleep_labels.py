@@ -11,6 +11,7 @@ import numpy.typing as npt
 from stageguard._optional import library
 from stageguard.errors import StageGuardError
 from stageguard.formats._density_file import file_error, listed
+from stageguard.formats._mat_file import read_matrix
 from stageguard.formats._outgoing import Content, Outgoing, stage_words
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
 from stageguard.formats._stage_rows import read_rows
@@ -38,7 +39,7 @@ def write_csv(night: Outgoing, path: Path) -> Content:
 
 
 def read_mat(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read a vector `labels` of a MAT-file, version 5 to 7 (through scipy) or 7.3 (through h5py)."""
+    """Read a vector `labels` of a MAT-file, version 5 to 7, or 7.3 (through h5py)."""
     try:
         values = np.ravel(_labels(path))
     except (StageGuardError, MemoryError):
@@ -63,13 +64,7 @@ def _labels(path: Path) -> npt.NDArray[Any]:
             if file["labels"].size > MOST_EPOCHS:
                 raise file_error(path, f"'labels' has {file['labels'].size:,} values. Is it damaged?")
             return np.asarray(file["labels"][()])
-    io = library("scipy.io", f"reading {path.name}")
-    shapes = {name: shape for name, shape, _ in io.whosmat(path)}
-    if "labels" not in shapes:
-        raise _no_labels(path, list(shapes))
-    if np.prod(shapes["labels"], dtype=np.float64) > MOST_EPOCHS:
-        raise file_error(path, f"'labels' has the shape {shapes['labels']}. Is it damaged?")
-    return np.asarray(io.loadmat(path, variable_names=["labels"])["labels"])
+    return read_matrix(path, "labels", MOST_EPOCHS)
 
 
 def _no_labels(path: Path, names: list[str]) -> StageGuardError:

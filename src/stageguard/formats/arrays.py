@@ -18,7 +18,8 @@ import numpy.typing as npt
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
 from stageguard.formats._outgoing import Content, Outgoing
-from stageguard.formats.stager_arrays import array_density
+from stageguard.formats.stager_arrays import ORDERS, array_density
+from stageguard.stages import canonical_name
 
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
 MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the archive
@@ -49,8 +50,8 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
         raise file_error(path, f"holds {found}. Expected one array, or an array named 'probabilities'.")
     ignored = [key for key in keys if len(keys) > 1 and key not in KNOWN_KEYS]
     stored = content.get("stages")
-    if stored is not None and options.stages is None:
-        options = replace(options, stages=_stages(path, stored))
+    if stored is not None:
+        options = replace(options, stages=_agreed(path, _stages(path, stored), options))
     raw = array_density(path, _plain(path, content["probabilities"], "'probabilities'"), options)
     return replace(
         raw,
@@ -183,6 +184,20 @@ def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
     return tuple(
         name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in stored.tolist()
     )
+
+
+def _agreed(path: Path, stored: tuple[str, ...], options: DensityOptions) -> tuple[str, ...]:
+    """Names of the columns, which the file holds; a caller or a tool that says otherwise is an error."""
+    said = {"stages": options.stages, f"format={options.format!r}": ORDERS.get(options.format or "")}
+    for what, names in said.items():
+        if names is not None and [canonical_name(n) or n for n in names] != [
+            canonical_name(n) or n for n in stored
+        ]:
+            raise file_error(
+                path, f"names its columns {listed(stored)}, but {what} says {listed(names)}. Leave that out, "
+                "or correct the file."
+            )  # fmt: skip
+    return stored if options.stages is None else options.stages
 
 
 def _scalar(path: Path, content: Mapping[str, npt.NDArray[Any]], key: str) -> Any:

@@ -7,6 +7,7 @@ numbers the JSON beside it explains.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +33,7 @@ from stageguard.formats.hypnograms import (
     RawHypnogram,
     is_stage,
 )
-from stageguard.stages import SCHEMES, UNSCORED_NAME
+from stageguard.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
 BOAS_COLUMNS = ("stage_hum", "stage_ai")
 OWN_KEY = "StageGuard"
@@ -42,6 +43,14 @@ MISSING = "n/a"
 def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of `*_events.tsv` or `*_hypnogram.tsv`; other events are left alone."""
     table = read_rows(path, ("onset", "duration"))
+    column = stage_column(path, table)
+    meanings = _levels(path).get(column, {})
+    texts = [_text(path, cell, meanings) for cell in table.column(column)]
+    return _with_record(path, _annotated(path, table, texts, options))
+
+
+def stage_column(path: Path, table: StageRows) -> str:
+    """Return the column that tells stages, by their names or by numbers that the JSON explains."""
     levels = _levels(path)
     known = (*STAGE_COLUMNS, "value")
     column = next((name for name in known if name in table.header and _may_be(table, name, levels)), None)
@@ -51,9 +60,7 @@ def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
             f"has the columns {listed(table.header)}, none of them with names of sleep stages. Give numbers "
             f"their names in {path.with_suffix('.json').name}, under Levels.",
         )
-    meanings = levels.get(column, {})
-    texts = [_text(path, cell, meanings) for cell in table.column(column)]
-    return _with_record(path, _annotated(path, table, texts, options))
+    return column
 
 
 def write_bids_events(night: Outgoing, path: Path) -> Content:
@@ -187,9 +194,25 @@ def _annotated(path: Path, table: StageRows, texts: list[str], options: Hypnogra
         if seconds is None and cell.casefold() not in UNSCORED_WORDS:
             raise file_error(path, f"line {line}, column 'duration': expected seconds, got {cell[:40]!r}.")
         lasting.append(seconds or None)
+    _refuse_missing(path, table, texts, lasting)
     rows = zip(onsets, lasting, texts, strict=True)
     annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
     return annotated(path, annotations, options, only_stages=True)
+
+
+def _refuse_missing(
+    path: Path, table: StageRows, texts: Sequence[str], lasting: Sequence[float | None]
+) -> None:
+    """Refuse stages that are names alone and do not last, which may be anything."""
+    if any(text.casefold().startswith(("sleep stage", "stage")) for text in texts):
+        return
+    for line, text, seconds in zip(table.lines, texts, lasting, strict=True):
+        if seconds is None and canonical_name(text) is not None:
+            raise file_error(
+                path,
+                f"line {line} has the stage {text[:40]!r} without a duration, expected the seconds it lasts. "
+                "Fill the column duration.",
+            )
 
 
 def _may_be(table: StageRows, name: str, levels: dict[str, dict[str, str]]) -> bool:

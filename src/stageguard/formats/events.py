@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,13 +54,17 @@ def require_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
 def recording_start(path: Path) -> datetime | None:
     """When the recording began that a file's annotations count from, where the file tells it."""
     from stageguard.formats._edf_header import NO_DATE, read_edf_header
+    from stageguard.formats.edf_recordings import find_runs
     from stageguard.formats.mne_annotations import read_fif_annotations
     from stageguard.formats.nsrr_xml import read_start
 
     name = registry.detect(path, "hypnogram").name
     if name == "edf-annotations":
-        start = read_edf_header(path).start
-        return None if start == NO_DATE else start
+        header = read_edf_header(path)
+        if header.start is None or header.start == NO_DATE:
+            return None
+        first_seconds, _, _ = find_runs(header)  # annotations count from the first sample
+        return header.start + timedelta(seconds=first_seconds)
     if name == "nsrr-xml":
         return read_start(path)
     return read_fif_annotations(path)[1] if name == "mne-fif" else None
@@ -72,7 +76,7 @@ def _others(annotations: Iterable[Annotation]) -> Iterable[Event]:
     taken = {id(each) for each, _ in stage_annotations(found, least=1)}
     for each in found:
         if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
-            yield Event(each.onset, each.seconds, each.text)
+            yield Event(each.onset, each.seconds or None, each.text)
 
 
 def _edf(path: Path) -> Iterable[Event]:
@@ -156,11 +160,11 @@ def _details(event: Element, known: Iterable[str]) -> tuple[tuple[str, str], ...
 
 
 def _luna(path: Path) -> Iterable[Event]:
-    from stageguard.formats.luna_annotations import COLUMNS, STAGE_CLASS, read_intervals
+    from stageguard.formats.luna_annotations import COLUMNS, is_stage_class, read_intervals
 
     rows, times, _, _ = read_intervals(path)
     for row, (onset, seconds) in zip(rows, times, strict=True):
-        is_stage = row[0].casefold() == STAGE_CLASS or canonical_name(row[0]) is not None
+        is_stage = is_stage_class(row[0]) or canonical_name(row[0]) is not None
         if is_stage or row[0].casefold() in (*UNSCORED_WORDS, *"umlg"):
             continue
         told = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}

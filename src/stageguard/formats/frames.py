@@ -3,53 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.formats import luna_pops, yasa_probabilities
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats._frame_columns import (
+    Columns,
+    IndexColumns,
+    arrow_values,
+    cell_text,
+    column_name,
+    index_columns,
+    pandas_columns,
+    polars_columns,
+    time_cells,
+)
+from stageguard.formats._row_times import Meaning, meaning_of, row_times, timing_of
+from stageguard.formats._several import is_night_column, refuse_many
 from stageguard.formats._table_cells import NO_EVIDENCE
-from stageguard.formats._timing import TIMING_COLUMNS, FloatVector, Timing, read_timing
+from stageguard.formats._timing import FloatVector
 from stageguard.formats.objects import name_of
-from stageguard.formats.tables import NIGHT_COLUMNS, choose_columns, refuse_many, stage_of
-
-Columns = Sequence[tuple[str, Any]]  # names and arrays, in order
+from stageguard.formats.tables import choose_columns, stage_of
 
 
 def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `pandas.DataFrame`; an index of times says when rows are."""
-    columns = [
-        (_column_name(name), source.iloc[:, place].to_numpy()) for place, name in enumerate(source.columns)
-    ]
-    index = source.index
-    if index.name is not None and str(index.name).casefold() in TIMING_COLUMNS and index.nlevels == 1:
-        columns.insert(0, (str(index.name), index.to_numpy()))
-    times, start = None, None
-    if index.nlevels == 1 and index.dtype.kind in "mM" and len(index):
-        if getattr(index, "tz", None) is not None:
-            start, index = index[0].to_pydatetime(warn=False), index.tz_convert("UTC").tz_localize(None)
-        times = index.to_numpy()
-    raw = density_of_columns(name_of(source), columns, options, times=times, what="index")
-    return raw if start is None else replace(raw, start=start)
+    index = index_columns(source.index)
+    raw = density_of_columns(name_of(source), pandas_columns(source), options, index)
+    if raw.start is None or raw.start.tzinfo is None or index.zone is None:
+        return raw
+    return replace(raw, start=raw.start.astimezone(index.zone))
 
 
 def density_of_polars(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `polars.DataFrame`."""
     if type(source).__name__ == "LazyFrame":
         raise file_error(name_of(source), "is not computed yet. Pass its collect().")
-    return density_of_columns(
-        name_of(source), [(name, source.get_column(name).to_numpy()) for name in source.columns], options
-    )
+    return density_of_columns(name_of(source), polars_columns(source), options)
 
 
 def density_of_arrow(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `pyarrow.Table`."""
-    columns = [(name, source.column(place).to_numpy()) for place, name in enumerate(source.column_names)]
+    columns = [(name, arrow_values(source.column(place))) for place, name in enumerate(source.column_names)]
     return density_of_columns(name_of(source), columns, options)
 
 
@@ -57,7 +56,7 @@ def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> Ra
     """Probabilities of a dictionary of columns, or of the dictionary of a `yasa.Hypnogram`."""
     if source.keys() >= yasa_probabilities.KEYS:
         return yasa_probabilities.density_of_document("dict of yasa.Hypnogram", source)
-    columns = [(_column_name(name), np.asarray(values)) for name, values in source.items()]
+    columns = [(column_name(name), np.asarray(values)) for name, values in source.items()]
     return density_of_columns(name_of(source), columns, options)
 
 
@@ -65,7 +64,7 @@ def density_of_xarray(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of an `xarray.DataArray` of (epochs, stages) by its coordinates, or of a `Dataset`."""
     where = name_of(source)
     if type(source).__name__ == "Dataset":
-        columns = [(_column_name(name), source[name].to_numpy()) for name in source.data_vars]
+        columns = [(column_name(name), source[name].to_numpy()) for name in source.data_vars]
         along = next(iter(source.dims), None)
         return density_of_columns(where, columns, options, **_along(source, along))
     if source.ndim != 2:
@@ -103,11 +102,12 @@ def _along(source: Any, dim: Any) -> dict[str, Any]:
     if isinstance(seconds, int | float) and not isinstance(seconds, bool):
         found["seconds"] = float(seconds)
     if dim is not None and dim in source.coords:
-        values = source.coords[dim].to_numpy()
+        values, name = source.coords[dim].to_numpy(), f"{dim} coordinate"
+        meaning = meaning_of(str(dim))
         if values.dtype.kind in "mM":
-            found |= {"times": values, "what": f"{dim} coordinate"}
-        elif str(dim).casefold() in TIMING_COLUMNS:
-            found["extra"] = [(str(dim), values)]
+            meaning = Meaning("onset", 1.0, True)
+        if meaning is not None:
+            found["index"] = IndexColumns([(name, values)], {name: meaning})
     return found
 
 
@@ -115,13 +115,11 @@ def density_of_columns(
     where: Where,
     columns: Columns,
     options: DensityOptions,
+    index: IndexColumns | None = None,
     *,
-    times: npt.NDArray[Any] | None = None,
-    what: str = "",
     seconds: float | None = None,
-    extra: Columns = (),
 ) -> RawDensity:
-    """Probabilities of named columns; onset, duration and epoch say when rows are.
+    """Probabilities of named columns; onset, time, duration, epoch and the index say when rows are.
 
     Parameters
     ----------
@@ -131,21 +129,21 @@ def density_of_columns(
         Names and values, in order.
     options : DensityOptions
         Which columns to read.
-    times : array, optional
-        Moments or time differences of all rows, from what is called `what`.
+    index : IndexColumns, optional
+        What else says when rows are, and of which recording.
     seconds : float, optional
         Epoch length where the object says it.
-    extra : sequence of (str, array)
-        Columns that say when rows are, beside the others.
     """
+    index = index or IndexColumns()
     header = tuple(name for name, _ in columns)
     lengths = {len(values) if np.ndim(values) else 0 for _, values in columns}
     if len(lengths) != 1 or not lengths - {0}:
         raise file_error(where, "has no rows." if lengths <= {0} else "has columns of different lengths.")
-    for name, cells in columns:
-        if name.casefold() in NIGHT_COLUMNS:
-            refuse_many(where, name, [str(cell) for cell in np.asarray(cells).tolist()])
-    if luna_pops.is_pops(header):
+    is_luna = luna_pops.is_pops(header)
+    for name, cells in (*index.columns, *columns):
+        if is_night_column(name) and not (is_luna and name.casefold() == "ch"):
+            refuse_many(where, name, [cell_text(cell) for cell in np.asarray(cells).tolist()])
+    if is_luna:
         return luna_pops.density_of_pops(where, columns, options)
     places, names = choose_columns(where, header, options.stages, options.scheme)
     if len(places) < 2:
@@ -153,58 +151,26 @@ def density_of_columns(
             where, f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R."
         )
     values = np.column_stack([numbers_of(where, *columns[place]) for place in places])
-    timing, taken, unused = _timing(where, [*extra, *columns], names, times, what)
-    ignored = [name for place, name in enumerate(header) if place not in places and name not in taken]
+    others = [each for place, each in enumerate(columns) if place not in places]
+    told = [
+        (name, time_cells(where, name, cells))
+        for name, cells in (*index.columns, *others)
+        if name in index.meanings or meaning_of(name) is not None
+    ]
+    times = row_times(where, told, index.meanings)
+    timing, start = timing_of(where, times, None, given=options.epoch_seconds)
+    ignored = [name for name, _ in others if name not in times.used]
     notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    start, moments = (None, None) if times is None else _moments(where, times)
-    if moments is not None and timing.epoch_seconds is None and len(moments) > 1:
-        timing = read_timing(where, {"onset": moments}, None)
-        timing = Timing(timing.epoch_seconds, what, timing.places, timing.notes)
     return RawDensity(
         values,
         names,
         epoch_seconds=timing.epoch_seconds if timing.epoch_seconds is not None else seconds,
         start=start,
-        notes=notes + unused + timing.notes,
+        notes=notes + index.notes + timing.notes,
         epoch_source=timing.source,
         places=timing.places,
+        is_told=any(name.casefold() != "epoch" for name in times.unread),
     )
-
-
-def _timing(
-    where: Where, columns: Columns, names: Sequence[str], times: npt.NDArray[Any] | None, what: str
-) -> tuple[Timing, set[str], tuple[str, ...]]:
-    """Return what the columns say about time, which of them, and which could not be used."""
-    found: dict[str, FloatVector] = {}
-    taken, unused = set(), []
-    for name, values in columns:
-        meaning = name.casefold()
-        if meaning not in TIMING_COLUMNS or name in names or meaning in found:
-            continue
-        taken.add(name)
-        try:
-            numbers = numbers_of(where, name, values)
-        except ValueError:
-            numbers = np.array([np.nan])
-        if np.isfinite(numbers).all():
-            found[meaning] = numbers
-        else:
-            unused.append(f"the {name} column holds more than numbers: not used")
-    return read_timing(where, found, None), taken, tuple(unused)
-
-
-def _moments(where: Where, times: npt.NDArray[Any]) -> tuple[datetime | None, FloatVector]:
-    """Return when the first row is, where that is a date, and seconds from it."""
-    if np.isnat(times).any():
-        raise file_error(
-            where, f"row {int(np.argmax(np.isnat(times)))} has no time. Expected one for every row."
-        )
-    seconds = (times - times[0]) / np.timedelta64(1, "s")
-    if times.dtype.kind == "m":
-        return None, np.asarray(seconds, dtype=np.float64)
-    whole = times[0].astype("datetime64[us]").astype(np.int64)
-    start = datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(microseconds=int(whole))
-    return start, np.asarray(seconds, dtype=np.float64)
 
 
 def numbers_of(where: Where, name: str, values: Any) -> FloatVector:
@@ -233,7 +199,3 @@ def _number(where: Where, name: str, row: int, cell: Any) -> float:
         raise file_error(
             where, f"row {row}, column {name[:40]!r}: expected a number, got {text[:40]!r}."
         ) from None
-
-
-def _column_name(name: Any) -> str:
-    return name if isinstance(name, str) else "" if name is None else str(name)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
+from stageguard.formats._row_times import row_times, timing_of
 from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
-from stageguard.formats._timing import read_timing
 from stageguard.formats.tables import load_table
 
 TOOL, SECONDS = "GSSC", 30.0
-TIMING_NAMES = {"epoch": "epoch", "time": "onset"}
 
 
 def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
@@ -23,13 +22,15 @@ def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
             "main branch, or read the stages with read_hypnogram.",
         )
-    table = load_table(path, options, TIMING_NAMES)
-    timing = read_timing(path, table.timing, table.lines)
+    table = load_table(path, options)
+    times = row_times(path, [*table.timing.items(), *table.clocks(path)])
+    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds)
     ignored = [note for note in table.notes if not note.startswith("columns ignored: Stage")]
     return RawDensity(
         table.values,
         table.layout.names,
         epoch_seconds=timing.epoch_seconds,
+        start=start,
         notes=(*ignored, *timing.notes),
         lines=table.lines,
         places=timing.places,

@@ -6,6 +6,7 @@ Objects are known by the module and the name of their class.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,22 @@ import numpy as np
 
 from stageguard.errors import InputError
 from stageguard.formats._density_file import file_error
+from stageguard.formats._frame_columns import (
+    Columns,
+    IndexColumns,
+    cell_text,
+    index_columns,
+    pandas_columns,
+    polars_columns,
+    time_cells,
+)
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
 from stageguard.formats._stage_rows import StageRows
 from stageguard.formats._staged_annotations import Annotation, annotated
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.formats.luna_annotations import from_stage_rows
+from stageguard.formats.mne_annotations import GSSC, numbered, refuse_numbers
+from stageguard.formats.numbered_stages import read_numbered_table, scheme_of_numbering
 from stageguard.formats.text_hypnograms import from_table
 from stageguard.formats.yasa_hypnograms import COLUMNS, frequency_seconds, from_events, scheme_of
 from stageguard.hypnogram import Hypnogram
@@ -43,19 +55,26 @@ def read_object(source: Any, options: HypnogramOptions) -> tuple[Path, RawHypnog
     root = type(source).__module__.partition(".")[0]
     path = Path(f"{root}.{type(source).__name__}" if root != "builtins" else type(source).__name__)
     if isinstance(source, Hypnogram) or isinstance(getattr(source, "hypnogram", None), Hypnogram):
+        _refuse_format(path, options)
         return path, _own(source if isinstance(source, Hypnogram) else source.hypnogram)
     if ("yasa", "Hypnogram") in kinds:
+        _refuse_format(path, options)
         return path, _yasa(path, source)
     if ("mne", "Annotations") in kinds:
         return path, _mne(path, source, options)
     if ("mne", "BaseRaw") in kinds:
         return path, _mne(path, source.annotations, options)
     if ("sleepecg", "SleepRecord") in kinds:
+        _refuse_format(path, options)
         return path, _sleepecg(path, source)
-    if {("pandas", "DataFrame"), ("polars", "DataFrame")} & kinds:
-        return path, _frame(path, source, options)
-    if {("pandas", "Series"), ("polars", "Series")} & kinds:
-        return path, _sequence(path, source.to_numpy().tolist(), options)
+    if ("pandas", "DataFrame") in kinds:
+        return path, _frame(path, pandas_columns(source), options, index_columns(source.index))
+    if ("polars", "DataFrame") in kinds:
+        return path, _frame(path, polars_columns(source), options)
+    if ("pandas", "Series") in kinds:
+        return path, _series(path, source, options)
+    if ("polars", "Series") in kinds:
+        return path, _sequence(path, source.to_list(), options)
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
             raise file_error(path, f"has the shape {source.shape}, expected one stage per epoch.")
@@ -92,7 +111,13 @@ def _yasa(path: Path, source: Any) -> RawHypnogram:
 
 def _mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
     rows = zip(source.onset.tolist(), source.duration.tolist(), source.description.tolist(), strict=True)
-    annotations = [Annotation(onset, seconds or None, str(text)) for onset, seconds, text in rows]
+    annotations = [Annotation(onset, seconds, str(text)) for onset, seconds, text in rows]
+    numbering = GSSC if options.format == "gssc-fif" else _numbering(options)
+    if numbering is None:
+        _refuse_format(path, options)
+        refuse_numbers(path, annotations)
+    else:
+        annotations = numbered(path, annotations, numbering)
     start = source.orig_time
     plain = start.replace(tzinfo=None) if isinstance(start, datetime) else None
     return annotated(path, annotations, options, start=plain, has_clock=plain is not None, only_stages=True)
@@ -109,18 +134,46 @@ def _sleepecg(path: Path, source: Any) -> RawHypnogram:
         tuple(range(len(stages))),
         epoch_seconds=None if seconds is None else float(seconds),
         scheme=AASM5,
+        notes=_clock_note(source),
         scorer=source.id or None,
     )
 
 
-def _frame(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+def _clock_note(source: Any) -> tuple[str, ...]:
+    """Say when a record began, where it tells a time of day: without a date that is no start."""
+    clock = getattr(source, "recording_start_time", None)
+    if clock is None:
+        return ()
+    return (f"recording_start_time {clock:%H:%M:%S} has no date: no start time is kept",)
+
+
+def _frame(
+    path: Path, columns: Columns, options: HypnogramOptions, index: IndexColumns | None = None
+) -> RawHypnogram:
     """Stages of a table: of lunapi, of YASA's events, or with a column of stages."""
-    header = tuple(str(name).casefold() for name in source.columns)
-    columns = [[_cell(value) for value in source[name].to_numpy().tolist()] for name in source.columns]
-    rows = list(zip(*columns, strict=True))
+    index = index or IndexColumns()
+    named = [(name, values) for name, values in columns]
+    header = tuple(name.casefold() for name, _ in named)
+    taken = {*header}
+    named = [each for each in index.columns if each[0].casefold() not in taken] + named
+    header = tuple(name.casefold() for name, _ in named)
+    rows = list(zip(*(_texts(path, name, values) for name, values in named), strict=True))
     if not rows:
         raise file_error(path, "has no rows. Expected one per epoch.")
-    table = StageRows(header, rows, list(range(len(rows))))
+    table = StageRows(header, rows, list(range(len(rows))), index.notes)
+    numbering = _numbering(options)
+    if numbering is not None:
+        raw = read_numbered_table(path, table, numbering, options, index.meanings)
+    else:
+        _refuse_format(path, options)
+        raw = _named_frame(path, table, options, index)
+    return _in_zone(raw, index)
+
+
+def _named_frame(
+    path: Path, table: StageRows, options: HypnogramOptions, index: IndexColumns
+) -> RawHypnogram:
+    header = table.header
     if {"e", "stage", "start_sec"} <= set(header):
         return from_stage_rows(path, table, options)
     if set(COLUMNS) <= set(header):
@@ -129,29 +182,56 @@ def _frame(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
         codes = table.numbers(path, "brain_state").tolist()
         stages = names_of(path, codes, NUMBERINGS["accusleep"], what="row", first=0)
         return RawHypnogram(stages, tuple(table.lines), scheme=WNR3)
-    return from_table(path, table, options)
+    return from_table(path, table, options, index.meanings)
 
 
-def _cell(value: object) -> str:
-    if value is None or value != value:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+def _in_zone(raw: RawHypnogram, index: IndexColumns) -> RawHypnogram:
+    if raw.start is None or raw.start.tzinfo is None or index.zone is None:
+        return raw
+    return replace(raw, start=raw.start.astimezone(index.zone))
+
+
+def _texts(path: Path, name: str, values: Any) -> list[str]:
+    array = np.asarray(values)
+    if array.dtype.kind in "mM":
+        return [cell_text(cell) for cell in time_cells(path, name, array)]
+    return [cell_text(cell) for cell in array.tolist()]
+
+
+def _series(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a `pandas.Series`; an index of times says when they are."""
+    index = index_columns(source.index)
+    raw = _sequence(path, source.to_numpy().tolist(), options)
+    if not index.columns:
+        return replace(raw, notes=raw.notes + index.notes)
+    stages = np.array(raw.stages, dtype=object)
+    plain = replace(options, format=None)
+    return replace(_frame(path, [("stage", stages)], plain, index), scheme=raw.scheme)
+
+
+def _numbering(options: HypnogramOptions) -> str | None:
+    """Return whose numbers the caller says stages are, or None."""
+    name = (options.format or "").removeprefix(NUMBERS)
+    return name if options.format is not None and name in NUMBERINGS else None
+
+
+def _refuse_format(path: Path, options: HypnogramOptions) -> None:
+    if options.format is not None:
+        raise InputError(f"{path.name}: says itself what it is, got format={options.format!r}. Leave it out.")
 
 
 def _sequence(path: Path, values: list[Any], options: HypnogramOptions) -> RawHypnogram:
     if not values:
         raise file_error(path, "is empty, expected one stage per epoch.")
     places = tuple(range(len(values)))
+    values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     if all(isinstance(value, str) for value in values):
         return RawHypnogram(tuple(values), places)
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    name = (options.format or "").removeprefix(NUMBERS)
-    if numbers and options.format is not None and name in NUMBERINGS:
-        scheme = WNR3 if name == "accusleep" else AASM5
-        stages = names_of(path, values, NUMBERINGS[name], what="epoch", first=0)
-        return RawHypnogram(stages, places, scheme=scheme)
+    numbering = _numbering(options)
+    if numbers and numbering is not None:
+        stages = names_of(path, values, NUMBERINGS[numbering], what="epoch", first=0)
+        return RawHypnogram(stages, places, scheme=scheme_of_numbering(numbering))
     if numbers:
         fitting = [each for each, codes in NUMBERINGS.items() if set(values) <= set(codes)]
         known = " or ".join(f"format='{NUMBERS}{each}'" for each in fitting or NUMBERINGS)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from stageguard.errors import FileFormatError, InputError, did_you_mean
-from stageguard.formats._density_file import file_error, settle_epoch_seconds
+from stageguard.formats._density_file import existing_file, file_error, settle_epoch_seconds
 from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
+from stageguard.formats._stage_codes import NUMBERINGS
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.registry import detect, named
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
@@ -36,6 +37,7 @@ UNSCORED_WORDS = frozenset(
     )
 )
 DEFAULT_EPOCH_SECONDS = 30.0
+NPY = b"\x93NUMPY"
 # Formats whose stages are meant where both could be: they are final, or a confidence says little.
 STAGES_FIRST = ("yasa-json", "accusleepy-csv", "stageguard-csv")
 
@@ -118,11 +120,24 @@ def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: Hypnogram
 
         path, raw = read_object(source, options)
         return build_hypnogram(path, raw, options)
-    path = Path(source)
-    if path.is_dir():
-        raise file_error(path, "is a folder, expected a file.")
+    path = existing_file(source)
+    if options.format is None:
+        _refuse_array(path)
     form = detect(path, "hypnogram") if options.format is None else named(options.format, "hypnogram")
     return build_hypnogram(path, form.load("hypnogram")(path, options), options)
+
+
+def _refuse_array(path: Path) -> None:
+    """Refuse an array of NumPy, which says nothing about its numbers."""
+    with path.open("rb") as file:
+        if file.read(len(NPY)) != NPY:
+            return
+    known = " or ".join(f"'numbers-{each}'" for each in NUMBERINGS)
+    raise file_error(
+        path,
+        f"holds an array of numbers, and tools number stages differently. Say whose with format={known}. If "
+        "it holds probabilities, use read_density.",
+    )
 
 
 def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
@@ -178,14 +193,14 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
     own = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
     try:
-        scored = Hypnogram(
-            _labels(path, raw.stages, raw.lines, own), own, epoch_seconds, raw.start, raw.scorer or path.name
-        )
+        labels = _labels(path, raw.stages, raw.lines, own)
+        scorer = raw.scorer or path.name
+        scored = Hypnogram(labels, own, epoch_seconds, raw.start, scorer, tuple(notes))
         wanted = options.scheme or own
         argmax = None
         if raw.argmax is not None:
-            labels = _labels(path, raw.argmax, raw.lines, own)
-            argmax = in_scheme(Hypnogram(labels, own, epoch_seconds, raw.start, "argmax"), wanted)
+            best = _labels(path, raw.argmax, raw.lines, own)
+            argmax = in_scheme(Hypnogram(best, own, epoch_seconds, raw.start, "argmax"), wanted)
         night = in_scheme(scored, wanted)
         return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.offset_seconds, raw.has_clock)
     except InputError as error:

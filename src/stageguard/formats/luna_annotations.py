@@ -27,7 +27,7 @@ from stageguard.stages import canonical_name
 UNSCORED = dict.fromkeys(("u", "m", "l", "g", "?"), "?")
 WORDS = frozenset(("w", "n1", "n2", "n3", "nrem4", "n4", "r", "nr", "wake", "rem", *UNSCORED))
 COLUMNS = ("class", "instance", "channel", "start", "stop", "meta")
-STAGE_CLASS = "sleepstage"
+STAGE_CLASSES = ("sleepstage", "sleepstages")
 UNTIL_NEXT = "..."
 DAY = 86_400.0
 LUNA_WORDS: dict[str, dict[str, str]] = {"aasm5": {}, "wnr3": {"N": "NR"}}
@@ -57,7 +57,7 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
     rows, times, start, notes = read_intervals(path)
     annotations = []
     for row, (begin, seconds) in zip(rows, times, strict=True):
-        text = row[1] if row[0].casefold() == STAGE_CLASS else row[0]
+        text = row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]
         annotations.append(Annotation(begin, seconds, _plain(text)))
     stages = [each for each in annotations if _is_stage(each.text)]
     raw = annotated(
@@ -148,6 +148,11 @@ def from_stage_rows(path: Path, table: StageRows, options: HypnogramOptions) -> 
     texts = [_plain(text) for text in table.column("stage")]
     intervals = named_intervals(path, table.lines, onsets.tolist(), lasting, texts, options)
     return raw_of(stage_epochs(path, intervals, seconds or 30.0))
+
+
+def is_stage_class(name: str) -> bool:
+    """Whether a class says that its instances are stages: SleepStage, sleep_stage."""
+    return re.sub(r"[\s_-]+", "", name.casefold()) in STAGE_CLASSES
 
 
 def _plain(text: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats._several import refuse_many
 from stageguard.formats._sniffing import HEAD_BYTES, header_cells
 from stageguard.formats._timing import MOST_MISSING, row_name
 
@@ -32,23 +33,24 @@ def is_pops(header: Sequence[str]) -> bool:
 
 def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
     """Posteriors of a text table."""
-    from stageguard.formats.tables import load_table, refuse_many
+    from stageguard.formats.tables import load_table
 
     with path.open("rb") as file:
         header = header_cells(file.read(HEAD_BYTES))
     options = replace(options, stages=options.stages or _posteriors(path, header))
-    table = load_table(path, options, {"e": "epoch"})
+    table = load_table(path, options, "e")
     refuse_many(path, "CH", table.texts(path, "ch"))
     texts = {name: table.texts(path, name) for name in ("flag", "start", "stop")}
-    if "epoch" not in table.timing:
+    epochs = next(iter(table.timing.values()), None)
+    if epochs is None:
         raise file_error(path, "has no numbers in its column E. Expected Luna's table of one row per epoch.")
-    return _placed(path, table.values, table.layout.names, table.timing["epoch"], texts, table.lines)
+    return _placed(path, table.values, table.layout.names, epochs, texts, table.lines)
 
 
 def density_of_pops(where: Where, columns: Sequence[tuple[str, Any]], options: DensityOptions) -> RawDensity:
     """Posteriors of the columns of a frame that lunapi returned."""
     from stageguard.formats.frames import numbers_of
-    from stageguard.formats.tables import choose_columns, refuse_many
+    from stageguard.formats.tables import choose_columns
 
     header = [name for name, _ in columns]
     places, names = choose_columns(where, header, options.stages or _posteriors(where, header))
@@ -69,9 +71,8 @@ def _posteriors(where: Where, header: Iterable[str]) -> tuple[str, ...]:
         if names >= set(columns):
             return columns
     found = sorted(name for name in names if name.startswith("PP_"))
-    raise file_error(
-        where, f"has the posteriors {listed(found)}, expected {', '.join(FIVE)}, or {', '.join(THREE)}."
-    )
+    has = f"the posteriors {listed(found)}" if found else "no posteriors of Luna"
+    raise file_error(where, f"has {has}, expected {', '.join(FIVE)}, or {', '.join(THREE)}.")
 
 
 def _placed(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from stageguard.formats._staged_annotations import Annotation, annotated
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.formats.tables import split_line
 
+GSSC = "yasa"  # whose numbers GSSC has too
 BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
 ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
 FILE_ID, DIRECTORY, FREE_LIST, NOTHING = 100, 101, 106, 108
@@ -34,30 +36,41 @@ _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
 def read_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a file that `Annotations.save("...-annot.fif")` wrote."""
     annotations, start = read_fif_annotations(path)
-    if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
-        raise file_error(
-            path,
-            "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say "
-            "format='gssc-fif'.",
-        )
+    refuse_numbers(path, annotations)
     return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
 
 
 def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
     annotations, start = read_fif_annotations(path)
+    stages = numbered(path, annotations, GSSC)
+    return annotated(path, stages, options, start=start, has_clock=start is not None, only_stages=True)
+
+
+def refuse_numbers(path: Path, annotations: Sequence[Annotation]) -> None:
+    """Refuse annotations that are all numbers, since nobody says whose."""
+    if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
+        raise file_error(
+            path,
+            "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say "
+            "format='gssc-fif'.",
+        )
+
+
+def numbered(path: Path, annotations: Sequence[Annotation], numbering: str) -> list[Annotation]:
+    """Return annotations that name their stages, of some whose texts are a tool's numbers."""
     codes = []
     for each in annotations:
         code = as_number(each.text)
         if code is None:
-            raise file_error(path, f"has the annotation {each.text[:40]!r}, expected GSSC's numbers 0 to 4.")
+            known = "GSSC's numbers 0 to 4" if numbering == GSSC else "a number of a stage"
+            raise file_error(path, f"has the annotation {each.text[:40]!r}, expected {known}.")
         codes.append(code)
-    names = names_of(path, codes, NUMBERINGS["yasa"], what="annotation")
-    stages = [
+    names = names_of(path, codes, NUMBERINGS[numbering], what="annotation")
+    return [
         Annotation(each.onset, each.seconds, f"Sleep stage {name}")
         for each, name in zip(annotations, names, strict=True)
     ]
-    return annotated(path, stages, options, start=start, has_clock=start is not None, only_stages=True)
 
 
 def write_fif(night: Outgoing, path: Path) -> Content:
@@ -83,8 +96,19 @@ def write_fif(night: Outgoing, path: Path) -> Content:
         _tag(NOTHING, NO_DATA, b"", -1),
     ]
     is_named = path.name.endswith(("-annot.fif", "_annot.fif"))
-    notes = () if is_named else ("MNE expects names that end with -annot.fif",)
+    notes = clock_notes(night.recording_start)
+    if not is_named:
+        notes += ("MNE expects names that end with -annot.fif",)
     return Content({path: b"".join(parts)}, n_events=len(night.events), notes=notes)
+
+
+def clock_notes(start: datetime | None) -> tuple[str, ...]:
+    """Say how far the instant is off where MNE takes a clock of another zone for UTC."""
+    offset = None if start is None else start.utcoffset()
+    if not offset:
+        return ()
+    hours = offset.total_seconds() / 3600
+    return (f"the clock time is stamped as UTC, as MNE does for EDF: {abs(hours):g} h off the instant",)
 
 
 def _tag(kind: int, kind_type: int, data: bytes, following: int = 0) -> bytes:
@@ -123,7 +147,7 @@ def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None
             raise file_error(
                 path, f"line {number} is {line[:40]!r}, expected onset, duration and description."
             )
-        annotations.append(Annotation(onset, seconds or None, cells[2]))
+        annotations.append(Annotation(onset, seconds, cells[2]))
     return annotations, start
 
 
@@ -146,7 +170,7 @@ def read_csv_annotations(path: Path) -> tuple[list[Annotation], datetime | None]
     if first.year == 1970 and first.month == 1:
         origin, start = datetime(1970, 1, 1, tzinfo=first.tzinfo), None
     annotations = [
-        Annotation((moment - origin).total_seconds(), seconds or None, text)
+        Annotation((moment - origin).total_seconds(), seconds, text)
         for moment, seconds, text in zip(moments, lasting, table.column("description"), strict=True)
     ]
     return annotations, start
@@ -177,7 +201,7 @@ def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]
     if not len(onsets) == len(ends) == len(texts):
         raise file_error(path, f"has {len(onsets)} onsets and {len(texts)} texts. It is damaged.")
     rows = zip(onsets, ends, texts, strict=True)
-    annotations = [Annotation(onset, end - onset or None, each) for onset, end, each in rows]
+    annotations = [Annotation(onset, end - onset, each) for onset, end, each in rows]
     return annotations, _date(found.get(MEASUREMENT_DATE))
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from stageguard.formats._density_file import file_error
+from stageguard.formats._row_times import Meaning
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
-from stageguard.formats._stage_rows import as_number, text_lines
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram, stage_column
-from stageguard.formats.text_hypnograms import find_table, row_seconds
+from stageguard.formats._stage_rows import StageRows, as_number, first_filled, text_lines
+from stageguard.formats.hypnograms import NPY, HypnogramOptions, RawHypnogram, stage_column
+from stageguard.formats.text_hypnograms import find_table, from_table
 from stageguard.stages import AASM5, WNR3, StageScheme
-
-NPY = b"\x93NUMPY"
 
 
 def read_yasa_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -58,24 +58,52 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
     if is_array:
         return _from_array(path, numbering, scheme)
     lines = text_lines(path)
-    if as_number(lines[0]) is not None:
-        places, cells, seconds = list(range(1, len(lines) + 1)), tuple(lines), None
-    else:
+    first = first_filled(lines)
+    if as_number(lines[first]) is None:
         table = find_table(path, lines)
         if table is None:
             raise file_error(
-                path, f"line 1 is {lines[0][:40]!r}, expected a number, or a column named stage."
+                path,
+                f"line {first + 1} is {lines[first][:40]!r}, expected a number, or a column named stage.",
             )
-        column = table.header[stage_column(table.header) or 0]
-        places, cells, seconds = table.lines, table.column(column), row_seconds(path, table)
+        return read_numbered_table(path, table, numbering, options)
     codes = []
-    for place, cell in zip(places, cells, strict=True):
-        code = np.nan if cell.strip().casefold() in ("", "nan", "n/a") else as_number(cell)
-        if code is None or (not cell.strip() and seconds is None and len(cells) == len(lines)):
+    for place, cell in enumerate(lines[first:], start=first + 1):
+        code = np.nan if cell.strip().casefold() in ("nan", "n/a") else as_number(cell)
+        if code is None:
             raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
         codes.append(float(code))
-    stages = names_of(path, codes, NUMBERINGS[numbering], what="line", first=places[0])
-    return RawHypnogram(stages, tuple(places), epoch_seconds=seconds, scheme=scheme)
+    stages = names_of(path, codes, NUMBERINGS[numbering], what="line", first=first + 1)
+    return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme)
+
+
+def read_numbered_table(
+    path: Path,
+    table: StageRows,
+    numbering: str,
+    options: HypnogramOptions,
+    meanings: Mapping[str, Meaning] | None = None,
+) -> RawHypnogram:
+    """Stages of a table whose column of stages holds numbers, and whose other columns say when they are."""
+    column = stage_column(table.header)
+    if column is None:
+        return from_table(path, table, options)  # says what is missing
+    codes = []
+    for place, row in zip(table.lines, table.rows, strict=True):
+        cell = row[column]
+        code = np.nan if cell.strip().casefold() in ("", "nan", "n/a") else as_number(cell)
+        if code is None:
+            raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
+        codes.append(float(code))
+    names = names_of(path, codes, NUMBERINGS[numbering], what="line", first=table.lines[0])
+    rows = [(*row[:column], name, *row[column + 1 :]) for row, name in zip(table.rows, names, strict=True)]
+    raw = from_table(path, replace(table, rows=rows), options, meanings)
+    return replace(raw, scheme=scheme_of_numbering(numbering))
+
+
+def scheme_of_numbering(numbering: str) -> StageScheme:
+    """Return the scheme that numbers of a tool belong to."""
+    return WNR3 if numbering == "accusleep" else AASM5
 
 
 def _from_array(path: Path, numbering: str, scheme: StageScheme) -> RawHypnogram:

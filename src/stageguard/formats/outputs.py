@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard._files import write_together
-from stageguard.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats._density_file import file_error
 from stageguard.formats._outgoing import GENERAL, Content, Outgoing
 
@@ -131,14 +132,15 @@ def write_decoding(
     data = None if source_text is None else source_text.encode()
     described = None if source is None else describe_file(source, data)
     texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
-    texts |= _texts(decoding, files, described, options or {}, quality, notes)
     more = {
         place: text
         for place, text in ((files.svg, svg), (files.changes, changes))
         if place and text is not None
     }
+    own = _texts(decoding, files, described, options or {}, quality, notes, more)
+    texts |= more | own  # the sidecar comes last: where it is, all the others are
     spare = () if source is None or data is not None else (source,)
-    write_together(texts | more, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
+    write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
     return WrittenFiles(
         files.tsv, files.sidecar, *(place if place in more else None for place in (files.svg, files.changes))
     )
@@ -163,10 +165,14 @@ def _texts(
     options: Mapping[str, Any],
     quality: npt.ArrayLike | None,
     notes: Sequence[str],
+    beside: Mapping[Path, str] | None = None,
 ) -> dict[Path, str | bytes]:
-    """Table and sidecar of a decoding."""
+    """Table and sidecar of a decoding; the sidecar tells what is beside it."""
     table = _table_text(decoding, quality)
     sidecar = _sidecar(decoding, files, table, source, options, notes)
+    if beside:
+        described = [describe_file(place, text.encode()) for place, text in beside.items()]
+        sidecar["stageguard"]["beside"] = described
     text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
     return {files.tsv: table, files.sidecar: text + "\n"}
 
@@ -330,3 +336,24 @@ def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
             "Upgrade stageguard."
         )
     return own
+
+
+def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
+    """Refuse a table that is not as long as its sidecar says; warn of one that is not what was written."""
+    recorded = record["hypnogram"]
+    n_epochs = int(recorded["n_epochs"])
+    if n_rows != n_epochs:
+        sidecar = output_paths(path).sidecar.name
+        raise file_error(
+            path,
+            f"has {n_rows:,} epoch{'s' * (n_rows != 1)}, but {n_epochs:,} were decoded by {sidecar}: it was "
+            "cut off, or is of another night. Decode the night again.",
+        )
+    if hashlib.sha256(path.read_bytes()).hexdigest() != recorded["sha256"]:
+        warnings.warn(
+            StageGuardWarning(
+                f"{path.name}: is not what decode wrote (another SHA-256), so stages were edited, or it is "
+                "of another night."
+            ),
+            stacklevel=2,
+        )

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 
 from stageguard.errors import InputError, MissingExtraError, StageGuardError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
+from stageguard.formats._frame_columns import arrow_values, cell_text
 from stageguard.formats._outgoing import Content, Outgoing
 from stageguard.formats._stage_rows import StageRows
 from stageguard.formats._stage_sniffing import OWN_HEAD
 from stageguard.formats.frames import density_of_columns
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.stage_tables import stage_columns
-from stageguard.formats.tables import MOST_COLUMNS, NIGHT_COLUMNS, refuse_many
+from stageguard.formats.tables import MOST_COLUMNS
 from stageguard.formats.text_hypnograms import from_table
 from stageguard.stages import canonical_name
 
@@ -30,7 +31,7 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of a Parquet file with stage-named columns."""
 
     def probabilities(table: Any) -> RawDensity:
-        columns = [(name, _plain(table.column(place))) for place, name in enumerate(table.column_names)]
+        columns = [(name, arrow_values(table.column(place))) for place, name in enumerate(table.column_names)]
         raw = density_of_columns(path, columns, options)
         start, _ = _told(table)
         return raw if start is None else replace(raw, start=start)
@@ -43,17 +44,16 @@ def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogra
 
     def stages(table: Any) -> RawHypnogram:
         header = tuple(name.casefold() for name in table.column_names)
-        for name in (each for each in header if each in NIGHT_COLUMNS):
-            refuse_many(path, name, [str(cell) for cell in table.column(header.index(name)).to_pylist()])
-        wanted = [place for place, name in enumerate(header) if name not in ("time", "start", "id")]
-        cells = [[_cell(cell) for cell in table.column(place).to_pylist()] for place in wanted]
+        cells = [[cell_text(cell) for cell in column.to_pylist()] for column in table.columns]
         rows = list(zip(*cells, strict=True))
         if not rows:
             raise file_error(path, "has no rows. Expected one per epoch.")
-        found = StageRows(tuple(header[place] for place in wanted), rows, list(range(len(rows))))
+        found = StageRows(header, rows, list(range(len(rows))))
         start, scorer = _told(table)
         raw = from_table(path, found, options)
-        return replace(raw, start=start, has_clock=start is not None, scorer=scorer)
+        if start is not None:
+            raw = replace(raw, start=start, has_clock=True)
+        return replace(raw, scorer=scorer)
 
     return _read(path, stages)
 
@@ -148,14 +148,6 @@ def _told(table: Any) -> tuple[datetime | None, str | None]:
     except ValueError:
         start = None
     return start, found["scorer"]
-
-
-def _cell(value: object) -> str:
-    return "" if value is None or value != value else str(value)
-
-
-def _plain(column: Any) -> Any:
-    return column.to_numpy()
 
 
 def _refuse_large(path: Path, metadata: Any) -> None:

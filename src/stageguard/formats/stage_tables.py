@@ -19,20 +19,22 @@ from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.formats.tables import read_table
 from stageguard.formats.text_hypnograms import read_text_hypnogram
 
-_OWN_NOTES = ("columns ignored: time, stage", "columns ignored: time")
+_OWN_NOTES = ("columns ignored: stage",)
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 
 def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of such a table."""
     raw = read_table(path, options)
-    return replace(raw, start=_start(path), notes=_relevant(raw.notes))
+    start = raw.start if raw.start is not None else _start(path)
+    return replace(raw, start=start, notes=_relevant(raw.notes))
 
 
 def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of such a table."""
-    start = _start(path)
-    return replace(read_text_hypnogram(path, options), start=start, has_clock=start is not None)
+    raw = read_text_hypnogram(path, options)
+    start = raw.start if raw.start is not None else _start(path)
+    return replace(raw, start=start, has_clock=start is not None)
 
 
 def write_stage_table(night: Outgoing, path: Path) -> Content:

@@ -45,11 +45,14 @@ SLEEPECG = {
     5: ("N3", "N2", "N1", "R", "W"),
 }
 FORMATS = (*ORDERS, "sleepecg")
+SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # probabilities, part and number of rows of a stage's column
 
 
 def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities or logits of a `torch.Tensor`, wherever it lives and whatever its precision."""
     plain = source.detach().cpu()
+    if str(plain.layout) != "torch.strided":  # sparse ones
+        plain = plain.to_dense()
     if plain.is_floating_point():
         plain = plain.double()
     return array_density(name_of(source), plain.numpy(), options)
@@ -87,7 +90,7 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
     raw = array_density(where, probabilities, replace(options, format="gssc"))
     if times.shape != stages.shape or times.dtype.kind not in "fiu":  # GSSC may return too few
         return raw
-    timing = read_timing(where, {"onset": times.astype(np.float64)}, None)
+    timing = read_timing(where, {"onset": times.astype(np.float64)}, None, given=options.epoch_seconds)
     return replace(
         raw, epoch_seconds=timing.epoch_seconds, places=timing.places, notes=raw.notes + timing.notes
     )
@@ -111,7 +114,9 @@ def density_of_pair(source: tuple[Any, Any], options: DensityOptions) -> RawDens
         )
     if options.stages is not None:
         return array_density(where, values, options)
-    names = [str(name) for name in classes.tolist()]
+    names = [
+        name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name) for name in classes.tolist()
+    ]
     if classes.dtype.kind in "biuf":
         raise file_error(
             where,
@@ -215,6 +220,8 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions) ->
     if options.stages is not None:
         names = _without_first(where, options.stages, n_stages)
     plain = array.astype(np.float64)
+    if options.stages is None or len(options.stages) == n_stages:  # else column 0 is named UNDEFINED
+        _refuse_soft_undefined(where, plain[:, 0], names)
     values, note = without_undefined(plain[:, 1:], plain[:, 0], (UNDEFINED,))
     order = sorted(range(n_stages), key=lambda place: -place)  # from wake to deep sleep
     order = [order[0], *order[2:], order[1]] if n_stages > 2 else order
@@ -228,6 +235,18 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions) ->
         usual_seconds=USUAL_SECONDS["sleepecg"],
         tool=TOOLS["sleepecg"],
     )
+
+
+def _refuse_soft_undefined(where: Where, undefined: npt.NDArray[np.float64], names: Sequence[str]) -> None:
+    """Refuse a first column that looks like a stage's: SleepECG itself is sure of what is undefined."""
+    n_soft = int(np.count_nonzero((undefined > SOFT) & (undefined < 1 - SOFT)))
+    if n_soft >= LEAST_SOFT_ROWS and n_soft >= LEAST_SOFT * len(undefined):
+        raise file_error(
+            where,
+            f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
+            f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages and "
+            f"without format, for example stages={list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))}.",
+        )
 
 
 def _without_first(where: Where, stages: Sequence[str], n_stages: int) -> tuple[str, ...]:

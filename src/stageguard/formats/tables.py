@@ -14,6 +14,8 @@ import numpy as np
 from stageguard.errors import did_you_mean
 from stageguard.formats._decimals import PADDING
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats._row_times import meaning_of, row_times, timing_of
+from stageguard.formats._several import is_night_column, refuse_many
 from stageguard.formats._table_cells import (
     NO_EVIDENCE,
     Cells,
@@ -26,7 +28,7 @@ from stageguard.formats._table_cells import (
     quick_numbers,
     rows_of,
 )
-from stageguard.formats._timing import TIMING_COLUMNS, FloatVector, read_timing
+from stageguard.formats._timing import FloatVector
 from stageguard.stages import StageScheme, canonical_name
 
 DELIMITERS = ("\t", ";", ",")
@@ -35,9 +37,6 @@ MOST_BYTES = 2**30  # of a text file: a night is below 1 MB
 MOST_COLUMNS = 10_000
 LONGEST_NAME = 80  # characters of a column that may be a stage
 NAMED = re.compile(r"[B-DF-Zb-df-z]")  # a letter that no number has: only such a line may name stages
-# A column of such a name that has several values: more than one night in the file.
-NIGHT_COLUMNS = ("id", "recording", "recording_id", "record_id", "night", "subject", "participant_id", "file")
-TIMING_NAMES = {name: name for name in TIMING_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,8 @@ class Layout:
     columns: tuple[int, ...]
     names: tuple[str, ...]
     notes: tuple[str, ...]
-    timing: Mapping[str, int] = field(default_factory=dict)  # place of onset, duration and epoch
-    is_told: bool = False  # the file says when epochs are, in a way that is not read
+    timing: Mapping[str, int] = field(default_factory=dict)  # places of numbers that tell when rows are
+    clocks: Mapping[str, int] = field(default_factory=dict)  # places of such columns that hold other texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +70,43 @@ class Table:
         names = [cell.casefold() for cell in self.layout.header]
         if name not in names:
             return None
-        place = names.index(name)
+        return self._column(path, names.index(name))
+
+    def _column(self, path: Path, place: int) -> list[str]:
         if self.cells is not None:
             return self.cells.column(place)
         return [row[place].strip() for _, row in rows_of(path, self.body.decode(), self.layout)]
+
+    def clocks(self, path: Path) -> list[tuple[str, list[str]]]:
+        """Return the columns that may tell a time of day or a date, with their cells."""
+        return [(name, self._column(path, place)) for name, place in self.layout.clocks.items()]
 
 
 def read_table(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities from a delimited text file with one row per epoch.
 
-    Columns are matched by stage name in any order and any known alias. Onset, duration and epoch say how
-    long epochs are and which are missing; other columns are ignored and listed. A row whose stage cells are
-    all empty or NaN is an epoch without evidence.
+    Columns are matched by stage name in any order and any known alias. Columns such as onset, time, duration
+    and epoch say how long epochs are, which are missing and when the first is; other columns are ignored and
+    listed. A row whose stage cells are all empty or NaN is an epoch without evidence.
     """
     table = load_table(path, options)
-    timing = read_timing(path, table.timing, table.lines)
+    times = row_times(path, [*table.timing.items(), *table.clocks(path)])
+    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds)
     return RawDensity(
         table.values,
         table.layout.names,
         epoch_seconds=timing.epoch_seconds,
+        start=start,
         notes=table.notes + timing.notes,
         lines=table.lines,
         epoch_source=timing.source,
         places=timing.places,
-        is_told=table.layout.is_told,
+        is_told=any(name.casefold() != "epoch" for name in times.unread),
     )
 
 
-def load_table(path: Path, options: DensityOptions, timing_names: Mapping[str, str] = TIMING_NAMES) -> Table:
-    """Numbers of a table; `timing_names` says which columns are onset, duration and epoch."""
+def load_table(path: Path, options: DensityOptions, epoch_column: str | None = None) -> Table:
+    """Numbers of a table; `epoch_column` is the only one that tells when rows are, where it is given."""
     data = read_bytes(path)
     if not data or data.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
@@ -108,21 +115,11 @@ def load_table(path: Path, options: DensityOptions, timing_names: Mapping[str, s
     body = _body(data, layout)
     if not body:
         raise file_error(path, "has a header but no rows. Expected one row per epoch.")
-    table = _read_cells(path, body, _with_timing(layout, body, timing_names))
-    for name in NIGHT_COLUMNS:
-        refuse_many(path, name, table.texts(path, name))
+    table = _read_cells(path, body, _with_timing(layout, body, epoch_column))
+    for name in layout.header:
+        if is_night_column(name):
+            refuse_many(path, name, table.texts(path, name.casefold()))
     return table
-
-
-def refuse_many(path: Where, name: str, cells: Sequence[str] | None) -> None:
-    """Refuse a table of several nights by a column that names them."""
-    found = list(dict.fromkeys(cells or ()))
-    if len(found) > 1:
-        raise file_error(
-            path,
-            f"holds {len(found):,} recordings by its column {name} ({listed(found, 4)}), expected one. Keep "
-            "the rows of one of them.",
-        )
 
 
 def _read_cells(path: Path, body: bytes, layout: Layout) -> Table:
@@ -288,38 +285,21 @@ def choose_columns(
     return columns, tuple(header[i] for i in columns)
 
 
-def _with_timing(layout: Layout, body: bytes, timing_names: Mapping[str, str]) -> Layout:
-    """Add the places of onset, duration and epoch, and what is left out."""
-    timing, unused = _timing_columns(layout, body, timing_names)
-    taken = {*layout.columns, *timing.values()}
-    ignored = [
-        cell or "(unnamed)"
-        for i, cell in enumerate(layout.header)
-        if i not in taken and cell.casefold() not in unused
-    ]
-    notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    is_told = any(timing_names[name] != "epoch" for name in unused)
-    return replace(layout, notes=(*layout.notes, *notes, *unused.values()), timing=timing, is_told=is_told)
-
-
-def _timing_columns(
-    layout: Layout, body: bytes, timing_names: Mapping[str, str]
-) -> tuple[dict[str, int], dict[str, str]]:
-    """Places of onset, duration and epoch; and why a column of such a name cannot be used."""
-    names = [cell.casefold() for cell in layout.header]
-    used: dict[str, int] = {}
-    unused: dict[str, str] = {}
-    for name, meaning in timing_names.items():
-        if meaning in used or name not in names or names.index(name) in layout.columns:
+def _with_timing(layout: Layout, body: bytes, epoch_column: str | None) -> Layout:
+    """Add the places of columns that tell when rows are, and what is left out."""
+    timing: dict[str, int] = {}
+    clocks: dict[str, int] = {}
+    for place, name in enumerate(layout.header):
+        told = meaning_of(name) is not None if epoch_column is None else name.casefold() == epoch_column
+        if not told or place in layout.columns or name in timing or name in clocks:
             continue
-        place = names.index(name)
         cell = _first_cell(layout, body, place)
-        if is_number(point(cell, layout.delimiter)) and cell.casefold() not in NO_EVIDENCE:
-            used[meaning] = place
-        else:
-            found = f"begins with {cell[:40]!r}, no number" if cell else "is empty"
-            unused[name] = f"the {name} column {found}: not used"
-    return used, unused
+        is_plain = is_number(point(cell, layout.delimiter)) and cell.casefold() not in NO_EVIDENCE
+        (timing if is_plain else clocks)[name] = place
+    taken = {*layout.columns, *timing.values(), *clocks.values()}
+    ignored = [cell or "(unnamed)" for i, cell in enumerate(layout.header) if i not in taken]
+    notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
+    return replace(layout, notes=(*layout.notes, *notes), timing=timing, clocks=clocks)
 
 
 def _first_cell(layout: Layout, body: bytes, place: int) -> str:

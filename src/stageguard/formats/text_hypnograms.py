@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from stageguard.errors import ProfileError
+from stageguard.errors import FileFormatError, ProfileError
 from stageguard.formats._density_file import file_error, listed
 from stageguard.formats._outgoing import Content, Outgoing
-from stageguard.formats._stage_rows import FloatVector, StageRows, as_number, rows_below, text_lines
+from stageguard.formats._row_times import Meaning, RowTimes, row_times, timing_of
+from stageguard.formats._several import PART_COLUMNS, is_night_column, refuse_many
+from stageguard.formats._stage_rows import (
+    FloatVector,
+    StageRows,
+    as_number,
+    first_filled,
+    rows_below,
+    text_lines,
+)
 from stageguard.formats._staged_annotations import COARSE, Annotation, annotated, named_intervals, raw_of
-from stageguard.formats._staged_intervals import stage_epochs
-from stageguard.formats._timing import read_timing
+from stageguard.formats._staged_intervals import LONGEST_GUESS, stage_epochs
+from stageguard.formats._timing import TIMING_COLUMNS, TOLERANCE, row_name
 from stageguard.formats.hypnograms import (
     UNSCORED_WORDS,
     HypnogramOptions,
@@ -22,14 +33,17 @@ from stageguard.formats.hypnograms import (
     is_stage,
     stage_column,
 )
-from stageguard.formats.outputs import TSV_SUFFIX, output_paths, read_sidecar
-from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, split_line
+from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths, read_sidecar
+from stageguard.formats.tables import (
+    DELIMITERS,
+    HEADER_SEARCH_LINES,
+    split_line,
+)
 from stageguard.profile import Profile
 from stageguard.stages import UNSCORED_NAME, StageScheme, canonical_name
 
 ARGMAX_COLUMN = "argmax_stage"
-ONSET_COLUMNS = frozenset(("start", "begin", "init_sec", "start_sec", "onset_sec", "end", "stop", "end_sec"))
-DURATION_COLUMNS = frozenset(("dur", "duration_sec", "duration_s", "lasting"))
+LEAST_SHORT = 0.75  # of the steps between rows must be the shortest one, so that the others are gaps
 EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
 
 
@@ -39,14 +53,15 @@ def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     table = find_table(path, lines)
     if table is not None:
         return from_table(path, table, options)
-    first = lines[0].strip()
+    number = first_filled(lines)
+    first = lines[number].strip()
     if not is_stage(first, options.scheme or options.default_scheme):
         raise file_error(
             path,
-            f"line 1 is {first[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a header with a "
-            "column named stage. Numbers are not read, since tools number stages differently.",
+            f"line {number + 1} is {first[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a "
+            "header with a column named stage. Numbers are not read, since tools number stages differently.",
         )
-    if len(lines) == 1 and canonical_name(first) in COARSE:
+    if len(lines) == number + 1 and canonical_name(first) in COARSE:
         raise file_error(path, f"holds {first!r} and nothing else. Was it written completely?")
     return read_stage_lines(path)
 
@@ -66,8 +81,17 @@ def find_table(path: Path, lines: Sequence[str]) -> StageRows | None:
     return None
 
 
-def from_table(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of a table's rows: one row per epoch, or stages with onset and duration."""
+def from_table(
+    path: Path,
+    table: StageRows,
+    options: HypnogramOptions,
+    meanings: Mapping[str, Meaning] | None = None,
+) -> RawHypnogram:
+    """Stages of a table's rows: one row per epoch, or stages with onset and duration.
+
+    Onsets count from the recording's start: epochs before the first row, and those that rows skip, are
+    unscored. `meanings` says what columns are whose names do not tell when rows are.
+    """
     place = stage_column(table.header)
     if place is None:
         raise file_error(
@@ -75,36 +99,92 @@ def from_table(path: Path, table: StageRows, options: HypnogramOptions) -> RawHy
             f"has the columns {listed(table.header)}, expected one named stage. Rename the right one.",
         )
     name = table.header[place]
-    if {"onset", "duration"} <= set(table.header) and not _is_tiled(path, table):
-        return _from_events(path, table, name, options)
-    _refuse_uneven(path, table)
-    recorded = _recorded(path)
-    return RawHypnogram(
+    recorded = _recorded(path, len(table.rows))  # before rows that are missing count as unscored
+    _refuse_several(path, table, name)
+    others = [each for each in dict.fromkeys(table.header) if each != name]
+    times = row_times(path, [(each, table.column(each)) for each in others], meanings)
+    for each in times.unread:
+        if each in TIMING_COLUMNS:
+            _refuse_texts(path, table, each)
+    if times.onset is not None and times.lasting is not None and not _is_tiled(times.onset, times.lasting):
+        return _from_events(path, table, name, times, options)
+    _refuse_doubtful(path, table, times, options)
+    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds, missing="unscored")
+    if recorded is not None:
+        start = recorded[1]
+    raw = RawHypnogram(
         table.column(name),
         tuple(table.lines),
-        epoch_seconds=row_seconds(path, table),
-        start=None if recorded is None else recorded[1],
+        epoch_seconds=timing.epoch_seconds,
+        start=start,
         profile=None if recorded is None else recorded[0],
         argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
-        notes=_other_columns(table, name),
+        offset_seconds=timing.offset_seconds,
+        has_clock=recorded is None and start is not None,
+        notes=_other_columns(table, name) + table.notes + timing.notes,
         scorer=None if recorded is None else f"StageGuard {recorded[0].name}",
     )
+    return raw if timing.places is None else _spread(raw, timing.places)
 
 
-def _refuse_uneven(path: Path, table: StageRows) -> None:
-    """Refuse rows that are of different lengths by a column of another name than onset and duration."""
-    for name in sorted((ONSET_COLUMNS | DURATION_COLUMNS) & set(table.header)):
-        values = [as_number(cell) for cell in table.column(name)]
-        known = np.array([value for value in values if value is not None])
-        if len(known) < len(values):
-            continue
-        steps = np.diff(known) if name in ONSET_COLUMNS else known
-        if len(steps) and np.ptp(steps) > 0.01 * abs(steps[0]):
-            raise file_error(
-                path,
-                f"its rows are of different lengths by the column {name}, expected one row per epoch, or "
-                "columns named onset and duration.",
-            )
+def _spread(raw: RawHypnogram, places: npt.NDArray[np.intp]) -> RawHypnogram:
+    """Put rows at their epochs; the epochs in between are unscored."""
+
+    def put(cells: Sequence[str]) -> tuple[str, ...]:
+        found = [UNSCORED_NAME] * (int(places[-1]) + 1)
+        for epoch, cell in zip(places.tolist(), cells, strict=True):
+            found[epoch] = cell
+        return tuple(found)
+
+    lines = np.repeat(raw.lines, np.diff(places, prepend=-1))
+    argmax = None if raw.argmax is None else put(raw.argmax)
+    return replace(raw, stages=put(raw.stages), lines=tuple(lines.tolist()), argmax=argmax)
+
+
+def _refuse_several(path: Path, table: StageRows, name: str) -> None:
+    """Refuse a table of several nights or scorers, or with several columns of stages of one name."""
+    if table.header.count(name) > 1:
+        raise file_error(
+            path, f"has {table.header.count(name)} columns named {name}, expected one. Rename or remove one."
+        )
+    for each in dict.fromkeys(table.header):
+        is_of_event = name in EVENT_COLUMNS and PART_COLUMNS.get(each) == "channels"
+        if is_night_column(each) and not is_of_event:
+            refuse_many(path, each, table.column(each))
+
+
+def _refuse_doubtful(path: Path, table: StageRows, times: RowTimes, options: HypnogramOptions) -> None:
+    """Refuse rows that may be runs of epochs, and times that nobody here can read."""
+    if times.unread and not times.columns and options.epoch_seconds is None:
+        name = times.unread[0]
+        cell = next(cell for cell in table.column(name) if cell)
+        raise file_error(
+            path,
+            f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and time "
+            "such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: epoch_seconds=30.",
+        )
+    if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
+        return
+    steps = np.diff(times.onset)
+    is_short = steps <= (1 + TOLERANCE) * steps.min()
+    if is_short.all() or steps.min() <= 0:
+        return
+    if is_short.mean() < LEAST_SHORT or steps.min() > LONGEST_GUESS:
+        row = int(np.argmin(is_short))
+        raise file_error(
+            path,
+            f"{row_name(table.lines, row + 1)} is {steps[row]:g} s after the row before, others are "
+            f"{steps.min():g} s apart: stages that last, or epochs that are missing? Add a column duration "
+            "in seconds, or write one row per epoch, ? for unscored epochs.",
+        )
+
+
+def _refuse_texts(path: Path, table: StageRows, name: str) -> None:
+    """Refuse a column that must hold numbers, by its first cell that is none."""
+    wanted = "a number" if name == "epoch" else "seconds"
+    for line, cell in zip(table.lines, table.column(name), strict=True):
+        if as_number(cell) is None and not (name == "duration" and cell.casefold() in UNSCORED_WORDS):
+            raise file_error(path, f"line {line}, column {name!r}: expected {wanted}, got {cell[:40]!r}.")
 
 
 def _other_columns(table: StageRows, name: str) -> tuple[str, ...]:
@@ -117,74 +197,56 @@ def read_stage_lines(
 ) -> RawHypnogram:
     """One stage per line; words (in lower case) that are another tool's own are replaced."""
     lines = [line.strip() for line in text_lines(path)]
-    for number, line in enumerate(lines, start=1):
+    first = first_filled(lines)
+    for number, line in enumerate(lines[first:], start=first + 1):
         if not line:
             raise file_error(path, f"line {number} is empty. Write ? for an unscored epoch.")
-    stages = tuple((words or {}).get(line.casefold(), line) for line in lines)
-    return RawHypnogram(stages, tuple(range(1, len(lines) + 1)), scheme=scheme)
+    stages = tuple((words or {}).get(line.casefold(), line) for line in lines[first:])
+    return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme)
 
 
-def _is_tiled(path: Path, table: StageRows) -> bool:
+def _is_tiled(onsets: FloatVector, lasting: FloatVector) -> bool:
     """Whether every row is one epoch that begins where the last one ended, from 0 on."""
-    cells = (table.column("onset"), table.column("duration"))
-    if any(as_number(cell) is None for column in cells for cell in column):
-        return False
-    onsets, lasting = (np.array(column, dtype=np.float64) for column in cells)
-    if not lasting[0] > 0 or np.abs(lasting - lasting[0]).max() > 1e-6:
+    if not lasting[0] > 0 or not np.abs(lasting - lasting[0]).max() <= 1e-6:
         return False
     expected = lasting[0] * np.arange(len(onsets))
-    return bool(np.abs(onsets - expected).max() <= 0.01 * lasting[0])
+    return bool(np.abs(onsets - expected).max() <= TOLERANCE * lasting[0])
 
 
-def _from_events(path: Path, table: StageRows, name: str, options: HypnogramOptions) -> RawHypnogram:
+def _from_events(
+    path: Path, table: StageRows, name: str, times: RowTimes, options: HypnogramOptions
+) -> RawHypnogram:
     """Stages with onset and duration, in seconds: runs of epochs, with gaps that nobody scored."""
-    onsets = table.numbers(path, "onset")
-    lasting = [as_number(cell) for cell in table.column("duration")]
-    for line, seconds, cell in zip(table.lines, lasting, table.column("duration"), strict=True):
-        if seconds is None and cell.casefold() not in UNSCORED_WORDS:
-            raise file_error(path, f"line {line}, column 'duration': expected seconds, got {cell[:40]!r}.")
+    assert times.onset is not None and times.lasting is not None
+    onsets = times.onset.tolist()
+    lasting = [None if seconds != seconds else seconds for seconds in times.lasting.tolist()]
+    notes = table.notes + times.notes
     if name in EVENT_COLUMNS:
-        rows = zip(onsets.tolist(), lasting, table.column(name), strict=True)
-        annotations = [Annotation(onset, seconds or None, text) for onset, seconds, text in rows]
-        return annotated(path, annotations, options, only_stages=True)
+        rows = zip(onsets, lasting, table.column(name), strict=True)
+        annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
+        raw = annotated(
+            path, annotations, options, start=times.start, has_clock=times.start is not None, only_stages=True
+        )
+        return replace(raw, notes=raw.notes + notes)
     texts = [text or UNSCORED_NAME for text in table.column(name)]
-    intervals = named_intervals(path, table.lines, onsets.tolist(), lasting, texts, options)
-    return raw_of(stage_epochs(path, intervals, options.epoch_seconds))
+    lasting = [seconds or None for seconds in lasting]
+    intervals = named_intervals(path, table.lines, onsets, lasting, texts, options)
+    staged = stage_epochs(path, intervals, options.epoch_seconds)
+    return raw_of(staged, start=times.start, has_clock=times.start is not None, notes=notes)
 
 
-def row_seconds(path: Path, table: StageRows) -> float | None:
-    """Length of an epoch where a table tells it; rows that skip epochs are refused."""
-    if "duration" in table.header:
-        lasting = table.numbers(path, "duration")
-        different = np.flatnonzero(np.abs(lasting - lasting[0]) > 1e-6)
-        if len(different):
-            place = int(different[0])
-            raise file_error(
-                path,
-                f"line {table.lines[place]} lasts {lasting[place]:g} s and the first row {lasting[0]:g} s. "
-                "Expected one row per epoch, all of one length, or a column onset.",
-            )
-        return float(lasting[0])
-    columns: dict[str, FloatVector] = {}
-    for name in ("onset", "epoch"):
-        if name in table.header and as_number(table.rows[0][table.header.index(name)]) is not None:
-            columns[name] = table.numbers(path, name)
-    timing = read_timing(path, columns, table.lines)
-    if timing.places is not None:
-        line = table.lines[int(np.argmax(np.diff(timing.places) > 1)) + 1]
-        raise file_error(path, f"epochs are missing before line {line}. Write ? for unscored epochs.")
-    return timing.epoch_seconds
-
-
-def _recorded(path: Path) -> tuple[Profile, datetime | None] | None:
+def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None] | None:
     """Profile and start that `decode` recorded beside its table, or None."""
     sidecar = output_paths(path).sidecar
     if not path.name.endswith(TSV_SUFFIX) or not sidecar.is_file():
         return None
     record = read_sidecar(sidecar)
     try:
+        check_recorded(path, record, n_rows)
         start = record["hypnogram"]["start"]
         profile = Profile.from_dict(record["profile"]["definition"])
         return profile, None if start is None else datetime.fromisoformat(start)
+    except FileFormatError:
+        raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:
         raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stageguard.errors import MissingExtraError
+from stageguard.errors import MissingExtraError, StageGuardWarning
 from stageguard.formats._outgoing import Outgoing, stage_texts
+from stageguard.formats.mne_annotations import clock_notes
 from stageguard.formats.yasa_hypnograms import yasa_document
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
@@ -22,12 +24,18 @@ def to_yasa(night: Decoding | Hypnogram) -> Any:
 
 
 def to_mne(night: Decoding | Hypnogram) -> Any:
-    """Return `mne.Annotations`, "Sleep stage N2" for each epoch; a start is taken as MNE takes EDF's."""
+    """Return `mne.Annotations`, "Sleep stage N2" for each epoch.
+
+    As MNE does for EDF, the clock time of the start is stamped as UTC, so that stages lie right on a
+    recording that MNE read. Where the start has another zone, a warning says how far the instant is off.
+    """
     from datetime import UTC
 
     library = _library("mne", "to_mne()")
     outgoing = _outgoing(night)
     start = outgoing.recording_start
+    for note in clock_notes(start):
+        warnings.warn(StageGuardWarning(f"{note}."), stacklevel=3)
     return library.Annotations(
         outgoing.onsets,
         [outgoing.epoch_seconds] * len(outgoing.onsets),

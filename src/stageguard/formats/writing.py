@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stageguard import _checks
-from stageguard._files import write_together
+from stageguard._files import as_path, check_places, write_together
 from stageguard.errors import InputError
 from stageguard.formats import registry
 from stageguard.formats._file_format import FileFormat
 from stageguard.formats._outgoing import Content, Outgoing
+from stageguard.formats._placing import with_events_of
 from stageguard.formats._reading_back import lost_events, lost_in
-from stageguard.formats._sources import Reading, outgoing_of, with_events_of
+from stageguard.formats._renaming import with_plain_events
+from stageguard.formats._sources import Reading, outgoing_of
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
 from stageguard.stages import StageScheme, as_scheme
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from stageguard.decoded import Decoding
 
 COHORT_FORMAT = "parquet"
+OWN_FORMAT = "stageguard-tsv"  # holds a decoding as it is
 PROBABILITIES_ALONE = ("npz", "stageguard-csv", COHORT_FORMAT)  # formats that need no stages
 FULL_SUFFIX = {"mne-fif": "-annot.fif"}
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
@@ -88,7 +91,8 @@ def save(
         Replace an existing file, which is an error otherwise.
     annotations_from : path-like, optional
         A file whose other annotations (arousals, apnoeas, lights) are written too: EDF+, NSRR or Profusion
-        XML, Luna .annot, BIDS events.
+        XML, Luna .annot, BIDS events. The night is put where it lies in that recording by their clocks:
+        epochs before its first are unscored.
     spare : iterable of Path
         Files that were read, which are never written over.
 
@@ -97,14 +101,15 @@ def save(
     Written
         The files, and what the format could not carry.
     """
-    target = Path(path)
+    target = as_path(path, "path")
     among = PROBABILITIES_ALONE if isinstance(night, Hypnodensity) else None
     form = _format_for(target, format, "format", among)
     outgoing = outgoing_of(night)
     spare = list(spare)
     if annotations_from is not None:
-        outgoing = with_events_of(outgoing, annotations_from)
-        spare.append(Path(annotations_from))
+        source = as_path(annotations_from, "annotations_from")
+        outgoing = with_events_of(outgoing, source, is_placed=form.name != OWN_FORMAT)
+        spare.append(source)
     return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
 
 
@@ -121,6 +126,9 @@ def convert(
     reepoch_to: float | None = None,
     annotations_from: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    logits: bool = False,
+    log: bool = False,
+    pool_to_seconds: float | None = None,
 ) -> Written:
     """Convert a night from any format that is read to any that is written.
 
@@ -140,16 +148,18 @@ def convert(
     reepoch_to : float, optional
         Another epoch length for the target, in seconds.
     annotations_from : path-like, optional
-        Another file whose annotations besides stages are written too.
+        Another file whose annotations besides stages are written too, in whose recording the night is put.
     overwrite : bool
         Replace an existing target, which is an error otherwise.
+    logits, log, pool_to_seconds : optional
+        How to read probabilities, as in `read_density`.
 
     Returns
     -------
     Written
         The files, what the target's format could not carry, and what was assumed.
     """
-    place = Path(target)
+    place = as_path(target, "target")
     form = _format_for(place, target_format, "target_format")
     reading = Reading(
         format,
@@ -158,15 +168,20 @@ def convert(
         None if epoch_seconds is None else _checks.epoch_seconds(epoch_seconds),
         None if merge_to is None else as_scheme(merge_to),
         None if reepoch_to is None else _checks.epoch_seconds(reepoch_to),
+        logits,
+        log,
+        None
+        if pool_to_seconds is None
+        else _checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
     )
-    spare = [] if annotations_from is None else [Path(annotations_from)]
-    if isinstance(source, list) and form.name == COHORT_FORMAT and all(map(_is_night, source)) and source:
-        if annotations_from is not None:
-            raise InputError("annotations_from belongs to one night, got several. Convert them one by one.")
+    beside = None if annotations_from is None else as_path(annotations_from, "annotations_from")
+    spare = [] if beside is None else [beside]
+    if isinstance(source, list) and all(map(_is_night, source)):
+        _refuse_list(source, form, has_annotations=beside is not None)
         return _write_cohort(form, source, reading, place, overwrite=overwrite)
     night = outgoing_of(source, reading)
-    if annotations_from is not None:
-        night = with_events_of(night, annotations_from)
+    if beside is not None:
+        night = with_events_of(night, beside, is_placed=form.name != OWN_FORMAT)
     if isinstance(source, str | os.PathLike):
         spare.append(Path(source))
     return _write(form, replace(night, id=night.id or place.stem), place, overwrite=overwrite, spare=spare)
@@ -177,8 +192,10 @@ def _write(
 ) -> Written:
     if night.hypnogram is None and form.name not in PROBABILITIES_ALONE:
         night = _most_probable(night)
-    content: Content = form.load("write")(night, path)
-    lost = lost_in(form, night, content)
+    written, renamed = with_plain_events(form.name, night)
+    content: Content = form.load("write")(written, path)
+    check_places(content.files, overwrite=overwrite)
+    lost = (*lost_in(form, written, content), *renamed)
     write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
     return Written(tuple(content.files), form.name, lost, (*night.notes, *content.notes))
 
@@ -200,13 +217,27 @@ def _write_cohort(
         )
     content = write_cohort(nights, path)
     events = [event for night in nights for event in night.events]
-    lost = lost_events(replace(nights[0], events=tuple(events)), content)
+    left = [loss for night in nights for loss in night.left]
+    lost = left + lost_events(replace(nights[0], events=tuple(events)), content)
     if any(night.profile is not None for night in nights):
         lost.append("profile")
     spare = [Path(source) for source in sources if isinstance(source, str | os.PathLike)]
     write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
     notes = dict.fromkeys(note for night in nights for note in night.notes)
     return Written(tuple(content.files), form.name, tuple(lost), tuple(notes))
+
+
+def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: bool) -> None:
+    """Refuse nights that one file cannot hold."""
+    if not sources:
+        raise InputError("got an empty list, expected one or more nights to convert.")
+    if form.name != COHORT_FORMAT:
+        raise InputError(
+            f"got a list of {len(sources)} night{'s' * (len(sources) != 1)}, but {form.name} holds one. "
+            "Convert them one by one, or write one .parquet file."
+        )
+    if has_annotations:
+        raise InputError("annotations_from belongs to one night, got several. Convert them one by one.")
 
 
 def _is_night(source: Any) -> bool:
@@ -248,5 +279,19 @@ def _format_for(
     if found:
         listed = ", ".join(f"{form.name} ({form.title})" for form in found)
         raise InputError(f"{path.name}: may be several formats. Say which with {argument}: {listed}.")
+    if among:
+        _refuse_stages(path, argument)
     listed = ", ".join(form.name for form in able)
     raise InputError(f"{path.name}: no format has such a name. Say which with {argument}: {listed}.")
+
+
+def _refuse_stages(path: Path, argument: str) -> None:
+    """Refuse a name of formats that hold stages, for probabilities alone."""
+    try:
+        found = _format_for(path, None, argument)
+    except InputError:
+        return
+    raise InputError(
+        f"{path.name}: {found.name} holds stages, but there are only probabilities. Decode them first. For "
+        f"the most probable ones say it: {argument}={found.name!r}."
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stageguard.errors import InputError
 from stageguard.formats._density_file import file_error
 from stageguard.formats._json_file import load_json
 from stageguard.formats._outgoing import Content, Outgoing, number, stage_words, standard_scheme
@@ -17,10 +17,12 @@ from stageguard.formats._stage_rows import StageRows, as_number, read_rows
 from stageguard.formats._staged_annotations import named_intervals, raw_of
 from stageguard.formats._staged_intervals import stage_epochs
 from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.yasa_probabilities import start_of
 from stageguard.stages import AASM5, WLDR4, WNR3, WS2, StageScheme
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
 COLUMNS = ("onset", "duration", "value", "description")
+NANO_DIGITS = 9  # behind the point, of seconds
 _UNITS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
     **dict.fromkeys(("min", "t", "m", "minute", "minutes"), 60.0),
@@ -48,7 +50,7 @@ def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
         tuple(values),
         tuple(range(len(values))),
         epoch_seconds=frequency_seconds(path, freq),
-        start=_start(path, content.get("start")),
+        start=start_of(path, content.get("start"), content.get("tz")),
         scheme=scheme_of(path, n_stages),
         has_clock=content.get("start") is not None,
         scorer=scorer if isinstance(scorer, str) and scorer else None,
@@ -105,15 +107,6 @@ def frequency_seconds(path: Path, freq: object) -> float | None:
     return float(found[1] or 1) * _UNITS[found[2].lower()]
 
 
-def _start(path: Path, text: object) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(str(text))
-    except ValueError:
-        raise file_error(path, f"has the start {str(text)[:40]!r}, expected a date and time.") from None
-
-
 def write_yasa_json(night: Outgoing, path: Path) -> Content:
     """Write what `yasa.Hypnogram.from_json` opens, with the probabilities where there are any."""
     document = yasa_document(night)
@@ -126,10 +119,16 @@ def yasa_document(night: Outgoing) -> dict[str, Any]:
     values = stage_words(night, YASA_WORDS, "YASA", "UNS")
     hypnogram = night.stages("YASA")
     start = hypnogram.start
+    seconds = number(hypnogram.epoch_seconds)
+    if len(seconds.partition(".")[2]) > NANO_DIGITS:
+        raise InputError(
+            f"YASA counts time in whole nanoseconds, but an epoch lasts {seconds} s. Write another format, "
+            f"or epochs of another length: reepoch_to={max(round(hypnogram.epoch_seconds, 3), 0.001):g}."
+        )
     document: dict[str, Any] = {
         "values": values,
         "n_stages": hypnogram.scheme.n_stages,
-        "freq": f"{number(hypnogram.epoch_seconds)}s",
+        "freq": f"{seconds}s",
         "start": None if start is None else start.isoformat(),
         "scorer": hypnogram.scorer,
         "proba": None if night.density is None else _proba(night),

@@ -66,14 +66,22 @@ def density_of_document(where: Where, document: Any) -> RawDensity:
         raise file_error(where, "has a proba that is not a list of numbers per stage.")
     columns = {str(name): _numbers(where, str(name), cells) for name, cells in proba.items()}
     scorer = document.get("scorer")
-    return _density(
+    raw = _density(
         where,
         columns,
         document["n_stages"],
         document["freq"],
-        _start(where, document.get("start"), document.get("tz")),
+        start_of(where, document.get("start"), document.get("tz")),
         None if scorer is None else str(scorer)[:200],
     )
+    values, n_rows = document.get("values"), len(np.asarray(raw.values))
+    if isinstance(values, list) and len(values) != n_rows:
+        raise file_error(
+            where,
+            f"has {len(values):,} stages and {n_rows:,} rows of probabilities, expected as many. Was it "
+            "edited?",
+        )
+    return raw
 
 
 def _density(
@@ -147,7 +155,8 @@ def _seconds(where: Where, freq: Any) -> float:
     return float(found[1] or 1) * unit
 
 
-def _start(where: Where, text: Any, zone: Any) -> datetime | None:
+def start_of(where: Where, text: Any, zone: Any) -> datetime | None:
+    """When a document of YASA begins; a start without offset is a time of its zone, as YASA takes it."""
     if text is None:
         return None
     try:
@@ -156,9 +165,10 @@ def _start(where: Where, text: Any, zone: Any) -> datetime | None:
         raise file_error(
             where, f"has the start {str(text)[:40]!r}, expected one such as 2024-05-01T22:30:00."
         ) from None
-    if not isinstance(zone, str) or start.tzinfo is None:
+    if not isinstance(zone, str):
         return start
     try:
-        return start.astimezone(ZoneInfo(zone))
+        known = ZoneInfo(zone)
+        return start.replace(tzinfo=known) if start.tzinfo is None else start.astimezone(known)
     except (KeyError, ValueError, OSError, OverflowError):  # a zone that this computer does not know
         return start

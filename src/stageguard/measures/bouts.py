@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -97,9 +97,7 @@ def in_scheme(hypnogram: Hypnogram, scheme: StageScheme) -> Hypnogram:
     if hypnogram.scheme == scheme:
         return hypnogram
     merge = np.append(hypnogram.scheme.merge_map(scheme), UNSCORED).astype(np.int8)  # index -1 finds UNSCORED
-    return Hypnogram(
-        merge[hypnogram.labels], scheme, hypnogram.epoch_seconds, hypnogram.start, hypnogram.scorer
-    )
+    return replace(hypnogram, labels=merge[hypnogram.labels], scheme=scheme)
 
 
 def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:

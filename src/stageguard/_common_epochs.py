@@ -1,0 +1,185 @@
+"""Which epochs nights have in common, by their starts and by lights off and on. Changes no stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from stageguard import _checks
+from stageguard.errors import InputError
+from stageguard.hypnodensity import Hypnodensity
+from stageguard.hypnogram import UNSCORED, Hypnogram
+
+Night = Hypnogram | Hypnodensity
+TIE = 1e-9  # of an epoch: shares that differ by less are the same
+DAY = 86_400.0
+
+
+def elapsed(start: datetime, end: datetime) -> float:
+    """Return seconds from one moment to another, also across a change of clocks; both have a zone or none."""
+    if start.tzinfo is not None and end.tzinfo is not None:
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
+    return (end - start).total_seconds()
+
+
+def later(start: datetime, seconds: float) -> datetime:
+    """Return the moment so many seconds after another, in its zone, also across a change of clocks."""
+    if start.tzinfo is None:
+        return start + timedelta(seconds=seconds)
+    return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
+
+
+def find_shifts(
+    nights: Sequence[Night], tolerance: float
+) -> tuple[list[int], datetime | None, tuple[str, ...]]:
+    """Return epochs from the first night's start to that of each, that start, and what was assumed.
+
+    A night that does not tell its start begins with the first one that does. Where only some starts have a
+    time zone, it is that of the others too.
+    """
+    clocks, notes = _clocks(nights)
+    known = [place for place, clock in enumerate(clocks) if clock is not None]
+    base = known[0] if known else 0
+    origin = clocks[base]
+    shifts = [0] * len(nights)
+    for place in known:
+        clock = clocks[place]
+        assert clock is not None and origin is not None
+        shifts[place] = _whole_epochs(
+            elapsed(origin, clock), nights[0].epoch_seconds, tolerance, (place, base)
+        )
+    unknown = [str(place + 1) for place in range(len(nights)) if place not in known]
+    if unknown and any(shifts):
+        many = len(unknown) > 1
+        notes = (
+            *notes,
+            f"night{'s' * many} {' and '.join(unknown)} {'do' if many else 'does'} not tell when "
+            f"{'they' if many else 'it'} began: taken to begin with night {base + 1}",
+        )
+    elif unknown and len({night.n_epochs for night in nights}) > 1:
+        notes = (*notes, "not every night tells when it began: all begin together")
+    return shifts, nights[base].start, notes
+
+
+def _clocks(nights: Sequence[Night]) -> tuple[list[datetime | None], tuple[str, ...]]:
+    """Return starts that can be compared."""
+    starts = [night.start for night in nights]
+    zones = [start.tzinfo for start in starts if start is not None]
+    zone = next((zone for zone in zones if zone is not None), None)
+    if zone is None or None not in zones:
+        return starts, ()
+    clocks = [
+        start if start is None or start.tzinfo is not None else start.replace(tzinfo=zone) for start in starts
+    ]
+    return clocks, ("only some starts have a time zone: the others are taken to be of the same one",)
+
+
+def _whole_epochs(apart: float, seconds: float, tolerance: float, places: tuple[int, int]) -> int:
+    shift = round(apart / seconds)
+    rest = apart - shift * seconds
+    if abs(rest) > max(tolerance, TIE * seconds):
+        place, base = places
+        raise InputError(
+            f"night {place + 1} begins {apart:g} s after {'the first' if not base else f'night {base + 1}'}, "
+            f"{abs(rest):g} s beside its epochs of {seconds:g} s, at most {tolerance:g} s is one clock. "
+            "Correct a start, or tolerance_seconds."
+        )
+    return shift
+
+
+def refuse_apart(
+    nights: Sequence[Night], shifts: Sequence[int], first: int, end: int, notes: Sequence[str]
+) -> None:
+    """Refuse nights of which one has no epoch between two of the first night's."""
+    ends = [shift + night.n_epochs for shift, night in zip(shifts, nights, strict=True)]
+    if first < end and all(shift < end and last > first for shift, last in zip(shifts, ends, strict=True)):
+        return
+    spans = (f"epochs {shift} to {last - 1}" for shift, last in zip(shifts, ends, strict=True))
+    raise InputError(
+        f"the nights have no epoch in common: {'; '.join(spans)}, counted from the first one's start. "
+        f"{''.join(f'Assumed: {note}. ' for note in notes)}Do they belong together?"
+    )
+
+
+def cut_notes(place: int, n_first: int, n_last: int) -> tuple[str, ...]:
+    """Say how many epochs a night loses at either end, and how many it gets."""
+    notes = []
+    for count, where in ((n_first, "first"), (n_last, "last")):
+        if count:
+            what = "left out" if count > 0 else "not there, and unscored"
+            n = abs(count)
+            notes.append(f"night {place}: the {where} {n:,} epoch{'s' * (n != 1)} {what}")
+    return tuple(notes)
+
+
+def between_lights(
+    night: Night,
+    first: int,
+    end: int,
+    off: datetime | float | None,
+    on: datetime | float | None,
+) -> tuple[int, int, tuple[str, ...]]:
+    """Return the first epoch after lights off and the one after the last before lights on, with notes."""
+    seconds = night.epoch_seconds
+    low, high = first, end
+    notes: list[str] = []
+    if off is not None:
+        since, notes = _since(night, off, "lights_off")
+        low = max(first, int(np.ceil(since / seconds - TIE)))
+    if on is not None:
+        since, told = _since(night, on, "lights_on")
+        notes = [*notes, *told]
+        high = min(end, int(np.floor(since / seconds + TIE)))
+    if low >= high:
+        raise InputError("no epoch lies between lights off and lights on. Are the times right?")
+    if (low, high) != (first, end):
+        notes.append(f"{low - first:,} epochs before lights off and {end - high:,} after lights on left out")
+    return low, high, tuple(notes)
+
+
+def _since(night: Night, moment: datetime | float, what: str) -> tuple[float, list[str]]:
+    """Return seconds from the first night's start to a moment, which may be told by the wrong day."""
+    if isinstance(moment, datetime):
+        apart = _apart(night, moment, what)
+        if what == "lights_on" or apart < -DAY / 2:
+            if apart < 0:
+                day = f"{moment + timedelta(days=1):%Y-%m-%d %H:%M:%S}"
+                return apart + DAY, [f"{what} is before the first night's start: taken as {day}"]
+            return apart, []
+    else:
+        apart = _checks.number(moment, what)
+    if what == "lights_off" and apart < 0:
+        return apart, [f"{what} is {-apart:g} s before the first night's start: no epoch is left out for it"]
+    return apart, []
+
+
+def _apart(night: Night, moment: datetime, what: str) -> float:
+    if night.start is None:
+        raise InputError(f"{what} is a time, but the first night has no start to count from. Give seconds.")
+    if (night.start.tzinfo is None) != (moment.tzinfo is None):
+        which = (
+            ("the first night's start", what) if moment.tzinfo is None else (what, "the first night's start")
+        )
+        raise InputError(f"{which[0]} has a time zone, but {which[1]} has none. Give both one, or seconds.")
+    apart = elapsed(night.start, moment)
+    if apart <= -DAY:
+        raise InputError(
+            f"{what} is {moment:%Y-%m-%d %H:%M:%S}, a day or more before the first night's start "
+            f"({night.start:%Y-%m-%d %H:%M:%S}). Correct the date, or give seconds."
+        )
+    return apart
+
+
+def part_of(night: Night, first: int, end: int, start: datetime | None) -> Night:
+    """Return epochs of a night from first to end, unscored or NaN where it has none, with this start."""
+    low, high = max(first, 0), min(end, night.n_epochs)
+    inside, own = slice(low - first, max(high, low) - first), slice(low, max(high, low))
+    if isinstance(night, Hypnogram):
+        labels = np.full(end - first, UNSCORED, dtype=np.int8)
+        labels[inside] = night.labels[own]
+        return Hypnogram(labels, night.scheme, night.epoch_seconds, start, night.scorer, night.assumed)
+    rows = np.full((end - first, night.scheme.n_stages), np.nan)
+    rows[inside] = night.probabilities[own]
+    return Hypnodensity(rows, night.scheme, night.epoch_seconds, start, night.source, night.assumed)

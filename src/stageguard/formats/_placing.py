@@ -1,0 +1,108 @@
+"""Put a night where it lies in the recording whose annotations it gets. Reads no stages, writes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from stageguard._common_epochs import DAY, elapsed, later, part_of
+from stageguard.errors import InputError
+from stageguard.formats import registry
+from stageguard.formats._outgoing import Event, Outgoing
+from stageguard.formats._staged_intervals import TOLERANCE
+from stageguard.formats.events import recording_start, require_events
+from stageguard.hypnodensity import Hypnodensity
+from stageguard.hypnogram import Hypnogram
+
+
+def with_events_of(night: Outgoing, path: str | os.PathLike[str], *, is_placed: bool = True) -> Outgoing:
+    """Return a night with the annotations of another file, in the place it has there by their clocks.
+
+    Parameters
+    ----------
+    night : Outgoing
+        Stages, probabilities or both.
+    path : path-like
+        A file with annotations, which count from the start of a recording.
+    is_placed : bool
+        Whether epochs from the recording's start to the night's, which nobody scored, are added.
+    """
+    path = Path(path)
+    events = require_events(path)
+    theirs, ours = recording_start(path), night.any.start
+    if theirs is None or ours is None:
+        note = f"annotations of {path.name} count from the night's first epoch: a start is not known"
+        return _with(night, _moved(events, night.offset_seconds), (note,))
+    begins, notes = _begins(path, theirs, ours)
+    lasts = night.any.n_epochs * night.epoch_seconds
+    if begins + lasts <= 0 or begins >= _ends(path, events):
+        raise InputError(
+            f"the night begins at {ours:%Y-%m-%d %H:%M:%S}, but {path.name} at {theirs:%Y-%m-%d %H:%M:%S}: "
+            f"they do not overlap. {''.join(f'Assumed: {note}. ' for note in notes)}Is it another night's?"
+        )
+    if begins < 0 or not is_placed:
+        if begins < 0:
+            notes += (f"the night begins {-begins:g} s before {path.name}: times count from its first epoch",)
+        return _with(night, _moved(events, night.offset_seconds - begins), notes)
+    own = _moved(night.events, begins - night.offset_seconds)
+    placed, told = _placed(replace(night, events=own), begins, path)
+    return _with(placed, events, notes + told)
+
+
+def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[str, ...]]:
+    """Seconds from the recording's start to the night's; a start without zone is of the other one's."""
+    if (theirs.tzinfo is None) == (ours.tzinfo is None):
+        return round(elapsed(theirs, ours), 9), ()
+    if theirs.tzinfo is None:
+        note = f"{path.name} tells no time zone: taken to be that of the night"
+        return round(elapsed(theirs.replace(tzinfo=ours.tzinfo), ours), 9), (note,)
+    note = f"the night tells no time zone: taken to be that of {path.name}"
+    return round(elapsed(theirs, ours.replace(tzinfo=theirs.tzinfo)), 9), (note,)
+
+
+def _ends(path: Path, events: Sequence[Event]) -> float:
+    """Seconds of a recording: what its signals last, else a day more than its annotations."""
+    if registry.detect(path, "hypnogram").name == "edf-annotations":
+        from stageguard.formats._edf_header import read_edf_header
+
+        header = read_edf_header(path)
+        if header.is_continuous and any(not signal.is_annotation for signal in header.signals):
+            return header.n_records * header.record_seconds
+    return max((event.onset + (event.seconds or 0.0) for event in events), default=0.0) + DAY
+
+
+def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:
+    """Return a night with unscored epochs before it, so that less than an epoch is left before the first."""
+    seconds = night.epoch_seconds
+    n_before = int(begins / seconds + TOLERANCE)
+    rest = round(begins - n_before * seconds, 9)
+    notes: tuple[str, ...] = ()
+    if rest < 0:  # too near to the next epoch for any reader to tell
+        notes = (f"epochs begin {-rest:g} s later, with the epochs of {path.name}",)
+        rest = 0.0
+    if n_before:
+        many = f"{n_before:,} unscored epoch{'s' * (n_before != 1)}"
+        notes = (f"{path.name} begins {begins:g} s before the night: {many} put before it", *notes)
+    longer = (_longer(night.hypnogram, n_before), _longer(night.density, n_before))
+    hypnogram = longer[0] if isinstance(longer[0], Hypnogram) else None
+    density = longer[1] if isinstance(longer[1], Hypnodensity) else None
+    return replace(night, hypnogram=hypnogram, density=density, offset_seconds=rest), notes
+
+
+def _longer(night: Hypnogram | Hypnodensity | None, n_before: int) -> Hypnogram | Hypnodensity | None:
+    if night is None or not n_before:
+        return night
+    start = None if night.start is None else later(night.start, -n_before * night.epoch_seconds)
+    return part_of(night, -n_before, night.n_epochs, start)
+
+
+def _moved(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:
+    return tuple(replace(event, onset=round(event.onset + seconds, 9)) for event in events)
+
+
+def _with(night: Outgoing, events: Sequence[Event], notes: tuple[str, ...]) -> Outgoing:
+    merged = sorted((*night.events, *events), key=lambda event: event.onset)
+    return replace(night, events=tuple(merged), notes=(*night.notes, *notes))

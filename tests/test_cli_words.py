@@ -1,0 +1,156 @@
+"""What commands print: whole words on narrow terminals, options in place of Python, names of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.cli._app import app
+from stageguard.cli._terminal import cell, console, in_words, naming, table
+
+PROFILE = "human-psg-5"
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    return Runner(capsys)
+
+
+@pytest.fixture
+def nights(tmp_path):
+    return [write_night(tmp_path / f"n{seed}.csv", hours=1, seed=seed) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize("width", [1, 20, 45, 80])
+def test_a_narrow_terminal_breaks_no_word_and_loses_no_column(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = table("file", "value", "which", right=("value",))
+    shown.add_row("night.csv", "-0.204 above", "fragmentation_index, transitions_per_hour")
+    shown.add_row("x" * 100, "1", "")  # no terminal has room for it
+    console().print(shown)
+    printed = capsys.readouterr().out
+    for word in ("file", "night.csv", "-0.204 above", "fragmentation_index,", "transitions_per_hour"):
+        assert word in printed
+
+
+def test_the_statistics_say_which_night_a_note_is_about(run, nights, tmp_path):
+    (tmp_path / "n3.txt").write_text("W\nN1\nN2\nR\n" * 30)
+    (tmp_path / "n4.txt").write_text("W\nN2\nR\nN3\n" * 30)
+    path = tmp_path / "list.tsv"
+    path.write_text("id\tscoring\tlights_off\nn3\tn3.txt\t0\nn4\tn4.txt\tn/a\n")
+    notes = run("stats", path, "--json").json["notes"]
+    about = [note for note in notes if note.startswith("TIB")]
+    assert about and all(note.endswith((": n3", ": n4")) for note in about)
+
+
+def test_json_speaks_of_options(run, nights, tmp_path):
+    (report,) = run(
+        "convert", nights[0], "--epoch-seconds", "20", "--to", "text", "-o", tmp_path / "m.txt", "--json"
+    ).json
+    assert any("epoch length (give --epoch-seconds 20 " in text for text in report["lost"]), report
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Say it: target_format='text'.", "Say it: --to 'text'."),
+        ("Give the epoch length: epoch_seconds=30.", "Give the epoch length: --epoch-seconds 30."),
+        ("Choose it: epoch_seconds=30.", "Choose it: --reepoch 30."),
+        ("epochs of another length: reepoch_to=30.", "epochs of another length: --reepoch 30."),
+        ("annotations_from belongs to one night", "--annotations-from belongs to one night"),
+    ],
+)
+def test_python_words_are_options(text, expected):
+    assert in_words(text) == expected
+
+
+def test_errors_about_several_files_name_them(run, nights, tmp_path):
+    longer = write_night(tmp_path / "long.csv", hours=1.5, seed=3)
+    line = error_line(run("combine", nights[0], longer, "-o", tmp_path / "out.csv"))
+    assert line.startswith("long.csv has the number of epochs 180, n1.csv 120.")
+    for name, n_epochs in (("a.txt", 30), ("b.txt", 29)):
+        (tmp_path / name).write_text("W\nN1\n" * n_epochs)
+    line = error_line(run("consensus", tmp_path / "a.txt", tmp_path / "b.txt"))
+    assert line.startswith("a.txt scored 60 epochs and b.txt has 58, expected the same epochs.")
+    (tmp_path / "c.txt").write_text("W\nN9\n")
+    assert error_line(run("consensus", tmp_path / "a.txt", tmp_path / "c.txt")).startswith("c.txt: line 2")
+
+
+def test_numbers_of_nights_become_names(tmp_path):
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    assert naming("night 2 differs from the first one", paths) == "b.csv differs from a.csv"
+    assert naming("night 3", paths) == "night 3"
+
+
+def test_cells_are_as_they_are():
+    assert cell("format=a  b") == "format=a  b"
+    assert cell("a\tb\nc\udcff") == "a b c\\udcff"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")  # noqa: PTH112
+def test_a_folder_that_takes_no_files_is_not_said_to_be_missing(run, nights):
+    line = error_line(run("convert", nights[0], "--to", "text", "-o", "/proc/x.txt"))
+    assert "does not exist" not in line
+    assert line.endswith("Choose a folder you can write to.")
+
+
+@pytest.mark.parametrize("is_overwritten", [False, True])
+def test_what_decode_wrote_is_said_to_be_a_hypnogram(run, nights, tmp_path, is_overwritten):
+    assert run("decode", nights[0], "-p", PROFILE).code == 0
+    path = tmp_path / "n1.hypnogram.tsv"
+    before = path.read_bytes()
+    line = error_line(run("decode", path, "-p", PROFILE, *(("--overwrite",) * is_overwritten)))
+    assert line == (
+        "n1.hypnogram.tsv: is a hypnogram that decode wrote, expected the stager's probabilities."
+    )
+    assert path.read_bytes() == before
+
+
+def test_of_very_many_files_not_all_are_listed(run, nights, tmp_path):
+    text = nights[0].read_text()
+    (tmp_path / "many").mkdir()
+    for number in range(45):
+        (tmp_path / "many" / f"m{number}.csv").write_text(text)
+    ran = run("convert", tmp_path / "many", "--to", "text", "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert "and 5 more nights, all of them in --json" in ran.out
+    assert ran.out.count("m3") < ran.out.count("m") and "m44.csv" not in ran.out
+    ran = run("combine", tmp_path / "many", "-o", tmp_path / "all.csv")
+    assert "Combined 45 files (mean, weights equal)" in ran.out
+
+
+@pytest.mark.parametrize("command", [each.callback.__name__ for each in app.registered_commands])
+def test_help_speaks_no_python(run, command):
+    ran = run(command, "--help")
+    assert ran.code == 0
+    assert "list[" not in ran.out and "<Path>" not in ran.out and "<path>" not in ran.out
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_terminal_with_few_letters_is_no_error(nights, tmp_path, options):
+    expected = tmp_path / "nüt.csv"
+    nights[0].rename(expected)
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "stageguard.cli", "stats", str(expected), str(nights[1]), *options],
+        capture_output=True, env=environment, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    if options:
+        assert json.loads(ran.stdout)["nights"][0]["id"] == "nüt"
+    else:
+        assert "Mean \\xb1 standard deviation" in ran.stdout
+
+
+def test_weights_that_differ_are_listed(run, nights, tmp_path):
+    ran = run("combine", *nights, "-o", tmp_path / "out.csv", "--weights", "1,3")
+    assert "weights 1, 3" in ran.out
+    assert np.isfinite(sg.read_density(tmp_path / "out.csv").probabilities).all()
