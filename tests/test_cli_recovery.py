@@ -183,6 +183,7 @@ def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
 
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
     with pytest.raises(Stopped), stoppable(), JsonList() as printed:
         printed.add({"n": 1})
         monkeypatch.setattr(_terminal, "print", interrupted, raising=False)
@@ -190,6 +191,7 @@ def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch
             printed.add({"n": 2})
         finally:
             monkeypatch.undo()
+    signal.signal(signal.SIGINT, ours)
     assert json.loads(capsys.readouterr().out) == [{"n": 1}, {"n": 2}]
 
 

@@ -65,6 +65,55 @@ def test_a_night_given_twice_is_refused(nights):
     )
 
 
+@pytest.mark.parametrize("n_epochs", [None, 100])
+def test_one_stagers_night_given_twice_is_refused_whoever_scored_it(nights, n_epochs):
+    again = nights.densities[1]
+    again = replace(again, probabilities=again.probabilities[:n_epochs])
+    other = nights.hypnograms[1].labels[:n_epochs].copy()
+    other[7] = -1
+    experts = [*nights.hypnograms, sg.Hypnogram(other, WNR3, 30.0)]
+    message = complaint(Cohort([*nights.densities, again], experts, [*"abcdef"]), groups=[*"abcdef"])
+    assert message == (
+        "nights 1 and 5 have the same probabilities: one night given twice. Leave one out; several experts' "
+        "scorings of a night go into one list."
+    )
+
+
+def test_one_expert_given_as_two_is_refused(nights):
+    panels = [[expert, expert] for expert in nights.hypnograms]
+    message = complaint(Cohort(nights.densities, panels, nights.groups), groups=nights.groups)
+    assert message == (
+        "night 0: two experts' scorings are the same, epoch for epoch: one given twice. Leave one out."
+    )
+
+
+def test_names_differ_by_more_than_blanks_and_points(nights):
+    def n_groups(groups):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)
+            found = sg.fit_report(None, nights.hypnograms, base=BASE, groups=groups)
+        return found.n_subjects
+
+    assert n_groups(["s1", "s1 ", " s2", "s2", "s3"]) == 3
+    assert n_groups([1, 1.0, 2, np.float64(2.0), "2"]) == 2
+    for missing in (float("nan"), "", None):
+        assert "night 1 has none" in complaint(nights, groups=["a", missing, "b", "c", "d"])
+    assert "night 0 has none" in complaint(nights, groups=[np.array([1, 2]), 2, 3, 4, 5])
+
+
+def test_two_folds_of_few_subjects_are_not_nested(nights):
+    three = Cohort(nights.densities[:3], nights.hypnograms[:3], ["a", "b", "c"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        found = sg.fit_report(three.densities, three.hypnograms, base=BASE, groups=three.groups, n_folds=2)
+    assert found.nested is None
+
+
+def test_options_that_are_no_such_thing_are_refused(nights):
+    assert "progress is 3, expected a function" in complaint(nights, groups=nights.groups, progress=3)
+    assert "statistics is 'week'" in complaint(nights, groups=nights.groups, statistics="week")
+
+
 def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
     without = [
         sg.Hypnogram(np.where(expert.labels == 2, 1, expert.labels).astype(np.int8), WNR3, 30.0)

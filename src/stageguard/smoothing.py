@@ -54,10 +54,9 @@ class Posterior(Hypnodensity):
     transition_weight: float = float("nan")
     prior_exponent: float = 0.0
     profile: Profile | None = None
-    assumed: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        """Compare all fields by content."""
+        """Compare all fields but `assumed` by content."""
         if not isinstance(other, Posterior):
             return False if isinstance(other, Hypnodensity) else NotImplemented
         return Hypnodensity.__eq__(self, other) is True and self._own() == other._own()
@@ -68,10 +67,10 @@ class Posterior(Hypnodensity):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle through the constructor."""
-        return Posterior, (self.probabilities, *self._rest(), *self._own())
+        return Posterior, (self.probabilities, *self._rest(), self.assumed, *self._own())
 
     def _own(self) -> tuple[Any, ...]:
-        return self.log_evidence, self.transition_weight, self.prior_exponent, self.profile, self.assumed
+        return self.log_evidence, self.transition_weight, self.prior_exponent, self.profile
 
 
 @overload

@@ -66,6 +66,10 @@ def judge(
         else 0.0,
         "tvr_percent": _tvr(labels, scheme),
     }
+    # Sleep or REM that never comes counts as coming at the end: a method must not gain by showing none.
+    end = len(labels) * epoch_seconds / 60.0
+    for name in ("sol_minutes", "rem_latency_minutes"):
+        own[name] = end if math.isnan(own[name]) and not math.isnan(theirs[name]) else own[name]
     return values | {f"error {name}": abs(own[name] - theirs[name]) for name in own}
 
 

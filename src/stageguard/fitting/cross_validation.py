@@ -232,9 +232,9 @@ def held_out(
     )
 
 
-def can_nest(material: Material) -> bool:
+def can_nest(folds: Folds) -> bool:
     """Whether training nights of every fold can be cross-validated themselves."""
-    return len(material.groups) > FEWEST_SUBJECTS
+    return min(len(train.groups) for train, _ in folds) >= FEWEST_SUBJECTS
 
 
 def decode_candidate(

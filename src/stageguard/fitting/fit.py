@@ -117,7 +117,7 @@ def fit(
     learning_curve : bool
         Whether to find out how many scored nights are enough; takes about as long as all the rest.
     seed : int
-        Same seed, same folds, same profile.
+        Same nights in the same order and same seed, same folds, same profile.
     progress : callable, optional
         Is called with a `Progress` after every round.
 
@@ -193,9 +193,11 @@ def fit_report(
     n_folds, seed = _whole(n_folds, "n_folds", 2), _whole(seed, "seed", 0)
     if cohort is not None:
         _checks.text(cohort, "cohort", empty=False)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress is {_checks.shown(progress)}, expected a function that takes a Progress.")
     options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
-    if statistics is not None and statistics not in ("night", "day"):
-        raise InputError(f"statistics is {_checks.shown(statistics)}, expected 'night' or 'day'.")
+    if statistics is not None:
+        _checks.choice(statistics, "statistics", ("night", "day"))
     material = read_material(densities, hypnograms, profile, options, groups, subjects, statistics)
     recipe = Recipe(profile, material.epoch_seconds)
     if name is not None:
@@ -224,7 +226,7 @@ class _Fitter:
         self.material, self.recipe, self.criterion = material, recipe, criterion
         self.n_folds, self.seed, self.progress = n_folds, seed, progress
         self.folds = split(material, n_folds, seed)
-        self.with_curve = with_curve and can_nest(material)
+        self.with_curve = with_curve and can_nest(self.folds)
         self.scope = scope_of(material, material.counts(), biases=False, durations=False)
         self.done, self.total = 0, self._n_rounds()
 
@@ -244,7 +246,7 @@ class _Fitter:
         return _report(self.material, picked.recipe, learned, naming, choice)
 
     def _nested(self) -> HeldOut | None:
-        if not can_nest(self.material):
+        if not can_nest(self.folds):
             return None
         return held_out(
             self.folds,
@@ -286,7 +288,7 @@ class _Fitter:
     def _n_rounds(self) -> int:
         """Return how many folds will be evaluated in all."""
         total = min(self.n_folds, len(self.material.groups))
-        if not can_nest(self.material):
+        if not can_nest(self.folds):
             return total
         sizes = [len(train.groups) for train, _ in self.folds]
         total += sum(min(self.n_folds, size) for size in sizes)

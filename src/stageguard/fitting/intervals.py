@@ -88,4 +88,7 @@ def _model_coverage(
 
 
 def _stepping_aside(profile: Profile) -> Profile:
-    return profile.replace(transition_weight=0.0, min_bout_seconds=None, durations=None, prior_exponent=None)
+    """Return the profile of argmax: no rules, and no biases, so that the likeliest stage stays the same."""
+    temperature = {"temperature": profile.calibration.temperature}
+    plain = profile.replace(calibration=temperature, transition_weight=0.0, min_bout_seconds=None)
+    return plain.replace(durations=None, prior_exponent=None)

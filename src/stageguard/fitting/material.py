@@ -219,12 +219,17 @@ def _who(
 
 def _names(values: Any, what: str, n_nights: int) -> list[str]:
     names = _nights.per_night(values.tolist() if hasattr(values, "tolist") else values, n_nights, what)
-    for i, name in enumerate(names):
-        if name is None or name != name or not str(name).strip():
-            raise InputError(
-                f"{what}: night {i} has none ({name!r}), expected the name of whom it belongs to."
-            )
-    return [str(name) for name in names]
+    return [_name(name, i, what) for i, name in enumerate(names)]
+
+
+def _name(given: Any, i: int, what: str) -> str:
+    """Return a name without blanks around it; a number that is whole is the same with and without a point."""
+    if isinstance(given, float | np.floating) and float(given).is_integer():
+        given = int(given)
+    text = str(given).strip()
+    if np.ndim(given) or given is None or text.casefold() in ("", "nan", "none", "<na>", "nat"):
+        raise InputError(f"{what}: night {i} has none ({given!r}), expected the name of whom it belongs to.")
+    return text
 
 
 def _panel(given: Any, i: int, base: Profile, options: _nights.Options) -> list[Hypnogram]:

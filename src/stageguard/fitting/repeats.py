@@ -69,3 +69,39 @@ def refuse_repeats(nights: Sequence[FitNight]) -> None:
                 f"nights {first} and {night.number} have the same expert stages, epoch for epoch: one night "
                 "given twice. Leave one out."
             )
+    _refuse_same_probabilities(nights)
+    for night in nights:
+        _refuse_same_expert(night)
+
+
+def _refuse_same_probabilities(nights: Sequence[FitNight]) -> None:
+    """Refuse nights of one stager's output, whoever scored them and however long they are."""
+    seen: dict[bytes, FitNight] = {}
+    for night in nights:
+        if night.matrix is None or len(night.matrix) < SAME_NIGHT_EPOCHS:
+            continue
+        head = np.ascontiguousarray(night.matrix[:SAME_NIGHT_EPOCHS])
+        if len(np.unique(head, axis=0)) < SAME_NIGHT_EPOCHS // 2:
+            continue  # votes, constants: many nights may begin so
+        first = seen.setdefault(head.tobytes(), night)
+        if first is night:
+            continue
+        assert first.matrix is not None
+        both = min(len(first.matrix), len(night.matrix))
+        if np.array_equal(first.matrix[:both], night.matrix[:both], equal_nan=True):
+            raise InputError(
+                f"nights {first.number} and {night.number} have the same probabilities: one night given "
+                "twice. Leave one out; several experts' scorings of a night go into one list."
+            )
+
+
+def _refuse_same_expert(night: FitNight) -> None:
+    """Refuse one expert's scoring that is given as two: it would count double."""
+    if len(night.truth) < SAME_NIGHT_EPOCHS or np.count_nonzero(np.diff(night.truth)) < 3:
+        return
+    for i, one in enumerate(night.scorings):
+        if any(np.array_equal(one, other) for other in night.scorings[:i]):
+            raise InputError(
+                f"night {night.number}: two experts' scorings are the same, epoch for epoch: one given "
+                "twice. Leave one out."
+            )
