@@ -194,3 +194,16 @@ def test_a_sample_list_names_nights_and_their_lights(run, night, fitted, tmp_pat
     )
     assert report["id"] == "anna"
     assert by_name(report)["tst_minutes"]["value"] == expected["tst_minutes"].value
+
+
+def test_definitions_can_be_told_and_then_have_no_measured_coverage(run, night, fitted):
+    told = ("--convention", "yasa", "--min-first-rem-seconds", "300")
+    report = run("intervals", night, "-p", fitted, *told, "--json").json[0]
+    decoding = nights.decode(sg.read_density(night), sg.Profile.load(fitted))
+    expected = sg.intervals(decoding, convention="yasa", min_first_rem_seconds=300.0)
+    found = by_name(report)
+    assert found["rem_latency_minutes"]["value"] == expected["rem_latency_minutes"].value
+    assert found["rem_latency_minutes"]["value"] != sg.intervals(decoding)["rem_latency_minutes"].value
+    assert {row["measured_coverage"] for row in found.values()} == {None}
+    shown = run("intervals", night, "-p", fitted, *told).out
+    assert "REM latency ends with the first REM bout of 300 s or more." in shown

@@ -174,6 +174,8 @@ def figures(chosen: Mapping, method: str) -> dict[str, float]:
 
 
 def of_group(held: Mapping, group: str) -> dict:
+    if group == "all":
+        return dict(held)
     return {name: task for name, task in held.items() if task["kind"] in GROUPS[group]}
 
 
@@ -204,73 +206,78 @@ def summary(held: Mapping) -> str:
     return table(header, rows)
 
 
+SETS = {
+    "chosen on": "context-free and votes",
+    "context-free": "context-free stagers",
+    "networks": "networks",
+    "all": "all",
+}
+
+
 def bars(held: Mapping) -> str:
-    """Say which of the goals set beforehand are met, by the figures they are about."""
-    all_tasks, free = of_group(held, "context-free and votes"), of_group(held, "context-free stagers")
-    fitted, band = figures(all_tasks, "fitted"), figures(all_tasks, "band")
-    fitted_free, band_free = figures(free, "fitted"), figures(free, "band")
-    everywhere = {method: figures(held, method) for method in ("band", "fitted")}
-    rows = [
-        *(
-            _bar(f"`{m}`: tasks where κ falls by > .005, Holm's p < .05", f["harmed"], "0", not f["harmed"])
-            for m, f in everywhere.items()
-        ),
-        _bar(
-            "`fitted`: median κ gain on context-free stagers",
-            f"{fitted_free['kappa median']:+.3f} (with votes {fitted['kappa median']:+.3f})",
-            "≥ +.015",
-            fitted_free["kappa median"] >= 0.015,
-        ),
-        _bar(
-            "`fitted`: mean ratio of errors",
-            f"{fitted['ratio']:.3f} (context-free {fitted_free['ratio']:.3f}; the seven for mice too "
-            f"{fitted['ratio of the seven']:.3f})",
+    """Hold the goals against each set of tasks: those the rule was chosen on, and those it was not."""
+    found = {
+        (name, method): figures(of_group(held, group), method)
+        for name, group in SETS.items()
+        for method in ("band", "fitted")
+    }
+    goals = [
+        ("fitted", "harmed", "tasks where κ falls by > .005, Holm's p < .05", "0", "{:.0f}", _at_most(0)),
+        ("band", "harmed", "tasks where κ falls by > .005, Holm's p < .05", "0", "{:.0f}", _at_most(0)),
+        ("fitted", "kappa median", "median κ gain", "≥ +.015", "{:+.3f}", _at_least(0.015)),
+        ("fitted", "ratio", "mean ratio of errors", "≤ .82", "{:.3f}", _at_most(0.82)),
+        (
+            "fitted",
+            "ratio of the seven",
+            "the same, seven for mice too",
             "≤ .82",
-            fitted["ratio"] <= 0.82,
+            "{:.3f}",
+            _at_most(0.82),
         ),
-        _bar("`fitted`: single errors significantly worse", fitted["worse"], "≤ 1", fitted["worse"] <= 1),
-        _bar(
-            "`fitted`: FI within two experts' factor, median over tasks",
-            f"{100 * fitted['in band']:.0f} % of nights",
-            "≥ 80 %",
-            fitted["in band"] >= 0.8,
+        ("fitted", "worse", "single errors significantly worse", "≤ 1", "{:.0f}", _at_most(1)),
+        (
+            "fitted",
+            "in band",
+            "nights in two experts' band of FI, median",
+            "≥ .80",
+            "{:.2f}",
+            _at_least(0.8),
         ),
-        _bar(
-            "`band`: mean ratio of errors",
-            f"{band['ratio']:.3f} (context-free {band_free['ratio']:.3f}; the seven for mice too "
-            f"{band['ratio of the seven']:.3f})",
-            "≤ .90",
-            band["ratio"] <= 0.90,
-        ),
-        _bar(
-            "`band`: single errors significantly worse on context-free stagers",
-            band_free["worse"],
-            "0",
-            band_free["worse"] == 0,
-        ),
-        *_coverage_bars(held),
+        ("band", "ratio", "mean ratio of errors", "≤ .90", "{:.3f}", _at_most(0.90)),
+        ("band", "ratio of the seven", "the same, seven for mice too", "≤ .90", "{:.3f}", _at_most(0.90)),
+        ("band", "worse", "single errors significantly worse", "0", "{:.0f}", _at_most(0)),
     ]
-    return table(["goal", "found", "bar", "met"], rows)
+    rows = []
+    for method, key, what, bar, form, holds in goals:
+        cells = []
+        for name in SETS:
+            value = found[name, method][key]
+            cells.append(form.format(value) if holds(value) else f"**{form.format(value)}**")
+        rows.append([f"`{method}`: {what}", bar, *cells])
+    counts = [f"{name} ({found[name, 'fitted']['tasks']} tasks)" for name in SETS]
+    return table(["goal", "bar", *counts], rows + _coverage_bars(held))
 
 
-def _bar(what: str, found: object, bar: str, met: bool) -> list[str]:
-    return [what, f"{found}", bar, "yes" if met else "**no**"]
+def _at_most(bar: float):
+    return lambda value: round(value, 3) <= bar
+
+
+def _at_least(bar: float):
+    return lambda value: round(value, 3) >= bar
 
 
 def _coverage_bars(held: Mapping) -> list[list[str]]:
-    counts = [count for task in held.values() for count in task["coverage"].values()]
-    if not counts:
-        return []
-    share = sum(n_in for n_in, _ in counts) / sum(n for _, n in counts)
-    lowest = min(by_task_p(task) for task in held.values() if task["coverage"])
+    shares, lowest = [], []
+    for group in SETS.values():
+        tasks = [task for task in of_group(held, group).values() if task["coverage"]]
+        counts = [count for task in tasks for count in task["coverage"].values()]
+        share = sum(n_in for n_in, _ in counts) / sum(n for _, n in counts)
+        p = min(by_task_p(task) for task in tasks)
+        shares.append(f"{share:.1%}" if 0.85 <= share <= 0.95 else f"**{share:.1%}**")
+        lowest.append(f"{p:.3f}" if p >= 0.01 else f"**{p:.3f}**")
     return [
-        _bar("conformal 90 % intervals cover, pooled", f"{share:.1%}", "85 to 95 %", 0.85 <= share <= 0.95),
-        _bar(
-            "smallest p of a task, binomial test on subjects' intervals",
-            f"{lowest:.3f}",
-            "≥ .01",
-            lowest >= 0.01,
-        ),
+        ["conformal 90 % intervals cover, pooled", "85 to 95 %", *shares],
+        ["smallest p of a task, binomial test of coverage", "≥ .01", *lowest],
     ]
 
 
@@ -306,6 +313,9 @@ def covered(held: Mapping) -> str:
         )
     if not rows:
         return "No intervals yet.\n"
+    rows += [
+        [name, "none", "0", "", "too few scored recordings"] for name, t in held.items() if not t["coverage"]
+    ]
     rows.append(["**all**", f"**{100 * n_in / n_all:.1f} %**", f"{n_all}", "", ""])
     return table(["task", "covered", "intervals", "p of the task", "statistic furthest off"], rows)
 
@@ -340,6 +350,7 @@ def write_tables(held: Mapping, pairs: Mapping, path: Path) -> None:
         "# The guard on real nights\n",
         INTRODUCTION,
         "## Goals set beforehand\n",
+        GOALS,
         bars(held),
         "## Summary\n",
         summary(held),
@@ -368,6 +379,10 @@ def write_tables(held: Mapping, pairs: Mapping, path: Path) -> None:
     path.write_text("\n".join(parts))
 
 
+GOALS = """Bold: missed. "chosen on" are the tasks the rule of `fit` was chosen on, the networks those it was
+not. Goals for `band`'s single errors and for the gain in κ were set for context-free stagers.
+"""
+
 ELSEWHERE = """A profile fitted on all nights of one task is used on another cohort's, with `cohort=`.
 Stage shares and biases are left out; where the same rule without them did not keep argmax's κ, it is argmax.
 """
@@ -383,9 +398,10 @@ the truth is the consensus of five scorers. `shipped` is the built-in profile as
 the rule of fragmentation first described, `fitted` is `sg.fit` on training nights.
 
 Errors: mean absolute error over argmax's, averaged over TST, SE, SOL, REM latency, WASO, awakenings and
-bouts; for mice, recorded around the clock, over minutes and bouts of W, N and R. "harmed": κ down by more
-than .005 with Holm's p < .05. Nights in band: FI within the factor that two experts of a night differ by
-(1.97, 2.25, 2.00 for 3, 5, 2 stages). FI, bouts and awakenings are no independent evidence for rules
-steered by FI; κ, TST, SE, WASO and REM latency are. κ and the errors are partly bought with accuracy: see
-the last column.
+bouts; for mice, recorded around the clock, over minutes and bouts of W, N and R. Sleep or REM that never
+comes counts as coming at the end of the recording. "harmed": κ down by more than .005 with Holm's p < .05.
+Nights in band: FI within the factor that two experts of a night differ by (1.97, 2.25, 2.00 for 3, 5, 2
+stages). FI, bouts and awakenings are no independent evidence for rules steered by FI; for `fitted` TST, SE,
+WASO and the other errors are not either, since they count in its choice: κ is. κ and the errors are partly
+bought with accuracy: see the last column.
 """

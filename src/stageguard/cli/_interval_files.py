@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stageguard.measures.day import Moment
+    from stageguard.measures.statistics import Convention
     from stageguard.profile import Profile
 
 MODEL_WORDS = (
@@ -57,6 +58,8 @@ class Request:
     lights_off: Moment | None
     lights_on: Moment | None
     start: datetime | None
+    convention: Convention
+    min_first_rem_seconds: float | None  # the profile's where not said
     options: DecodeOptions
 
 
@@ -88,6 +91,8 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
             seed=request.seed,
             lights_off=request.lights_off if night.lights_off is None else night.lights_off,
             lights_on=request.lights_on if night.lights_on is None else night.lights_on,
+            convention=request.convention,
+            min_first_rem_seconds=request.min_first_rem_seconds,
         )
         n_nights = max(n_nights, found.n_nights)
         rows += [
@@ -114,7 +119,9 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
         "epoch_seconds": decoding.epoch_seconds,
         "n_scored_nights": n_nights,
         "n_scored_subjects": int(profile.intervals.get("n_subjects", 0)),
-        "min_first_rem_seconds": shortest_first_rem(profile),
+        "min_first_rem_seconds": shortest_first_rem(profile)
+        if request.min_first_rem_seconds is None
+        else request.min_first_rem_seconds,
         "intervals": rows,
         "notes": list(notes),
         "assumptions": list(decoding.assumed),

@@ -11,6 +11,7 @@ import typer
 from stageguard.cli._options import (
     AsJson,
     Cohort,
+    Convention,
     EpochSeconds,
     FormatName,
     LightsOff,
@@ -60,6 +61,11 @@ Level = Annotated[
 ]
 NumberOfDraws = Annotated[int, typer.Option("--draws", min=10, metavar="N", help="For model intervals.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the draws.")]
+ByConvention = Annotated[Convention, typer.Option(help="Whose definitions; coverage was measured by AASM's.")]
+MinFirstRem = Annotated[
+    float | None,
+    typer.Option(min=0.0, metavar="SECONDS", help="First REM bout of REM latency. Default: the profile's."),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -79,6 +85,8 @@ def intervals(
     lights_off: LightsOff = None,
     lights_on: LightsOn = None,
     start: Start = None,
+    convention: ByConvention = Convention.aasm,
+    min_first_rem_seconds: MinFirstRem = None,
     stages: Stages = None,
     epoch_seconds: EpochSeconds = None,
     quality: Quality = None,
@@ -120,6 +128,8 @@ def intervals(
         lights_off=parse_moment(lights_off, "--lights-off"),
         lights_on=parse_moment(lights_on, "--lights-on"),
         start=parse_start(start),
+        convention=convention.value,
+        min_first_rem_seconds=min_first_rem_seconds,
         options=decode_options(
             stages, epoch_seconds, quality, pins, cohort, trained, logits, log, format, pool
         ),
