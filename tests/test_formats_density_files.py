@@ -207,9 +207,11 @@ def test_quoted_cells_as_r_writes_them(tmp_path):
     np.testing.assert_array_equal(sg.read_density(path).probabilities, P)
 
 
-def test_a_row_of_empty_cells_at_the_end_is_an_epoch(tmp_path):
+def test_rows_of_empty_cells_at_the_end_are_left_out_and_one_within_is_an_epoch(tmp_path):
     for mark in ",;\t":
-        path = write(tmp_path, "n.csv", mark.join(FIVE), mark.join(map(str, P[0])), mark * 4, "", " ")
+        row = mark.join(map(str, P[0]))
+        path = write(tmp_path, "n.csv", mark.join(FIVE), row, mark * 4, row, mark * 4, mark * 4, "", " ")
         density = sg.read_density(path)
-        assert density.n_epochs == 2
+        assert density.n_epochs == 3
         assert np.isnan(density.probabilities[1]).all()
+        assert "2 rows of empty cells at the end left out" in density.assumed

@@ -181,7 +181,7 @@ def test_a_night_of_few_stages_takes_the_default_or_asks(tmp_path):
         ("stage,duration\nW,30\nN2,60\n", "line 3 lasts 60 s and the first row 30 s. Expected one"),
         ("onset,duration,stage\n0,30,W\n45,30,N2\n", "the stage from 45 to 75 s does not begin and end"),
         ("onset,duration,stage\n0,30,W\n30,30,N9\n", "line 3: 'N9' is not a stage"),
-        ("onset,stage\n0,W\n30,W\n90,N2\n", "line 4 is 60 s after the row before, others are 30 s apart: stages that last, or epochs that are"),
+        ("onset,stage\n0,W\n30,W\n90,N2\n", "line 4 is 60 s after the row before, others are 30 s apart: st"),
         ("epoch,stage\n0,W\n1,W\n1,N2\n", "line 4, column 'epoch': 1 comes after 1, expected a larger"),
         ("stage,duration\nW,x\n", "line 2, column 'duration': expected seconds, got 'x'."),
         (b"\xff\xfeW\x00", "is UTF-16 text. Save it as UTF-8."),

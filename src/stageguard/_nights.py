@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks, _kernels
+from stageguard._epochs import offset_note, told_offset
 from stageguard.automaton import minimum_epochs
 from stageguard.errors import InputError, StageGuardError
 from stageguard.evidence import Night, check_pins, check_quality, check_segments, cut
@@ -76,6 +77,9 @@ def read_request(
     if isinstance(night, Hypnodensity):
         _refuse_for_density(options)
         matrix = night.probabilities
+        begins = told_offset(night.assumed)
+        if begins:
+            assumed.append(offset_note(begins))
         if night.scheme.names != profile.scheme.names:
             matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
         return Request(

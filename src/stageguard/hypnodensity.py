@@ -18,6 +18,7 @@ from stageguard.stages import StageScheme, as_scheme
 if TYPE_CHECKING:
     from stageguard.formats.writing import Written
 
+ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
 SUM_TOLERANCE = 1e-3
 ROUNDING = 1e-9  # how far below 0 rounding may put a probability
 
@@ -186,6 +187,8 @@ def explain_bad_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> Inpu
         got = f"row {row} has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
     else:
         got = f"row {row} sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
+        if deviation[row] < ROUNDED:
+            got += " Were they rounded? Give more digits."
     scored = n_missing == 0
     if 2 * np.count_nonzero(bad) <= np.count_nonzero(scored):
         return InputError(f"probabilities: {got} Correct the row, or set all of it to NaN (no evidence).")

@@ -25,6 +25,7 @@ from stageguard._common_epochs import (
     part_of,
     refuse_apart,
 )
+from stageguard._epochs import told_offset
 from stageguard.errors import InputError, StageGuardWarning
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import UNSCORED, Hypnogram
@@ -156,13 +157,16 @@ def align(
 
 
 def combine(
-    densities: Sequence[Hypnodensity], *, method: str = "mean", weights: Sequence[float] | None = None
+    densities: Sequence[Hypnodensity] | Aligned,
+    *,
+    method: str = "mean",
+    weights: Sequence[float] | None = None,
 ) -> Hypnodensity:
     """Return one density of several: of channels, or of stagers.
 
     Parameters
     ----------
-    densities : sequence of Hypnodensity
+    densities : sequence of Hypnodensity, or Aligned
         Of the same epochs and the same scheme (see `align` and `merge_stages`).
     method : {"mean", "log-pool"}
         The weighted arithmetic mean, or the weighted geometric mean brought to a sum of 1: the second lets a
@@ -176,7 +180,8 @@ def combine(
         An epoch without evidence in some of them is that of the others; without evidence in all of them it
         stays without.
     """
-    parts = _listed(densities, "densities", "a list of densities")
+    given = densities.nights if isinstance(densities, Aligned) else densities
+    parts = _listed(given, "densities", "a list of densities")
     _checks.choice(method, "method", METHODS)
     _refuse_different(parts)
     shares = _weights(weights, len(parts))
@@ -292,6 +297,12 @@ def _refuse_different(parts: Sequence[Any]) -> None:
         if part.start is not None and parts[0].start is not None and part.start != parts[0].start:
             raise InputError(
                 f"night {place} begins at {part.start}, the first one at {parts[0].start}. Use align(...)."
+            )
+        begins = [told_offset(each.assumed) for each in (part, parts[0])]
+        if part.start is None and parts[0].start is None and begins[0] != begins[1]:
+            raise InputError(
+                f"night {place} begins {begins[0]:g} s after the recording's start, the first one "
+                f"{begins[1]:g} s, expected the same epochs. Stage the same epochs again."
             )
 
 

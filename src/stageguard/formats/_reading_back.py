@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from stageguard._epochs import told_offset
 from stageguard.errors import FileFormatError, InputError, OutputError
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions
@@ -159,10 +160,13 @@ def _lost_words(copy: _Copy, found: HypnogramFile, wanted: Hypnogram) -> list[st
         lost.append("scorer")
     if back.epoch_seconds != wanted.epoch_seconds:
         lost.append("digits of the epoch length")
-    offset = copy.night.offset_seconds
-    if abs(found.offset_seconds - offset) > 1e-6:
-        lost.append(f"{offset:g} s from the recording's start to the first epoch")
-    return lost
+    return lost + _lost_offset(copy.night.offset_seconds, found.offset_seconds)
+
+
+def _lost_offset(offset: float, found: float) -> list[str]:
+    if abs(found - offset) <= 1e-6:
+        return []
+    return [f"{offset:g} s from the recording's start to the first epoch"]
 
 
 def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
@@ -194,4 +198,5 @@ def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
             lost.append("start time")
         if back.epoch_seconds != given.epoch_seconds:
             lost.append(f"epoch length (give epoch_seconds={given.epoch_seconds:g} when reading)")
+        lost += _lost_offset(copy.night.offset_seconds, told_offset(back.assumed))
     return lost

@@ -12,18 +12,21 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from stageguard.errors import FileFormatError
 from stageguard.formats._density_file import Where, file_error
 from stageguard.formats._timing import FloatVector, Timing, read_timing
 
-Role = Literal["onset", "end", "duration", "epoch"]
+Role = Literal["onset", "end", "duration", "epoch", "run"]
 
 _ONSETS = "onset start begin init time t starttime onsettime begintime epochstart"
 _ONSETS += " datetime timestamp clock clocktime"
+_RUNS = "startepoch beginepoch firstepoch endepoch stopepoch lastepoch nepochs numepochs numberofepochs"
 _ROLES: dict[str, Role] = {
     **dict.fromkeys(_ONSETS.split(), "onset"),
-    **dict.fromkeys(["end", "stop", "endtime", "stoptime", "epochend"], "end"),
-    **dict.fromkeys(["duration", "dur", "lasting", "epochlength", "epochduration"], "duration"),
+    **dict.fromkeys(["end", "stop", "until", "endtime", "stoptime", "epochend"], "end"),
+    **dict.fromkeys(["duration", "dur", "lasting", "length", "epochlength", "epochduration"], "duration"),
     **dict.fromkeys(["epoch", "epochnumber", "epochindex"], "epoch"),
+    **dict.fromkeys(_RUNS.split(), "run"),
 }  # fmt: skip
 _UNITS = {
     **dict.fromkeys(["s", "sec", "secs", "second", "seconds"], 1.0),
@@ -35,6 +38,8 @@ _ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that are the na
 _PLAIN = ("onset", "duration", "epoch")  # names that leave no doubt: seconds, or a count
 MISSING = frozenset(("", "nan", "na", "n/a", "nat", "null", "none", ".", "<na>"))
 DAY = 86_400.0
+LONGEST_STEP = 120.0  # seconds between rows that are told in hours and minutes, or by their ends
+MOST_EQUAL = 0.75  # of the steps between ends: where so many are the shortest, others may be gaps
 SHORTEST_DOUBTLESS = 2.0  # steps below this, of a column without unit, may be minutes, hours or a count
 _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:[.,]\d+)?))?\s*([ap]m)?", re.IGNORECASE)
 _ELAPSED = re.compile(r"(\d+) days?,? ?(?:(\d{1,2}):([0-5]\d):([0-5]\d(?:\.\d+)?))?")
@@ -54,6 +59,8 @@ class Parsed(NamedTuple):
     kind: Literal["numbers", "clock", "dates"]
     values: FloatVector
     first: datetime | None = None
+    is_short: bool = False  # of a clock: two parts, such as 22:30
+    largest: int = 0  # first part of such a clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +87,13 @@ class RowTimes:
 def meaning_of(name: str) -> Meaning | None:
     """Return what a column of this name says about time, or None."""
     plain = " ".join(re.sub(r"[\s_.\-()\[\]]+", " ", name.casefold()).split())
+    plain = plain.removesuffix(" hh:mm:ss").removesuffix(" hh:mm")
     if plain in _ALONE:
         return Meaning("onset", _UNITS[plain], True)
     words = plain.split()
     unit = words[-1] if len(words) > 1 and words[-1] in _UNITS else None
     role = _ROLES.get("".join(words[:-1] if unit else words))
-    if role is None or (unit and role == "epoch"):
+    if role is None or (unit and role in ("epoch", "run")):
         return None
     return Meaning(role, _UNITS[unit] if unit else 1.0, unit is not None or plain in _PLAIN)
 
@@ -146,6 +154,9 @@ def row_times(
             continue
         used.append(name)
         _refuse_doubtful(where, name, meaning, parsed)
+        if meaning.role == "run":
+            _refuse_runs(where, name, parsed)
+            continue
         found.setdefault(meaning.role, []).append((name, meaning, parsed))
     return _joined(where, found, RowTimes(used=tuple(used), unread=tuple(unread), notes=tuple(notes)))
 
@@ -176,6 +187,9 @@ def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], r
     clocks.sort(key=lambda each: each[2].kind != "dates")
     notes = rest.notes
     onset, start, name = None, None, "onset"
+    if onsets and not {*found} & {"duration", "end"}:
+        onsets, notes = _without_minutes(where, onsets, notes, has_epochs="epoch" in found)
+        clocks = [each for each in clocks if each in onsets]
     if onsets:
         name, _, first = onsets[0]
         onset = first.values - (first.values[0] if first.kind == "clock" else 0.0)
@@ -196,8 +210,80 @@ def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], r
                 "seconds or both of the clock.",
             )
         lasting = _between(onsets[0][2], end[2])
+    elif "end" in found:
+        name, _, ends = found["end"][0]
+        onset, lasting, told = _before(where, name, ends)
+        notes += told
+        if ends.first is not None:
+            start = ends.first - timedelta(seconds=float(lasting[0]))
     epoch = found["epoch"][0][2].values if "epoch" in found else None
     return RowTimes(onset, lasting, epoch, start, rest.used, rest.unread, notes, name)
+
+
+def _before(where: Where, name: str, ends: Parsed) -> tuple[FloatVector, FloatVector, tuple[str, ...]]:
+    """Onsets and durations of rows that tell their ends alone, and a remark."""
+    steps = np.diff(ends.values)
+    if len(steps) and (steps > 0).all() and np.ptp(steps) <= 0.01 * steps[0] and steps[0] <= LONGEST_STEP:
+        step = float(np.median(steps))
+        first = float(ends.values[0]) if ends.kind == "numbers" else step
+        onset = ends.values - ends.values[0] + first - step
+        return onset, np.full(len(onset), step), (f"the {name} column tells when epochs end",)
+    if ends.kind != "numbers":
+        raise file_error(
+            where,
+            f"its column {name} tells when stages end, and nothing when the first begins. Add a column "
+            "start, or durations in seconds.",
+        )
+    is_shortest = steps <= 1.01 * steps.min() if len(steps) else np.zeros(1, dtype=bool)
+    if is_shortest.mean() >= MOST_EQUAL and len(steps) > 1 and not is_shortest.all():
+        raise file_error(
+            where,
+            f"its column {name} goes on by {steps.min():g} s mostly, and sometimes by more: stages that "
+            "last, or epochs that are missing? Add a column onset in seconds.",
+        )
+    onset = np.concatenate([[0.0], ends.values[:-1]])
+    said = f"the {name} column tells when stages end: each begins where the one before ends, the first at 0 s"
+    return onset, ends.values - onset, (said,)
+
+
+def _without_minutes(
+    where: Where, onsets: list[tuple[str, Meaning, Parsed]], notes: tuple[str, ...], *, has_epochs: bool
+) -> tuple[list[tuple[str, Meaning, Parsed]], tuple[str, ...]]:
+    """Leave out clock times whose minutes repeat, where epochs are counted too; refuse steps too long."""
+    kept = []
+    for each in onsets:
+        name, _, parsed = each
+        steps = np.diff(parsed.values)
+        if parsed.is_short and has_epochs and (steps == 0).any():
+            notes += (
+                f"the {name} column tells minutes only: not used, epochs are those of the epoch column",
+            )
+            continue
+        if parsed.is_short and len(steps) and float(np.median(steps)) > LONGEST_STEP:
+            raise _minutes_error(where, name, f"goes on by {np.median(steps):g} s if it is hh:mm")
+        kept.append(each)
+    return kept, notes
+
+
+def _minutes_error(where: Where, name: str, why: str) -> FileFormatError:
+    return file_error(
+        where,
+        f"its column {name} {why}. Are these minutes and seconds? Write hh:mm:ss, or seconds in a column "
+        "onset.",
+    )
+
+
+def _refuse_runs(where: Where, name: str, parsed: Parsed) -> None:
+    """Refuse counts of epochs that say a row is several; those of one row per epoch say nothing new."""
+    values = parsed.values
+    counts = name.casefold().lstrip("_ ").startswith("n")
+    if (values == 1).all() if counts else (np.diff(values) == 1).all() and len(values) > 1:
+        return
+    raise file_error(
+        where,
+        f"its column {name} says that a row is several epochs, expected one row per epoch, or runs with "
+        "onset and duration in seconds. Add these two columns, or repeat the rows.",
+    )
 
 
 def _between(begin: Parsed, end: Parsed) -> FloatVector:
@@ -211,7 +297,7 @@ def _between(begin: Parsed, end: Parsed) -> FloatVector:
 
 
 def _parsed(cells: Sequence[str] | FloatVector, meaning: Meaning) -> Parsed | None:
-    if isinstance(cells, np.ndarray):
+    if isinstance(cells, np.ndarray) and cells.dtype.kind != "O":
         return Parsed("numbers", cells * meaning.factor) if np.isfinite(cells).all() else None
     texts = list(cells)
     if meaning.role == "duration":  # events may have none
@@ -229,7 +315,9 @@ def _parsed(cells: Sequence[str] | FloatVector, meaning: Meaning) -> Parsed | No
 
 
 def _refuse_doubtful(where: Where, name: str, meaning: Meaning, parsed: Parsed) -> None:
-    """Refuse numbers that may be minutes, hours or a count as well as seconds."""
+    """Refuse numbers that may be minutes, hours or a count as well as seconds, and minutes as hours."""
+    if parsed.is_short and parsed.largest >= 24:
+        raise _minutes_error(where, name, f"reaches hour {parsed.largest} if it is hh:mm")
     if meaning.is_plain or meaning.role != "onset" or parsed.kind != "numbers" or len(parsed.values) < 2:
         return
     step = float(np.median(np.diff(parsed.values)))
@@ -261,7 +349,14 @@ def _of_clock(found: Sequence[re.Match[str]]) -> Parsed | None:
     if np.isnan(values).any():
         return None
     falls = np.diff(values) < -DAY / 2
-    return Parsed("clock", values + DAY * np.concatenate([[0], np.cumsum(falls)]))
+    is_short = all(each[3] is None for each in found)
+    return Parsed(
+        "clock",
+        values + DAY * np.concatenate([[0], np.cumsum(falls)]),
+        None,
+        is_short,
+        max(int(each[1]) for each in found),
+    )
 
 
 def _clock_seconds(found: re.Match[str]) -> float:

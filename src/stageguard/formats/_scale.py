@@ -19,6 +19,7 @@ FloatVector = npt.NDArray[np.float64]
 # Probabilities that something shook (interpolation, a smoother) stay near [0, 1], and their sums near 1.
 SHAKEN_VALUES = (-0.5, 1.5)
 SHAKEN_SUMS = (0.5, 1.5)
+EDGE = 1e-9  # of the sum of decimals
 
 
 def to_probabilities(
@@ -60,6 +61,12 @@ def _same_sums(matrix: FloatMatrix, names: Sequence[str]) -> tuple[FloatMatrix, 
         raise explain_bad_probabilities(matrix, names)
     if (np.abs(known - 1) <= SUM_TOLERANCE).all():
         return matrix, ()
+    off = np.nan_to_num(np.abs(sums - 1))
+    if (off <= SUM_TOLERANCE + EDGE).all():  # decimals that are off by exactly the tolerance
+        at_edge = off > SUM_TOLERANCE - EDGE
+        n_rows = int(at_edge.sum())
+        note = f"{n_rows} row{'s' * (n_rows != 1)} off by {SUM_TOLERANCE:g}: divided by the sum"
+        return matrix / np.where(at_edge, sums, 1.0)[:, None], (note,)
     usual = float(np.median(known))
     varies = np.abs(known - usual) > SUM_TOLERANCE * usual
     if len(known) > 1 and usual > 0 and not varies.any():

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stageguard._epochs import told_offset
 from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats import read_density_file, read_density_object, registry
 from stageguard.formats._density_file import DensityOptions, file_error
@@ -85,11 +86,17 @@ def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
         night = _of_file(Path(source), reading)
         night = source.name(night) if isinstance(source, NamedNight) else night
     elif isinstance(source, Decoding):
-        night = Outgoing(source.hypnogram, source.density, decoding=source, profile=source.profile)
+        night = Outgoing(
+            source.hypnogram,
+            source.density,
+            offset_seconds=told_offset(source.assumed),
+            decoding=source,
+            profile=source.profile,
+        )
     elif isinstance(source, Hypnogram):
-        night = Outgoing(source)
+        night = Outgoing(source, offset_seconds=told_offset(source.assumed))
     elif isinstance(source, Hypnodensity):
-        night = Outgoing(None, source)
+        night = Outgoing(None, source, offset_seconds=told_offset(source.assumed))
     else:
         night = _of_object(source, reading)
     return _changed(night, reading)
@@ -182,7 +189,9 @@ def _with_density(night: Outgoing, found: tuple[Hypnodensity, tuple[str, ...]] |
         return night
     density, notes = found
     hypnogram = night.hypnogram
-    if hypnogram is not None:
+    if hypnogram is None:
+        night = replace(night, offset_seconds=told_offset(notes))
+    else:
         merged = _or_none(lambda: density.merge(hypnogram.scheme))
         if merged is None or merged.n_epochs != hypnogram.n_epochs:
             return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))

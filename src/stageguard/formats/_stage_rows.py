@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.formats._density_file import file_error
+from stageguard.formats._table_cells import empty_rows_note
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
@@ -64,8 +65,8 @@ def text_lines(path: Path) -> list[str]:
 
 
 def first_filled(lines: Sequence[str]) -> int:
-    """Return the place of the first line that is not empty."""
-    return next((place for place, line in enumerate(lines) if line.strip()), 0)
+    """Return the place of the first line that is neither empty nor a comment."""
+    return next((place for place, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "#"), 0)
 
 
 def rows_below(
@@ -73,7 +74,10 @@ def rows_below(
 ) -> StageRows:
     """Return the rows below a header; every one needs one cell per column."""
     numbers, rows, has_commas = [], [], False
-    for number, line in enumerate(lines[header_line + 1 :], start=header_line + 2):
+    end = len(lines)
+    while len(header) > 1 and end > header_line + 2 and not lines[end - 1].strip(f"{delimiter} "):
+        end -= 1
+    for number, line in enumerate(lines[header_line + 1 : end], start=header_line + 2):
         row = split_line(line, delimiter) if line.strip() else ("",)
         if line.count('"') % 2:
             raise file_error(path, f"line {number} has a quote that is not closed. Close or remove it.")
@@ -94,7 +98,8 @@ def rows_below(
         rows.append(row)
     if not rows:
         raise file_error(path, "has a header but no rows. Expected one row per epoch.")
-    notes = ("decimal commas were read as points",) if has_commas else ()
+    notes: tuple[str, ...] = ("decimal commas were read as points",) if has_commas else ()
+    notes += empty_rows_note(len(lines) - end)
     return StageRows(tuple(name.casefold() for name in header), rows, numbers, notes)
 
 

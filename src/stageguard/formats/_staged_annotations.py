@@ -52,6 +52,8 @@ def annotated(
     only_stages: bool = False,
     expected: str = "texts such as 'Sleep stage W'",
     scorer: str | None = None,
+    end_seconds: float | None = None,
+    may_lack_end: bool = False,
 ) -> RawHypnogram:
     """Return the sleep stages among annotations, which count from a recording's start.
 
@@ -77,8 +79,12 @@ def annotated(
         For the error where there are no stages.
     scorer : str, optional
         Who scored it.
+    end_seconds : float, optional
+        When the recording ends, for a last stage without a duration.
+    may_lack_end : bool
+        Whether names alone are stages where nothing says how long they last.
     """
-    chosen = stage_annotations(annotations, least=1 if only_stages else 2)
+    chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
     if not chosen:
         texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
         found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
@@ -89,7 +95,7 @@ def annotated(
         remarks += _left_out(annotations, chosen)
     prefixed = any(_LONG_PREFIX.match(each.text) for each, _ in chosen)
     intervals, without_length = _intervals(chosen)
-    staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True)
+    staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
     remarks += without_length
     scheme = AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None
     return raw_of(
@@ -128,7 +134,7 @@ def raw_of(
 
 
 def stage_annotations(
-    annotations: Sequence[Annotation], *, least: int = 2
+    annotations: Sequence[Annotation], *, least: int = 2, may_lack_end: bool = False
 ) -> list[tuple[Annotation, str | None]]:
     """Annotations that are sleep stages, each with its name, "?" or None where the name is not known.
 
@@ -140,7 +146,8 @@ def stage_annotations(
     if chosen:
         moving = [each for each in annotations if _words(each).casefold() in ("movement time", "mt")]
         return chosen + _bare_stages(annotations, chosen) + [(each, UNSCORED_NAME) for each in moving]
-    named = [(each, canonical_name(_words(each))) for each in annotations if each.seconds]
+    lasting = [each for each in annotations if each.seconds or (may_lack_end and each.seconds is None)]
+    named = [(each, canonical_name(_words(each))) for each in lasting]
     stages: list[tuple[Annotation, str | None]] = [(each, stage) for each, stage in named if stage]
     kinds = {stage for _, stage in stages}
     if len(kinds) < least or kinds <= COARSE:

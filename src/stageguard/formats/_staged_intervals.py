@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._epochs import offset_note
 from stageguard.formats._density_file import LONGEST_EPOCH, SHORTEST_EPOCH, file_error
 from stageguard.stages import UNSCORED_NAME
 
@@ -49,6 +50,7 @@ def stage_epochs(
     epoch_seconds: float | None = None,
     *,
     may_be_cut: bool = False,
+    end_seconds: float | None = None,
 ) -> Staged:
     """Put intervals on a grid of epochs; what none covers is unscored.
 
@@ -63,6 +65,8 @@ def stage_epochs(
     may_be_cut : bool
         Whether the first one may begin within an epoch, since a recording was cropped there: what it has of
         that epoch is dropped, with a note.
+    end_seconds : float, optional
+        When the recording ends: a last stage without a duration lasts until then.
     """
     ordered = sorted(intervals, key=lambda interval: interval.onset)
     onsets = np.array([interval.onset for interval in ordered])
@@ -73,9 +77,10 @@ def stage_epochs(
             f"has a stage at {worst:g} s, expected times from 0 to {LONGEST_SECONDS:g} s. Is it damaged?",
         )
     lasting = _durations(path, ordered, onsets)
-    notes: tuple[str, ...] = ()
+    lasting, notes = _until_end(onsets, lasting, end_seconds)
     if may_be_cut:
-        n_cut, onsets, lasting, epoch_seconds, notes = _without_cut(onsets, lasting, epoch_seconds)
+        n_cut, onsets, lasting, epoch_seconds, cut = _without_cut(onsets, lasting, epoch_seconds)
+        notes += cut
         ordered = ordered[n_cut:]
     if epoch_seconds is None:
         epoch_seconds = _grid_seconds(path, onsets, lasting)
@@ -94,7 +99,24 @@ def stage_epochs(
     left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
     if left > TOLERANCE * epoch_seconds:
         notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
+    if offset:
+        notes += (offset_note(offset),)
     return Staged(stages, epoch_seconds, offset, notes)
+
+
+def _until_end(
+    onsets: npt.NDArray[np.float64], lasting: npt.NDArray[np.float64], end_seconds: float | None
+) -> tuple[npt.NDArray[np.float64], tuple[str, ...]]:
+    """Return durations with that of a last stage that has none, where stages change, and a remark on it.
+
+    Stages at equal distances are epochs, and so is the last of them.
+    """
+    steps = lasting[:-1]
+    if not np.isnan(lasting[-1]) or (len(steps) > 1 and np.ptp(steps) <= TOLERANCE * steps[0]):
+        return lasting, ()
+    if end_seconds is None or not onsets[-1] < end_seconds <= LONGEST_SECONDS:
+        return lasting, ("nothing says when the last stage ends: read as one epoch",)
+    return np.append(steps, end_seconds - onsets[-1]), ("the last stage lasts until the recording's end",)
 
 
 def _without_cut(

@@ -184,6 +184,13 @@ def rows_of(path: Path, body: str, layout: Layout) -> Iterator[tuple[int, list[s
         raise file_error(path, f"line {layout.first_line + reader.line_num}: {error}.") from None
 
 
+def empty_rows_note(n_rows: int) -> tuple[str, ...]:
+    """Say that rows of empty cells at the end were left out, as spreadsheets write them."""
+    if not n_rows:
+        return ()
+    return (f"{n_rows} row{'s' * (n_rows != 1)} of empty cells at the end left out",)
+
+
 def point(cell: str, delimiter: str) -> str:
     """Return a number's text with a decimal point where a comma cannot be anything else."""
     return cell if delimiter == "," else cell.replace(",", ".")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._epochs import offset_note
 from stageguard.formats._density_file import Where, file_error
 
 FloatVector = npt.NDArray[np.float64]
@@ -138,7 +139,7 @@ def _missing_notes(
             f"{line}): {missing}"
         )
     if offset:
-        notes.append(f"the first epoch begins {offset:.6g} s after the recording's start")
+        notes.append(offset_note(offset))
     return tuple(notes)
 
 
@@ -204,7 +205,16 @@ def _places(
             f"Expected at most {MOST_MISSING:,} missing epochs. Is the number right?",
         )
     places = np.concatenate([[0], np.cumsum(jumps)]).astype(np.intp)
-    return places, round(float((values[-1] - values[0]) / places[-1]), 6)
+    return places, _even(float((values[-1] - values[0]) / places[-1]), steps / jumps)
+
+
+def _even(mean: float, steps: FloatVector) -> float:
+    """Return the mean length of a step; the whole number of seconds it is where times are jittered."""
+    whole = float(round(mean))
+    spread = float(np.ptp(steps))
+    if whole >= 1 and spread > 1e-6 and abs(mean - whole) <= min(TOLERANCE * whole, spread):
+        return whole
+    return round(mean, 6)
 
 
 def _refuse_disagreement(

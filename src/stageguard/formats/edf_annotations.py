@@ -60,11 +60,15 @@ def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     time are unscored; so is a stage of another name, with a warning. Other annotations are left alone.
     """
     header = read_edf_header(path)
-    first_seconds, _, _ = find_runs(header)
+    first_seconds, runs, _ = find_runs(header)
     annotations = _annotations(header, first_seconds)
+    has_signals = any(not signal.is_annotation for signal in header.signals)
+    last = runs[-1]
+    end = last.start_seconds + last.n_records * header.record_seconds if has_signals else None
     known = header.start if header.start != NO_DATE else None  # midnight of it, where nobody knew any time
     start = None if known is None else known + timedelta(seconds=first_seconds)
-    return annotated(path, annotations, options, start=start, has_clock=header.start not in (None, NO_DATE))
+    has_clock = header.start not in (None, NO_DATE)
+    return annotated(path, annotations, options, start=start, has_clock=has_clock, end_seconds=end)
 
 
 def write_edf(night: Outgoing, path: Path) -> Content:

@@ -14,7 +14,7 @@ from stageguard.formats._density_file import DensityOptions, RawDensity, Where, 
 from stageguard.formats._frame_columns import (
     Columns,
     IndexColumns,
-    arrow_values,
+    arrow_columns,
     cell_text,
     column_name,
     index_columns,
@@ -32,7 +32,7 @@ from stageguard.formats.tables import choose_columns, stage_of
 
 def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `pandas.DataFrame`; an index of times says when rows are."""
-    index = index_columns(source.index)
+    index = index_columns(name_of(source), source.index)
     raw = density_of_columns(name_of(source), pandas_columns(source), options, index)
     if raw.start is None or raw.start.tzinfo is None or index.zone is None:
         return raw
@@ -48,8 +48,8 @@ def density_of_polars(source: Any, options: DensityOptions) -> RawDensity:
 
 def density_of_arrow(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `pyarrow.Table`."""
-    columns = [(name, arrow_values(source.column(place))) for place, name in enumerate(source.column_names)]
-    return density_of_columns(name_of(source), columns, options)
+    columns, index = arrow_columns(name_of(source), source)
+    return density_of_columns(name_of(source), columns, options, index)
 
 
 def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> RawDensity:

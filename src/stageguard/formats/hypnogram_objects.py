@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,12 @@ def read_object(source: Any, options: HypnogramOptions) -> tuple[Path, RawHypnog
     if ("mne", "Annotations") in kinds:
         return path, _mne(path, source, options)
     if ("mne", "BaseRaw") in kinds:
-        return path, _mne(path, source.annotations, options)
+        return path, _mne(path, source.annotations, options, source)
     if ("sleepecg", "SleepRecord") in kinds:
         _refuse_format(path, options)
         return path, _sleepecg(path, source)
     if ("pandas", "DataFrame") in kinds:
-        return path, _frame(path, pandas_columns(source), options, index_columns(source.index))
+        return path, _frame(path, pandas_columns(source), options, index_columns(str(path), source.index))
     if ("polars", "DataFrame") in kinds:
         return path, _frame(path, polars_columns(source), options)
     if ("pandas", "Series") in kinds:
@@ -109,8 +109,13 @@ def _yasa(path: Path, source: Any) -> RawHypnogram:
     )
 
 
-def _mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
-    rows = zip(source.onset.tolist(), source.duration.tolist(), source.description.tolist(), strict=True)
+def _mne(path: Path, source: Any, options: HypnogramOptions, raw: Any = None) -> RawHypnogram:
+    """Stages of annotations; those of a `Raw` count from where it begins, also if it was cropped."""
+    first = 0.0 if raw is None else float(raw.first_time)
+    end = None if raw is None else float(raw.n_times / raw.info["sfreq"])
+    rows = zip(
+        (source.onset - first).tolist(), source.duration.tolist(), source.description.tolist(), strict=True
+    )
     annotations = [Annotation(onset, seconds, str(text)) for onset, seconds, text in rows]
     numbering = GSSC if options.format == "gssc-fif" else _numbering(options)
     if numbering is None:
@@ -119,8 +124,16 @@ def _mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
     else:
         annotations = numbered(path, annotations, numbering)
     start = source.orig_time
-    plain = start.replace(tzinfo=None) if isinstance(start, datetime) else None
-    return annotated(path, annotations, options, start=plain, has_clock=plain is not None, only_stages=True)
+    plain = start.replace(tzinfo=None) + timedelta(seconds=first) if isinstance(start, datetime) else None
+    return annotated(
+        path,
+        annotations,
+        options,
+        start=plain,
+        has_clock=plain is not None,
+        only_stages=True,
+        end_seconds=end,
+    )
 
 
 def _sleepecg(path: Path, source: Any) -> RawHypnogram:
@@ -200,7 +213,7 @@ def _texts(path: Path, name: str, values: Any) -> list[str]:
 
 def _series(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a `pandas.Series`; an index of times says when they are."""
-    index = index_columns(source.index)
+    index = index_columns(str(path), source.index)
     raw = _sequence(path, source.to_numpy().tolist(), options)
     if not index.columns:
         return replace(raw, notes=raw.notes + index.notes)

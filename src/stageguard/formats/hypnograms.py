@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ UNSCORED_WORDS = frozenset(
         *("art", "artefact", "artifact", "movement", "movement time", "mt", "sleep stage ?", "unsure"),
     )
 )
+DIGITS = {"1": "N1", "2": "N2", "3": "N3", "4": "N3"}  # what they are beside the letters W and R
 DEFAULT_EPOCH_SECONDS = 30.0
 NPY = b"\x93NUMPY"
 # Formats whose stages are meant where both could be: they are final, or a confidence says little.
@@ -157,7 +158,8 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
             return False  # several columns named after stages are probabilities
         if any(stage_column(head) is not None for head in heads):
             return True
-    return is_stage(next((line.strip() for line in lines if line.strip()), ""), scheme)
+    filled = (line.strip() for line in lines if line.strip())
+    return is_stage(next((line for line in filled if line[0] != "#"), ""), scheme)
 
 
 def _has_final_stages(name: str, path: Path) -> bool:
@@ -186,6 +188,8 @@ def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
 
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
     """Check a raw hypnogram and turn names into labels; every complaint names the file."""
+    stages, told = _with_digits(raw.stages)
+    raw = replace(raw, stages=stages, notes=raw.notes + told)
     notes = list(raw.notes)
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     if epoch_seconds is None:
@@ -205,6 +209,16 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.offset_seconds, raw.has_clock)
     except InputError as error:
         raise file_error(path, str(error)) from None
+
+
+def _with_digits(stages: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names of stages where W and R are letters and the others digits, which leave no doubt."""
+    kinds = {name for name in stages if name.casefold() not in UNSCORED_WORDS}
+    digits = kinds & DIGITS.keys()
+    if not digits or {canonical_name(name) for name in kinds - digits} != {"W", "R"}:
+        return stages, ()
+    said = ", ".join(f"{digit} as {DIGITS[digit]}" for digit in sorted(digits))
+    return tuple(DIGITS.get(name, name) for name in stages), (f"beside letters, {said}",)
 
 
 def is_stage(text: str, scheme: StageScheme | None) -> bool:

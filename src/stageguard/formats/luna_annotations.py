@@ -68,6 +68,7 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
         has_clock=start is not None,
         only_stages=True,
         expected="classes such as W, N1, N2",
+        may_lack_end=True,
     )
     return replace(raw, notes=raw.notes + notes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
     if is_array:
         return _from_array(path, numbering, scheme)
     lines = text_lines(path)
-    first = first_filled(lines)
+    first, notes = _first(lines)
     if as_number(lines[first]) is None:
         table = find_table(path, lines)
         if table is None:
@@ -74,7 +74,20 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
             raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
         codes.append(float(code))
     stages = names_of(path, codes, NUMBERINGS[numbering], what="line", first=first + 1)
-    return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme)
+    return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme, notes=notes)
+
+
+def _first(lines: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    """Return the place of the first number; a 0 may be the name that pandas gives a column without one."""
+    first = first_filled(lines)
+    rest = [line for line in lines[first + 1 :] if line.strip()]
+    if lines[first].strip() != "0" or not rest:
+        return first, ()
+    if all("." in line for line in rest):
+        return first + 1, (f"line {first + 1} is 0, the others have decimals: read as a header",)
+    return first, (
+        f"line {first + 1} is 0: read as an epoch. If it is a header, as pandas writes, remove it",
+    )
 
 
 def read_numbered_table(

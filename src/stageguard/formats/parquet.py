@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from stageguard.errors import InputError, MissingExtraError, StageGuardError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
-from stageguard.formats._frame_columns import arrow_values, cell_text
+from stageguard.formats._frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
 from stageguard.formats._outgoing import Content, Outgoing
 from stageguard.formats._stage_rows import StageRows
 from stageguard.formats._stage_sniffing import OWN_HEAD
@@ -31,8 +31,8 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of a Parquet file with stage-named columns."""
 
     def probabilities(table: Any) -> RawDensity:
-        columns = [(name, arrow_values(table.column(place))) for place, name in enumerate(table.column_names)]
-        raw = density_of_columns(path, columns, options)
+        columns, index = arrow_columns(path, table)
+        raw = density_of_columns(path, columns, options, index)
         start, _ = _told(table)
         return raw if start is None else replace(raw, start=start)
 
@@ -43,14 +43,21 @@ def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogra
     """Stages of a Parquet file with a column of them."""
 
     def stages(table: Any) -> RawHypnogram:
-        header = tuple(name.casefold() for name in table.column_names)
-        cells = [[cell_text(cell) for cell in column.to_pylist()] for column in table.columns]
+        _, index = arrow_columns(path, table)
+        told = [(name, time_cells(path, name, values)) for name, values in index.columns]
+        told += [
+            (name, table.column(place).to_pylist())
+            for place, name in enumerate(table.column_names)
+            if name != NAMELESS[-1]
+        ]
+        header = tuple(name.casefold() for name, _ in told)
+        cells = [[cell_text(cell) for cell in values] for _, values in told]
         rows = list(zip(*cells, strict=True))
         if not rows:
             raise file_error(path, "has no rows. Expected one per epoch.")
-        found = StageRows(header, rows, list(range(len(rows))))
+        found = StageRows(header, rows, list(range(len(rows))), index.notes)
         start, scorer = _told(table)
-        raw = from_table(path, found, options)
+        raw = from_table(path, found, options, index.meanings)
         if start is not None:
             raw = replace(raw, start=start, has_clock=True)
         return replace(raw, scorer=scorer)

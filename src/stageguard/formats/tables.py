@@ -14,6 +14,8 @@ import numpy as np
 from stageguard.errors import did_you_mean
 from stageguard.formats._decimals import PADDING
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats._frame_columns import NAMELESS, IndexColumns, nameless_index
+from stageguard.formats._plain_tables import n_counted, tabbed, uncommented, without_empty_rows
 from stageguard.formats._row_times import meaning_of, row_times, timing_of
 from stageguard.formats._several import is_night_column, refuse_many
 from stageguard.formats._table_cells import (
@@ -22,6 +24,7 @@ from stageguard.formats._table_cells import (
     Floats,
     careful_numbers,
     careful_times,
+    empty_rows_note,
     find_cells,
     is_number,
     point,
@@ -51,6 +54,7 @@ class Layout:
     notes: tuple[str, ...]
     timing: Mapping[str, int] = field(default_factory=dict)  # places of numbers that tell when rows are
     clocks: Mapping[str, int] = field(default_factory=dict)  # places of such columns that hold other texts
+    nameless: int | None = None  # place of an index without a name, as pandas writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,12 @@ class Table:
             return self.cells.column(place)
         return [row[place].strip() for _, row in rows_of(path, self.body.decode(), self.layout)]
 
+    def index(self, path: Path) -> IndexColumns:
+        """Return what an index without a name says about time."""
+        if self.layout.nameless is None:
+            return IndexColumns()
+        return nameless_index(path, np.array(self._column(path, self.layout.nameless), dtype=object))
+
     def clocks(self, path: Path) -> list[tuple[str, list[str]]]:
         """Return the columns that may tell a time of day or a date, with their cells."""
         return [(name, self._column(path, place)) for name, place in self.layout.clocks.items()]
@@ -90,14 +100,15 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
     listed. A row whose stage cells are all empty or NaN is an epoch without evidence.
     """
     table = load_table(path, options)
-    times = row_times(path, [*table.timing.items(), *table.clocks(path)])
+    index = table.index(path)
+    times = row_times(path, [*index.columns, *table.timing.items(), *table.clocks(path)], index.meanings)
     timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds)
     return RawDensity(
         table.values,
         table.layout.names,
         epoch_seconds=timing.epoch_seconds,
         start=start,
-        notes=table.notes + timing.notes,
+        notes=table.notes + index.notes + timing.notes,
         lines=table.lines,
         epoch_source=timing.source,
         places=timing.places,
@@ -107,12 +118,14 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
 
 def load_table(path: Path, options: DensityOptions, epoch_column: str | None = None) -> Table:
     """Numbers of a table; `epoch_column` is the only one that tells when rows are, where it is given."""
-    data = read_bytes(path)
+    data, is_spaced = tabbed(read_bytes(path), stage_of)
     if not data or data.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
     head = _first_lines(path, data)
     layout = _find_layout(path, head, options.stages, options.scheme)
-    body = _body(data, layout)
+    body, n_empty = without_empty_rows(_body(data, layout), layout.delimiter)
+    spaced = ("cells are separated by spaces",) if is_spaced else ()
+    layout = replace(layout, notes=layout.notes + spaced + empty_rows_note(n_empty))
     if not body:
         raise file_error(path, "has a header but no rows. Expected one row per epoch.")
     table = _read_cells(path, body, _with_timing(layout, body, epoch_column))
@@ -261,13 +274,14 @@ def _find_layout(
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         if not wanted and not own_names and NAMED.search(line) is None:
             continue
+        line = uncommented(line)
         for delimiter in DELIMITERS:
             n_found = n_stages(split_line(line, delimiter)) if delimiter in line else 0
             if n_found > best[0]:
                 best = (n_found, delimiter, number)
     if best[2] < 0:
         return _headerless_layout(path, lines, stages)
-    header = split_line(lines[best[2]], best[1])
+    header = split_line(uncommented(lines[best[2]]), best[1])
     columns, names = choose_columns(path, header, stages, own)
     return Layout(best[1], header, best[2] + 1, columns, names, ())
 
@@ -289,7 +303,11 @@ def _with_timing(layout: Layout, body: bytes, epoch_column: str | None) -> Layou
     """Add the places of columns that tell when rows are, and what is left out."""
     timing: dict[str, int] = {}
     clocks: dict[str, int] = {}
+    nameless = None
     for place, name in enumerate(layout.header):
+        if epoch_column is None and name.casefold() in NAMELESS and place not in layout.columns:
+            nameless = place
+            continue
         told = meaning_of(name) is not None if epoch_column is None else name.casefold() == epoch_column
         if not told or place in layout.columns or name in timing or name in clocks:
             continue
@@ -297,9 +315,11 @@ def _with_timing(layout: Layout, body: bytes, epoch_column: str | None) -> Layou
         is_plain = is_number(point(cell, layout.delimiter)) and cell.casefold() not in NO_EVIDENCE
         (timing if is_plain else clocks)[name] = place
     taken = {*layout.columns, *timing.values(), *clocks.values()}
+    if nameless is not None and not re.fullmatch(r"\d+|\D*", _first_cell(layout, body, nameless)):
+        taken.add(nameless)
     ignored = [cell or "(unnamed)" for i, cell in enumerate(layout.header) if i not in taken]
     notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    return replace(layout, notes=(*layout.notes, *notes), timing=timing, clocks=clocks)
+    return replace(layout, notes=(*layout.notes, *notes), timing=timing, clocks=clocks, nameless=nameless)
 
 
 def _first_cell(layout: Layout, body: bytes, place: int) -> str:
@@ -313,24 +333,33 @@ def _first_cell(layout: Layout, body: bytes, place: int) -> str:
 
 def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] | None) -> Layout:
     """Bare numbers are read only when the caller names every column."""
+    first = next((place for place, line in enumerate(lines) if line.strip() and line[0] != "#"), 0)
+    lines = lines[first:]
     delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
     cells = split_line(lines[0], delimiter)
+    counted = n_counted(cells, [split_line(line, delimiter) for line in lines[1:]])
+    if counted and stages is not None and len(stages) == counted:
+        note = f"line {first + 1} numbers the columns: read as {listed(stages)}"
+        columns = tuple(range(len(cells) - counted, len(cells)))
+        header = (*cells[: len(cells) - counted], *stages)
+        return Layout(delimiter, header, first + 1, columns, tuple(stages), (note,))
     if not cells or not all(is_number(cell) for cell in cells):
         shown = ", ".join(cells[:8]) or lines[0][:40]
         raise file_error(
             path,
-            f"line 1 names no stages (got: {shown[:80]}). "
+            f"line {first + 1} names no stages (got: {shown[:80]}). "
             "Expected a header with stage names such as W,N1,N2,N3,R.",
         )
     if stages is None or len(stages) != len(cells):
         raise file_error(
             path,
-            f"has no header: line 1 holds {len(cells)} number{'s' * (len(cells) != 1)}. Add a header with "
-            "stage names such as W,N1,N2,N3,R, or name every column in order: --stages W,N1,N2,N3,R.",
+            f"has no header: line {first + 1} holds {len(cells)} number{'s' * (len(cells) != 1)}. Add a "
+            "header with stage names such as W,N1,N2,N3,R, or name every column in order: "
+            "--stages W,N1,N2,N3,R.",
         )
     names = tuple(stages)
     note = f"no header: columns read as {listed(names)}"
-    return Layout(delimiter, names, 0, tuple(range(len(names))), names, (note,))
+    return Layout(delimiter, names, first, tuple(range(len(names))), names, (note,))
 
 
 def _refuse_twins(path: Where, header: Sequence[str], columns: Sequence[int]) -> None:

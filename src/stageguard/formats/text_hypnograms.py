@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from stageguard.errors import FileFormatError, ProfileError
 from stageguard.formats._density_file import file_error, listed
+from stageguard.formats._frame_columns import INDEX, NAMELESS, nameless_index
 from stageguard.formats._outgoing import Content, Outgoing
 from stageguard.formats._row_times import Meaning, RowTimes, row_times, timing_of
 from stageguard.formats._several import PART_COLUMNS, is_night_column, refuse_many
@@ -23,10 +24,12 @@ from stageguard.formats._stage_rows import (
     rows_below,
     text_lines,
 )
+from stageguard.formats._stage_sniffing import OWN_HEAD
 from stageguard.formats._staged_annotations import COARSE, Annotation, annotated, named_intervals, raw_of
 from stageguard.formats._staged_intervals import LONGEST_GUESS, stage_epochs
 from stageguard.formats._timing import TIMING_COLUMNS, TOLERANCE, row_name
 from stageguard.formats.hypnograms import (
+    DIGITS,
     UNSCORED_WORDS,
     HypnogramOptions,
     RawHypnogram,
@@ -55,7 +58,8 @@ def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
         return from_table(path, table, options)
     number = first_filled(lines)
     first = lines[number].strip()
-    if not is_stage(first, options.scheme or options.default_scheme):
+    is_mixed = first in DIGITS and any(canonical_name(line.strip()) in ("W", "R") for line in lines)
+    if not is_mixed and not is_stage(first, options.scheme or options.default_scheme):
         raise file_error(
             path,
             f"line {number + 1} is {first[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a "
@@ -101,6 +105,7 @@ def from_table(
     name = table.header[place]
     recorded = _recorded(path, len(table.rows))  # before rows that are missing count as unscored
     _refuse_several(path, table, name)
+    table, meanings = _with_index(path, table, meanings)
     others = [each for each in dict.fromkeys(table.header) if each != name]
     times = row_times(path, [(each, table.column(each)) for each in others], meanings)
     for each in times.unread:
@@ -121,10 +126,25 @@ def from_table(
         argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
         offset_seconds=timing.offset_seconds,
         has_clock=recorded is None and start is not None,
-        notes=_other_columns(table, name) + table.notes + timing.notes,
+        notes=_other_columns(table, name, times, is_own=recorded is not None) + table.notes + timing.notes,
         scorer=None if recorded is None else f"StageGuard {recorded[0].name}",
     )
     return raw if timing.places is None else _spread(raw, timing.places)
+
+
+def _with_index(
+    path: Path, table: StageRows, meanings: Mapping[str, Meaning] | None
+) -> tuple[StageRows, Mapping[str, Meaning] | None]:
+    """Give a nameless first or last column, as pandas writes its index, the name it has in memory."""
+    places = [place for place, name in enumerate(table.header) if name in NAMELESS]
+    if len(places) != 1 or meanings or INDEX in table.header:
+        return table, meanings
+    name = table.header[places[0]]
+    index = nameless_index(path, np.array(table.column(name), dtype=object))
+    header = (
+        tuple(INDEX if each == name else each for each in table.header) if index.columns else table.header
+    )
+    return replace(table, header=header, notes=table.notes + index.notes), index.meanings
 
 
 def _spread(raw: RawHypnogram, places: npt.NDArray[np.intp]) -> RawHypnogram:
@@ -187,9 +207,17 @@ def _refuse_texts(path: Path, table: StageRows, name: str) -> None:
             raise file_error(path, f"line {line}, column {name!r}: expected {wanted}, got {cell[:40]!r}.")
 
 
-def _other_columns(table: StageRows, name: str) -> tuple[str, ...]:
+def _other_columns(table: StageRows, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
+    """Say which columns are not read, but for those this package wrote itself."""
     others = [each for each in table.header if each.startswith("stage") and each not in (name, "stage_n")]
-    return (f"stages are those of the column {name}; left out: {listed(others)}",) if others else ()
+    notes: tuple[str, ...] = ()
+    if others:
+        notes = (f"stages are those of the column {name}; left out: {listed(others)}",)
+    taken = {name, ARGMAX_COLUMN, "stage_n", *others, *times.used}
+    ignored = [each or "(unnamed)" for each in table.header if each not in taken]
+    if ignored and not is_own and table.header[: len(OWN_HEAD)] != OWN_HEAD:
+        notes += (f"columns ignored: {listed(ignored)}",)
+    return notes
 
 
 def read_stage_lines(
@@ -220,7 +248,7 @@ def _from_events(
     assert times.onset is not None and times.lasting is not None
     onsets = times.onset.tolist()
     lasting = [None if seconds != seconds else seconds for seconds in times.lasting.tolist()]
-    notes = table.notes + times.notes
+    notes = _other_columns(table, name, times) + table.notes + times.notes
     if name in EVENT_COLUMNS:
         rows = zip(onsets, lasting, table.column(name), strict=True)
         annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]

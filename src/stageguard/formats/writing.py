@@ -110,7 +110,13 @@ def save(
         source = as_path(annotations_from, "annotations_from")
         outgoing = with_events_of(outgoing, source, is_placed=form.name != OWN_FORMAT)
         spare.append(source)
-    return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
+    try:
+        return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
+    except InputError as error:  # `convert` can merge stages, and is what writers think of
+        if "merge_to=" not in str(error):
+            raise
+        advice = str(error).replace("merge_to=", "sg.merge_stages(night, ").removesuffix(".")
+        raise InputError(f"{advice}).") from None
 
 
 def convert(

@@ -104,8 +104,8 @@ def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
     """Refuse an expert scoring that does not cover the same epochs as the night."""
     if expert.epoch_seconds != night.epoch_seconds:
         raise InputError(
-            f"the expert's epochs last {expert.epoch_seconds:g} s and the night's {night.epoch_seconds:g} s, "
-            "expected the same. Bring both to one epoch length."
+            f"the expert's epochs last {expert.epoch_seconds:.12g} s and the night's "
+            f"{night.epoch_seconds:.12g} s, expected the same. Bring both to one epoch length."
         )
     if expert.n_epochs != night.n_epochs:
         raise InputError(
