@@ -488,7 +488,9 @@ def test_several_experts_of_a_night_are_merged_and_all_counted():
     for expert in own.hypnograms:
         late = expert.labels.copy()
         late[1:] = np.where(rng.random(len(late) - 1) < 0.3, expert.labels[:-1], late[1:])
-        panels.append([expert, expert, sg.Hypnogram(late, expert.scheme, 30.0)])
+        nearly = expert.labels.copy()
+        nearly[0] = -1
+        panels.append([expert, *(sg.Hypnogram(labels, expert.scheme, 30.0) for labels in (nearly, late))])
     found = fit_report(Cohort(own.densities, panels, own.groups))
     alone = fit_report(own)
     assert found.profile.provenance["n_scorings"] == 15

@@ -83,8 +83,13 @@ def test_one_expert_given_as_two_is_refused(nights):
     panels = [[expert, expert] for expert in nights.hypnograms]
     message = complaint(Cohort(nights.densities, panels, nights.groups), groups=nights.groups)
     assert message == (
-        "night 0: two experts' scorings are the same, epoch for epoch: one given twice. Leave one out."
+        "experts 0 and 1 have scored every night the same, epoch for epoch: one given twice. Leave one out."
     )
+    other = sg.Hypnogram(np.roll(nights.hypnograms[0].labels, 1), WNR3, 30.0)
+    panels[0] = [nights.hypnograms[0], other]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        assert sg.fit(None, panels, base=BASE, groups=nights.groups).provenance["n_scorings"] == 10
 
 
 def test_names_differ_by_more_than_blanks_and_points(nights):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,8 +70,7 @@ def refuse_repeats(nights: Sequence[FitNight]) -> None:
                 "given twice. Leave one out."
             )
     _refuse_same_probabilities(nights)
-    for night in nights:
-        _refuse_same_expert(night)
+    _refuse_same_expert(nights)
 
 
 def _refuse_same_probabilities(nights: Sequence[FitNight]) -> None:
@@ -95,13 +94,19 @@ def _refuse_same_probabilities(nights: Sequence[FitNight]) -> None:
             )
 
 
-def _refuse_same_expert(night: FitNight) -> None:
-    """Refuse one expert's scoring that is given as two: it would count double."""
-    if len(night.truth) < SAME_NIGHT_EPOCHS or np.count_nonzero(np.diff(night.truth)) < 3:
+def _refuse_same_expert(nights: Sequence[FitNight]) -> None:
+    """Refuse one expert's scorings that are given as two experts': they would count double.
+
+    Two experts may agree throughout on a short night, not on all nights.
+    """
+    panels = [night.scorings for night in nights if len(night.scorings) > 1]
+    changes = sum(np.count_nonzero(np.diff(panel[0])) for panel in panels)
+    n_epochs = sum(len(panel[0]) for panel in panels)
+    if n_epochs < SAME_NIGHT_EPOCHS or changes < 3:
         return
-    for i, one in enumerate(night.scorings):
-        if any(np.array_equal(one, other) for other in night.scorings[:i]):
+    for i, j in combinations(range(min(len(panel) for panel in panels)), 2):
+        if all(np.array_equal(panel[i], panel[j]) for panel in panels):
             raise InputError(
-                f"night {night.number}: two experts' scorings are the same, epoch for epoch: one given "
-                "twice. Leave one out."
+                f"experts {i} and {j} have scored every night the same, epoch for epoch: one given twice. "
+                "Leave one out."
             )
