@@ -22,8 +22,8 @@ PACKAGE = ROOT / "src" / "stageguard"
 
 # From the bottom to the top; a module imports from its own layer and those below it.
 LAYERS = {
-    "words": """errors stages hypnogram hypnodensity recording profile _checks _epochs _files _optional
-        _profile_document _profile_parsing _profile_parts _synthetic _toml _units""",
+    "words": """errors stages hypnogram hypnodensity recording profile _checks _epochs _files _handing_over
+        _optional         _profile_document _profile_parsing _profile_parts _synthetic _toml _units""",
     "machine": "automaton _core _reference _reference_stream _reference_sums _kernels",
     "verbs": """evidence strength decoding decoded _advance _nights _solver _path_score _smoother _snapshot
         explanation uncertainty smoothing streaming experts fitting bands merging measures simulate
@@ -38,7 +38,7 @@ LEVEL["stageguard"] = LEVEL["cli"]  # the public names, made of everything
 # Conveniences that reach upwards, inside a function or for the type checker only.
 DEFERRED_UPWARD = {("profile", "automaton")}
 # What a result can be written to, or handed to another library as.
-DEFERRED_UPWARD |= {(noun, "formats") for noun in ("hypnogram", "hypnodensity", "decoded")}
+DEFERRED_UPWARD |= {("_handing_over", "formats")}
 
 
 class Import(NamedTuple):

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard import __version__, _kernels
+from stageguard._handing_over import HandsOverStages
 from stageguard.evidence import Labels, Mask, Night
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
 from stageguard.profile import Profile
 from stageguard.strength import Strength, share_log_weight
-
-if TYPE_CHECKING:
-    from stageguard.formats.writing import Written
 
 CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
@@ -27,7 +24,7 @@ CITATION = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decoding:
+class Decoding(HandsOverStages):
     """One decoded night.
 
     Attributes
@@ -114,37 +111,6 @@ class Decoding:
             self.hypnogram.start,
             self.source,
         )
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        format: str | None = None,
-        overwrite: bool = False,
-        *,
-        annotations_from: str | os.PathLike[str] | None = None,
-    ) -> Written:
-        """Write it in a tool's format; returns the files, and what the format could not carry."""
-        from stageguard.formats.writing import save
-
-        return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
-
-    def to_yasa(self) -> Any:
-        """Return a `yasa.Hypnogram` (0.8 and later) with the stager's probabilities."""
-        from stageguard.formats.tool_objects import to_yasa
-
-        return to_yasa(self)
-
-    def to_mne(self) -> Any:
-        """Return `mne.Annotations`, one per epoch."""
-        from stageguard.formats.tool_objects import to_mne
-
-        return to_mne(self)
-
-    def to_frame(self) -> Any:
-        """Return a `pandas.DataFrame` with one row per epoch."""
-        from stageguard.formats.tool_objects import to_frame
-
-        return to_frame(self)
 
     def advice(self) -> tuple[str, ...]:
         """Return what the caller could still say, and what it would change."""

@@ -6,17 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
+from stageguard._handing_over import HandsOver
 from stageguard.errors import InputError
 from stageguard.stages import StageScheme, as_scheme
-
-if TYPE_CHECKING:
-    from stageguard.formats.writing import Written
 
 ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
 SUM_TOLERANCE = 1e-3
@@ -26,7 +24,7 @@ FloatMatrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hypnodensity:
+class Hypnodensity(HandsOver):
     """Stage probabilities of one recording, as a stager gave them.
 
     Parameters
@@ -85,25 +83,6 @@ class Hypnodensity:
         labels: npt.NDArray[np.int8] = self.probabilities.argmax(axis=1).astype(np.int8)
         labels[np.isnan(self.probabilities[:, 0])] = -1
         return labels
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        format: str | None = None,
-        overwrite: bool = False,
-        *,
-        annotations_from: str | os.PathLike[str] | None = None,
-    ) -> Written:
-        """Write it in a tool's format; returns the files, and what the format could not carry."""
-        from stageguard.formats.writing import save
-
-        return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
-
-    def to_frame(self) -> Any:
-        """Return a `pandas.DataFrame` with one row per epoch."""
-        from stageguard.formats.tool_objects import to_frame
-
-        return to_frame(self)
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields but `assumed` by content; NaN rows are equal to NaN rows."""

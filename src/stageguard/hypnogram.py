@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
+from stageguard._handing_over import HandsOverStages
 from stageguard.errors import InputError
 from stageguard.stages import UNSCORED_NAME, StageScheme, as_scheme
-
-if TYPE_CHECKING:
-    from stageguard.formats.writing import Written
 
 UNSCORED = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hypnogram:
+class Hypnogram(HandsOverStages):
     """Stage labels of one recording.
 
     Parameters
@@ -67,37 +64,6 @@ class Hypnogram:
         """Stage names per epoch, ``"?"`` where unscored."""
         # the name of UNSCORED comes last, where the index -1 finds it
         return np.array((*self.scheme.names, UNSCORED_NAME))[self.labels]
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        format: str | None = None,
-        overwrite: bool = False,
-        *,
-        annotations_from: str | os.PathLike[str] | None = None,
-    ) -> Written:
-        """Write it in a tool's format; returns the files, and what the format could not carry."""
-        from stageguard.formats.writing import save
-
-        return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
-
-    def to_yasa(self) -> Any:
-        """Return a `yasa.Hypnogram` (0.8 and later)."""
-        from stageguard.formats.tool_objects import to_yasa
-
-        return to_yasa(self)
-
-    def to_mne(self) -> Any:
-        """Return `mne.Annotations`, one per epoch."""
-        from stageguard.formats.tool_objects import to_mne
-
-        return to_mne(self)
-
-    def to_frame(self) -> Any:
-        """Return a `pandas.DataFrame` with one row per epoch."""
-        from stageguard.formats.tool_objects import to_frame
-
-        return to_frame(self)
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields but `assumed` by content."""

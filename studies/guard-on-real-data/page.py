@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from layout import bars, error_ratio, figures, mean, of_group, paired, table
+from goals import bars
+from layout import error_ratio, figures, mean, of_group, paired, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "real-nights.md"
 

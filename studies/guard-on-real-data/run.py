@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from goals import bars
 from judging import judge
 from layout import write_tables
 from methods import learn
@@ -112,7 +113,7 @@ def main() -> None:
         RESULTS.write_text(f"{{\n{lines}\n}}\n")
         print(f"{task.name}: {time.perf_counter() - began:.0f} s", flush=True)
     pairs = json.loads(TRANSFER.read_text()) if TRANSFER.exists() else {}
-    write_tables(held, pairs, HERE / "results.md")
+    write_tables(held, pairs, bars(held), HERE / "results.md")
     write_page(held)
 
 

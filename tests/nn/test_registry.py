@@ -159,10 +159,13 @@ def test_the_length_of_an_epoch_reaches_the_networks_that_measure_in_seconds(nam
 
 
 def test_a_network_of_another_package_is_told_the_epoch_length_if_it_asks(monkeypatch, tmp_path):
-    provide(monkeypatch, tmp_path, TINY.replace("gain=1.0", "gain=1.0, epoch_seconds=30.0"))
-    build_backbone("tinynet", **SIZES, epoch_seconds=4.0)
-    provide(monkeypatch, tmp_path, TINY)
-    build_backbone("tinynet", **SIZES, epoch_seconds=4.0)
+    asks = TINY.replace("gain=1.0", "gain=1.0, epoch_seconds=30.0")
+    asks = asks.replace("None, gain", "None, epoch_seconds")
+    provide(monkeypatch, tmp_path, asks)
+    assert build_backbone("tinynet", **SIZES, epoch_seconds=4.0).gain == 4.0
+    (tmp_path / "silent").mkdir()  # a module of another name: the first is in memory
+    provide(monkeypatch, tmp_path / "silent", TINY)
+    assert build_backbone("tinynet", **SIZES, epoch_seconds=4.0).gain == 1.0
 
 
 @pytest.mark.parametrize(
