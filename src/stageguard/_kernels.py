@@ -2,8 +2,9 @@
 
 `active` has functions over lists of pieces, contiguous float64 matrices of shape (n_epochs, n_stages).
 `argmax`, `structured`, `greedy` and `automaton` return all labels as one flat int8 array, then arrays of one
-number per piece; `smooth`, `smooth_automaton` and `forward_backward` sum over paths; `draw`, `draw_automaton`
-and `draw_each` draw them. `Stream` takes one row at a time.
+number per piece; `keep_greedy` and `keep_automaton` score paths that are pinned in a region, a row (piece,
+first, end) each; `smooth`, `smooth_automaton` and `forward_backward` sum over paths; `draw`,
+`draw_automaton` and `draw_each` draw them. `Stream` takes one row at a time.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Ties: prefer to stay, then the stage that comes first in the scheme, then the ol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -232,6 +233,38 @@ def automaton(
         return labels, best
 
     return _collect(pieces, one)
+
+
+def keep_greedy(
+    pieces: Sequence[Floats], labels: Labels, regions: npt.NDArray[np.int64], table: Ints, *rules: Any
+) -> tuple[Floats, Floats]:
+    """Return the pieces' scores, and the score with each region pinned to its labels; see `greedy`."""
+    return _keep(pieces, labels, regions, table, lambda *own: greedy(*own, *rules)[1])
+
+
+def keep_automaton(
+    pieces: Sequence[Floats], labels: Labels, regions: npt.NDArray[np.int64], table: Ints, *rules: Any
+) -> tuple[Floats, Floats]:
+    """Return the pieces' scores, and the score with each region pinned to its labels; see `automaton`."""
+    return _keep(pieces, labels, regions, table, lambda *own: automaton(*own, *rules)[1])
+
+
+def _keep(
+    pieces: Sequence[Floats],
+    labels: Labels,
+    regions: npt.NDArray[np.int64],
+    table: Ints,
+    score: Callable[[Sequence[Floats], Ints], Floats],
+) -> tuple[Floats, Floats]:
+    offset = np.cumsum([0, *map(len, pieces)])
+    kept = []
+    for piece, first, end in regions.tolist():
+        pinned = pieces[piece].copy()
+        here, own = np.arange(first, end), labels[offset[piece] + first : offset[piece] + end]
+        pinned[first:end] = -np.inf
+        pinned[here, own] = pieces[piece][here, own]
+        kept.append(score([pinned], table[[piece]])[0])
+    return score(pieces, table), np.array(kept)
 
 
 def _lay_bouts(n_epochs: int, s: int, start: int, previous: Callable[[int, int], tuple[int, int]]) -> Labels:

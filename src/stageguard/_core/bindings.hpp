@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -62,23 +64,56 @@ inline Workspace& workspace() {
     return own;
 }
 
+// Threads that are waited for however their scope is left: a thread that is destroyed while it runs ends the program.
+class Threads {
+  public:
+    ~Threads() { join(); }
+
+    // Starts up to n more; fewer where the system has no room for another one.
+    template <class Loop>
+    void start(std::size_t n, const Loop& loop) noexcept {
+        try {
+            threads_.reserve(n);
+            while (threads_.size() < n) threads_.emplace_back(loop);
+        } catch (const std::exception&) {
+        }
+    }
+    void join() noexcept {
+        for (std::thread& thread : threads_) thread.join();
+        threads_.clear();
+    }
+
+  private:
+    std::vector<std::thread> threads_;
+};
+
 // Runs a worker on n items, on up to n_threads threads. Items share nothing, so the result does not depend on how they were
-// spread; `make_worker` gives each thread a worker of its own.
+// spread; `make_worker` gives each thread a worker of its own. What a worker throws ends the others after the item in hand
+// and is thrown again here, for an exception that leaves a thread ends the program.
 template <class Result, class MakeWorker>
 std::vector<Result> spread_items(std::size_t n, int n_threads, MakeWorker make_worker) {
     std::vector<Result> results(n);
     nb::gil_scoped_release release;
     std::atomic<std::size_t> next{0};
-    auto loop = [&] {
-        auto worker = make_worker();
-        for (std::size_t i; (i = next.fetch_add(1)) < n;) results[i] = worker(i);
+    std::exception_ptr thrown;
+    std::mutex throwing;
+    auto loop = [&]() noexcept {
+        try {
+            auto worker = make_worker();
+            for (std::size_t i; (i = next.fetch_add(1)) < n;) results[i] = worker(i);
+        } catch (...) {
+            next.store(n);
+            const std::lock_guard<std::mutex> lock(throwing);
+            if (!thrown) thrown = std::current_exception();
+        }
         workspace().trim();
     };
     const std::size_t wanted = n_threads > 1 ? static_cast<std::size_t>(n_threads) : 1;
-    std::vector<std::thread> others;
-    for (std::size_t i = 1; i < std::min(wanted, n); ++i) others.emplace_back(loop);
+    Threads others;
+    if (n > 1) others.start(std::min(wanted, n) - 1, loop);
     loop();
-    for (std::thread& thread : others) thread.join();
+    others.join();
+    if (thrown) std::rethrow_exception(thrown);
     return results;
 }
 

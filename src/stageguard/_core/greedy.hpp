@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -18,26 +19,46 @@ struct FlipFlop {
 };
 
 // Survivors are kept apart by (stage, age of the bout) up to `depth` = max(longest minimum, window): beyond it no stage
-// other than the bout's own is left in the window, so older bouts of a stage are interchangeable and merge.
+// other than the bout's own is left in the window, so older bouts of a stage are interchangeable and merge. No bout gets
+// older than the piece, so that memory is bounded by its epochs however long a minimum is.
 template <int K>
 class Greedy {
   public:
-    Greedy(const BoutRules& rules, const FlipFlop& flip_flop)
-        : rules_(rules), flip_(flip_flop), depth_(flip_flop.window_epochs) {
-        for (int s = 0; s < K; ++s) depth_ = std::max(depth_, rules.minimum[s]);
+    Greedy(const BoutRules& rules, const FlipFlop& flip_flop, std::int64_t n_epochs)
+        : rules_(rules), flip_(flip_flop), n_epochs_(n_epochs), depth_(flip_flop.window_epochs) {
+        for (int s = 0; s < K; ++s) depth_ = std::max<std::int64_t>(depth_, rules.minimum[s]);
+        depth_ = std::min(depth_, n_epochs + 1);
         penalty_[1] = flip_flop.penalty_nats;
-        young_.assign(8 * static_cast<std::size_t>(depth_), Cohort{});
+        young_.assign(static_cast<std::size_t>(std::min(8 * depth_, n_epochs + 1)), Cohort{});
     }
 
-    Outcome run(const double* evidence, std::int64_t n_epochs, std::int8_t* labels) {
-        origin_.resize(n_epochs * K);
-        stayed_.resize(n_epochs);
+    Outcome run(const double* evidence, std::int8_t* labels) {
+        origin_.resize(static_cast<std::size_t>(n_epochs_ * K));
+        stayed_.resize(static_cast<std::size_t>(n_epochs_));
         begin(evidence);
-        for (std::int64_t t = 1; t < n_epochs; ++t) step(evidence + t * K, t);
-        return backtrace(n_epochs, labels);
+        for (std::int64_t t = 1; t < n_epochs_; ++t) step(evidence + t * K, t);
+        return backtrace(labels);
+    }
+
+    // Scores of the greedy pass with the given labels pinned from region.first up to region.end, for each region; the score
+    // of the pass without pins in `base`. Pass and pinned pass go on together until they differ by a constant and by nothing
+    // else, which is then the difference of their scores.
+    void keep(const double* evidence, const std::int8_t* labels, const std::vector<Region>& regions, double& base, double* kept) {
+        std::size_t i = 0;
+        for (std::int64_t t = 0; t < n_epochs_; ++t) {
+            if (i < regions.size() && regions[i].first == t) {
+                Greedy free = *this, pinned = *this;
+                kept[i] = free.difference(pinned, evidence, labels, regions[i]);
+                ++i;
+            }
+            go(evidence + t * K, t);
+        }
+        base = best_score();
+        for (i = 0; i < regions.size(); ++i) kept[i] += base;
     }
 
   private:
+    static constexpr double kSameNats = 1e-9;  // what rounding may part two equal differences by
     static constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::min() / 2;
 
     // The bouts that began in the same epoch, one a stage, and when their paths last saw each other stage.
@@ -66,7 +87,7 @@ class Greedy {
             merged_[s] = rules_.censored ? row[s] : kImpossibleScore;  // a cut bout is as old as it needs to be
             now.score[s] = rules_.censored ? kImpossibleScore : row[s];
         }
-        stayed_[0] = 0;
+        if (!stayed_.empty()) stayed_[0] = 0;
     }
 
     void step(const double* row, std::int64_t t) {
@@ -80,7 +101,7 @@ class Greedy {
             stayed |= static_cast<unsigned>(old >= fresh) << s;
             merged_[s] = std::max(old, fresh) + row[s];
         }
-        stayed_[t] = static_cast<std::uint8_t>(stayed);
+        if (!stayed_.empty()) stayed_[static_cast<std::size_t>(t)] = static_cast<std::uint8_t>(stayed);
         if (matures) ++oldest_;
         for (std::int64_t i = oldest_; i <= newest_; ++i)
             for (int s = 0; s < K; ++s) young_[static_cast<std::size_t>(i)].score[s] += rules_.stay[s] + row[s];
@@ -115,7 +136,7 @@ class Greedy {
         }
         const Origin origin{static_cast<std::int8_t>(chosen < 0 ? -1 : chosen % K),
                             static_cast<std::int32_t>(chosen < 0 ? 0 : chosen / K)};
-        origin_[t * K + s] = origin;
+        if (!origin_.empty()) origin_[static_cast<std::size_t>(t * K + s)] = origin;
         next.score[s] = best;
         if (origin.stage < 0) return;
         if (origin.age > 0)
@@ -123,7 +144,7 @@ class Greedy {
         next.last_seen[s][static_cast<int>(origin.stage)] = static_cast<std::int32_t>(t - 1);
     }
 
-    Outcome backtrace(std::int64_t n_epochs, std::int8_t* labels) {
+    Outcome backtrace(std::int8_t* labels) {
         double best = kImpossibleScore;
         int s = -1;
         std::int64_t start = -1;
@@ -137,16 +158,16 @@ class Greedy {
                 if (aged(age).score[stage] > best) {
                     best = aged(age).score[stage];
                     s = stage;
-                    start = n_epochs - age;
+                    start = n_epochs_ - age;
                 }
         }
         if (s < 0) return {kImpossibleScore, 0};
-        std::int64_t end = n_epochs - 1, switches = 0;
+        std::int64_t end = n_epochs_ - 1, switches = 0;
         if (start < 0) start = merged_start(end, s);
         for (;;) {
             std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
             if (start == 0) break;
-            const Origin origin = origin_[start * K + s];
+            const Origin origin = origin_[static_cast<std::size_t>(start * K + s)];
             end = start - 1;
             s = origin.stage;
             start = origin.age > 0 ? end - origin.age + 1 : merged_start(end, s);
@@ -155,15 +176,66 @@ class Greedy {
         return {best, switches};
     }
 
+    void go(const double* row, std::int64_t t) { t == 0 ? begin(row) : step(row, t); }
+
+    double best_score() {
+        double best = kImpossibleScore;
+        for (int s = 0; s < K; ++s) {
+            best = std::max(best, merged_[s]);
+            for (std::int64_t age = n_young(); age >= 1; --age) best = std::max(best, aged(age).score[s]);
+        }
+        return best;
+    }
+
+    // What a pinned pass scores less than this one; both are where the region begins.
+    double difference(Greedy& pinned, const double* evidence, const std::int8_t* labels, const Region& region) {
+        double row[K], shift = 0.0;
+        for (std::int64_t t = region.first; t < n_epochs_; ++t) {
+            const double* own = evidence + t * K;
+            const bool is_pinned = t < region.end;
+            for (int s = 0; s < K; ++s) row[s] = !is_pinned || s == labels[t] ? own[s] : kImpossibleScore;
+            go(own, t);
+            pinned.go(row, t);
+            if (pinned.best_score() == kImpossibleScore) return kImpossibleScore;
+            if (!is_pinned && differs_by_constant(pinned, t, shift)) return shift;
+        }
+        return pinned.best_score() - best_score();
+    }
+
+    // Whether every survivor of the other pass has this one's past, as far as the window will ask, and its score plus `shift`.
+    bool differs_by_constant(Greedy& other, std::int64_t t, double& shift) {
+        bool is_known = false;
+        const auto same = [&](double own, double theirs) {
+            if (own == kImpossibleScore || theirs == kImpossibleScore) return own == theirs;
+            if (!is_known) shift = theirs - own, is_known = true;
+            return std::fabs(theirs - own - shift) <= kSameNats;
+        };
+        const auto oldest_asked = static_cast<std::int32_t>(t + 1 - flip_.window_epochs);
+        for (int s = 0; s < K; ++s)
+            if (!same(merged_[s], other.merged_[s])) return false;
+        for (std::int64_t age = n_young(); age >= 1; --age) {
+            const Cohort &own = aged(age), &theirs = other.aged(age);
+            for (int s = 0; s < K; ++s) {
+                if (!same(own.score[s], theirs.score[s])) return false;
+                if (own.score[s] == kImpossibleScore) continue;
+                for (int r = 0; r < K; ++r)
+                    if (std::max(own.last_seen[s][r], oldest_asked - 1) != std::max(theirs.last_seen[s][r], oldest_asked - 1))
+                        return false;
+            }
+        }
+        return true;
+    }
+
     std::int64_t merged_start(std::int64_t t, int s) const {
-        while (t > 0 && (stayed_[t] >> s & 1u)) --t;
+        while (t > 0 && (stayed_[static_cast<std::size_t>(t)] >> s & 1u)) --t;
         const std::int64_t start = t - depth_ + 1;
         return start > 0 ? start : 0;
     }
 
     const BoutRules& rules_;
     const FlipFlop& flip_;
-    std::int32_t depth_;
+    const std::int64_t n_epochs_;
+    std::int64_t depth_;
     std::vector<Cohort> young_;
     std::int64_t oldest_ = 0, newest_ = 0;
     double merged_[K];

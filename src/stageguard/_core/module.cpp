@@ -16,6 +16,9 @@ bool has_avx2() {
 
 namespace {
 
+using Labels = nb::ndarray<const std::int8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<const std::int64_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
+
 // (labels, scores, switches)
 template <class MakeWorker>
 nb::tuple decode(const Batch& batch, int n_threads, MakeWorker make_worker) {
@@ -93,7 +96,7 @@ nb::tuple greedy(const nb::list& pieces, const Indices& table, const Tables& sta
         return decode(batch, n_threads, [&] {
             return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
                 const BoutRules own = rules(i);
-                return Greedy<decltype(k)::value>(own, flip_flop).run(p.evidence, p.n_epochs, labels);
+                return Greedy<decltype(k)::value>(own, flip_flop, p.n_epochs).run(p.evidence, labels);
             };
         });
     });
@@ -112,11 +115,89 @@ nb::tuple automaton(const nb::list& pieces, const Indices& table, const Indices&
     });
 }
 
+// What is to be kept of each piece: its labels, and in which regions they are pinned, a row (piece, first, end) each.
+struct Kept {
+    std::vector<std::vector<Region>> regions;  // of each piece
+    std::vector<std::size_t> offset;           // of each piece's first region among all
+    const std::int8_t* labels;                 // flat, as the pieces are
+
+    Kept(const Batch& batch, const Labels& all, const Rows& rows) : regions(batch.pieces.size()), labels(all.data()) {
+        if (static_cast<std::int64_t>(all.shape(0)) != batch.n_labels) throw std::invalid_argument("a label per epoch expected");
+        for (std::size_t i = 0; i < rows.shape(0); ++i) {
+            const std::int64_t *row = rows.data() + 3 * i, *before = i > 0 ? row - 3 : nullptr;
+            const bool is_known = row[0] >= 0 && row[0] < static_cast<std::int64_t>(batch.pieces.size());
+            const bool is_after = !before || row[0] > before[0] || (row[0] == before[0] && row[1] >= before[2]);
+            if (!is_known || !is_after || row[1] < 0 || row[2] <= row[1] ||
+                row[2] > batch.pieces[static_cast<std::size_t>(row[0])].n_epochs)
+                throw std::invalid_argument("regions in order, within their pieces, expected");
+            regions[static_cast<std::size_t>(row[0])].push_back({row[1], row[2]});
+        }
+        std::size_t n = 0;
+        for (const auto& own : regions) offset.push_back(n), n += own.size();
+    }
+};
+
+// (scores of the pieces, scores of the regions): the best path of a piece, and the best that keeps a region's labels.
+// `run(i, piece, labels, regions, base, kept)` does one piece.
+template <class Run>
+nb::tuple keep_with(const Batch& batch, const Kept& kept, std::size_t n_regions, int n_threads, Run run) {
+    auto* scores = new double[n_regions];
+    nb::object owner = nb::cast(owned(scores, n_regions));
+    const auto bases = spread<double>(batch, n_threads, nullptr, [&] {
+        return [&](std::size_t i, const Piece& p, std::int8_t*) {
+            double base = 0.0;
+            run(i, p, kept.labels + p.offset, kept.regions[i], base, scores + kept.offset[i]);
+            return base;
+        };
+    });
+    return nb::make_tuple(column<double>(bases, [](double base) { return base; }), owner);
+}
+
+nb::tuple keep_greedy(const nb::list& pieces, const Labels& labels, const Rows& regions, const Indices& table,
+                      const Tables& stay, const Tables& change, const Indices& minimum, bool censored, double penalty_nats,
+                      int window_epochs, int n_threads) {
+    const Batch batch(pieces);
+    const Kept kept(batch, labels, regions);
+    const RuleTables rules{stay, stay, change, minimum, table, censored};
+    const FlipFlop flip_flop{penalty_nats, window_epochs};
+    return with_stages(batch.n_stages, [&](auto k) {
+        return keep_with(batch, kept, regions.shape(0), n_threads,
+                         [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,
+                             double& base, double* scores) {
+                             const BoutRules rules_of = rules(i);
+                             Greedy<decltype(k)::value>(rules_of, flip_flop, p.n_epochs)
+                                 .keep(p.evidence, own, regions_of, base, scores);
+                         });
+    });
+}
+
+nb::tuple keep_automaton(const nb::list& pieces, const Labels& labels, const Rows& regions, const Indices& table,
+                         const Indices& stage, const Indices& first, const Indices& source, const Tables& weight,
+                         const Tables& initial, const Tables& final_weight, int n_threads) {
+    const Batch batch(pieces);
+    const Kept kept(batch, labels, regions);
+    const AutomatonTables tables{stage, first, source, table, weight, initial, final_weight};
+    return keep_with(batch, kept, regions.shape(0), n_threads,
+                     [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,
+                         double& base, double* scores) {
+                         const Automaton a = tables(i, batch.n_stages);
+                         AutomatonKept(a, workspace()).run(p.evidence, p.n_epochs, own, regions_of, base, scores);
+                     });
+}
+
 }  // namespace
 }  // namespace stageguard
 
 NB_MODULE(_native, m) {
     using namespace stageguard;
+    // a vector asked for more than there can be is out of memory too
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const std::length_error&) {
+            PyErr_NoMemory();
+        }
+    });
     m.attr("NAME") = "compiled";
     m.attr("LONGEST_MINIMUM") = kLongestMinimum;
     m.attr("MOST_STAGES") = kMostStages;
@@ -128,6 +209,10 @@ NB_MODULE(_native, m) {
           "window_epochs"_a, "n_threads"_a);
     m.def("automaton", &automaton, "pieces"_a, "table"_a, "stage"_a, "first"_a, "source"_a, "weight"_a, "initial"_a,
           "final_weight"_a, "n_threads"_a);
+    m.def("keep_greedy", &keep_greedy, "pieces"_a, "labels"_a, "regions"_a, "table"_a, "stay"_a, "change"_a, "minimum"_a,
+          "censored"_a, "penalty_nats"_a, "window_epochs"_a, "n_threads"_a);
+    m.def("keep_automaton", &keep_automaton, "pieces"_a, "labels"_a, "regions"_a, "table"_a, "stage"_a, "first"_a, "source"_a,
+          "weight"_a, "initial"_a, "final_weight"_a, "n_threads"_a);
     bind_sums(m);
     bind_stream(m);
 }

@@ -25,6 +25,11 @@ struct Choice {
     bool bad_rows;  // some row is not a distribution: the labels mean nothing, and the caller finds out which row
 };
 
+// Epochs first .. end - 1 of a piece.
+struct Region {
+    std::int64_t first, end;
+};
+
 struct BoutRules {
     const double* weight;         // (K,)   multiplies each stage's evidence (products only)
     const double* stay;           // (K,)   one more epoch in the stage
