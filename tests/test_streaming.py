@@ -1,5 +1,6 @@
 """Decoding one epoch at a time: as at once, as soon as it is certain, and at a lag limit."""
 
+import contextlib
 import copy
 import hashlib
 import itertools
@@ -533,6 +534,63 @@ def test_a_forged_snapshot_is_refused(snapshot, change, pattern):
     with pytest.raises(InputError) as error:
         sg.StreamingDecoder.restore(resealed(snapshot, change))
     refusal(error, pattern)
+
+
+NUMBERS = st.one_of(
+    st.integers(-3, 12),
+    st.sampled_from([2**24, 2**31 - 1, 2**40, 2**53, 2**62, 2**63 - 1, -(2**63)]),
+    st.floats(),
+)
+HEADERS = st.tuples(
+    st.sampled_from(["max_lag_seconds", "epoch_seconds", "stages", "cohort", "logits", "log", "profile"]),
+    st.one_of(NUMBERS, st.none(), st.text(max_size=3), st.lists(st.integers(), max_size=2)),
+)
+
+
+@settings(max_examples=300)
+@given(
+    rows=st.lists(st.sampled_from([0.9, 0.5, 0.2, math.nan]), max_size=14),
+    lag=st.sampled_from([None, 90.0]),
+    changes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), NUMBERS, st.booleans()), max_size=4),
+    headers=st.lists(HEADERS, max_size=1),
+)
+def test_a_snapshot_with_any_numbers_is_refused_or_goes_on(rows, lag, changes, headers):
+    decoder = sg.StreamingDecoder("kdd2026-actigraphy", max_lag_seconds=lag)
+    for p in rows:
+        decoder.push(np.array([p, 1 - p]))
+
+    def forge(header, state):
+        header.update(headers)
+        for which, at, value, is_added in changes:
+            array = state[which] = state[which].copy()
+            with np.errstate(all="ignore"), contextlib.suppress(OverflowError, ValueError):
+                place = at % len(array)
+                array[place] = np.array(value + (array[place].item() if is_added else 0)).astype(array.dtype)
+
+    try:
+        again = sg.StreamingDecoder.restore(resealed(decoder.snapshot(), forge))
+        n_waiting = again.n_pending
+        assert n_waiting <= _snapshot.MOST_PENDING
+        out = [*again.push([0.3, 0.7]), *again.push([math.nan, math.nan]), *again.finish()]
+    except InputError:
+        return
+    assert len(out) == n_waiting + 2
+
+
+@pytest.mark.parametrize("ending", ["push", "finish"])
+@pytest.mark.parametrize("which", [(0,), (0, 2, 3), (0, 1), (3,), (0, 3)])
+def test_a_snapshot_with_a_million_million_epochs_more_does_not_hang(which, ending):
+    decoder = sg.StreamingDecoder("kdd2026-actigraphy")
+    for p in (0.9, 0.9, 0.9, math.nan):
+        decoder.push([p, 1 - p])
+
+    def forge(_, state):
+        state[0] = state[0].copy()
+        state[0][list(which)] += 1 << 40
+
+    with pytest.raises(InputError, match="a state that no stream can be in"):
+        again = sg.StreamingDecoder.restore(resealed(decoder.snapshot(), forge))
+        again.push([0.2, 0.8]) if ending == "push" else again.finish()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ _PREFIX = struct.Struct("<8sII")
 _DIGEST_BYTES = 32
 # counts, scores, bout of each state, and the bouts' parents, stages and starts
 _TYPES = ("<i8", "<f8", "<i4", "<i4", "<i4", "<i8")
+MOST_EPOCHS = 1 << 53  # beyond it, epochs cannot be told apart as numbers of seconds
+MOST_PENDING = 1 << 22  # epochs that wait for their stage: four years of 30 s
 _DAMAGED = "Keep the bytes of snapshot() exactly as they are, or begin a new stream."
 
 State = tuple[npt.NDArray[Any], ...]
@@ -78,42 +80,76 @@ def _arrays(body: bytes, lengths: list[int]) -> State:
     return tuple(arrays)
 
 
-def check_state(state: State, stage: npt.NDArray[np.int32], n_stages: int) -> None:
+class Limits(NamedTuple):
+    """What bounds the counts of a stream: epochs that are bridged, and that may wait (-1 without limit)."""
+
+    most_bridged: int
+    max_lag: int
+
+
+def check_state(state: State, stage: npt.NDArray[np.int32], n_stages: int, limits: Limits) -> None:
     """Refuse a state that no stream on these automaton states can be in."""
     counts, scores, own, parent, bout_stage, start = state
     shapes_fit = len(counts) == 5 and len(scores) == len(own) == len(stage)
     if not (shapes_fit and 0 < len(parent) == len(bout_stage) == len(start)):
         raise _impossible()
-    n_epochs, n_committed, n_missing, n_missing_run, is_running = counts.tolist()
+    if not (_counts_fit(counts.tolist(), limits) and _bouts_fit(state, n_stages)):
+        raise _impossible()
+    n_epochs, n_committed, n_missing, _, is_running = counts.tolist()
     n_solved = n_epochs - n_missing
-    later = np.arange(1, len(parent))
-    first = later[parent[1:] == 0]  # what follows the root
+    first = np.flatnonzero(parent == 0)  # what follows the root
     alive = own >= 0
+    in_root = bool((own == 0).any())
     right = (
-        0 <= n_missing <= n_missing_run <= n_epochs
-        and 0 <= n_committed <= n_solved
-        and (n_committed == n_solved or is_running == 1)
-        and is_running in (0, 1)
-        and not np.isnan(scores).any()
+        not np.isnan(scores).any()
         and not (scores == np.inf).any()
         and np.array_equal(alive, scores > -np.inf)
         and bool(alive.any()) == bool(is_running)
-        and own.min() >= -1
-        and own.max() < len(parent)
-        and parent[0] == -1
-        and (parent[1:] >= 0).all()
-        and (parent[1:] < later).all()
-        and -1 <= bout_stage[0] < n_stages
-        and (bout_stage[1:] >= 0).all()
-        and (bout_stage[1:] < n_stages).all()
         and np.array_equal(bout_stage[own[alive]], stage[alive])
         and 0 <= start[0] <= n_committed
         and (start[1:] < max(n_solved, 1)).all()
-        and (start[first] >= n_committed).all()
-        and (start[1:] - start[parent[1:]] >= (parent[1:] > 0)).all()
+        # what all paths agree on is given out, and no more: up to the first bout that not all share
+        and (not is_running or n_committed == min(start[first].tolist(), default=n_solved))
+        and (in_root or len(first) != 1)
     )
     if not right:
         raise _impossible()
+
+
+def _counts_fit(counts: list[int], limits: Limits) -> bool:
+    n_epochs, n_committed, n_missing, n_missing_run, is_running = counts
+    n_pending = n_epochs - n_committed
+    return (
+        0 <= n_missing <= n_missing_run <= n_epochs <= MOST_EPOCHS
+        and is_running in (0, 1)
+        and 0 <= n_committed <= n_epochs - n_missing
+        and (n_committed == n_epochs - n_missing or is_running == 1)
+        # a longer run is a gap, which ends the stretch and is given out at once
+        and (n_missing_run <= limits.most_bridged or (n_missing == 0 and not is_running))
+        and n_pending <= (MOST_PENDING if limits.max_lag < 0 else min(MOST_PENDING, limits.max_lag))
+    )
+
+
+def _bouts_fit(state: State, n_stages: int) -> bool:
+    _, _, own, parent, bout_stage, start = state
+    later = np.arange(1, len(parent))
+    if not (own.min() >= -1 and own.max() < len(parent) and parent[0] == -1 and (parent[1:] >= 0).all()):
+        return False
+    if not (parent[1:] < later).all():
+        return False
+    is_used = np.zeros(len(parent), dtype=bool)
+    is_used[0] = True
+    is_used[parent[1:]] = True
+    is_used[own[own >= 0]] = True
+    return bool(
+        is_used.all()
+        and -1 <= bout_stage[0] < n_stages
+        and (bout_stage[1:] >= 0).all()
+        and (bout_stage[1:] < n_stages).all()
+        and (bout_stage[1:] != bout_stage[parent[1:]]).all()
+        and (start >= 0).all()
+        and (start[1:] - start[parent[1:]] >= (parent[1:] > 0)).all()
+    )
 
 
 def _impossible() -> InputError:

@@ -202,14 +202,15 @@ class StreamingDecoder:
             keys = ("max_lag_seconds", "stages", "epoch_seconds", "cohort", "logits", "log")
             decoder = cls(profile, **{key: header[key] for key in keys})
             expected = header["profile_sha256"], header["automaton_sha256"]
-        except (StageGuardError, KeyError, TypeError) as error:
+        except (StageGuardError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"the snapshot's profile or options cannot be used: {error}") from None
         if expected != (profile.sha256, decoder._fingerprint()):
             raise InputError(
                 "the snapshot's profile compiles to other states here than where it was made. Restore it "
                 "with the StageGuard that made it, or begin a new stream."
             )
-        _snapshot.check_state(state, decoder._automaton.stage, profile.scheme.n_stages)
+        limits = _snapshot.Limits(_most_bridged(decoder.epoch_seconds), decoder._max_lag_epochs())
+        _snapshot.check_state(state, decoder._automaton.stage, profile.scheme.n_stages, limits)
         decoder._stream.restore(*state)
         return decoder
 
@@ -232,7 +233,6 @@ class StreamingDecoder:
         biases = np.zeros(n_stages) if calibration.biases is None else np.array(calibration.biases)
         is_calibrated = calibration.temperature != 1.0 or bool(calibration.biases)
         added = fixed_log_weight(profile)
-        lag = self.max_lag_seconds
         return _kernels.active.Stream(
             a.stage,
             a.first,
@@ -246,9 +246,13 @@ class StreamingDecoder:
             calibration.temperature if is_calibrated else 0.0,
             biases,
             np.zeros(n_stages) if added is None else np.array(added),
-            -1 if lag is None else _lag_epochs(lag, self.epoch_seconds),
+            self._max_lag_epochs(),
             _most_bridged(self.epoch_seconds),
         )
+
+    def _max_lag_epochs(self) -> int:
+        lag = self.max_lag_seconds
+        return -1 if lag is None else _lag_epochs(lag, self.epoch_seconds)
 
     def _fingerprint(self) -> str:
         """Return a hash of the compiled states, whose order a snapshot relies on."""
