@@ -372,6 +372,28 @@ def test_rounding_below_zero_is_no_error_and_no_logit(backend):
     refusal(error, r"-0\.1", r"sum to 1.*no logits")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"transition_weight": 0.0},
+        {"strength": {"rule": "band", "fi_target": 0.05}},
+        {"flip_flop": {"penalty_nats": 1.0, "window_epochs": 3}},
+        {"min_bout_seconds": {"R": 90.0}},
+    ],
+    ids=["free", "band", "automaton", "minimum"],
+)
+@pytest.mark.parametrize("calibration", [{"temperature": 1.5}, {"biases": {"W": 0.1, "N": -0.1, "R": 0.0}}])
+def test_rounding_below_zero_is_zero_under_a_calibration_too(backend, changes, calibration):
+    rounded, clean = night(), night()
+    rounded[10], clean[10] = [1 + 4e-10, -4e-10, 0.0], [1.0, 0.0, 0.0]
+    profile = profile_of().replace(calibration=calibration, **changes)
+    first, second = sg.decode(rounded, profile), sg.decode(clean, profile)
+    assert first.hypnogram == second.hypnogram
+    assert first.score == pytest.approx(second.score, abs=1e-6)
+    smooth, expected = sg.posterior(rounded, profile), sg.posterior(clean, profile)
+    assert np.allclose(smooth.probabilities, expected.probabilities, atol=1e-8)
+
+
 def test_quality_that_leaves_nothing_is_refused(backend):
     with pytest.raises(InputError) as error:
         sg.decode(night(), profile_of(), quality=np.ones(len(night())))

@@ -209,7 +209,8 @@ def test_no_evidence_at_all_stays_in_the_first_stage(backend, n_stages, weight, 
 
 def test_a_tied_epoch_prefers_to_stay(backend):
     probabilities = np.array([[0.0, 1.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.0, 0.0, 1.0]])
-    profile = sg.Profile.from_dict(plain(transition_weight=0.0))
+    alike = {a: dict.fromkeys("WNR", 1 / 3) for a in "WNR"}
+    profile = sg.Profile.from_dict(plain(transitions=alike, transition_weight=1.0))
     labels = decode(probabilities, profile).hypnogram.labels.tolist()
     assert labels in ([1, 1, 2], [1, 2, 2])
     longer = probabilities[[0, 0, 1, 1, 1, 2, 2]]

@@ -104,3 +104,14 @@ def test_large_sets_are_thinned_evenly(monkeypatch):
     part = epochs_of(night)
     assert part.n_epochs == 5000
     assert cal.fit_temperature(part).temperature == pytest.approx(whole, rel=0.05)
+
+
+def test_rounding_below_zero_is_zero():
+    probabilities, stages = stager(n_epochs=2000)
+    clean = probabilities.copy()
+    rows = np.flatnonzero(stages != 0)[:50]
+    probabilities[rows, 0], clean[rows, 0] = -4e-10, 0.0
+    for fit in (cal.fit_temperature, cal.fit_biases):
+        found, expected = fit(epochs_of((probabilities, stages))), fit(epochs_of((clean, stages)))
+        assert np.isfinite(found.temperature)
+        assert found == expected

@@ -67,9 +67,7 @@ def _argmax_path(night: Night) -> Path:
     if night.calibration is None and night.filled is None and len(night.spans) == 1:
         return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
     if night.calibration is not None:
-        labels = np.where(
-            labels < 0, labels, np.nan_to_num(night.calibrated()).argmax(axis=1).astype(np.int8)
-        )
+        labels = night.choices()
     changes = pairs = 0
     for start, stop in night.spans:
         before, after = labels[start : stop - 1], labels[start + 1 : stop]

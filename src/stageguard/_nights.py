@@ -15,7 +15,13 @@ from stageguard._epochs import offset_note, told_offset
 from stageguard.automaton import minimum_epochs
 from stageguard.errors import InputError, StageGuardError
 from stageguard.evidence import Night, check_pins, check_quality, check_segments, cut
-from stageguard.hypnodensity import FloatMatrix, Hypnodensity, as_float_matrix, explain_bad_probabilities
+from stageguard.hypnodensity import (
+    FloatMatrix,
+    Hypnodensity,
+    as_float_matrix,
+    explain_bad_probabilities,
+    merge_columns,
+)
 from stageguard.profile import Profile
 from stageguard.stages import StageScheme, scheme_for
 
@@ -150,9 +156,7 @@ def _reorder(
     if own is not None:
         return matrix if own == list(range(len(own))) else np.ascontiguousarray(matrix[:, own])
     finer, columns = scheme_for(names)
-    merged = np.zeros((len(matrix), scheme.n_stages))
-    for stage, target in enumerate(finer.merge_map(scheme)):
-        merged[:, target] += matrix[:, columns[stage]]
+    merged = merge_columns(matrix[:, columns], finer, scheme)
     assumed.append(
         f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's"
     )

@@ -107,7 +107,7 @@ class Smoother:
         return [results[i] for i in range(len(jobs))]
 
     def _route(self, job: Job) -> str:
-        if job.trial.is_free:
+        if self.solver.is_free(job.trial):
             return "free"
         if not self.is_structured:
             return "automaton"

@@ -64,12 +64,18 @@ class Solver:
         self.automaton = (
             None if self.is_greedy or self.is_structured else compile_automaton(profile, epoch_seconds)
         )
-        # With nothing to hold it back, a free decode is what the profile does at transition weight 0.
-        self.is_free_at_zero = self.is_structured and bool(np.all(self.tables.minimum_epochs == 1))
+        # At transition weight 0 nothing else ties one epoch to the next.
+        self.is_free_at_zero = (
+            not flips and not profile.durations and bool(np.all(self.tables.minimum_epochs == 1))
+        )
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         self._reach_epochs = _reach_epochs(self.tables)
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
+
+    def is_free(self, trial: Trial) -> bool:
+        """Whether every epoch is decided by itself, which makes the path argmax, ties included."""
+        return trial.is_free or (self.is_free_at_zero and trial.transition_weight == 0.0)
 
     def solve(self, jobs: Sequence[Job], n_threads: int | None = None) -> list[Path]:
         """Return the best path of every job, in order."""
@@ -84,7 +90,7 @@ class Solver:
 
     def _route(self, job: Job) -> str:
         """Name the kernel for a job, products of probabilities where they cannot underflow."""
-        if job.trial.is_free:
+        if self.is_free(job.trial):
             return "argmax" if job.night.is_plain else "free"
         if self.is_greedy:
             return "greedy"
@@ -133,6 +139,8 @@ class Solver:
                 threads,
             )
         labels, scores, switches = result
+        if route == "free":
+            labels, switches = _chosen_by_epoch(jobs, labels)
         return _assemble(jobs, pieces, owners, labels, scores, switches)
 
     def scores(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Floats, Floats]:
@@ -219,6 +227,25 @@ def _tables_of(
     index: dict[float, int] = {}
     of_job = [index.setdefault(job.trial.transition_weight, len(index)) for job in jobs]
     return np.array(of_job, dtype=np.int32)[owners], list(index)
+
+
+def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, npt.NDArray[np.int64]]:
+    """Give every epoch that says something its own best stage; also return the stage changes per piece.
+
+    The kernel's path scores as high, but stays where stages tie. What it gives lost epochs is kept.
+    """
+    labels, switches, at = labels.copy(), [], 0
+    for night, trial in jobs:
+        own = night.choices(trial.log_weight)
+        if night.quality is not None:
+            own[night.quality == 1.0] = -1
+        own[list(night.pins)] = list(night.pins.values())
+        for start, stop in night.spans:
+            piece = labels[at : at + stop - start]
+            np.copyto(piece, own[start:stop], where=own[start:stop] >= 0)
+            switches.append(np.count_nonzero(np.diff(piece)))
+            at += stop - start
+    return labels, np.array(switches, dtype=np.int64)
 
 
 def _sum_by_job(values: npt.NDArray[Any], owners: npt.NDArray[np.intp], n_jobs: int) -> list[Any]:

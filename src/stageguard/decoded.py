@@ -15,7 +15,7 @@ from stageguard.evidence import Labels, Mask, Night
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
 from stageguard.profile import Profile
-from stageguard.strength import Strength, share_log_weight
+from stageguard.strength import Strength, chosen_trial
 
 CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
@@ -69,10 +69,13 @@ class Decoding(HandsOverStages):
         if self.known_score is not None:
             return self.known_score
         # Only a path without transition scores comes without one: evidence alone, along the labels.
-        exponent = self.strength.prior_exponent
-        added = np.array(share_log_weight(self.night, exponent)) if exponent else None
+        added = chosen_trial(self.profile, self.night, self.strength).log_weight
         rows = np.flatnonzero(self.hypnogram.labels >= 0)
-        return float(self.night.evidence(added)[rows, self.hypnogram.labels[rows]].sum())
+        return float(
+            self.night.evidence(None if added is None else np.array(added))[
+                rows, self.hypnogram.labels[rows]
+            ].sum()
+        )
 
     @property
     def argmax(self) -> Labels:

@@ -65,6 +65,10 @@ class Night:
         mean: Floats = np.nanmean(rows, axis=0)
         return mean
 
+    def choices(self, log_weight: Sequence[float] | None = None) -> Labels:
+        """Return the likeliest stage of each epoch by itself, -1 on NaN rows; pins and quality apart."""
+        return best_stages(self.probabilities, self.calibration, log_weight)
+
     def evidence(self, log_weight: Floats | None) -> Floats:
         """Return log-evidence with a score added per stage (minus the weighted log prior)."""
         scores = self.calibrated()
@@ -85,6 +89,23 @@ class Night:
         return np.ascontiguousarray(scores)
 
 
+def best_stages(
+    probabilities: Floats, calibration: Calibration | None, log_weight: Sequence[float] | None
+) -> Labels:
+    """Return the likeliest stage of each row: the first of equals in the scheme, -1 on NaN rows.
+
+    A temperature moves no stage past another, so without biases or a prior these are the stager's own
+    choices to the bit, which logarithms would round.
+    """
+    scores = probabilities
+    biases = () if calibration is None else calibration.biases or ()
+    if len(set(biases)) > 1 or log_weight is not None:
+        scores = log_probabilities(probabilities, calibration)
+        scores = scores if log_weight is None else scores + np.array(log_weight)
+    is_known = ~np.isnan(probabilities[:, 0])
+    return np.where(is_known, scores.argmax(axis=1), -1).astype(np.int8)
+
+
 def log_probabilities(probabilities: Floats, calibration: Calibration | None) -> Floats:
     """Return log-probabilities after temperature and biases, renormalised and clipped."""
     if calibration is None:
@@ -92,8 +113,8 @@ def log_probabilities(probabilities: Floats, calibration: Calibration | None) ->
         rows: Floats = probabilities / sums[:, None]
         np.maximum(rows, CLIP, out=rows)
         return np.log(rows, out=rows)
-    with np.errstate(divide="ignore"):
-        scores: Floats = np.log(probabilities) / calibration.temperature
+    with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
+        scores: Floats = np.log(np.maximum(probabilities, 0.0)) / calibration.temperature
     if calibration.biases is not None:
         scores += np.array(calibration.biases)
     top = scores.max(axis=1, keepdims=True)

@@ -255,18 +255,13 @@ def _solve(variants: Iterator[tuple[Rule, Solver, Job]]) -> list[tuple[Rule, Lab
 
 def _choices_of_evidence(result: Decoding, trial: Trial) -> list[tuple[Rule, Labels]]:
     """Return what evidence alone chooses after calibration, and after the prior too."""
-    night, added = result.night, _added(trial)
+    night = result.night
     chosen: list[tuple[Rule, Labels]] = []
     if night.calibration is not None:
-        chosen.append(("calibration", _best(night.calibrated())))
-    if added is not None:
-        chosen.append(("prior", _best(night.calibrated() + added)))
+        chosen.append(("calibration", night.choices()))
+    if trial.log_weight is not None:
+        chosen.append(("prior", night.choices(trial.log_weight)))
     return chosen
-
-
-def _best(scores: Floats) -> Labels:
-    labels: Labels = np.nan_to_num(scores, nan=-np.inf).argmax(axis=1).astype(np.int8)
-    return labels
 
 
 def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:

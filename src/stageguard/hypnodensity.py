@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stageguard import _checks
 from stageguard._handing_over import HandsOver
 from stageguard.errors import InputError
-from stageguard.stages import StageScheme, as_scheme
+from stageguard.stages import StageScheme, as_scheme, canonical_name
 
 ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
 SUM_TOLERANCE = 1e-3
@@ -73,9 +73,7 @@ class Hypnodensity(HandsOver):
         coarser = as_scheme(scheme)
         if coarser == self.scheme:
             return self
-        merged = np.zeros((self.n_epochs, coarser.n_stages))
-        for stage, target in enumerate(self.scheme.merge_map(coarser)):
-            merged[:, target] += self.probabilities[:, stage]
+        merged = merge_columns(self.probabilities, self.scheme, coarser)
         return Hypnodensity(merged, coarser, self.epoch_seconds, self.start, self.source, self.assumed)
 
     def argmax(self) -> npt.NDArray[np.int8]:
@@ -129,6 +127,20 @@ def as_float_matrix(
     if matrix.ndim != 2 or matrix.shape[1] != n_stages or n_stages < 2 or not len(matrix):
         raise _explain_bad_shape(matrix, n_stages, names, what)
     return matrix
+
+
+def merge_columns(matrix: FloatMatrix, finer: StageScheme, coarser: StageScheme) -> FloatMatrix:
+    """Return the probabilities of a coarser scheme's stages, each the sum of those merged into it."""
+    merged = np.zeros((len(matrix), coarser.n_stages))
+    targets = finer.merge_map(coarser)
+    # in the order of the names, so that the last digit, which may decide a tie, depends on no column order
+    for stage in sorted(range(finer.n_stages), key=lambda stage: _sum_order(finer.names[stage])):
+        merged[:, targets[stage]] += matrix[:, stage]
+    return merged
+
+
+def _sum_order(name: str) -> tuple[str, str]:
+    return canonical_name(name) or "", name
 
 
 def check_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> None:

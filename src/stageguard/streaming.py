@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks, _kernels, _nights, _snapshot
+from stageguard._solver import Trial, solver_for
 from stageguard.automaton import Automaton, compile_automaton, weigh
 from stageguard.decoding import heed_cohort
 from stageguard.errors import InputError, ProfileError, StageGuardError
-from stageguard.evidence import CLIP, LONGEST_BRIDGE_SECONDS, Floats
+from stageguard.evidence import CLIP, LONGEST_BRIDGE_SECONDS, Floats, best_stages
 from stageguard.hypnodensity import ROUNDING, SUM_TOLERANCE, explain_bad_probabilities
 from stageguard.profile import Profile
 from stageguard.smoothing import EXACT_WINDOW
@@ -32,8 +34,9 @@ class StreamingDecoder:
     Each `push` takes one epoch's probabilities and returns the stages that are now certain: those on which
     every path that can still win agrees, and with a lag limit also those that have waited that long. Epochs
     are given out in order, each once. Without a limit, all that was given out, `finish` included, is what
-    `decode` returns for the whole recording; with one it is a path the profile allows, decided on what was
-    known by then.
+    `decode` returns for the whole recording, or, where several paths score the same but for rounding, another
+    of them; with one it is a path the profile allows, decided on what was known by then. Under a profile that
+    steps aside it is argmax, ties included.
 
     Parameters
     ----------
@@ -102,6 +105,9 @@ class StreamingDecoder:
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
         self._stream = self._new_stream()
+        trial = Trial(self.profile.transition_weight, fixed_log_weight(self.profile))
+        self._is_free = solver_for(self.profile, self.epoch_seconds).is_free(trial)
+        self._choices: deque[int] = deque()  # of the epochs that wait, where each is decided by itself
         self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
 
     def push(self, row: npt.ArrayLike, quality: float | None = None) -> tuple[str, ...]:
@@ -133,6 +139,9 @@ class StreamingDecoder:
         labels = self._push(values, beta)
         if labels.__class__ is int:
             raise self._refusal(labels, values)
+        if self._is_free:
+            self._choices.append(-1 if beta == 1.0 else self._choice(values))
+            labels = self._by_choice(labels)  # type: ignore[arg-type]
         names = self._names
         return tuple([names[label] for label in labels]) if labels else ()  # type: ignore[union-attr]
 
@@ -144,6 +153,8 @@ class StreamingDecoder:
         labels = self._stream.finish()
         if isinstance(labels, int):
             raise self._refusal(labels, np.empty(0))
+        if self._is_free:
+            labels = self._by_choice(labels)
         return tuple([self._names[label] for label in labels])
 
     @property
@@ -190,6 +201,7 @@ class StreamingDecoder:
             "cohort": self._cohort,
             "logits": options.logits,
             "log": options.log,
+            "choices": list(self._choices),
         }
         return _snapshot.pack(header, self._stream.state())
 
@@ -202,6 +214,7 @@ class StreamingDecoder:
             keys = ("max_lag_seconds", "stages", "epoch_seconds", "cohort", "logits", "log")
             decoder = cls(profile, **{key: header[key] for key in keys})
             expected = header["profile_sha256"], header["automaton_sha256"]
+            choices = [int(label) for label in header["choices"]]
         except (StageGuardError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"the snapshot's profile or options cannot be used: {error}") from None
         if expected != (profile.sha256, decoder._fingerprint()):
@@ -212,6 +225,12 @@ class StreamingDecoder:
         limits = _snapshot.Limits(_most_bridged(decoder.epoch_seconds), decoder._max_lag_epochs())
         _snapshot.check_state(state, decoder._automaton.stage, profile.scheme.n_stages, limits)
         decoder._stream.restore(*state)
+        n_choices = decoder.n_pending if decoder._is_free else 0
+        if len(choices) != n_choices or not all(-1 <= label < profile.scheme.n_stages for label in choices):
+            raise InputError(
+                f"the snapshot holds {len(choices)} choices, expected {n_choices}. Begin a new stream."
+            )
+        decoder._choices.extend(choices)
         return decoder
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -253,6 +272,18 @@ class StreamingDecoder:
     def _max_lag_epochs(self) -> int:
         lag = self.max_lag_seconds
         return -1 if lag is None else _lag_epochs(lag, self.epoch_seconds)
+
+    def _choice(self, row: Floats) -> int:
+        """Return the likeliest stage of an epoch by itself, as `decode` has it."""
+        profile = self.profile
+        return int(best_stages(row[None], profile.calibration, fixed_log_weight(profile))[0])
+
+    def _by_choice(self, labels: Sequence[int]) -> tuple[int, ...]:
+        """Return the choices of the epochs given out; those that said nothing keep the label beside them."""
+        chosen = [self._choices.popleft() for _ in labels]
+        return tuple(
+            [own if own >= 0 and label >= 0 else label for own, label in zip(chosen, labels, strict=True)]
+        )
 
     def _fingerprint(self) -> str:
         """Return a hash of the compiled states, whose order a snapshot relies on."""

@@ -38,7 +38,7 @@ class ScoredEpochs:
         possible = at_truth > CLIP
         self.n_impossible, self.n_epochs = int(np.count_nonzero(~possible)), len(stages)
         with np.errstate(divide="ignore"):  # (n_stages, n_epochs): sums over stages are several times faster
-            self.logs = np.maximum(np.log(np.ascontiguousarray(probabilities[possible].T)), _LEAST_LOG)
+            self.logs = np.maximum(np.log(np.maximum(probabilities[possible].T, 0.0, order="C")), _LEAST_LOG)
         self.stages = stages[possible]
         self.inverse_temperature = _inverse_temperature(self.logs, self.stages)
 
