@@ -56,7 +56,7 @@ def mouse():
 @cache
 def two_stages():
     density = simulate_night("human-actigraphy-2", seed=4).density
-    return night_report(decode(density, "human-actigraphy-2"), lights_off=10, lights_on=900)
+    return night_report(decode(density, "human-actigraphy-2"), lights_off=300, lights_on=27000)
 
 
 @cache

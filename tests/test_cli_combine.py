@@ -43,14 +43,12 @@ def test_nights_that_differ_are_refused_until_told_how(run, stagers, tmp_path):
     out = tmp_path / "out.csv"
     longer = write_night(tmp_path / "long.csv", hours=1.5, seed=3)
     line = error_line(run("combine", stagers[0], longer, "-o", out))
-    assert line.endswith(
-        "long.csv has the number of epochs 180, s1.csv 120. Cut them to the same with --align."
-    )
+    assert line.endswith("long.csv has the number of epochs 180, s1.csv 120. Cut them to the same: --align.")
     ran = run("combine", stagers[0], longer, "-o", out, "--align")
     assert ran.code == 0 and sg.read_density(out).n_epochs == 120
     assert "the last 60 epochs left out" in " ".join(ran.out.split())
     mouse = sg.read_density(stagers[1]).merge("wnr3").save(tmp_path / "m.csv").path
-    assert "Merge all with --merge." in error_line(
+    assert "Merge the finer one: --merge." in error_line(
         run("combine", stagers[0], mouse, "-o", tmp_path / "x.csv")
     )
     ran = run("combine", stagers[0], mouse, "-o", tmp_path / "x.csv", "--merge", "wnr3")
@@ -70,7 +68,7 @@ def test_bad_input_is_one_line(run, stagers, tmp_path):
     line = error_line(run("combine", *stagers, "-o", tmp_path / "o.edf"))
     assert line == (
         "o.edf: edf-annotations holds stages, but there are only probabilities. Decode them first. For the "
-        "most probable ones say it: --to 'edf-annotations'."
+        "most probable ones say it: --to edf-annotations."
     )
     line = error_line(run("combine", *stagers, "-o", tmp_path / "o.zip"))
     assert line == "o.zip: no format has such a name. Say which with --to: npz, parquet, stageguard-csv."

@@ -117,7 +117,7 @@ def test_bad_input_is_one_line(run, nights):
     line = error_line(run("convert", nights / "n1.json", "-o", nights / "n.csv"))
     assert "n.csv: may be several formats. Say which with --to: accusleepy-csv" in line
     line = error_line(run("convert", nights / "n1.json", "-o", nights / "n.csv", "--to", "accusleepy-csv"))
-    assert line.endswith("Merge the stages first: --merge 'wnr3'.")
+    assert line.endswith("Merge the stages first: --merge wnr3.")
 
 
 def test_nothing_is_replaced_unasked(run, nights):

@@ -95,7 +95,7 @@ def test_a_tools_order_that_an_archive_contradicts_is_an_error(run, folder):
     values = sg.read_density(folder / "n1.csv").probabilities[:, ::-1]
     np.savez(folder / "n1.npz", probabilities=values, stages=["R", "N3", "N2", "N1", "W"])
     line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, "--format", "usleep-npy"))
-    assert "names its columns R, N3, N2, N1, W, but --format 'usleep-npy' says W, N1, N2, N3, R." in line
+    assert "names its columns R, N3, N2, N1, W, but --format usleep-npy says W, N1, N2, N3, R." in line
 
 
 def test_no_command_writes_over_what_it_read(run, folder):

@@ -183,9 +183,32 @@ def test_the_recording_says_when_the_night_began_and_what_was_scored(run, nights
     without = sample_list(nights, "id probabilities lights_off", "a nights/n1.csv 22:30")
     line = run("decode", without, "-p", PROFILE, "--json").json[0]["error"]
     assert line == (
-        "n1.csv: the list has lights_off the time '22:30', but when the recording starts is not known. "
-        "Name its edf in the list, or seconds."
+        "n1.csv: lights_off of the list is the time '22:30', but when the recording starts is not known. "
+        "Give its start or its edf in the list, or seconds since the beginning of the recording."
     )
+
+
+def test_a_start_in_the_list_is_when_the_night_began(run, nights):
+    path = sample_list(nights, "id probabilities start lights_off", "a nights/n1.csv 22:30 22:40")
+    ran = run("decode", path, "-p", PROFILE, "--json", "-o", nights / "out")
+    assert ran.code == 0, ran.json
+    start = sg.read_hypnogram(nights / "out" / "a.hypnogram.tsv").start
+    assert start is not None and (start.hour, start.minute) == (22, 30)
+    (report,) = run("stats", path, "--json").json["nights"]
+    assert report["lights"] == "lights off at 22:40:00, 600 s (epoch 20)"
+    wrong = sample_list(nights, "id probabilities start", "a nights/n1.csv 600")
+    line = error_line(run("stats", wrong))
+    assert "row 2: start '600' is no time, expected a time such as 22:30 or 2024-05-01T22:30." in line
+
+
+def test_check_keeps_to_the_lights_of_the_list(run, nights):
+    path = sample_list(nights, "id scoring lights_off lights_on", "a experts/n1.txt 600 5400")
+    (report,) = run("check", path, "-p", PROFILE, "--json").json
+    expert = sg.read_hypnogram(nights / "experts" / "n1.txt")
+    inside = sg.validity(expert, PROFILE, lights_off=600, lights_on=5400)
+    assert report["n_epochs_scored"] == inside.n_epochs_scored < sg.validity(expert, PROFILE).n_epochs_scored
+    assert report["indicators"]["fragmentation_index"]["value"] == inside.fragmentation_index
+    assert report["lights"] == "lights off at 600 s (epoch 20), lights on at 5400 s (epoch 180)"
 
 
 def test_stages_in_the_recordings_annotations_are_its_scoring(run, nights):
@@ -354,7 +377,7 @@ def test_numbered_scorings_are_read_as_told(run, nights, command, tmp_path):
     }[command]
     refused = run(command, *arguments)
     assert refused.code == 1
-    assert "(--scoring-format 'numbers-yasa')" in refused.err
+    assert "(--scoring-format numbers-yasa)" in refused.err
     assert "Say which with --scoring-format." in refused.err
     ran = run(command, *arguments, "--scoring-format", "numbers-yasa", "--json")
     assert ran.code == 0, ran.err

@@ -152,11 +152,11 @@ def test_nothing_is_replaced_unasked(run, night, fitted, tmp_path):
 
 
 def test_lights_set_time_in_bed(run, night, fitted):
-    report = run("intervals", night, "-p", fitted, "--lights-off", "60", "--lights-on", "180", "--json").json[
-        0
-    ]
+    report = run(
+        "intervals", night, "-p", fitted, "--lights-off", "1800", "--lights-on", "5400", "--json"
+    ).json[0]
     expected = sg.intervals(
-        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=60, lights_on=180
+        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=1800, lights_on=5400
     )
     assert by_name(report)["tst_minutes"]["value"] == expected["tst_minutes"].value <= 60
 
@@ -190,7 +190,7 @@ def test_a_sample_list_names_nights_and_their_lights(run, night, fitted, tmp_pat
     listed.write_text("id\tprobabilities\tlights_off\tlights_on\nanna\tnight.csv\t1800\t5400\n")
     (report,) = run("intervals", listed, "-p", fitted, "--json").json
     expected = sg.intervals(
-        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=60, lights_on=180
+        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=1800, lights_on=5400
     )
     assert report["id"] == "anna"
     assert by_name(report)["tst_minutes"]["value"] == expected["tst_minutes"].value

@@ -128,7 +128,7 @@ def test_nothing_is_overwritten_unasked(run, night, tmp_path):
         ),
         (["-p", PROFILE, "--expert", "gone.txt"], "night.csv: gone.txt: No such file or directory"),
         (["-p", PROFILE, "--lights-off", "22:30"], "night.csv: --lights-off is the time '22:30', but when"),
-        (["-p", PROFILE, "--lights-off", "soon"], "--lights-off is 'soon', expected a time"),
+        (["-p", PROFILE, "--lights-off", "soon"], "--lights-off is 'soon', expected seconds"),
         (["-p", PROFILE, "--pins", "999=R"], "night.csv: pin at epoch 999 is out of range"),
         (["-p", PROFILE, "-o", "nowhere/page.html"], "night.csv: cannot write nowhere/page.html"),
     ],

@@ -149,21 +149,45 @@ def test_lights_cut_the_night(run, tmp_path):
         return run("stats", night, *arguments, "--json").json["nights"][0]["after"]
 
     assert found()["sol_minutes"] == 10.0
-    assert found("--lights-off", "10")["sol_minutes"] == 5.0
+    assert found("--lights-off", "300")["sol_minutes"] == 5.0
     assert found("--lights-off", "300s")["sol_minutes"] == 5.0
-    assert found("--lights-off", "300.0", "--lights-on", "90")["tib_minutes"] == 40.0
+    assert found("--lights-off", "300.0", "--lights-on", "2700")["tib_minutes"] == 40.0
     late = found("--start", "23:50", "--lights-off", "23:58", "--lights-on", "0:40")
     assert (late["sol_minutes"], late["tib_minutes"]) == (2.0, 42.0)
     dated = found("--start", "2024-05-01T23:50", "--lights-off", "2024-05-01T23:58")
     assert dated["sol_minutes"] == 2.0
     line = error_line(run("stats", night, "--lights-off", "23:58"))
     assert line.endswith(
-        "but when the recording starts is not known. Say it with --start, or give an epoch index or seconds."
+        "but when the recording starts is not known. Give --start, or seconds since the beginning of "
+        "the recording."
     )
     assert error_line(run("stats", night, "--lights-off", "soon")).startswith(
         "--lights-off is 'soon', expected"
     )
     assert error_line(run("stats", night, "--start", "soon")).startswith("--start is 'soon', expected a time")
+
+
+def test_with_lights_every_number_is_of_that_window_and_the_window_is_said(run, tmp_path):
+    night = tmp_path / "night.txt"
+    night.write_text("W\nN1\n" * 20 + "N2\n" * 60 + "W\nN1\n" * 20)  # restless before and after lights
+    options = ("-p", PROFILE, "--lights-off", "1200", "--lights-on", "3000")
+    ran = run("stats", night, *options, "--json").json
+    (report,) = ran["nights"]
+    numbers = report["after"]
+    assert (numbers["fragmentation_index"], numbers["bouts"], numbers["tst_minutes"]) == (0.0, 1.0, 30.0)
+    words = "lights off at 1200 s (epoch 40), lights on at 3000 s (epoch 100)"
+    assert report["lights"] == words and words in ran["notes"]
+    assert words in run("stats", night, *options).out
+    whole = run("stats", night, "-p", PROFILE, "--json").json["nights"][0]
+    assert whole["after"]["fragmentation_index"] > 0.5 and whole["lights"] == ""
+
+
+def test_the_codebook_says_where_lights_cut_each_night(run, tmp_path):
+    (tmp_path / "n.txt").write_text("W\n" * 20 + "N2\n" * 60)
+    (tmp_path / "list.tsv").write_text("id\tscoring\tlights_off\tstart\na\tn.txt\t22:40\t22:30\n")
+    assert run("stats", tmp_path / "list.tsv", "-o", tmp_path / "t.tsv").code == 0
+    book = json.loads((tmp_path / "t.json").read_text())["stageguard"]
+    assert book["lights"] == {"a": "lights off at 22:40:00, 600 s (epoch 20)"}
 
 
 def test_conventions_differ_where_they_should(run, tmp_path):
@@ -305,7 +329,7 @@ def test_rodents_have_light_dark_and_hours(run, tmp_path):
     assert float(hours[1]["percent_W"]) == pytest.approx(100 * np.mean(argmax[450:1350] == 0))
     assert list(json.loads((tmp_path / "mice-hours.json").read_text()))[:-1] == list(hours[0])
     line = error_line(run("stats", tmp_path / "mouse.npz", "--lights-on-phase", "07:00"))
-    assert line.endswith("but when the recording starts is not known. Say it with --start.")
+    assert line.endswith("but when the recording starts is not known. Give --start.")
 
 
 def test_failures_are_rows_and_the_others_go_on(run, cohort):

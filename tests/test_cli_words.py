@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -13,7 +14,8 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from stageguard.cli._app import app
-from stageguard.cli._terminal import cell, console, in_words, naming, table
+from stageguard.cli._terminal import cell, console, error_text, in_options, table
+from stageguard.errors import FIRST_NIGHT, Argument, Message, NightNumber
 
 PROFILE = "human-psg-5"
 
@@ -59,17 +61,32 @@ def test_json_speaks_of_options(run, nights, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("argument", "python", "option"),
     [
-        ("Say it: target_format='text'.", "Say it: --to 'text'."),
-        ("Give the epoch length: epoch_seconds=30.", "Give the epoch length: --epoch-seconds 30."),
-        ("Choose it: epoch_seconds=30.", "Choose it: --reepoch 30."),
-        ("epochs of another length: reepoch_to=30.", "epochs of another length: --reepoch 30."),
-        ("annotations_from belongs to one night", "--annotations-from belongs to one night"),
+        (Argument("logits", True), "logits=True", "--logits"),
+        (Argument("target_format", "text"), "target_format='text'", "--to text"),
+        (Argument("epoch_seconds", 30.0), "epoch_seconds=30", "--epoch-seconds 30"),
+        (Argument("stages", ["W", "R"]), "stages=['W', 'R']", "--stages W,R"),
+        (Argument("merge", python="density.merge(scheme)"), "density.merge(scheme)", "--merge"),
+        (Argument("annotations_from"), "annotations_from", "--annotations-from"),
     ],
 )
-def test_python_words_are_options(text, expected):
-    assert in_words(text) == expected
+def test_arguments_of_a_message_become_options_and_nothing_else_does(argument, python, option):
+    error = sg.InputError(Message("format=a logits=True/x.csv: ", "give ", argument, "."))
+    assert str(error) == f"format=a logits=True/x.csv: give {python}."
+    assert error_text(error) == f"format=a logits=True/x.csv: give {option}."
+    assert error_text(pickle.loads(pickle.dumps(error))) == error_text(error)
+
+
+def test_names_that_look_like_arguments_are_printed_as_they_are(run, tmp_path):
+    night = tmp_path / "run_format=a" / "night logits=True.csv"
+    night.parent.mkdir()
+    write_night(night, hours=1, seed=1)
+    ran = run("decode", night, "-p", PROFILE)
+    assert f"Wrote\n  - {night.with_suffix('')}" in ran.out.replace(".hypnogram.tsv", "")
+    assert run("decode", night, "-p", PROFILE, "--json").json[0]["file"] == str(night)
+    (tmp_path / "run_format=a" / "bad.csv").write_text("W,N1\n0.1,x\n")
+    assert "run_--format" not in run("decode", tmp_path / "run_format=a" / "bad.csv", "-p", PROFILE).err
 
 
 def test_errors_about_several_files_name_them(run, nights, tmp_path):
@@ -84,10 +101,10 @@ def test_errors_about_several_files_name_them(run, nights, tmp_path):
     assert error_line(run("consensus", tmp_path / "a.txt", tmp_path / "c.txt")).startswith("c.txt: line 2")
 
 
-def test_numbers_of_nights_become_names(tmp_path):
-    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    assert naming("night 2 differs from the first one", paths) == "b.csv differs from a.csv"
-    assert naming("night 3", paths) == "night 3"
+def test_numbers_of_nights_become_names():
+    message = Message(NightNumber(2), " of night 1 differs from ", FIRST_NIGHT)
+    assert in_options(message, ["a.csv", "b.csv"]) == "b.csv of night 1 differs from a.csv"
+    assert in_options(message) == message == "night 2 of night 1 differs from the first one"
 
 
 def test_cells_are_as_they_are():

@@ -65,8 +65,8 @@ def test_reasons_of_shares_reach_every_stage():
 
 def test_options_reach_the_statistics():
     night = hypnogram("WWNNRRNW", start=datetime(2024, 5, 1, 22, 30))
-    options = StatisticsOptions("yasa", lights_off="22:31", lights_on=6)
-    own = sleep_statistics(night, convention="yasa", lights_off="22:31", lights_on=6)
+    options = StatisticsOptions("yasa", lights_off="22:31", lights_on=180)
+    own = sleep_statistics(night, convention="yasa", lights_off="22:31", lights_on=180)
     assert measure(night, None, options).values["tib_minutes"] == own.tib_minutes == 2.0
     assert measure(night, None, options).values["rem_latency_minutes"] == own.rem_latency_minutes == 1.0
     assert measure(night).values["rem_latency_minutes"] == 1.0

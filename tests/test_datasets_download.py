@@ -158,7 +158,7 @@ def test_what_is_there_is_kept_or_refused(tmp_path):
         assert download(remote(site, sha256=SHA256, size=len(CONTENT)), tmp_path, patience=QUICK) is False
         assert site.log == []
         (tmp_path / "night.edf").write_bytes(b"mine")
-        with pytest.raises(OutputExistsError, match=r"has 4 bytes, expected 1,024,000\. Pass overwrite=True"):
+        with pytest.raises(OutputExistsError, match=r"has 4 bytes, expected 1,024,000\. Use overwrite=True"):
             download(remote(site, size=len(CONTENT)), tmp_path, patience=QUICK)
         assert (tmp_path / "night.edf").read_bytes() == b"mine"
         assert download(remote(site, size=len(CONTENT)), tmp_path, patience=QUICK, overwrite=True)

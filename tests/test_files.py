@@ -37,7 +37,7 @@ def test_existing_file_is_kept_unless_overwritten(tmp_path):
         write_text_atomic(path, "new")
     assert (
         str(caught.value)
-        == f"{path} exists already. Pass overwrite=True to replace it, or choose another name."
+        == f"{path} exists already. Use overwrite=True to replace it, or choose another name."
     )
     assert path.read_text() == "old"
     write_text_atomic(path, "new", overwrite=True)

@@ -465,7 +465,7 @@ def test_nothing_is_replaced_unasked_and_names_may_be_any(tmp_path, name):
     place = target(tmp_path / "ein Ordner", name, "Nacht é 日本 [1]")
     written = given.save(place, name)
     before = {path: path.read_bytes() for path in written.files}
-    with pytest.raises(OutputExistsError, match=r"exists already\. Pass overwrite=True"):
+    with pytest.raises(OutputExistsError, match=r"exists already\. Use overwrite=True"):
         night([2, 2, 2], scheme).save(place, name)
     assert {path: path.read_bytes() for path in written.files} == before
     assert night([2, 2, 1, 0], scheme).save(place, name, overwrite=True).files == written.files

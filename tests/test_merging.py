@@ -179,7 +179,7 @@ def test_lights_cut_both_ends():
         (
             [night([0, 1], start=START), night([0, 1], start=START + timedelta(seconds=12))],
             {},
-            "night 2 begins 12 s after the first, 12 s beside its epochs of 30 s, at most 1 s",
+            "night 2 begins 12 s after the first, 12 s off its grid of 30 s",
         ),
         (
             [night([0], start=START), night([0], start=START + timedelta(hours=1))],

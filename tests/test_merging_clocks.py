@@ -100,7 +100,8 @@ def test_a_known_start_counts_beside_an_unknown_one():
     assert [each.labels[0] for each in aligned.nights] == [2, 2, 0]
     assert "night 2 does not tell when it began: taken to begin with night 1" in str(caught[0].message)
     with pytest.warns(
-        StageGuardWarning, match="nights 1 and 3 do not tell when they began: taken to begin with night 2"
+        StageGuardWarning,
+        match="night 1 and night 3 do not tell when they began: taken to begin with night 2",
     ):
         aligned = sg.align(night(10), night(10, START), night(10), night(10, after(60)))
     assert [each.labels[0] for each in aligned.nights] == [2, 2, 2, 0]

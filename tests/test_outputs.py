@@ -123,7 +123,7 @@ def test_foreign_sidecars_are_refused(tmp_path, text, message):
 def test_nothing_is_overwritten_unasked(tmp_path, decoding):
     for existing in ("night.hypnogram.tsv", "night.hypnogram.json"):
         (tmp_path / existing).write_text("mine")
-        with pytest.raises(OutputExistsError, match=r"exists already\. Pass overwrite=True to replace it"):
+        with pytest.raises(OutputExistsError, match=r"exists already\. Use overwrite=True to replace it"):
             write_decoding(decoding, tmp_path / "night")
         assert files_in(tmp_path) == [existing]
         assert (tmp_path / existing).read_text() == "mine"

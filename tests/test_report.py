@@ -194,7 +194,9 @@ def test_lights_cut_time_in_bed_and_are_drawn(night, decoding):
     minutes = {row[0]: row[2:] for row in rows if row[1] == "min"}
     assert minutes["Time in bed (TIB)"] == ["420.0", "420.0", "0.0", "420.0", "0.0"]
     assert number(minutes["W"][1]) == np.sum(decoding.hypnogram.labels[60:900] == 0) / 2
-    assert "Lights off at 23:17:00, lights on at 06:17:00." in page.text
+    assert (
+        "Lights off at 23:17:00, 1800 s (epoch 60), lights on at 06:17:00, 27000 s (epoch 900)." in page.text
+    )
     shown = {text.text: float(text.attributes["x"]) for text in page.all("text")}
     assert {"lights off", "lights on", "23:00"} <= set(shown)
     assert shown["lights off"] > shown["23:00"]

@@ -182,16 +182,16 @@ EIGHT = ((W, 60), (N2, 840), (W, 60))
 @pytest.mark.parametrize(
     ("off", "on"),
     [
-        (40, 920),
+        (1200, 27600),
         (40.0 * 30, 920.0 * 30),
         (timedelta(minutes=20), timedelta(minutes=460)),
         ("22:20", "05:40"),
         ("22:20:14", "05:40:14"),  # to the nearest epoch
         (START + timedelta(minutes=20), START + timedelta(minutes=460)),
-        (np.int64(40), np.float64(27600.0)),
+        (np.int64(1200), np.float64(27600.0)),
     ],
 )
-def test_lights_may_be_given_as_epochs_seconds_or_times(off, on):
+def test_lights_may_be_given_in_seconds_or_as_times(off, on):
     found = sleep_statistics(night_of(*EIGHT, start=START), lights_off=off, lights_on=on)
     assert (found.lights_off_epoch, found.lights_on_epoch) == (40, 920)
     assert (found.tib_minutes, found.sol_minutes, found.tst_minutes) == (440.0, 10.0, 420.0)
@@ -199,13 +199,13 @@ def test_lights_may_be_given_as_epochs_seconds_or_times(off, on):
 
 
 def test_sleep_outside_the_lights_does_not_count():
-    found = sleep_statistics(night_of(*EIGHT), lights_off=100, lights_on=200)
+    found = sleep_statistics(night_of(*EIGHT), lights_off=3000, lights_on=6000)
     assert (found.tib_minutes, found.tst_minutes, found.sol_minutes) == (50.0, 50.0, 0.0)
 
 
 def test_one_light_alone_is_enough_and_the_other_is_assumed():
-    off = sleep_statistics(night_of(*EIGHT), lights_off=40)
-    on = sleep_statistics(night_of(*EIGHT), lights_on=920)
+    off = sleep_statistics(night_of(*EIGHT), lights_off=1200)
+    on = sleep_statistics(night_of(*EIGHT), lights_on=27600)
     assert (off.lights_off_epoch, off.lights_on_epoch) == (40, 960)
     assert (on.lights_off_epoch, on.lights_on_epoch) == (0, 920)
     assert off.assumed == ("TIB ends with the recording: lights on is not given",)
@@ -222,8 +222,8 @@ def test_lights_on_at_a_time_of_day_is_the_first_one_after_lights_off():
     ("options", "patterns"),
     [
         (
-            {"lights_off": 1800},
-            [r"lights_off is epoch 1800, expected 0 to 960\.", r"decimal point: 1800\.0\.$"],
+            {"lights_off": 28831},
+            [r"lights_off is 28831, 8\.01 h after the recording starts", r"within its 8\.00 h\.$"],
         ),
         (
             {"lights_off": "21:50"},
@@ -234,10 +234,10 @@ def test_lights_on_at_a_time_of_day_is_the_first_one_after_lights_off():
         ({"lights_off": "bedtime"}, [r"expected a time of day such as '07:00'\.$"]),
         (
             {"lights_off": True},
-            [r"lights_off is True, expected the index of an epoch, seconds as 1800\.0, or"],
+            [r"lights_off is True, expected seconds since the beginning of the recording, or a time"],
         ),
-        ({"lights_off": float("nan")}, [r"lights_off is nan, expected the index of an epoch"]),
-        ({"lights_off": 500, "lights_on": 500}, [r"off from epoch 500 and on from epoch 500 of 960"]),
+        ({"lights_off": float("nan")}, [r"lights_off is nan, expected seconds since the beginning"]),
+        ({"lights_off": 15000, "lights_on": 15000}, [r"off from epoch 500 and on from epoch 500 of 960"]),
         ({"lights_off": START.replace(tzinfo=UTC)}, [r"both with a time zone or both without\.$"]),
         ({"lights_on_phase": "7"}, [r"lights_on_phase is '7', expected a time of day"]),
         (
@@ -256,9 +256,9 @@ def test_wrong_options_say_what_was_expected(options, patterns):
 @pytest.mark.parametrize(
     ("options", "way_out"),
     [
-        ({"lights_off": "22:10"}, r"Give start= to the Hypnogram, or an epoch index or seconds\.$"),
-        ({"lights_on": START}, r"Give start= to the Hypnogram, or an epoch index or seconds\.$"),
-        ({"lights_on_phase": "07:00"}, r"Give start= to the Hypnogram\.$"),
+        ({"lights_off": "22:10"}, r"Give start=\.\.\. to the Hypnogram, or seconds since the beginning of"),
+        ({"lights_on": START}, r"Give start=\.\.\. to the Hypnogram, or seconds since the beginning of"),
+        ({"lights_on_phase": "07:00"}, r"Give start=\.\.\. to the Hypnogram\.$"),
     ],
 )
 def test_a_time_needs_a_start(options, way_out):
@@ -320,7 +320,7 @@ def test_a_day_has_no_bedtime_and_says_so():
     ):
         assert math.isnan(getattr(found, field))
         assert found.reasons[field].startswith(
-            "24.0 h are no single night and no moment is bedtime: give lights_off"
+            "24.0 h are no single night and no moment is bedtime: give lights off"
         )
     assert math.isnan(found.cycles)
     assert found.reasons["cycles"] == "cycles are defined for one night of human sleep"
@@ -365,7 +365,7 @@ def test_hours_follow_the_lights():
 
 
 def test_without_a_light_cycle_hours_count_from_lights_off_and_there_are_no_phases():
-    found = sleep_statistics(night_of(*EIGHT), lights_off=60)
+    found = sleep_statistics(night_of(*EIGHT), lights_off=1800)
     assert [hour.name for hour in found.hours] == [f"hour {k}" for k in range(8)]
     assert [hour.scored_minutes for hour in found.hours] == [60.0] * 7 + [30.0]
     assert found.phases == {}

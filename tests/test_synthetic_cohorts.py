@@ -205,7 +205,7 @@ def test_nothing_is_replaced_without_being_asked(tmp_path):
     folder.mkdir()
     simulate_cohort(Plan("bioradar", 1, 0.05), folder)  # an empty one may be used
     before = digests(folder)
-    with pytest.raises(OutputExistsError, match=r"cohort exists already\. Pass overwrite=True"):
+    with pytest.raises(OutputExistsError, match=r"cohort exists already\. Use overwrite=True"):
         simulate_cohort(Plan("bioradar", 1, 0.05, 1), folder)
     assert digests(folder) == before
     simulate_cohort(Plan("bioradar", 1, 0.05, 1), folder, overwrite=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from stageguard import _checks
-from stageguard.errors import InputError
+from stageguard.errors import FIRST_NIGHT, InputError, Message, NightNumber
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import UNSCORED, Hypnogram
 
@@ -50,14 +50,12 @@ def find_shifts(
         shifts[place] = _whole_epochs(
             elapsed(origin, clock), nights[0].epoch_seconds, tolerance, (place, base)
         )
-    unknown = [str(place + 1) for place in range(len(nights)) if place not in known]
+    unknown = [NightNumber(place + 1) for place in range(len(nights)) if place not in known]
     if unknown and any(shifts):
         many = len(unknown) > 1
-        notes = (
-            *notes,
-            f"night{'s' * many} {' and '.join(unknown)} {'do' if many else 'does'} not tell when "
-            f"{'they' if many else 'it'} began: taken to begin with night {base + 1}",
-        )
+        named = [part for number in unknown for part in (" and ", number)][1:]
+        said = " do not tell when they began" if many else " does not tell when it began"
+        notes = (*notes, Message(*named, said, ": taken to begin with ", NightNumber(base + 1)))
     elif unknown and len({night.n_epochs for night in nights}) > 1:
         notes = (*notes, "not every night tells when it began: all begin together")
     return shifts, nights[base].start, notes
@@ -82,9 +80,13 @@ def _whole_epochs(apart: float, seconds: float, tolerance: float, places: tuple[
     if abs(rest) > max(tolerance, TIE * seconds):
         place, base = places
         raise InputError(
-            f"night {place + 1} begins {apart:g} s after {'the first' if not base else f'night {base + 1}'}, "
-            f"{abs(rest):g} s beside its epochs of {seconds:g} s, at most {tolerance:g} s is one clock. "
-            "Correct a start, or tolerance_seconds."
+            Message(
+                NightNumber(place + 1),
+                f" begins {apart:g} s after ",
+                NightNumber(base + 1, None if base else "the first"),
+                f", {abs(rest):g} s off its grid of {seconds:g} s (tolerance {tolerance:g} s). "
+                "Correct a start, or tolerance_seconds.",
+            )
         )
     return shift
 
@@ -98,8 +100,13 @@ def refuse_apart(
         return
     spans = (f"epochs {shift} to {last - 1}" for shift, last in zip(shifts, ends, strict=True))
     raise InputError(
-        f"the nights have no epoch in common: {'; '.join(spans)}, counted from the first one's start. "
-        f"{''.join(f'Assumed: {note}. ' for note in notes)}Do they belong together?"
+        Message(
+            f"the nights have no epoch in common: {'; '.join(spans)}, counted from ",
+            FIRST_NIGHT,
+            "'s start. ",
+            *(part for note in notes for part in ("Assumed: ", note, ". ")),
+            "Do they belong together?",
+        )
     )
 
 
@@ -110,7 +117,7 @@ def cut_notes(place: int, n_first: int, n_last: int) -> tuple[str, ...]:
         if count:
             what = "left out" if count > 0 else "not there, and unscored"
             n = abs(count)
-            notes.append(f"night {place}: the {where} {n:,} epoch{'s' * (n != 1)} {what}")
+            notes.append(Message(NightNumber(place), f": the {where} {n:,} epoch{'s' * (n != 1)} {what}"))
     return tuple(notes)
 
 

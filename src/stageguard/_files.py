@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stageguard import _checks
-from stageguard.errors import InputError, OutputError, OutputExistsError
+from stageguard.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
 
 MOST_NAME_BYTES = 255
 
@@ -103,7 +103,7 @@ def _check_place(path: Path, overwrite: bool) -> None:
             raise OutputError(f"cannot write {path}: it is a device or a pipe, expected a file name.")
         if path.exists() and not overwrite:
             raise OutputExistsError(
-                f"{path} exists already. Pass overwrite=True to replace it, or choose another name."
+                Message(f"{path} exists already. ", OVERWRITE, " to replace it, or choose another name.")
             )
         if path.parent.exists() and not path.parent.is_dir():
             raise OutputError(f"cannot write {path}: {path.parent} is a file, expected a folder.")

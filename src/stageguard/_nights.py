@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stageguard import _checks, _kernels
 from stageguard._epochs import offset_note, told_offset
 from stageguard.automaton import minimum_epochs
-from stageguard.errors import InputError, StageGuardError
+from stageguard.errors import Argument, InputError, Message, StageGuardError, message_of
 from stageguard.evidence import Night, check_pins, check_quality, check_segments, cut
 from stageguard.hypnodensity import (
     FloatMatrix,
@@ -121,7 +121,10 @@ def _checked_names(stages: Sequence[str]) -> tuple[str, ...]:
 
 def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> FloatMatrix:
     if options.logits and options.log:
-        raise InputError("logits=True and log=True exclude each other. Log-probabilities are log=True.")
+        logits, log = Argument("logits", True), Argument("log", True)
+        raise InputError(
+            Message(logits, " and ", log, " exclude each other. Log-probabilities are ", log, ".")
+        )
     what = "logits" if options.logits else "log-probabilities" if options.log else "probabilities"
     matrix = as_float_matrix(night, len(names), names, what=what)
     if matrix is night and matrix.flags.writeable:
@@ -141,8 +144,12 @@ def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Flo
         if np.nanmax(matrix, initial=-np.inf) > 1e-3:
             row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
             raise InputError(
-                f"log-probabilities: row {row} holds {np.nanmax(matrix[row]):.6g}, expected values up to 0. "
-                "Logits are logits=True."
+                Message(
+                    f"log-probabilities: row {row} holds {np.nanmax(matrix[row]):.6g}, expected values up to "
+                    "0. Logits are ",
+                    Argument("logits", True),
+                    ".",
+                )
             )
         return np.asarray(np.exp(matrix))
     return matrix
@@ -226,7 +233,8 @@ def check_nights(requests: Sequence[Request], profile: Profile, *, is_batch: boo
         try:
             nights.append(_check_night(request, profile, own, int(switches[i]), is_bad=bool(bad[i])))
         except StageGuardError as error:
-            raise type(error)(f"night {i}: {error}" if is_batch else str(error)) from None
+            message = message_of(error)
+            raise type(error)(f"night {i}: " + message if is_batch else message) from None
     return nights
 
 

@@ -14,7 +14,7 @@ from stageguard import _checks, _nights
 from stageguard._advance import NoPathError, advance_together
 from stageguard._solver import Job, Path, solver_for
 from stageguard.decoded import Decoding
-from stageguard.errors import CohortError, InputError, PinError, StageGuardWarning
+from stageguard.errors import Argument, CohortError, InputError, Message, PinError, StageGuardWarning
 from stageguard.evidence import Night
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
@@ -227,13 +227,23 @@ def advise(result: Decoding) -> tuple[str, ...]:
     if rule is None or rule.rule != "band" or rule.lift is not None or result.trained is not None:
         return ()
     if not result.strength.fi_before < result.strength.fi_low:
-        return ("Knowing how the stager was trained (trained=...) would change nothing on this night.",)
+        return (
+            Message(
+                "Knowing how the stager was trained (",
+                Argument("trained", python="trained=..."),
+                ") would change nothing on this night.",
+            ),
+        )
     solver = solver_for(result.profile, result.epoch_seconds)
     ((path, strength),) = advance_together(result.profile, solver, [result.night], natural=True)
     n_changed = int(np.count_nonzero(path.labels != result.hypnogram.labels))
     return (
-        "If the stager was trained on natural class frequencies, trained='natural' would change "
-        f"{n_changed} epochs; fragmentation index {result.strength.fi_after:.3f} -> {strength.fi_after:.3f}.",
+        Message(
+            "If the stager was trained on natural class frequencies, ",
+            Argument("trained", "natural"),
+            f" would change {n_changed} epochs; fragmentation index {result.strength.fi_after:.3f} -> "
+            f"{strength.fi_after:.3f}.",
+        ),
     )
 
 

@@ -1,13 +1,98 @@
-"""The errors and the one warning this package raises. Holds no logic beyond spelling suggestions.
+"""The errors and the one warning this package raises, and the messages they carry.
 
 Each error is also the builtin a caller would expect, and its message is one line:
-what was got, what was expected, what to do.
+what was got, what was expected, what to do. A `Message` remembers which of its pieces are arguments to give
+and numbers of nights, so that the command line can name options and files in their place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument that a message names: ``logits=True`` in Python, ``--logits`` on the command line.
+
+    Attributes
+    ----------
+    name : str
+        Of the argument.
+    value : object
+        To give; None where the message names the argument alone.
+    python : str or None
+        How Python says it where ``name=value`` is not it, such as ``density.merge(scheme)``.
+    """
+
+    name: str
+    value: object = None
+    python: str | None = None
+
+    def __str__(self) -> str:
+        """Return what to write in Python."""
+        if self.python is not None:
+            return self.python
+        if self.value is None:
+            return self.name
+        return f"{self.name}={self.value:g}" if type(self.value) is float else f"{self.name}={self.value!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class NightNumber:
+    """One of several nights that were given, counted from 1, as in ``night 3``."""
+
+    number: int
+    python: str | None = None
+
+    def __str__(self) -> str:
+        """Return how a message names the night where it has no other name."""
+        return self.python or f"night {self.number}"
+
+
+FIRST_NIGHT = NightNumber(1, "the first one")
+
+
+class Message(str):
+    """Text made of pieces, some of which are an `Argument` or a `NightNumber`; ``+`` keeps them."""
+
+    parts: tuple[object, ...]
+
+    def __new__(cls, *parts: object) -> Message:
+        """Return the pieces as one text."""
+        flat = [p for part in parts for p in (part.parts if isinstance(part, Message) else (part,))]
+        made = super().__new__(cls, "".join(map(str, flat)))
+        made.parts = tuple(flat)
+        return made
+
+    def __add__(self, other: str) -> Message:
+        """Return a longer message."""
+        return Message(self, other)
+
+    def __radd__(self, other: str) -> Message:
+        """Return a longer message."""
+        return Message(other, self)
+
+    def replace_parts(self, say: Callable[[object], object]) -> Message:
+        """Return the message with its pieces as `say` gives them."""
+        return Message(*(say(part) for part in self.parts))
+
+    def names(self, argument: str) -> bool:
+        """Whether it names an argument."""
+        return any(isinstance(part, Argument) and part.name == argument for part in self.parts)
+
+
+OVERWRITE = Message("Use ", Argument("overwrite", True))
+
+
+def message_of(error: object) -> Message:
+    """Return what an error or a warning says, with the pieces it was made of."""
+    arguments: tuple[object, ...] = getattr(error, "args", ())
+    first = arguments[0] if len(arguments) == 1 else None
+    if isinstance(first, Message):
+        return first
+    return error if isinstance(error, Message) else Message(str(error))
 
 
 class StageGuardError(Exception):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stageguard import _checks
 from stageguard._handing_over import HandsOver
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.stages import StageScheme, as_scheme, canonical_name
 
 ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
@@ -183,20 +183,22 @@ def explain_bad_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> Inpu
     scored = n_missing == 0
     if 2 * np.count_nonzero(bad) <= np.count_nonzero(scored):
         return InputError(f"probabilities: {got} Correct the row, or set all of it to NaN (no evidence).")
-    return InputError(f"probabilities: {got} {_look_alike(matrix[scored], sums[scored])}")
+    return InputError(Message(f"probabilities: {got} ", _look_alike(matrix[scored], sums[scored])))
 
 
 def _look_alike(values: FloatMatrix, sums: npt.NDArray[np.float64]) -> str:
     """Return what numbers that are mostly no probabilities look like instead, and what to do."""
     if values.max() <= SUM_TOLERANCE and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2):
-        return "These look like log-probabilities: pass log=True."
+        return Message("These look like log-probabilities: pass ", Argument("log", True), ".")
     if np.allclose(sums, 1, atol=SUM_TOLERANCE):
         return "Rows sum to 1, so these are no logits: set what is below 0 to 0."
     if values.min() < 0:
-        return "These look like logits: pass logits=True."
+        return Message("These look like logits: pass ", Argument("logits", True), ".")
     if 0 < sums[0] < np.inf and np.allclose(sums, sums[0], rtol=1e-3):
         return f"Every row sums to {sums[0]:.6g}: divide by the row sums first."
-    return "Are these logits? Then pass logits=True; else divide by the row sums first."
+    return Message(
+        "Are these logits? Then pass ", Argument("logits", True), "; else divide by the row sums first."
+    )
 
 
 def _converted(array: npt.ArrayLike, what: str) -> FloatMatrix:

@@ -26,7 +26,7 @@ from stageguard._common_epochs import (
     refuse_apart,
 )
 from stageguard._epochs import told_offset
-from stageguard.errors import InputError, StageGuardWarning
+from stageguard.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber, StageGuardWarning
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.measures.bouts import in_scheme
@@ -273,9 +273,18 @@ def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[N
     if lengths[-1] - lengths[0] > TIE * lengths[0]:
         shown = " and ".join(f"{length:g} s" for length in lengths)
         raise InputError(
-            f"epochs last {shown}, expected one length. Choose it: epoch_seconds={lengths[-1]:g}."
+            Message(
+                f"epochs last {shown}, expected one length. Choose it: ",
+                Argument("reepoch_to", float(lengths[-1]), f"epoch_seconds={lengths[-1]:g}"),
+                ".",
+            )
         )
     return list(nights)
+
+
+_MERGE = Message("Merge the finer one: ", Argument("merge", python="density.merge(scheme)"))
+_REEPOCH = Message("Use ", Argument("reepoch", python="align(..., epoch_seconds=...)"))
+_CUT = Message("Cut them to the same: ", Argument("align", python="align(...)"))
 
 
 def _refuse_different(parts: Sequence[Any]) -> None:
@@ -284,19 +293,33 @@ def _refuse_different(parts: Sequence[Any]) -> None:
     for place, part in enumerate(parts, start=1):
         if not isinstance(part, Hypnodensity):
             hint = " For hypnograms there is consensus." if isinstance(part, Hypnogram) else ""
-            raise InputError(f"night {place} is {_checks.shown(part)[:60]}, expected a Hypnodensity.{hint}")
+            shown = _checks.shown(part)[:60]
+            raise InputError(Message(NightNumber(place), f" is {shown}, expected a Hypnodensity.{hint}"))
         for what, mine, first, do in (
-            ("scheme", part.scheme.name, parts[0].scheme.name, "Merge the finer one: density.merge(scheme)"),
-            ("epoch length", part.epoch_seconds, parts[0].epoch_seconds, "Use align(..., epoch_seconds=...)"),
-            ("number of epochs", part.n_epochs, parts[0].n_epochs, "Cut them to the same: align(...)"),
+            ("scheme", part.scheme.name, parts[0].scheme.name, _MERGE),
+            ("epoch length", part.epoch_seconds, parts[0].epoch_seconds, _REEPOCH),
+            ("number of epochs", part.n_epochs, parts[0].n_epochs, _CUT),
         ):
             if mine != first:
-                raise InputError(f"night {place} has the {what} {mine}, the first one {first}. {do}.")
+                raise InputError(
+                    Message(
+                        NightNumber(place), f" has the {what} {mine}, ", FIRST_NIGHT, f" {first}. ", do, "."
+                    )
+                )
         if part.scheme != parts[0].scheme:
-            raise InputError(f"night {place} has other stages than the first one. Merge them first.")
+            raise InputError(
+                Message(NightNumber(place), " has other stages than ", FIRST_NIGHT, ". Merge them first.")
+            )
         if part.start is not None and parts[0].start is not None and part.start != parts[0].start:
             raise InputError(
-                f"night {place} begins at {part.start}, the first one at {parts[0].start}. Use align(...)."
+                Message(
+                    NightNumber(place),
+                    f" begins at {part.start}, ",
+                    FIRST_NIGHT,
+                    f" at {parts[0].start}. Use ",
+                    Argument("align", python="align(...)"),
+                    ".",
+                )
             )
         begins = [told_offset(each.assumed) for each in (part, parts[0])]
         if part.start is None and parts[0].start is None and begins[0] != begins[1]:
@@ -333,4 +356,5 @@ def _listed(given: Any, what: str, expected: str) -> tuple[Any, ...]:
 
 
 def _tell(notes: Sequence[str]) -> None:
-    warnings.warn(StageGuardWarning("; ".join(notes) + "."), stacklevel=3)
+    joined = [part for note in notes for part in ("; ", note)][1:]
+    warnings.warn(StageGuardWarning(Message(*joined, ".")), stacklevel=3)

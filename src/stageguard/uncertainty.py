@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stageguard import _checks
-from stageguard.errors import InputError, StageGuardWarning, did_you_mean
+from stageguard.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import ScoredNight, check_aligned, in_scheme
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
@@ -283,8 +283,12 @@ def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tu
     held: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
     if not held:
         raise InputError(
-            f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal interval. "
-            "Fit one to your stager with stageguard fit, or ask for method='model'."
+            Message(
+                f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal "
+                "interval. Fit one to your stager with stageguard fit, or ask for ",
+                Argument("method", "model"),
+                ".",
+            )
         )
     measured = _measured(night, "coverage", level)
     found = {}

@@ -140,7 +140,7 @@ def test_a_state_that_is_incomplete_is_one_line_and_trains_nothing(stopped, tmp_
     with pytest.raises(FileFormatError) as caught:
         steps_of(folder)
     assert str(caught.value) == (
-        f"training.safetensors: is not a readable training state ({reason}). Pass overwrite=True to begin "
+        f"training.safetensors: is not a readable training state ({reason}). Use overwrite=True to begin "
         "anew."
     )
 
@@ -187,5 +187,5 @@ def test_looking_whether_a_folder_can_be_written_leaves_nothing(tmp_path):
 
 def test_other_data_are_named_before_what_follows_from_them(tmp_path):
     steps_of(tmp_path / "m", stop_at=9)
-    with pytest.raises(InputError, match=r"holds an unfinished run with other data\. Pass overwrite=True"):
+    with pytest.raises(InputError, match=r"holds an unfinished run with other data\. Use overwrite=True"):
         train(cohort(4), options(), tmp_path / "m")

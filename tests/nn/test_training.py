@@ -129,7 +129,7 @@ def test_an_unfinished_run_goes_on_with_the_same_options_and_data_only(tmp_path)
     with pytest.raises(Stop):
         train(cohort(), options(), tmp_path / "m", report=interrupt)
     other = message(InputError, train, cohort(), options(learning_rate=1e-3), tmp_path / "m")
-    assert "holds an unfinished run with other options (learning_rate). Pass overwrite=True" in other
+    assert "holds an unfinished run with other options (learning_rate). Use overwrite=True" in other
     assert "with other data." in message(InputError, train, cohort(4), options(), tmp_path / "m")
     state = tmp_path / "m" / "training.safetensors"
     whole = state.read_bytes()
@@ -140,7 +140,7 @@ def test_an_unfinished_run_goes_on_with_the_same_options_and_data_only(tmp_path)
     steps = []
     train(cohort(), options(), tmp_path / "m", overwrite=True, report=lambda p: steps.append(p.step))
     assert steps[0] == 1
-    assert "holds a network already. Pass overwrite=True" in message(
+    assert "holds a network already. Use overwrite=True" in message(
         OutputExistsError, train, cohort(), options(), tmp_path / "m"
     )
 

@@ -163,7 +163,7 @@ def _nights_codebook(cohort: Cohort) -> dict[str, Any]:
         "lights_off": options.lights_off,
         "lights_on": options.lights_on,
         "lights_on_phase": options.lights_on_phase,
-        "validity": "of the whole recording, whatever lights are given",
+        "lights": {night.night_id: lights for night in cohort.nights if (lights := night.lights)},
         "missing_value": "n/a",
         "assumptions": {night.night_id: _merged(night, "assumed") for night in cohort.nights},
         "reasons": {night.night_id: _merged(night, "reasons") for night in cohort.nights},

@@ -14,7 +14,7 @@ from stageguard.cli._experts import Experts
 from stageguard.cli._inputs import Input, Inputs, scoring_of
 from stageguard.cli._listed import in_list_words
 from stageguard.cli._scored_files import ReadOptions, ScoredFile, read_night, run_each
-from stageguard.cli._terminal import in_words, progress
+from stageguard.cli._terminal import in_options, progress
 from stageguard.errors import InputError
 from stageguard.formats.companions import GroupedNight, read_groups
 from stageguard.measures.cohort import (
@@ -27,6 +27,7 @@ from stageguard.measures.cohort import (
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 
 Groups = Mapping[str, GroupedNight]
+MOST_LIGHTS = 5  # different ones that are printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
                 raise
             raise InputError(f"{error} {len(failed)} files failed, the first: {failed[0]}") from None
     result.cohort = Cohort(runner.nights, runner.facts, table, request.measuring, differences, runner.sources)
-    result.notes += [in_words(note) for note in runner.notes()]
+    result.notes += [in_options(note) for note in runner.notes()]
     if request.output is not None:
         files = [night.path for night in nights]
         files += [path for night in nights for path in (night.scoring, night.edf) if path is not None]
@@ -171,6 +172,15 @@ class _Runner:
         for night in self.nights:
             for text in (text for own in night.measures.values() for text in own.assumed):
                 assumed.setdefault(text, {}).setdefault(night.night_id)
+        lights: dict[str, list[str]] = {}
+        for night in self.nights:
+            if night.lights:
+                lights.setdefault(night.lights, []).append(night.night_id)
+        if len(lights) > MOST_LIGHTS:
+            notes.append("lights off and on differ from night to night: --json and the codebook list them")
+        else:
+            for text, of in lights.items():
+                notes += [text] if len(of) == len(names) else _listed(text, of)
         for text, nights in assumed.items():
             notes += [text] if len(nights) == len(names) else _listed(text, list(nights))
         return notes
@@ -206,6 +216,7 @@ def _report(measured: MeasuredNight, facts: Facts, scored: ScoredFile) -> dict[s
         "n_epochs": facts.n_epochs,
         "epoch_seconds": facts.epoch_seconds,
         "epochs_changed": facts.epochs_changed,
+        "lights": measured.lights,
     }
     for scoring, measures in measured.measures.items():
         own[scoring] = dict(measures.values)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from stageguard.cli._summary import range_note, summarise
-from stageguard.cli._terminal import error_text, in_words
+from stageguard.cli._terminal import error_text, in_options, warned_of
 from stageguard.errors import InputError, OutputExistsError, StageGuardError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.changes import change_row, changes_text
 from stageguard.formats.outputs import TSV_SUFFIX, output_paths, write_decoding
+from stageguard.measures.day import Moment, lights_words
 from stageguard.stages import SCHEMES, StageScheme
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from stageguard.decoded import Decoding
     from stageguard.decoding import Training
     from stageguard.measures.cohort import StatisticsOptions
-    from stageguard.measures.day import Moment
     from stageguard.profile import Profile
 
 
@@ -109,6 +109,7 @@ class Job:
     edf: Path | None = None  # the recording, which knows when it began
     lights_off: Moment | None = None
     lights_on: Moment | None = None
+    start: datetime | None = None  # when it began, where neither its file nor its edf says so
     durable: bool = True
 
     def to_dict(self, start: datetime | None) -> dict[str, Any]:
@@ -180,8 +181,8 @@ def run_job(job: Job) -> dict[str, Any]:
         except (StageGuardError, OSError) as error:
             report["error"] = error_text(error, job.path)
             return report
-    report["notes"] = [in_words(note) for note in report["notes"]]
-    report["warnings"] = [in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    report["notes"] = [in_options(note) for note in report["notes"]]
+    report["warnings"] = warned_of(caught)
     report["seconds"] = time.perf_counter() - began
     report["ok"] = True
     return report
@@ -192,7 +193,7 @@ def _decode_unless_done(job: Job) -> dict[str, Any]:
     from stageguard.cli._resuming import is_torn, lacks, may_complete, recorded_before, report_of
 
     _refuse(job.path)
-    start = start_of(job.edf)
+    start = start_of(job.edf, job.start)
     options, files = job.to_dict(start), output_paths(job.output)
     is_there = files.tsv.exists() or files.sidecar.exists()
     record = recorded_before(job, options) if is_there else None
@@ -283,8 +284,11 @@ def describe(decoding: Decoding, statistics: StatisticsOptions | None = None) ->
         "n_unscored": int(np.count_nonzero(hypnogram.labels < 0)),
         "indicators": {row.key: row.to_dict() for row in rows},
         "strength": str(decoding.strength),
-        "assumptions": [in_words(text) for text in decoding.assumed],
-        "advice": [in_words(text) for text in decoding.advice()],
+        "assumptions": [in_options(text) for text in decoding.assumed],
+        "advice": [in_options(text) for text in decoding.advice()],
         "range_note": range_note(decoding, rows),
         "table": [row.cells() for row in rows],
+        "lights": ""
+        if statistics is None
+        else lights_words(hypnogram, statistics.lights_off, statistics.lights_on),
     }

@@ -15,7 +15,7 @@ from stageguard.cli._decode_file import own_scheme
 from stageguard.cli._experts import Experts
 from stageguard.cli._inputs import Input, Inputs, find_inputs, scoring_of
 from stageguard.cli._scored_files import ReadOptions, read_scoring, run_each
-from stageguard.cli._terminal import in_words, one_line, progress
+from stageguard.cli._terminal import one_line, progress, warned_of
 from stageguard.errors import InputError, OutputExistsError, StageGuardWarning
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import Progress, fit_report
@@ -98,7 +98,7 @@ def run_fit(request: Request, *, quiet: bool) -> FitResult:
     read = [path for night in nights for path in (night.path, night.scoring, night.edf) if path is not None]
     check_apart([request.output], [*request.spare, *read])
     if request.output.exists() and not request.overwrite:
-        raise OutputExistsError(f"{request.output} exists already. Pass overwrite=True to replace it.")
+        raise OutputExistsError(f"{request.output} exists already. Use --overwrite to replace it.")
     reader = _Reader(request)
     found = run_each(nights, reader.run)
     reports = list(progress(found, "Reading", len(nights), quiet=quiet))
@@ -128,7 +128,7 @@ def run_fit(request: Request, *, quiet: bool) -> FitResult:
                 progress=watch,
             )
     report.profile.save(request.output, overwrite=request.overwrite)
-    said = [in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    said = warned_of(caught)
     return FitResult(reports, report, request.output, said, reader.notes())
 
 

@@ -48,6 +48,7 @@ class Input:
     error: str | None = None  # why it cannot be read
     source: Path | None = None  # the probabilities an output was decoded from
     is_listed: bool = False
+    start: datetime | None = None  # when it began, where neither its file nor its edf says so
 
     def refuse(self) -> None:
         """Raise what is wrong with it, if anything is."""
@@ -221,10 +222,10 @@ def scoring_of(night: Input) -> Path | None:
     return None
 
 
-def start_of(edf: Path | None) -> datetime | None:
-    """Return when a recording began, where its header says so."""
+def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
+    """Return when a recording began: by its header, else by the sample list."""
     if edf is None:
-        return None
+        return listed_start
     from stageguard.formats._edf_header import read_edf_header
 
-    return read_edf_header(edf).start
+    return read_edf_header(edf).start or listed_start

@@ -15,6 +15,7 @@ from stageguard.cli._inputs import Input, start_of
 from stageguard.cli._night import decode_night
 from stageguard.errors import InputError
 from stageguard.formats.outputs import plain
+from stageguard.measures.day import lights_words
 from stageguard.uncertainty import Method, intervals, shortest_first_rem
 
 if TYPE_CHECKING:
@@ -78,8 +79,12 @@ def check_profile(request: Request) -> None:
 def intervals_of(night: Input, request: Request) -> dict[str, Any]:
     """Return one night's intervals, in plain types; lights that a sample list gives it come first."""
     night.refuse()
-    start = start_of(night.edf) or request.start
+    start = start_of(night.edf, night.start) or request.start
     decoding, notes = decode_night(night.path, request.profile, request.options, start, night.source)
+    lights = (
+        request.lights_off if night.lights_off is None else night.lights_off,
+        request.lights_on if night.lights_on is None else night.lights_on,
+    )
     rows: list[dict[str, Any]] = []
     n_nights = 0
     for method in request.methods:
@@ -89,8 +94,8 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
             level=request.level,
             n=request.n_draws,
             seed=request.seed,
-            lights_off=request.lights_off if night.lights_off is None else night.lights_off,
-            lights_on=request.lights_on if night.lights_on is None else night.lights_on,
+            lights_off=lights[0],
+            lights_on=lights[1],
             convention=request.convention,
             min_first_rem_seconds=request.min_first_rem_seconds,
         )
@@ -122,6 +127,7 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
         "min_first_rem_seconds": shortest_first_rem(profile)
         if request.min_first_rem_seconds is None
         else request.min_first_rem_seconds,
+        "lights": lights_words(decoding.hypnogram, *lights),
         "intervals": rows,
         "notes": list(notes),
         "assumptions": list(decoding.assumed),

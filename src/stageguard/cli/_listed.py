@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime, time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from stageguard.cli._inputs import Input, night_id
-from stageguard.datasets.sample_list import numbered_rows
-from stageguard.errors import InputError
+from stageguard.datasets.sample_list import (
+    MOMENT_WORDS,
+    START_WORDS,
+    numbered_rows,
+    parse_moment,
+    parse_start,
+)
+from stageguard.errors import Argument, InputError, message_of
 from stageguard.formats._density_file import file_error, listed
 from stageguard.formats._file_format import Kind
 from stageguard.formats._sniffing import HEAD_BYTES, UTF16_MARKS
 
-if TYPE_CHECKING:
-    from stageguard.measures.day import Moment
-
+Parsed = TypeVar("Parsed")
 FILE_COLUMNS = ("probabilities", "scoring", "edf")
 LIST_SUFFIXES = (".tsv", ".csv")
-LONGEST_DAY = 7 * 86_400.0  # seconds after the start that lights may change
 
 
 def is_sample_list(path: Path) -> bool:
@@ -74,21 +76,33 @@ def _sample(
     error = None
     if gone:
         error = f"{path.name}, row {number}: {gone[0]} {row[gone[0]][:200]} is not there. Correct the list."
-    off, on = (parse_light(path, number, column, row.get(column)) for column in ("lights_off", "lights_on"))
-    return Input(own, name, where.get("scoring"), where.get("edf"), off, on, error, is_listed=True)
+    return Input(
+        own,
+        name,
+        where.get("scoring"),
+        where.get("edf"),
+        _moment(path, number, row, "lights_off", parse_moment, MOMENT_WORDS),
+        _moment(path, number, row, "lights_on", parse_moment, MOMENT_WORDS),
+        error,
+        is_listed=True,
+        start=_moment(path, number, row, "start", parse_start, START_WORDS),
+    )
+
+
+COLUMN_WORDS = {
+    "lights_off": "lights_off of the list",
+    "lights_on": "lights_on of the list",
+    "start": "its start or its edf in the list",
+}
 
 
 def in_list_words(error: InputError) -> InputError:
     """Return what is wrong with lights as a matter of the list's columns, not of options."""
-    text = str(error)
-    for column in ("lights_off", "lights_on"):
-        text = text.replace(f"{column} is ", f"the list has {column} ")
-    return InputError(
-        text.replace(
-            "Give start= to the Hypnogram, or an epoch index or seconds",
-            "Name its edf in the list, or seconds",
-        )
-    )
+
+    def say(part: object) -> object:
+        return COLUMN_WORDS.get(part.name, part) if isinstance(part, Argument) else part
+
+    return InputError(message_of(error).replace_parts(say))
 
 
 def _once_each(path: Path, nights: list[Input]) -> list[Input]:
@@ -108,23 +122,15 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def parse_light(path: Path, number: int, column: str, text: str | None) -> Moment | None:
-    """Return when lights went off or on: seconds since the start, a time of day, or a date with a time."""
-    if text is None:
+def _moment(
+    path: Path, number: int, row: Mapping[str, str], column: str, parse: Callable[[str], Parsed], words: str
+) -> Parsed | None:
+    """Return the time in a cell of the list, or None where it is empty."""
+    if column not in row:
         return None
     try:
-        if re.fullmatch(r"\d{1,7}(\.\d*)?", text):
-            seconds = float(text)
-            if seconds <= LONGEST_DAY:
-                return seconds
-        elif re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
-            time.fromisoformat(text.zfill(8 if text.count(":") == 2 else 5))
-            return text
-        elif text[:4].isdecimal() and text[4:5] == "-":
-            return datetime.fromisoformat(text)
+        return parse(row[column])
     except ValueError:
-        pass
-    raise file_error(
-        path, f"row {number}: {column} {text[:40]!r} is no time, expected seconds since the start, a time "
-        "such as 22:58, or a date with a time."
-    )  # fmt: skip
+        raise file_error(
+            path, f"row {number}: {column} {row[column][:40]!r} is no time, expected {words}."
+        ) from None

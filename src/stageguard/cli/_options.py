@@ -125,7 +125,7 @@ SampleList = Annotated[
         "--list",
         metavar="SAMPLES.tsv",
         parser=given_path,
-        help="Columns id, probabilities, scoring, edf, lights_off, lights_on. With FILES: about these.",
+        help="Columns id, probabilities, scoring, edf, start, lights_off, lights_on. FILES: about these.",
     ),
 ]
 ScoringFormat = Annotated[
@@ -141,7 +141,7 @@ SchemeName = Annotated[
 ]
 LightsOff = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Lights off: 22:30, seconds as 1800s, or the index of an epoch."),
+    typer.Option(metavar="TIME", help="Lights off: 22:30, or seconds since the beginning of the recording."),
 ]
 LightsOn = Annotated[str | None, typer.Option(metavar="TIME", help="Lights on, likewise.")]
 Start = Annotated[

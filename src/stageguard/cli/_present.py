@@ -93,6 +93,8 @@ def print_headline(report: dict[str, Any], out: Console, link: str) -> None:
             f"{report['epoch_seconds']:g} s ({hours:.1f} h), stages {one_line(' '.join(report['stages']))}",
         )
     )
+    if report.get("lights"):
+        out.print(f"Measured between lights: {report['lights']}")
 
 
 def print_summary(report: dict[str, Any], out: Console) -> None:

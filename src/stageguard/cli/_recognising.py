@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from stageguard.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError, message_of
 from stageguard.formats._file_format import Kind
 from stageguard.formats._sniffing import HEAD_BYTES
 from stageguard.formats.hypnograms import HypnogramOptions, is_stage, read_hypnogram_file, stage_column
@@ -52,7 +52,7 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
     try:
         form = detect(path, kind)
     except FileFormatError as error:
-        return True if kind == "hypnogram" and "format='numbers-" in str(error) else None
+        return True if kind == "hypnogram" and message_of(error).names("format") else None
     except OSError:
         return None
     if form.name in RECORDINGS:

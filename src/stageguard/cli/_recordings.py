@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stageguard.cli._terminal import error_text, progress
+from stageguard.cli._terminal import error_text, progress, warned_of
 from stageguard.errors import InputError, StageGuardError, StageGuardWarning
 
 if TYPE_CHECKING:
@@ -169,15 +169,9 @@ def _attempt(work: Callable[[Source], dict[str, Any]], source: Source) -> dict[s
         try:
             report |= work(source) | {"ok": True}
         except (StageGuardError, OSError) as error:
-            report["error"] = _as_options(error_text(error, Path(source.file)))
-    said = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+            report["error"] = error_text(error, Path(source.file))
+    said = warned_of(caught)
     return report | {"warnings": list(dict.fromkeys(said)), "seconds": time.perf_counter() - began}
-
-
-def _as_options(text: str) -> str:
-    """Return an error in the command line's words; the library's advice names Python arguments."""
-    text = text.replace("Give epoch_seconds=", "Give --epoch-seconds ")
-    return text.replace("Give epoch_seconds", "Give --epoch-seconds")
 
 
 def _files(path: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +15,16 @@ import typer
 from stageguard.cli._decode_file import own_scheme
 from stageguard.cli._inputs import Input, Wanted, special, start_of
 from stageguard.cli._inputs import night_id as night_id
-from stageguard.cli._terminal import error_text, in_words
-from stageguard.errors import FileFormatError, InputError, StageGuardError, StageGuardWarning
+from stageguard.cli._terminal import error_text, in_options, warned_of
+from stageguard.datasets.sample_list import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
+from stageguard.errors import (
+    Argument,
+    FileFormatError,
+    InputError,
+    StageGuardError,
+    StageGuardWarning,
+    message_of,
+)
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.hypnograms import HypnogramFile, HypnogramOptions, is_hypnogram, read_hypnogram_file
@@ -24,13 +32,11 @@ from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.registry import FORMATS, named
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import hypnogram_before, in_scheme
+from stageguard.measures.day import Moment
 from stageguard.profile import Profile
 from stageguard.stages import StageScheme
 
 Item = TypeVar("Item", Path, Input)
-
-# A time of day without a date belongs to some day; which one matters to no statistic.
-SOME_DAY = date(2000, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def read_options(
         scheme=None if scheme is None else StageScheme.named(str(scheme)),
         stages=None if stages is None else tuple(part.strip() for part in stages.split(",")),
         epoch_seconds=epoch_seconds,
-        start=parse_start(start),
+        start=read_start(start),
         logits=logits,
         log=log,
         decode=decode,
@@ -131,7 +137,7 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
 def read_night(night: Input, options: ReadOptions) -> ScoredFile:
     """Read a night of a command's inputs; a listed recording says when it began."""
     night.refuse()
-    start = start_of(night.edf)
+    start = start_of(night.edf, night.start)
     return read_scored(night.path, options if start is None else dataclasses.replace(options, start=start))
 
 
@@ -180,8 +186,13 @@ def read_scoring(path: Path, options: HypnogramOptions) -> HypnogramFile:
     try:
         return read_hypnogram_file(path, options)
     except FileFormatError as error:
-        text = str(error).replace("format=", "scoring_format=")
-        raise FileFormatError(text.replace("with format.", "with --scoring-format.")) from None
+        raise FileFormatError(message_of(error).replace_parts(_as_scoring_format)) from None
+
+
+def _as_scoring_format(part: object) -> object:
+    if isinstance(part, Argument) and part.name == "format":
+        return Argument("scoring_format", part.value)
+    return part
 
 
 def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
@@ -230,10 +241,8 @@ def run_each(items: Sequence[Item], function: Callable[[Item], dict[str, Any]]) 
             except (StageGuardError, OSError) as error:
                 report["error"] = error_text(error, path)
         if "notes" in report:
-            report["notes"] = [in_words(note) for note in report["notes"]]
-        report["warnings"] = [
-            in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)
-        ]
+            report["notes"] = [in_options(note) for note in report["notes"]]
+        report["warnings"] = warned_of(caught)
         yield report
 
 
@@ -241,38 +250,17 @@ def _path_of(item: Path | Input) -> Path:
     return item.path if isinstance(item, Input) else item
 
 
-def parse_moment(text: str | None, option: str) -> str | int | float | datetime | None:
-    """Return what `sleep_statistics` takes: a time of day, an epoch's index, seconds, or a date and time."""
-    if text is None:
-        return None
-    text = text.strip()
+def read_moment(text: str | None, option: str) -> Moment | None:
+    """Return when lights went off or on, as an option says it."""
     try:
-        if text.isdecimal():
-            return int(text)
-        if text.endswith("s") or text.replace(".", "", 1).isdecimal():
-            return float(text.removesuffix("s"))
-        if "-" in text:
-            return datetime.fromisoformat(text)
-        _time_of_day(text)  # checked here, so that the message names the option
-        return text
+        return None if text is None else parse_moment(text)
     except ValueError:
-        raise InputError(
-            f"{option} is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30, seconds such as "
-            "1800s, or the index of an epoch."
-        ) from None
+        raise InputError(f"{option} is {text!r}, expected {MOMENT_WORDS}.") from None
 
 
-def parse_start(text: str | None) -> datetime | None:
-    """Return when a recording begins; a bare time of day is put on some day."""
-    if text is None:
-        return None
+def read_start(text: str | None) -> datetime | None:
+    """Return when a recording begins, as --start says it."""
     try:
-        if "-" in text:
-            return datetime.fromisoformat(text.strip())
-        return datetime.combine(SOME_DAY, _time_of_day(text.strip()))
+        return None if text is None else parse_start(text)
     except ValueError:
-        raise InputError(f"--start is {text!r}, expected a time such as 22:30 or 2024-05-01T22:30.") from None
-
-
-def _time_of_day(text: str) -> time:
-    return time.fromisoformat(f"0{text}" if text[1:2] == ":" else text)
+        raise InputError(f"--start is {text!r}, expected {START_WORDS}.") from None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from stageguard.measures.bouts import hypnogram_before
+from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import StatisticsOptions, measure
-from stageguard.measures.validity import Indicator, validity
+from stageguard.measures.validity import Indicator, validity_of
 
 if TYPE_CHECKING:
     from stageguard.decoded import Decoding
@@ -73,7 +73,12 @@ def summarise(decoding: Decoding, options: StatisticsOptions | None = None) -> l
     """Rows of the before/after table; a measure that neither has is left out."""
     nights = hypnogram_before(decoding), decoding
     before, after = (measure(night, None, options) for night in nights)
-    valid = [validity(night, decoding.profile).indicators for night in nights]
+    lights = (None, None) if options is None else (options.lights_off, options.lights_on)
+    cuts = cuts_of(decoding)
+    valid = [
+        validity_of(night, decoding.profile, cuts, lights).indicators
+        for night in (nights[0], decoding.hypnogram)
+    ]
     rows = []
     for key in DECODED_ROWS:
         if key in valid[0]:

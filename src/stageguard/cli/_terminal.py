@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from stageguard.cli._stopping import unstopped
+from stageguard.errors import Argument, NightNumber, StageGuardWarning, message_of
 
 if TYPE_CHECKING:
+    from warnings import WarningMessage
+
     from rich.console import Console
     from rich.table import Table
 
@@ -23,61 +26,46 @@ LONGEST_WORD = 40  # that a column makes room for; longer ones, such as paths, a
 _BREAKS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _LONE = re.compile("[\ud800-\udfff]")  # what Python makes of a file name that is not UTF-8
 
-# The library's advice names Python arguments; on the command line they are options.
-_OPTION_FOR = {
-    "pass logits=True": "use --logits",
-    "pass log=True": "use --log",
-    "Pass overwrite=True": "Use --overwrite",
-    "pass overwrite=True": "use --overwrite",
-    "(trained=...)": "(--trained)",
-    "trained='natural'": "--trained natural",
-    "profile.replace(transition_weight=0.2)": "--transition-weight 0.2",
-    "ask for method='model'": "use --method model",
-    "logits=True": "--logits",
-    "log=True": "--log",
-    "Choose it: epoch_seconds=": "Choose it: --reepoch ",
-    "got epoch_seconds=": "got --epoch-seconds ",
-    "length: epoch_seconds=": "length: --epoch-seconds ",
-    "Give epoch_seconds=": "Give --epoch-seconds ",
-    "but stages says": "but --stages says",
-    "annotations_from belongs": "--annotations-from belongs",
-    "target_format=": "--to ",
-    "scoring_format=": "--scoring-format ",
-    "Say which with target_format:": "Say which with --to:",
-    "Say which with format:": "Say which with --to:",
-    "say it: format=": "say it: --to ",
-    "reepoch_to=": "--reepoch ",
-    "(give epoch_seconds=": "(give --epoch-seconds ",
-    "(give scheme=": "(give --scheme ",
-    "merge_to=": "--merge ",
-    "Merge the finer one: density.merge(scheme)": "Merge all with --merge",
-    "Use align(..., epoch_seconds=...)": "Use --reepoch",
-    "Cut them to the same: align(...)": "Cut them to the same with --align",
-    "Use align(...).": "Use --align.",
-    "format=": "--format ",
-    "pool_to_seconds is": "--pool is",
-    "with scheme=": "with --scheme ",
-    "lights_on_phase is ": "--lights-on-phase is ",
-    "lights_off is ": "--lights-off is ",
-    "lights_on is ": "--lights-on is ",
-    "give lights_off and lights_on": "give --lights-off and --lights-on",
-    "Give start= to the Hypnogram, or an": "Say it with --start, or give an",
-    "Give start= to the Hypnogram": "Say it with --start",
-    "Give its name: validity(night, 'human-psg-5')": "Name it: --profile human-psg-5",
+# Arguments whose option is not called like them.
+_OPTIONS = {
+    "target_format": "--to",
+    "reepoch_to": "--reepoch",
+    "merge_to": "--merge",
+    "pool_to_seconds": "--pool",
 }
 
 
-def in_words(text: object) -> str:
-    """Text in the command line's words."""
-    line = str(text)
-    for argument, option in _OPTION_FOR.items():
-        line = line.replace(argument, option)
-    return line
+def in_options(message: object, names: Sequence[str] = ()) -> str:
+    """Text of a message with options for its arguments, and names for the numbers of its nights."""
+
+    def say(part: object) -> object:
+        if isinstance(part, Argument):
+            return _option(part)
+        if isinstance(part, NightNumber) and 0 < part.number <= len(names):
+            return names[part.number - 1]
+        return part
+
+    return str(message_of(message).replace_parts(say))
+
+
+def _option(argument: Argument) -> str:
+    option = _OPTIONS.get(argument.name, f"--{argument.name.replace('_', '-')}")
+    value = argument.value
+    if value is None or value is True:
+        return option
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    return f"{option} {value:g}" if isinstance(value, float) else f"{option} {value}"
+
+
+def warned_of(caught: Iterable[WarningMessage], names: Sequence[str] = ()) -> list[str]:
+    """Return this package's warnings among those caught, in the command line's words."""
+    return [in_options(w.message, names) for w in caught if issubclass(w.category, StageGuardWarning)]
 
 
 def one_line(text: object) -> str:
-    """Text on one line, without control characters, in the command line's words."""
-    return in_words(" ".join("".join(c if c.isprintable() else " " for c in str(text)).split()))
+    """Text on one line, without control characters, with options for a message's arguments."""
+    return " ".join("".join(c if c.isprintable() else " " for c in in_options(text)).split())
 
 
 def cell(text: object) -> str:
@@ -106,21 +94,11 @@ def error_text(error: object, path: Path | None = None) -> str:
         place = f"{error.filename}: " if error.filename is not None else ""
         text = f"{place}{error.strerror}"
     else:
-        text = str(error)
+        text = in_options(error)
     named = path is None or path.name in ("", "..")  # a folder such as "." is named by its error
     if path is not None and not named and not re.match(rf"(\S*[/\\])?{re.escape(path.name)}:", text):
         text = f"{path.name}: {text}"
     return one_line(text)
-
-
-def naming(text: str, paths: Sequence[Path]) -> str:
-    """Text about the nights of several files, with their names in place of numbers from 1."""
-
-    def name(found: re.Match[str]) -> str:
-        place = int(found[1]) - 1
-        return paths[place].name if 0 <= place < len(paths) else found[0]
-
-    return re.sub(r"\bnight (\d+)\b", name, text).replace("the first one", paths[0].name)
 
 
 def print_error(error: object, path: Path | None = None) -> None:

@@ -89,6 +89,7 @@ def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
     """Measure one night against the bands of the profile, in plain types."""
     from stageguard.cli._scored_files import read_night
     from stageguard.errors import InputError
+    from stageguard.measures.day import lights_words
     from stageguard.measures.validity import validity
 
     found = read_night(night, options)
@@ -98,7 +99,8 @@ def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
             "Name it: --profile human-psg-5."
         )
     scored = found.final
-    valid = validity(scored, found.profile)
+    lights = night.lights_off, night.lights_on
+    valid = validity(scored, found.profile, lights_off=lights[0], lights_on=lights[1])
     bands = {band.source for name, band in found.profile.bands.items() if name in valid.indicators}
     judged = [one for one in valid.indicators.values() if one.place != "no band"]
     return {
@@ -110,6 +112,7 @@ def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
         "n_judged": len(judged),
         "inside": bool(judged) and not valid.outside,
         "band_sources": sorted(bands),
+        "lights": lights_words(scored, *lights),
         "notes": list(found.notes),
     } | {key: value for key, value in valid.to_dict().items() if key != "profile"}
 

@@ -94,7 +94,7 @@ def combine(
     import warnings
 
     from stageguard.cli._inputs import Wanted, find_inputs
-    from stageguard.cli._terminal import naming, print_json
+    from stageguard.cli._terminal import in_options, print_json, warned_of
     from stageguard.errors import InputError, StageGuardWarning
     from stageguard.formats._density_file import DensityOptions
     from stageguard.formats.writing import save
@@ -127,9 +127,9 @@ def combine(
             nights = _prepared(nights, None if merge is None else str(merge), reepoch, align=align)
             combined = put_together(nights, method=method.value, weights=shares)
         except InputError as error:
-            raise InputError(naming(str(error), paths)) from None
+            raise InputError(in_options(error, [path.name for path in paths])) from None
         written = save(combined, output, format=to, overwrite=overwrite, spare=paths)
-    said = [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    said = warned_of(caught, [path.name for path in paths])
     report: dict[str, Any] = {"method": method.value, "weights": shares or [1.0] * len(paths)}
     report |= _described(paths, combined, written, notes, said)
     if as_json:
@@ -142,7 +142,7 @@ def _described(
     paths: list[Path], combined: Hypnodensity, written: Written, notes: list[str], said: list[str]
 ) -> dict[str, Any]:
     """Return what came of it in plain types, with names of files in place of numbers."""
-    from stageguard.cli._terminal import in_words, naming
+    from stageguard.cli._terminal import in_options
 
     return {
         "files": [str(path) for path in paths],
@@ -150,9 +150,9 @@ def _described(
         "n_epochs": combined.n_epochs,
         "epoch_seconds": combined.epoch_seconds,
         "outputs": [str(path) for path in written.files],
-        "lost": [in_words(text) for text in written.lost],
-        "notes": [in_words(note) for note in dict.fromkeys(notes)],
-        "warnings": [in_words(naming(text, paths)) for text in said],
+        "lost": [in_options(text) for text in written.lost],
+        "notes": [in_options(note) for note in dict.fromkeys(notes)],
+        "warnings": said,
     }
 
 

@@ -208,7 +208,11 @@ def _named(night: Input) -> Path | NamedNight:
     from stageguard.cli._inputs import start_of
     from stageguard.formats._sources import NamedNight
 
-    return NamedNight(night.path, night.name, start_of(night.edf)) if night.is_listed else night.path
+    return (
+        NamedNight(night.path, night.name, start_of(night.edf, night.start))
+        if night.is_listed
+        else night.path
+    )
 
 
 def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> dict[str, Any]:
@@ -223,13 +227,13 @@ def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) 
 
 
 def _described(written: Any) -> dict[str, Any]:
-    from stageguard.cli._terminal import in_words
+    from stageguard.cli._terminal import in_options
 
     return {
         "format": written.format,
         "outputs": [str(path) for path in written.files],
-        "lost": [in_words(text) for text in written.lost],
-        "notes": [in_words(text) for text in written.notes],
+        "lost": [in_options(text) for text in written.lost],
+        "notes": [in_options(text) for text in written.notes],
     }
 
 

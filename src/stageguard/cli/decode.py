@@ -134,7 +134,7 @@ def _plan(
         if error is not None:
             planned.append({"file": str(path), "id": night.name, "ok": False, "error": error})
             continue
-        listed = night.edf, night.lights_off, night.lights_on
+        listed = night.edf, night.lights_off, night.lights_on, night.start
         planned.append(
             Job(path, place, profile, options, overwrite, picture, explain, *listed, durable=is_alone)
         )

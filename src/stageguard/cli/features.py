@@ -136,7 +136,7 @@ def extract_one(request: Request, source: Source) -> dict[str, Any]:
 
     path = source.place / (source.name + request.suffix)
     if path.exists() and not request.overwrite:  # before the work, not after it
-        raise OutputExistsError(f"{path} exists already. Pass overwrite=True to replace it.")
+        raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
     recording, notes = source.read()
     length = request.epoch_seconds or request.recipe.epoch_seconds
     calibration = None

@@ -111,7 +111,7 @@ def intervals(
     from stageguard.cli._interval_files import Request, check_profile, intervals_of, write_table
     from stageguard.cli._interval_present import print_intervals
     from stageguard.cli._present import print_notes, print_problems
-    from stageguard.cli._scored_files import parse_moment, parse_start, run_each
+    from stageguard.cli._scored_files import read_moment, read_start, run_each
     from stageguard.cli._terminal import print_json, progress
     from stageguard.profile import Profile
 
@@ -125,9 +125,9 @@ def intervals(
         level=level,
         n_draws=draws,
         seed=seed,
-        lights_off=parse_moment(lights_off, "--lights-off"),
-        lights_on=parse_moment(lights_on, "--lights-on"),
-        start=parse_start(start),
+        lights_off=read_moment(lights_off, "--lights-off"),
+        lights_on=read_moment(lights_on, "--lights-on"),
+        start=read_start(start),
         convention=convention.value,
         min_first_rem_seconds=min_first_rem_seconds,
         options=decode_options(

@@ -163,7 +163,7 @@ def _stage_and_write(
     files, densities = output_paths(place), place.with_name(place.name + DENSITY_SUFFIX)
     held = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
     if held and not overwrite:
-        raise OutputExistsError(f"{held[0]} exists already. Pass overwrite=True to replace it.")
+        raise OutputExistsError(f"{held[0]} exists already. Use --overwrite to replace it.")
     prepared = prepare(one, model.card, quality)
     density = model.density(prepared.table)
     decoding = decode(density, profile, quality=prepared.beta, cohort=cohort, trained=model.card.trained)

@@ -133,7 +133,7 @@ def assess_one(request: Request, source: Source) -> dict[str, Any]:
     paths = [source.place / (source.name + suffix) for suffix in (TSV_SUFFIX, JSON_SUFFIX)]
     for path in paths:
         if path.exists() and not request.overwrite:  # before the work, not after it
-            raise OutputExistsError(f"{path} exists already. Pass overwrite=True to replace it.")
+            raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
     recording, notes = source.read()
     modality, remark = _modality(recording, request.modality or source.modality)
     found = signal_quality(recording, modality, epoch_seconds=request.epoch_seconds, rules=request.rules)

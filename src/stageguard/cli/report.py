@@ -108,7 +108,7 @@ def report(
     The file needs no network and holds everything it shows.
     """
     from stageguard.cli._decode_file import decode_options
-    from stageguard.cli._scored_files import parse_moment, parse_start
+    from stageguard.cli._scored_files import read_moment, read_start
     from stageguard.cli._terminal import print_error
     from stageguard.errors import StageGuardError
 
@@ -121,8 +121,8 @@ def report(
         )
     page = {
         "title": title,
-        "lights_off": parse_moment(lights_off, "--lights-off"),
-        "lights_on": parse_moment(lights_on, "--lights-on"),
+        "lights_off": read_moment(lights_off, "--lights-off"),
+        "lights_on": read_moment(lights_on, "--lights-on"),
         "lights_on_phase": lights_on_phase,
     }
     if source is not None and not output_files(night):
@@ -136,7 +136,7 @@ def report(
             profile,
             options,
             expert,
-            parse_start(start),
+            read_start(start),
             page,
             scoring_format=scoring_format,
             source=source,
@@ -171,7 +171,7 @@ def write_report(
     from stageguard.cli._experts import read_expert
     from stageguard.cli._night import decode_night
     from stageguard.cli._scored_files import ReadOptions
-    from stageguard.cli._terminal import in_words
+    from stageguard.cli._terminal import in_options, warned_of
     from stageguard.errors import StageGuardWarning
     from stageguard.measures.cohort import StatisticsOptions
     from stageguard.profile import Profile
@@ -190,8 +190,8 @@ def write_report(
     return describe(decoding, lights) | {
         "file": str(night),
         "ok": True,
-        "notes": [in_words(note) for note in notes],
-        "warnings": [in_words(w.message) for w in caught if issubclass(w.category, StageGuardWarning)],
+        "notes": [in_options(note) for note in notes],
+        "warnings": warned_of(caught),
         "outputs": {"html": str(output)},
     }
 

@@ -94,7 +94,7 @@ def stats(
     """
     from stageguard.cli._cohort_run import Request
     from stageguard.cli._inputs import find_inputs
-    from stageguard.cli._scored_files import parse_moment, read_options
+    from stageguard.cli._scored_files import read_moment, read_options
     from stageguard.measures.cohort import StatisticsOptions
 
     if output is not None and output.suffix.lower() != ".tsv":
@@ -116,7 +116,7 @@ def stats(
     inputs = find_inputs(files, samples, reading.wanted)
     if expert is not None and len(inputs.nights) > 1 and expert.is_file():
         raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
-    lights = parse_moment(lights_off, "--lights-off"), parse_moment(lights_on, "--lights-on")
+    lights = read_moment(lights_off, "--lights-off"), read_moment(lights_on, "--lights-on")
     measuring = StatisticsOptions(convention.value, *lights, min_first_rem_seconds, lights_on_phase)
     _run(Request(inputs, reading, measuring, by, expert, output, overwrite, samples), as_json)
 

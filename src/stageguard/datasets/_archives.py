@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from stageguard.datasets._samples import broken
-from stageguard.errors import OutputError, OutputExistsError
+from stageguard.errors import OVERWRITE, Message, OutputError, OutputExistsError
 
 _BLOCK = 1 << 20
 _LITTER = ("__MACOSX", ".DS_Store")
@@ -68,7 +68,9 @@ def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, overwr
         if place.stat().st_size == item.file_size and _crc(place) == item.CRC:
             return
         if not overwrite:
-            raise OutputExistsError(f"{place} exists already and differs. Pass overwrite=True to replace it.")
+            raise OutputExistsError(
+                Message(f"{place} exists already and differs. ", OVERWRITE, " to replace it.")
+            )
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.tmp")
     try:

@@ -18,7 +18,7 @@ from typing import IO, Any, TypeVar
 
 from stageguard import __version__
 from stageguard.datasets._dataset import RemoteFile
-from stageguard.errors import InputError, OutputError, OutputExistsError, StageGuardError
+from stageguard.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError, StageGuardError
 
 BLOCK = 1 << 18
 LISTING_LIMIT = 64 << 20  # bytes; a list of files is never this long
@@ -157,7 +157,9 @@ def _is_there(file: RemoteFile, place: Path, overwrite: bool) -> bool:
     if wrong is None:
         return True
     if wrong and not overwrite:
-        raise OutputExistsError(f"{place} exists already and {wrong}. Pass overwrite=True to replace it.")
+        raise OutputExistsError(
+            Message(f"{place} exists already and {wrong}. ", OVERWRITE, " to replace it.")
+        )
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

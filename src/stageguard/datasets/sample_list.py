@@ -5,8 +5,8 @@
     p1n2  p1       p1/night2.edf   p1/night2.tsv      120         n/a        C4-M1        43
 
 `edf` alone is needed; paths are from the list's own folder. Columns that begin with `channel:` map a channel
-to a role, `unit:` says its unit where the file does not, `scoring:NAME` is a further scorer's. All others
-are covariates.
+to a role, `unit:` says its unit where the file does not, `scoring:NAME` is a further scorer's. `start` says
+when a recording began whose file does not. All others are covariates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -26,13 +26,17 @@ from stageguard.datasets._subjects import wanted_subjects
 from stageguard.errors import InputError, did_you_mean
 from stageguard.formats._sniffing import UTF16_MARKS
 from stageguard.formats.recordings import EXPERT, read_recording_file
+from stageguard.measures.day import Moment
 from stageguard.recording import Recording
 
-OWN_COLUMNS = ("id", "subject", "edf", "scoring", "lights_off", "lights_on")
+OWN_COLUMNS = ("id", "subject", "edf", "scoring", "start", "lights_off", "lights_on")
 PREFIXES = ("channel:", "unit:", "scoring:")
 MISSING = ("", "n/a", "na", "nan", "none")
 NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
 DAY = 86_400.0
+SOME_DAY = date(2000, 1, 1)  # a time of day without a date; which day matters to no statistic
+START_WORDS = "a time such as 22:30 or 2024-05-01T22:30"
+MOMENT_WORDS = f"seconds since the beginning of the recording, or {START_WORDS}"
 
 
 def find(
@@ -142,6 +146,11 @@ def read_row(
         for column, cell in row.items()
         if column not in OWN_COLUMNS and not column.startswith(PREFIXES)
     }
+    if recording.start is None and "start" in row:
+        try:
+            recording = replace(recording, start=parse_start(row["start"]))
+        except ValueError:
+            raise InputError(f"{name}: start is {row['start'][:40]!r}, expected {START_WORDS}.") from None
     off = seconds_of(row.get("lights_off"), recording, "lights_off")
     on = seconds_of(row.get("lights_on"), recording, "lights_on")
     if off is not None and on is not None and on <= off:
@@ -155,6 +164,29 @@ def read_row(
         lights_off_seconds=recording.lights_off_seconds if off is None else off,
         lights_on_seconds=recording.lights_on_seconds if on is None else on,
     )
+
+
+def parse_moment(text: str) -> Moment:
+    """Return a time as `sleep_statistics` takes it, or raise ValueError: see `MOMENT_WORDS`."""
+    text = text.strip()
+    if re.fullmatch(r"\d+(\.\d*)?s?", text):
+        return float(text.removesuffix("s"))
+    if "-" in text:
+        return datetime.fromisoformat(text)
+    _time_of_day(text)
+    return text
+
+
+def parse_start(text: str) -> datetime:
+    """Return when a recording begins, or raise ValueError; a bare time of day is put on some day."""
+    text = text.strip()
+    return datetime.fromisoformat(text) if "-" in text else datetime.combine(SOME_DAY, _time_of_day(text))
+
+
+def _time_of_day(text: str) -> time:
+    if not re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+        raise ValueError(text)
+    return time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
 def seconds_of(text: str | None, recording: Recording, what: str) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stageguard._files import write_together
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.extraction import Features
 from stageguard.hypnogram import Hypnogram
 
@@ -58,8 +58,12 @@ def aligned_stages(features: Features, scoring: Hypnogram) -> list[str]:
     """Return the stage of each epoch by name, "?" where the scoring has none."""
     if abs(scoring.epoch_seconds - features.epoch_seconds) > 1e-6:
         raise InputError(
-            f"recording {features.recording!r} is scored in epochs of {scoring.epoch_seconds:g} s, its "
-            f"features have {features.epoch_seconds:g} s. Give epoch_seconds={scoring.epoch_seconds:g}."
+            Message(
+                f"recording {features.recording!r} is scored in epochs of {scoring.epoch_seconds:g} s, its "
+                f"features have {features.epoch_seconds:g} s. Give ",
+                Argument("epoch_seconds", float(scoring.epoch_seconds)),
+                ".",
+            )
         )
     stages = [str(name) for name in scoring.stages[: features.n_epochs]]
     return stages + ["?"] * (features.n_epochs - len(stages))

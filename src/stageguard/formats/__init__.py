@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stageguard import _checks
-from stageguard.errors import FileFormatError, InputError
+from stageguard.errors import FileFormatError, InputError, message_of
 from stageguard.formats import registry
 from stageguard.formats._density_file import (
     DensityFile,
@@ -100,7 +100,7 @@ def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
     try:
         return build_density(name, objects.raw_density(source, options), options)
     except FileFormatError as error:
-        raise InputError(str(error)) from None
+        raise InputError(message_of(error)) from None
 
 
 def _names(stages: Sequence[str] | str | None) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import FileFormatError, InputError, MissingFileError
+from stageguard.errors import Argument, FileFormatError, InputError, Message, MissingFileError, message_of
 from stageguard.formats._pooling import pool
 from stageguard.formats._scale import to_probabilities
 from stageguard.hypnodensity import Hypnodensity, as_float_matrix
@@ -68,9 +68,9 @@ class RawDensity:
 def file_error(path: Where, message: str) -> FileFormatError:
     """One line that begins with the file's name, or with what an object is called."""
     if isinstance(path, str):
-        return FileFormatError(f"{path}: {message}")
+        return FileFormatError(Message(path, ": ", message))
     name = path.name if path.name not in ("", "..") else path.resolve().name or str(path)
-    return FileFormatError(f"{name}: {message}")
+    return FileFormatError(Message(name, ": ", message))
 
 
 def existing_file(source: str | os.PathLike[str]) -> Path:
@@ -113,9 +113,13 @@ def settle_epoch_seconds(
         )
     if given is not None and not abs(given - found) <= 1e-3 * found:
         raise file_error(
-            path, f"an epoch lasts {found:g} s {by}, got epoch_seconds={given:g}. Leave it out, or correct "
-            f"{owner}."
-        )  # fmt: skip
+            path,
+            Message(
+                f"an epoch lasts {found:g} s {by}, got ",
+                Argument("epoch_seconds", float(given)),
+                f". Leave it out, or correct {owner}.",
+            ),
+        )
     return found
 
 
@@ -137,7 +141,7 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
             remarks += pooled
             density = replace(density, assumed=remarks) if pooled else density
     except InputError as error:
-        raise file_error(path, _with_line(str(error), raw)) from None
+        raise file_error(path, _with_line(message_of(error), raw)) from None
     return DensityFile(density, remarks)
 
 
@@ -175,7 +179,7 @@ def _with_gaps(matrix: FloatMatrix, places: npt.NDArray[np.intp] | None) -> Floa
     return spread
 
 
-def _with_line(message: str, raw: RawDensity) -> str:
+def _with_line(message: Message, raw: RawDensity) -> Message:
     """Rows count from 0 like array indices; say the line of the file too."""
     lines = raw.lines
     if lines is None:
@@ -185,7 +189,8 @@ def _with_line(message: str, raw: RawDensity) -> str:
         row = int(found[1]) if raw.places is None else int(np.searchsorted(raw.places, int(found[1])))
         return f"{found[0]} (line {lines[row]})" if row < len(lines) else found[0]
 
-    return re.sub(r"\brow (\d+)", both, message, count=1)
+    first, *rest = message.parts
+    return Message(re.sub(r"\brow (\d+)", both, str(first), count=1), *rest)
 
 
 def match_columns(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
 from stageguard.stages import SCHEMES, UNSCORED_NAME, StageScheme
@@ -159,11 +159,12 @@ def _unknown(scheme: StageScheme, words: Mapping[str, Mapping[str, str]], tool: 
             scheme.merge_map(SCHEMES[name])
         except InputError:
             continue
-        do = f"Merge the stages first: merge_to={name!r}."
+        do: str = Message("Merge the stages first: ", Argument("merge_to", name), ".")
         break
     else:
         do = f"Write another format, such as {GENERAL}."
-    return InputError(f"{tool} knows the stages {known}, but the night has {', '.join(scheme.names)}. {do}")
+    got = f"{tool} knows the stages {known}, but the night has {', '.join(scheme.names)}. "
+    return InputError(Message(got, do))
 
 
 def plain_text(text: str) -> str:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from stageguard._epochs import told_offset
-from stageguard.errors import FileFormatError, InputError, OutputError
+from stageguard.errors import Argument, FileFormatError, InputError, Message, OutputError
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions
 from stageguard.formats._file_format import FileFormat
@@ -96,10 +96,10 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
         lost = _lost_names(given, wanted)
         if not _comes_back(copy, HypnogramOptions(epoch_seconds=wanted.epoch_seconds), wanted):
             name = wanted.scheme.name
-            how = f"scheme={name!r}" if name != "custom" else "its scheme"
-            lost.append(f"scheme (give {how} when reading)")
+            how = Argument("scheme", name) if name != "custom" else "its scheme"
+            lost.append(Message("scheme (give ", how, " when reading)"))
         if not _comes_back(copy, HypnogramOptions(wanted.scheme), wanted):
-            lost.append(f"epoch length (give epoch_seconds={wanted.epoch_seconds:g} when reading)")
+            lost.append(_lost_epoch_length(wanted.epoch_seconds))
         return lost + _lost_words(copy, with_both, wanted)
     if is_unread:  # too little for a reader that takes nothing for a stage unless it is sure
         return [f"the way back: stageguard will not read it ({_reason(copy, candidates[-1])})"]
@@ -197,6 +197,10 @@ def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
         if back.start != given.start:
             lost.append("start time")
         if back.epoch_seconds != given.epoch_seconds:
-            lost.append(f"epoch length (give epoch_seconds={given.epoch_seconds:g} when reading)")
+            lost.append(_lost_epoch_length(given.epoch_seconds))
         lost += _lost_offset(copy.night.offset_seconds, told_offset(back.assumed))
     return lost
+
+
+def _lost_epoch_length(seconds: float) -> str:
+    return Message("epoch length (give ", Argument("epoch_seconds", float(seconds)), " when reading)")

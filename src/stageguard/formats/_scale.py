@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.hypnodensity import ROUNDING, SUM_TOLERANCE, FloatMatrix, explain_bad_probabilities
 
 FloatVector = npt.NDArray[np.float64]
@@ -98,15 +98,23 @@ def _with_negative(
             return _exponential(matrix), (note,)
         row = int(np.flatnonzero(scored)[np.argmin(adds_up)])
         raise InputError(
-            f"row {row} has no value above 0, but its exponentials do not sum to 1: logarithms to another "
-            "base, or not normalised? Pass logits=True if their softmax is meant, else convert them first."
+            Message(
+                f"row {row} has no value above 0, but its exponentials do not sum to 1: logarithms to "
+                "another base, or not normalised? Pass ",
+                Argument("logits", True),
+                " if their softmax is meant, else convert them first.",
+            )
         )
     if _is_inside(values, SHAKEN_VALUES) and _is_inside(sums, SHAKEN_SUMS):
         row = int(np.flatnonzero(scored)[np.argmax((values < -ROUNDING).any(axis=1))])
         column = int(np.argmax(matrix[row] < -ROUNDING))
         raise InputError(
-            f"row {row} has {matrix[row, column]:.6g} for {names[column]}: these may be logits, or "
-            "probabilities that something pushed below 0. Pass logits=True, or correct them."
+            Message(
+                f"row {row} has {matrix[row, column]:.6g} for {names[column]}: these may be logits, or "
+                "probabilities that something pushed below 0. Pass ",
+                Argument("logits", True),
+                ", or correct them.",
+            )
         )
     return _softmax(matrix, "logits"), ("read as logits: the softmax was taken",)
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard._epochs import offset_note
+from stageguard.errors import Argument, Message
 from stageguard.formats._density_file import LONGEST_EPOCH, SHORTEST_EPOCH, file_error
 from stageguard.stages import UNSCORED_NAME
 
@@ -185,8 +186,12 @@ def _grid_seconds(path: Path, onsets: npt.NDArray[np.float64], lasting: npt.NDAr
     if not SHORTEST_GUESS <= guess <= LONGEST_GUESS:
         raise file_error(
             path,
-            "its stages' times are multiples of no epoch length (the largest common one is "
-            f"{guess:g} s). Give the epoch length: epoch_seconds=30.",
+            Message(
+                "its stages' times are multiples of no epoch length (the largest common one is "
+                f"{guess:g} s). Give the epoch length: ",
+                Argument("epoch_seconds", 30),
+                ".",
+            ),
         )
     return guess
 

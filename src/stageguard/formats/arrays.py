@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import FileFormatError, InputError
+from stageguard.errors import Argument, FileFormatError, InputError, Message
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
 from stageguard.formats._outgoing import Content, Outgoing
 from stageguard.formats.stager_arrays import ORDERS, array_density
@@ -188,15 +188,22 @@ def _stages(path: Path, stored: npt.NDArray[Any]) -> tuple[str, ...]:
 
 def _agreed(path: Path, stored: tuple[str, ...], options: DensityOptions) -> tuple[str, ...]:
     """Names of the columns, which the file holds; a caller or a tool that says otherwise is an error."""
-    said = {"stages": options.stages, f"format={options.format!r}": ORDERS.get(options.format or "")}
+    said = {
+        Argument("stages"): options.stages,
+        Argument("format", options.format): ORDERS.get(options.format or ""),
+    }
     for what, names in said.items():
         if names is not None and [canonical_name(n) or n for n in names] != [
             canonical_name(n) or n for n in stored
         ]:
             raise file_error(
-                path, f"names its columns {listed(stored)}, but {what} says {listed(names)}. Leave that out, "
-                "or correct the file."
-            )  # fmt: skip
+                path,
+                Message(
+                    f"names its columns {listed(stored)}, but ",
+                    what,
+                    f" says {listed(names)}. Leave that out, or correct the file.",
+                ),
+            )
     return stored if options.stages is None else options.stages
 
 

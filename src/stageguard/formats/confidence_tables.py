@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import StageGuardWarning
+from stageguard.errors import Argument, Message, StageGuardWarning
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats._table_cells import is_number
 from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
@@ -60,9 +60,13 @@ def _read(path: Path, options: DensityOptions, tool: Tool) -> RawDensity:
     if options.format != tool.format:
         raise file_error(
             path,
-            "holds one stage and its confidence per epoch, not a distribution over the stages: the "
-            f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest spread "
-            f"evenly, say so: format={tool.format!r}.",
+            Message(
+                "holds one stage and its confidence per epoch, not a distribution over the stages: the "
+                f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest "
+                "spread evenly, say so: ",
+                Argument("format", tool.format),
+                ".",
+            ),
         )
     return spread(path, labels, confidences, options, tool, lines)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.formats._density_file import file_error
 from stageguard.formats._frame_columns import (
     Columns,
@@ -230,7 +230,8 @@ def _numbering(options: HypnogramOptions) -> str | None:
 
 def _refuse_format(path: Path, options: HypnogramOptions) -> None:
     if options.format is not None:
-        raise InputError(f"{path.name}: says itself what it is, got format={options.format!r}. Leave it out.")
+        given = Argument("format", options.format)
+        raise InputError(Message(f"{path.name}: says itself what it is, got ", given, ". Leave it out."))
 
 
 def _sequence(path: Path, values: list[Any], options: HypnogramOptions) -> RawHypnogram:
@@ -247,9 +248,12 @@ def _sequence(path: Path, values: list[Any], options: HypnogramOptions) -> RawHy
         return RawHypnogram(stages, places, scheme=scheme_of_numbering(numbering))
     if numbers:
         fitting = [each for each, codes in NUMBERINGS.items() if set(values) <= set(codes)]
-        known = " or ".join(f"format='{NUMBERS}{each}'" for each in fitting or NUMBERINGS)
+        known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
         raise file_error(
-            path, f"holds numbers, and tools number stages differently. Say whose they are: {known}."
+            path,
+            Message(
+                "holds numbers, and tools number stages differently. Say whose they are: ", *known[1:], "."
+            ),
         )
     if all(value is None or isinstance(value, str) or value != value for value in values):
         return RawHypnogram(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.errors import FileFormatError, InputError, did_you_mean
+from stageguard.errors import Argument, FileFormatError, InputError, Message, did_you_mean, message_of
 from stageguard.formats._density_file import existing_file, file_error, settle_epoch_seconds
 from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
 from stageguard.formats._stage_codes import NUMBERINGS
@@ -133,11 +133,15 @@ def _refuse_array(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(len(NPY)) != NPY:
             return
-    known = " or ".join(f"'numbers-{each}'" for each in NUMBERINGS)
+    first, *others = (f"numbers-{each}" for each in NUMBERINGS)
+    known = "".join(f" or {other!r}" for other in others)
     raise file_error(
         path,
-        f"holds an array of numbers, and tools number stages differently. Say whose with format={known}. If "
-        "it holds probabilities, use read_density.",
+        Message(
+            "holds an array of numbers, and tools number stages differently. Say whose with ",
+            Argument("format", first),
+            f"{known}. If it holds probabilities, use read_density.",
+        ),
     )
 
 
@@ -151,7 +155,7 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
             return not form.does("density") or form.name in STAGES_FIRST or _has_final_stages(form.name, path)
         lines = read_text(path).split("\n")
     except FileFormatError as error:
-        return "format='numbers-" in str(error)
+        return message_of(error).names("format")
     for line in lines[:HEADER_SEARCH_LINES]:
         heads = [split_line(line, mark) for mark in DELIMITERS]
         if any(sum(_names_stage(cell, scheme) for cell in head) > 1 for head in heads):
@@ -208,7 +212,7 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         night = in_scheme(scored, wanted)
         return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.offset_seconds, raw.has_clock)
     except InputError as error:
-        raise file_error(path, str(error)) from None
+        raise file_error(path, message_of(error)) from None
 
 
 def _with_digits(stages: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -252,8 +256,12 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> Stag
         return fitting[0]
     raise file_error(
         path,
-        f"names {' and '.join(sorted(map(str, meanings))) or 'no stage'} only, so its scheme may be "
-        f"{' or '.join(scheme.name for scheme in fitting)}. Say which with scheme='{fitting[0].name}'.",
+        Message(
+            f"names {' and '.join(sorted(map(str, meanings))) or 'no stage'} only, so its scheme may be "
+            f"{' or '.join(scheme.name for scheme in fitting)}. Say which with ",
+            Argument("scheme", fitting[0].name),
+            ".",
+        ),
     )
 
 
@@ -289,8 +297,10 @@ def unknown_stage(stage: str, scheme: StageScheme) -> str:
     """Say why a cell is no stage."""
     expected = f"expected {', '.join(scheme.names)}, or ? for unscored"
     if stage.lstrip("+-").replace(".", "", 1).isdecimal():
-        return (
+        return Message(
             f"{stage[:40]!r} is a number, and tools number stages differently: {expected}. Or say whose "
-            "numbers they are: format='numbers-yasa' (see docs/formats.md)."
+            "numbers they are: ",
+            Argument("format", "numbers-yasa"),
+            " (see docs/formats.md).",
         )
     return f"{stage[:40]!r} is not a stage: {expected}.{did_you_mean(stage, scheme.names)}"

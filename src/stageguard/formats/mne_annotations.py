@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.errors import Argument, Message
 from stageguard.formats._density_file import file_error
 from stageguard.formats._outgoing import Content, Outgoing, stage_texts
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
@@ -52,8 +53,11 @@ def refuse_numbers(path: Path, annotations: Sequence[Annotation]) -> None:
     if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
         raise file_error(
             path,
-            "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say "
-            "format='gssc-fif'.",
+            Message(
+                "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
+                Argument("format", "gssc-fif"),
+                ".",
+            ),
         )
 
 

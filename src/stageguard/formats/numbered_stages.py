@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.errors import Argument, Message
 from stageguard.formats._density_file import file_error
 from stageguard.formats._row_times import Meaning
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
@@ -51,7 +52,11 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
     if options.format is None:  # numbers that fit one numbering only may still be of a tool unknown here
         raise file_error(
             path,
-            f"holds numbers, and tools number stages differently. Say whose: format='numbers-{numbering}'.",
+            Message(
+                "holds numbers, and tools number stages differently. Say whose: ",
+                Argument("format", f"numbers-{numbering}"),
+                ".",
+            ),
         )
     with path.open("rb") as file:
         is_array = file.read(len(NPY)) == NPY

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message, message_of
 from stageguard.formats._density_file import (
     DensityFile,
     DensityOptions,
@@ -225,7 +225,11 @@ def raw_density(source: Any, options: DensityOptions) -> RawDensity:
     assert kind.density is not None
     if options.format is not None and not kind.takes_format:
         raise InputError(
-            f"{name_of(source)}: says itself what it is, got format={options.format!r}. Leave it out."
+            Message(
+                f"{name_of(source)}: says itself what it is, got ",
+                Argument("format", options.format),
+                ". Leave it out.",
+            )
         )
     raw: RawDensity = load(kind.density)(source, options)
     return raw
@@ -245,4 +249,4 @@ def pass_density(density: Hypnodensity, options: DensityOptions) -> DensityFile:
         pooled, notes = pool(density, options.pool_to_seconds)
         return DensityFile(dataclasses.replace(pooled, source=density.source), notes)
     except ValueError as error:
-        raise InputError(str(error)) from None
+        raise InputError(message_of(error)) from None

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stageguard.errors import InputError, MissingExtraError, StageGuardError
+from stageguard.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
 from stageguard.formats._frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
 from stageguard.formats._outgoing import Content, Outgoing
@@ -88,8 +88,12 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
     schemes = list(dict.fromkeys(night.scheme.names for night in nights))
     if len(schemes) > 1:
         raise InputError(
-            f"the nights have different stages ({listed(schemes[0])}; {listed(schemes[1])}), expected the "
-            "same in one file. Merge them first: merge_to='wnr3'."
+            Message(
+                f"the nights have different stages ({listed(schemes[0])}; {listed(schemes[1])}), expected "
+                "the same in one file. Merge them first: ",
+                Argument("merge_to", "wnr3"),
+                ".",
+            )
         )
     for what in ("hypnogram", "density"):
         without = [night.id for night in nights if getattr(night, what) is None]

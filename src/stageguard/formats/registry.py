@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from stageguard.errors import FileFormatError, InputError, did_you_mean
+from stageguard.errors import Argument, FileFormatError, InputError, Message, did_you_mean
 from stageguard.formats import _sniffing as sniffing
 from stageguard.formats._density_formats import DENSITY_FORMATS
 from stageguard.formats._file_format import FileFormat, Kind
@@ -85,8 +85,8 @@ def detect(path: Path, kind: Kind, formats: Sequence[FileFormat] | None = None) 
         expected = " or ".join(form.title for form in likely[:4])
         raise _error(path, f"holds {_content(head)}, not {expected}. Convert it first.")
     if len(found) > 1:
-        choices = " or ".join(f"{form.title} (format={form.name!r})" for form in found)
-        raise _error(path, f"may be {choices}. Say which with format.")
+        choices = [part for form in found for part in (" or ", form.title, " (", _named(form), ")")][1:]
+        raise _error(path, Message("may be ", *choices, ". Say which with ", Argument("format"), "."))
     if found[0].is_general and head.startswith(sniffing.UTF16_MARKS):
         raise _error(path, "is UTF-16 text. Save it as UTF-8.")
     if by_name and found[0] not in by_name and not _like(found[0], by_name):
@@ -106,6 +106,10 @@ def _content(head: bytes) -> str:
     if head.lstrip()[:1] == b"<":
         return f"XML that begins with <{(sniffing.xml_root(head) or '')[:40]}>"
     return sniffing.stranger(head) or "binary data"
+
+
+def _named(form: FileFormat) -> Argument:
+    return Argument("format", form.name)
 
 
 def _error(path: Path, message: str) -> FileFormatError:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import did_you_mean
+from stageguard.errors import Argument, Message, did_you_mean
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats._timing import read_timing
 from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
@@ -80,7 +80,9 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
             "stages, times and probabilities (epochs, 5). Pass the array of probabilities alone.",
         )
     if options.format not in (None, "gssc"):
-        raise file_error(where, f"is read as GSSC's, got format={options.format!r}. Leave it out.")
+        raise file_error(
+            where, Message("is read as GSSC's, got ", Argument("format", options.format), ". Leave it out.")
+        )
     if stages.dtype.kind not in "iu" or not np.array_equal(probabilities.argmax(axis=1), stages):
         raise file_error(
             where,
@@ -138,9 +140,12 @@ def _labels_and_confidences(
     if options.format != ACCUSLEEPY.format:
         raise file_error(
             where,
-            "has one label and one number per epoch, which is not a distribution over the stages. Expected "
-            "probabilities (epochs, classes). AccuSleePy's labels and confidences need "
-            f"format={ACCUSLEEPY.format!r}.",
+            Message(
+                "has one label and one number per epoch, which is not a distribution over the stages. "
+                "Expected probabilities (epochs, classes). AccuSleePy's labels and confidences need ",
+                Argument("format", ACCUSLEEPY.format),
+                ".",
+            ),
         )
     if confidences.dtype.kind not in "fiu":
         raise file_error(where, f"has confidences of type {confidences.dtype}, expected numbers.")
@@ -178,12 +183,16 @@ def _names(
     order = None if tool is None else ORDERS[tool]
     if tool is not None and order is not None:
         return order, (f"columns read as {', '.join(order)}, the order of {TOOLS[tool]}",)
-    example = "stages=['W', 'N1', 'N2', 'N3', 'R']" if isinstance(where, str) else "--stages W,N1,N2,N3,R"
+    example = Argument("stages", ["W", "N1", "N2", "N3", "R"])
     own = "names no stages, and their order differs between tools" if tool is None else (
         f"names no stages, and the order is not that of {TOOLS[tool]} but of whoever trained the network"
     )  # fmt: skip
-    tools = "" if tool is not None else f" Or say who wrote it with format: {', '.join(FORMATS)}."
-    raise file_error(where, f"{own}. Say what the columns are with stages, for example {example}.{tools}")
+    tools: str = ""
+    if tool is None:
+        tools = Message(" Or say who wrote it with ", Argument("format"), f": {', '.join(FORMATS)}.")
+    raise file_error(
+        where, Message(f"{own}. Say what the columns are with stages, for example ", example, ".", tools)
+    )
 
 
 def _in_rows(
@@ -198,8 +207,14 @@ def _in_rows(
         why = "both may be the stages" if axes else f"expected {n_stages} stages on one of the last two"
         raise file_error(
             where,
-            f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
-            "epochs): format='physioex' or format='braindecode'.",
+            Message(
+                f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
+                "epochs): ",
+                Argument("format", "physioex"),
+                " or ",
+                Argument("format", "braindecode"),
+                ".",
+            ),
         )
     windows = array if axes[0] == 2 else np.swapaxes(array, 1, 2)
     n_windows, n_epochs = windows.shape[:2]
@@ -243,9 +258,13 @@ def _refuse_soft_undefined(where: Where, undefined: npt.NDArray[np.float64], nam
     if n_soft >= LEAST_SOFT_ROWS and n_soft >= LEAST_SOFT * len(undefined):
         raise file_error(
             where,
-            f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
-            f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages and "
-            f"without format, for example stages={list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))}.",
+            Message(
+                f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
+                f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages "
+                "and without format, for example ",
+                Argument("stages", list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))),
+                ".",
+            ),
         )
 
 

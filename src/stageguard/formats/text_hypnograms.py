@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import FileFormatError, ProfileError
+from stageguard.errors import Argument, FileFormatError, Message, ProfileError
 from stageguard.formats._density_file import file_error, listed
 from stageguard.formats._frame_columns import INDEX, NAMELESS, nameless_index
 from stageguard.formats._outgoing import Content, Outgoing
@@ -180,8 +180,12 @@ def _refuse_doubtful(path: Path, table: StageRows, times: RowTimes, options: Hyp
         cell = next(cell for cell in table.column(name) if cell)
         raise file_error(
             path,
-            f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and time "
-            "such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: epoch_seconds=30.",
+            Message(
+                f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and "
+                "time such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: ",
+                Argument("epoch_seconds", 30),
+                ".",
+            ),
         )
     if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
         return

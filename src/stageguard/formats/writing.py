@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stageguard import _checks
 from stageguard._files import as_path, check_places, write_together
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message, message_of
 from stageguard.formats import registry
 from stageguard.formats._file_format import FileFormat
 from stageguard.formats._outgoing import Content, Outgoing
@@ -113,10 +113,14 @@ def save(
     try:
         return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
     except InputError as error:  # `convert` can merge stages, and is what writers think of
-        if "merge_to=" not in str(error):
-            raise
-        advice = str(error).replace("merge_to=", "sg.merge_stages(night, ").removesuffix(".")
-        raise InputError(f"{advice}).") from None
+        raise InputError(message_of(error).replace_parts(_merging_by_hand)) from None
+
+
+def _merging_by_hand(part: object) -> object:
+    """Return how to merge stages without `convert`."""
+    if isinstance(part, Argument) and part.name == "merge_to":
+        return Argument("merge_to", part.value, f"sg.merge_stages(night, {part.value!r})")
+    return part
 
 
 def convert(
@@ -243,7 +247,11 @@ def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: b
             "Convert them one by one, or write one .parquet file."
         )
     if has_annotations:
-        raise InputError("annotations_from belongs to one night, got several. Convert them one by one.")
+        raise InputError(
+            Message(
+                Argument("annotations_from"), " belongs to one night, got several. Convert them one by one."
+            )
+        )
 
 
 def _is_night(source: Any) -> bool:
@@ -284,11 +292,17 @@ def _format_for(
         return found[0]
     if found:
         listed = ", ".join(f"{form.name} ({form.title})" for form in found)
-        raise InputError(f"{path.name}: may be several formats. Say which with {argument}: {listed}.")
+        which = Argument("target_format", python=argument)
+        raise InputError(
+            Message(f"{path.name}: may be several formats. Say which with ", which, f": {listed}.")
+        )
     if among:
         _refuse_stages(path, argument)
     listed = ", ".join(form.name for form in able)
-    raise InputError(f"{path.name}: no format has such a name. Say which with {argument}: {listed}.")
+    which = Argument("target_format", python=argument)
+    raise InputError(
+        Message(f"{path.name}: no format has such a name. Say which with ", which, f": {listed}.")
+    )
 
 
 def _refuse_stages(path: Path, argument: str) -> None:
@@ -298,6 +312,10 @@ def _refuse_stages(path: Path, argument: str) -> None:
     except InputError:
         return
     raise InputError(
-        f"{path.name}: {found.name} holds stages, but there are only probabilities. Decode them first. For "
-        f"the most probable ones say it: {argument}={found.name!r}."
+        Message(
+            f"{path.name}: {found.name} holds stages, but there are only probabilities. Decode them first. "
+            "For the most probable ones say it: ",
+            Argument("target_format", found.name, f"{argument}={found.name!r}"),
+            ".",
+        )
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.formats._density_file import file_error
 from stageguard.formats._json_file import load_json
 from stageguard.formats._outgoing import Content, Outgoing, number, stage_words, standard_scheme
@@ -122,8 +122,12 @@ def yasa_document(night: Outgoing) -> dict[str, Any]:
     seconds = number(hypnogram.epoch_seconds)
     if len(seconds.partition(".")[2]) > NANO_DIGITS:
         raise InputError(
-            f"YASA counts time in whole nanoseconds, but an epoch lasts {seconds} s. Write another format, "
-            f"or epochs of another length: reepoch_to={max(round(hypnogram.epoch_seconds, 3), 0.001):g}."
+            Message(
+                f"YASA counts time in whole nanoseconds, but an epoch lasts {seconds} s. Write another "
+                "format, or epochs of another length: ",
+                Argument("reepoch_to", max(round(hypnogram.epoch_seconds, 3), 0.001)),
+                ".",
+            )
         )
     document: dict[str, Any] = {
         "values": values,

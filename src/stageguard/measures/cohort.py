@@ -11,7 +11,7 @@ import numpy.typing as npt
 from stageguard.errors import InputError
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import ScoredNight, hypnogram_of, in_scheme
-from stageguard.measures.day import Moment, Stretch
+from stageguard.measures.day import Moment, Stretch, lights_words
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
 from stageguard.measures.validity import validity
 from stageguard.profile import Profile
@@ -48,7 +48,6 @@ NIGHT_QUANTITIES = {
     "sfi_per_hour": ("Sleep fragmentation index: changes from sleep to wake", "per hour of TST"),
     "unscored_minutes": ("Unscored time: within time in bed", "min"),
 }
-# Of the whole recording, whatever lights are given.
 VALIDITY_QUANTITIES = {
     "fragmentation_index": ("Fragmentation index: stage changes", "per adjacent scored pair"),
     "transitions_per_hour": ("Stage changes per hour: of adjacent scored pairs", "per hour"),
@@ -109,6 +108,7 @@ class Measures:
     reasons: Mapping[str, str]
     assumed: tuple[str, ...] = ()
     hours: tuple[Stretch, ...] = ()
+    lights: str = ""  # where lights cut the night, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +149,11 @@ class MeasuredNight:
     night_id: str
     measures: Mapping[str, Measures]
 
+    @property
+    def lights(self) -> str:
+        """Where lights cut the night, in words; empty without lights."""
+        return next(iter(self.measures.values())).lights
+
 
 def measure(
     night: ScoredNight, profile: Profile | None = None, options: StatisticsOptions | None = None
@@ -184,12 +189,14 @@ def measure(
         for kind in PHASE_QUANTITIES:
             values |= {f"{kind}_{stage}_{phase}": float(getattr(stretch, kind)[stage]) for stage in stages}
     if profile is not None:
-        for name, indicator in validity(night, profile).indicators.items():
+        valid = validity(night, profile, lights_off=options.lights_off, lights_on=options.lights_on)
+        for name, indicator in valid.indicators.items():
             values[name] = float(indicator.value)
             if indicator.reason:
                 reasons[name] = indicator.reason
     hours = statistics.hours if options.lights_on_phase is not None else ()
-    return Measures(values, reasons, statistics.assumed, hours)
+    lights_at = lights_words(hypnogram_of(night), options.lights_off, options.lights_on)
+    return Measures(values, reasons, statistics.assumed, hours, lights_at)
 
 
 def measure_night(night: CohortNight, options: StatisticsOptions | None = None) -> MeasuredNight:

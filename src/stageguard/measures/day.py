@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.hypnogram import Hypnogram
-from stageguard.measures.bouts import Integers, Labels, bouts_of
+from stageguard.measures.bouts import Integers, Labels, bouts_of, clock_at
 from stageguard.stages import StageScheme
 
-Moment = int | float | timedelta | datetime | str
+Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording
 
 DAY_SECONDS = 86400.0
 LIGHT_PHASE_SECONDS = 43200.0  # 12 h of light and 12 h of darkness
@@ -68,6 +68,26 @@ def lights_window(
             "expected at least one epoch between them."
         )
     return first, stop
+
+
+def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Moment | None) -> str:
+    """Say where lights cut a night, as in ``lights off at 60 s (epoch 2)``; nothing without lights."""
+    if lights_off is None and lights_on is None:
+        return ""
+    edges = zip(
+        ("off", "on"), (lights_off, lights_on), lights_window(hypnogram, lights_off, lights_on), strict=True
+    )
+    return ", ".join(
+        f"lights {which} at {_moment_words(hypnogram, epoch)} (epoch {epoch:,})"
+        for which, moment, epoch in edges
+        if moment is not None
+    )
+
+
+def _moment_words(hypnogram: Hypnogram, epoch: int) -> str:
+    clock = clock_at(hypnogram, epoch)
+    seconds = f"{epoch * hypnogram.epoch_seconds:.10g} s"
+    return seconds if clock is None else f"{clock:%H:%M:%S}, {seconds}"
 
 
 def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) -> float:
@@ -137,22 +157,18 @@ def _named(scheme: StageScheme, values: npt.NDArray[np.floating]) -> Mapping[str
 
 
 def _epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int) -> int:
-    """Return the epoch that begins nearest to a moment given as an index, seconds or a time."""
+    """Return the epoch that begins nearest to a moment given in seconds or as a time."""
     n_epochs, epoch_seconds = hypnogram.n_epochs, hypnogram.epoch_seconds
-    if isinstance(moment, int | np.integer) and not isinstance(moment, bool):
-        if 0 <= moment <= n_epochs:
-            return int(moment)
-        raise InputError(
-            f"{what} is epoch {moment}, expected 0 to {n_epochs}. "
-            f"A whole number is the index of an epoch; give seconds with a decimal point: {float(moment)}."
-        )
     seconds = _seconds_from_start(hypnogram, moment, what, after * epoch_seconds)
     epoch = math.floor(seconds / epoch_seconds + 0.5)
     if not 0 <= epoch <= n_epochs:
         begins = "" if hypnogram.start is None else f" ({hypnogram.start:%H:%M:%S})"
         raise InputError(
-            f"{what} is {_checks.shown(moment)}, {seconds / 3600:.2f} h after the recording starts{begins}, "
-            f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h."
+            Message(
+                Argument(what),
+                f" is {_checks.shown(moment)}, {seconds / 3600:.2f} h after the recording starts{begins}, "
+                f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h.",
+            )
         )
     return epoch
 
@@ -169,15 +185,23 @@ def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: 
     if not isinstance(moment, datetime):
         try:
             return _checks.number(moment, what)
-        except InputError as error:
-            options = "the index of an epoch, seconds as 1800.0, or a time such as '22:30'"
-            raise InputError(f"{str(error).partition(', expected')[0]}, expected {options}.") from None
+        except InputError:
+            raise InputError(
+                Message(
+                    Argument(what),
+                    f" is {_checks.shown(moment)}, expected seconds since the beginning of the recording, or "
+                    "a time such as '22:30'.",
+                )
+            ) from None
     _time_of_day(hypnogram, moment, what)
     assert hypnogram.start is not None
     if (moment.tzinfo is None) != (hypnogram.start.tzinfo is None):
         raise InputError(
-            f"{what} is {moment} and the recording starts at {hypnogram.start}, "
-            "expected both with a time zone or both without."
+            Message(
+                Argument(what),
+                f" is {moment} and the recording starts at {hypnogram.start}, "
+                "expected both with a time zone or both without.",
+            )
         )
     return (moment - hypnogram.start).total_seconds()
 
@@ -186,11 +210,17 @@ def _time_of_day(hypnogram: Hypnogram, moment: str | datetime, what: str) -> flo
     """Return when the recording starts, in seconds after midnight."""
     start = hypnogram.start
     if start is None:
-        instead = "Give start= to the Hypnogram" + (
-            "." if what == "lights_on_phase" else ", or an epoch index or seconds."
+        start_argument = Argument("start", python="start=... to the Hypnogram")
+        or_seconds = (
+            "." if what == "lights_on_phase" else ", or seconds since the beginning of the recording."
         )
         raise InputError(
-            f"{what} is the time {str(moment)!r}, but when the recording starts is not known. {instead}"
+            Message(
+                Argument(what),
+                f" is the time {str(moment)!r}, but when the recording starts is not known. Give ",
+                start_argument,
+                or_seconds,
+            )
         )
     return start.hour * 3600.0 + start.minute * 60.0 + start.second + start.microsecond / 1e6
 
@@ -199,5 +229,7 @@ def _clock_seconds(text: str, what: str) -> float:
     found = _CLOCK.fullmatch(str(text).strip())
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise InputError(f"{what} is {_checks.shown(text)}, expected a time of day such as '07:00'.")
+        raise InputError(
+            Message(Argument(what), f" is {_checks.shown(text)}, expected a time of day such as '07:00'.")
+        )
     return hours * 3600.0 + minutes * 60.0 + seconds

@@ -182,7 +182,7 @@ class SleepStatistics(NamedTuple):
         if name in _NEEDS_BEDTIME and self.tib_minutes >= _LONGEST_NIGHT_MINUTES:
             hours = self.tib_minutes / 60.0
             return (
-                f"{hours:.1f} h are no single night and no moment is bedtime: give lights_off and lights_on"
+                f"{hours:.1f} h are no single night and no moment is bedtime: give lights off and lights on"
             )
         if not self.tst_minutes:
             return "no epoch is scored as sleep"
@@ -245,10 +245,9 @@ def sleep_statistics(
         The scored night; of a decoding, what it decided.
     convention : {"aasm", "yasa", "luna"}
         Whose definitions to use where they differ: see `stageguard.measures.statistics`.
-    lights_off, lights_on : int, float, timedelta, datetime or str, optional
-        When TIB begins and ends: the index of an epoch (a whole number), seconds from the start (a number
-        with a decimal point), or a time; times of day such as ``"22:30"`` need a night with a start. The
-        nearest boundary between epochs is taken.
+    lights_off, lights_on : float, timedelta, datetime or str, optional
+        When TIB begins and ends: seconds since the beginning of the recording, or a time; times of day such
+        as ``"22:30"`` need a night with a start. The nearest boundary between epochs is taken.
     min_first_rem_seconds : float
         REM latency ends at the first REM bout of at least this length.
     lights_on_phase : str, optional

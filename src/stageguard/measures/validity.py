@@ -20,8 +20,8 @@ stage stands on either side. These are the definitions the bands of the profiles
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from stageguard import _checks
 from stageguard.automaton import minimum_epochs
 from stageguard.decoded import Decoding
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.measures.bouts import (
     Bouts,
@@ -43,6 +43,7 @@ from stageguard.measures.bouts import (
     in_scheme,
     pair_counts,
 )
+from stageguard.measures.day import Moment, lights_window
 from stageguard.profile import Profile
 from stageguard.stages import WNR3, StageScheme
 
@@ -175,7 +176,12 @@ class Validity:
 
 
 def validity(
-    night: ScoredNight, profile: Profile | str | None = None, *, expert: Hypnogram | None = None
+    night: ScoredNight,
+    profile: Profile | str | None = None,
+    *,
+    expert: Hypnogram | None = None,
+    lights_off: Moment | None = None,
+    lights_on: Moment | None = None,
 ) -> Validity:
     """Measure the validity indicators of a night, each with the experts' range.
 
@@ -189,16 +195,34 @@ def validity(
         Where the bands, rare pairs and minimum bouts come from; by default the decoding's own.
     expert : Hypnogram, optional
         An expert's scoring of the same epochs, to count what a minimum bout takes away.
+    lights_off, lights_on : float, timedelta, datetime or str, optional
+        Measure what lies between them, as in `stageguard.sleep_statistics`; by default the whole recording.
 
     Returns
     -------
     Validity
         `indicators` by name, `outside` for those outside their band.
     """
-    profile = _profile_for(night, profile)
-    hypnogram = in_scheme(hypnogram_of(night), profile.scheme)
+    lights = lights_off, lights_on
+    return validity_of(hypnogram_of(night), _profile_for(night, profile), cuts_of(night), lights, expert)
+
+
+def validity_of(
+    night: Hypnogram,
+    profile: Profile,
+    cuts: Sequence[int] = (),
+    lights: tuple[Moment | None, Moment | None] = (None, None),
+    expert: Hypnogram | None = None,
+) -> Validity:
+    """Measure a scoring whose segments begin at `cuts`, between lights off and lights on."""
+    if expert is not None:
+        _check_expert(expert, night)
+    first, stop = lights_window(night, *lights)
+    scored = in_scheme(night, profile.scheme)
+    hypnogram = replace(scored, labels=scored.labels[first:stop])
     # an unscored epoch in every cut between segments: nothing is adjacent across it
-    labels = np.insert(hypnogram.labels, cuts_of(night), UNSCORED)
+    inside = [cut - first for cut in cuts if first < cut < stop]
+    labels = np.insert(hypnogram.labels, inside, UNSCORED)
     epoch_seconds, names = hypnogram.epoch_seconds, profile.scheme.names
     pairs, bouts = pair_counts(labels, len(names)), bouts_of(labels)
     n_scored = int(np.count_nonzero(labels != UNSCORED))
@@ -209,7 +233,11 @@ def validity(
     minimum = minimum_epochs(profile, epoch_seconds)
     too_short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
     indicators = {name: _indicator(name, *own, profile, epoch_seconds) for name, own in values.items()}
-    of_expert = (None, None) if expert is None else _expert_bouts(profile, hypnogram, expert, minimum)
+    of_expert = (
+        (None, None)
+        if expert is None
+        else _expert_bouts(profile, hypnogram, replace(expert, labels=expert.labels[first:stop]), minimum)
+    )
     return Validity(
         profile=profile.name,
         n_epochs_scored=n_scored,
@@ -231,8 +259,12 @@ def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
         return night.profile
     hypnogram_of(night)  # says what was expected of the night, if it is neither
     raise InputError(
-        "a Hypnogram comes without a profile, expected one to take the expert bands from. "
-        "Give its name: validity(night, 'human-psg-5')."
+        Message(
+            "a Hypnogram comes without a profile, expected one to take the expert bands from. Give its "
+            "name: ",
+            Argument("profile", "human-psg-5", "validity(night, 'human-psg-5')"),
+            ".",
+        )
     )
 
 
@@ -328,13 +360,16 @@ def _with_minimum(profile: Profile, stages: Labels) -> Mapping[str, int]:
     return {name: n for name, n in names if name in profile.min_bout_seconds}
 
 
+def _check_expert(expert: Hypnogram, night: Hypnogram) -> None:
+    if not isinstance(expert, Hypnogram):
+        raise InputError(f"expert is {_checks.shown(expert)}, expected a Hypnogram.")
+    check_aligned(expert, night)
+
+
 def _expert_bouts(
     profile: Profile, night: Hypnogram, expert: Hypnogram, minimum: npt.NDArray[np.int32]
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Return the expert's bouts that the minimum forbids, and those that left no trace in the night."""
-    if not isinstance(expert, Hypnogram):
-        raise InputError(f"expert is {_checks.shown(expert)}, expected a Hypnogram.")
-    check_aligned(expert, night)
     scored = in_scheme(expert, profile.scheme).labels
     bouts = bouts_of(scored)
     short = bouts.complete & (bouts.lengths < minimum[bouts.stages])

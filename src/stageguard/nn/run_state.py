@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard._files import write_together
-from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
+from stageguard.errors import OVERWRITE, FileFormatError, InputError, Message, OutputError, OutputExistsError
 from stageguard.nn._document import Document
 from stageguard.nn._safetensors import SafetensorError, safe_open
 from stageguard.nn._safetensors import save as to_bytes
@@ -23,7 +23,7 @@ from stageguard.nn.options import TrainingOptions
 STATE = "training.safetensors"
 LOG = "log.jsonl"
 NUMBERS = ("step", "best_step", "best_kappa", "n_stale", "history", "tensors", "replaces")
-BEGIN_ANEW = "Pass overwrite=True to begin anew"
+BEGIN_ANEW = Message(OVERWRITE, " to begin anew")
 
 
 @dataclass(slots=True)
@@ -62,7 +62,9 @@ class Place:
 def check_output(folder: Path, *, overwrite: bool) -> None:
     """Refuse, before any work is done, a folder that holds a network already or cannot be written to."""
     if (folder / CARD).exists() and not overwrite:
-        raise OutputExistsError(f"{folder} holds a network already. Pass overwrite=True to train it anew.")
+        raise OutputExistsError(
+            Message(f"{folder} holds a network already. ", OVERWRITE, " to train it anew.")
+        )
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

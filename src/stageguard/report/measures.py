@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
-import numpy as np
-
 from stageguard.decoded import Decoding
-from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.hypnogram import Hypnogram
 from stageguard.measures.agreement import Agreement, agreement, common_scheme
 from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before, in_scheme
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics
-from stageguard.measures.validity import Validity, validity
+from stageguard.measures.validity import Validity, validity_of
 from stageguard.report.hypnogram_svg import expert_name
 
 if TYPE_CHECKING:
@@ -81,12 +78,13 @@ def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
 def measure(decoding: Decoding, expert: Hypnogram | None, lights: Lights) -> Measured:
     """Measure a night, what it was before, and the expert's scoring of it."""
     before, cuts, profile = hypnogram_before(decoding), cuts_of(decoding), decoding.profile
+    bedtime = lights["lights_off"], lights["lights_on"]
 
     def scoring(name: str, night: Hypnogram) -> Scoring:
-        return Scoring(name, sleep_statistics(night, **lights), validity(_cut(night, cuts), profile))
+        return Scoring(name, sleep_statistics(night, **lights), validity_of(night, profile, cuts, bedtime))
 
     is_coarser = expert is not None and expert.scheme != decoding.hypnogram.scheme
-    own = validity(decoding, expert=None if is_coarser else expert)
+    own = validity_of(decoding.hypnogram, profile, cuts, bedtime, None if is_coarser else expert)
     after = Scoring("after", sleep_statistics(decoding, **lights), own)
     if expert is None:
         return Measured(scoring("before", before), after, None, None, rare_events(decoding))
@@ -95,13 +93,6 @@ def measure(decoding: Decoding, expert: Hypnogram | None, lights: Lights) -> Mea
     compared = ExpertScoring(
         expert_name(expert),
         sleep_statistics(expert, **lights),
-        None if is_coarser else validity(_cut(expert, cuts), profile),
+        None if is_coarser else validity_of(expert, profile, cuts, bedtime),
     )
     return Measured(scoring("before", before), after, compared, agreed, rare_events(decoding))
-
-
-def _cut(night: Hypnogram, cuts: Sequence[int]) -> Hypnogram:
-    """Return a scoring with an unscored epoch between segments, across which nothing is adjacent."""
-    if not cuts:
-        return night
-    return replace(night, labels=np.insert(night.labels, cuts, UNSCORED))

@@ -50,7 +50,7 @@ def night_report(
         A scoring of the same epochs to compare with; finer stages are merged.
     title : str, optional
         Headline; by default the source of the probabilities.
-    lights_off, lights_on : int, float, timedelta, datetime or str, optional
+    lights_off, lights_on : float, timedelta, datetime or str, optional
         When time in bed begins and ends, as in `stageguard.sleep_statistics`.
     lights_on_phase : str, optional
         For rodents: when the lights of a 12 h : 12 h cycle go on, such as ``"07:00"``.

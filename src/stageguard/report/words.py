@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from stageguard.decoded import Decoding
+from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SleepStatistics
 from stageguard.measures.validity import Validity
-from stageguard.report.ledger_table import fates, time_of
+from stageguard.report.ledger_table import fates
 from stageguard.report.measures import Lights, Measured
 from stageguard.report.numbers import count, duration, shown
 from stageguard.report.validity_table import band_rows, bands_sentence
@@ -163,12 +164,7 @@ def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
 def statistics_caption(decoding: Decoding, statistics: SleepStatistics, lights: Lights) -> str:
     """Return whose definitions are used, and what time in bed is."""
     sentences = ["AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake"]
-    known = {"lights_off": statistics.lights_off_epoch, "lights_on": statistics.lights_on_epoch}
-    given = [
-        f"{key.replace('_', ' ')} at {time_of(decoding, epoch)}"
-        for key, epoch in known.items()
-        if lights[key] is not None  # type: ignore[literal-required]
-    ]
+    given = lights_words(decoding.hypnogram, lights["lights_off"], lights["lights_on"])
     if given:
-        sentences.append(", ".join(given).capitalize())
+        sentences.append(given.capitalize())
     return ". ".join([*sentences, *statistics.assumed]) + "."

@@ -15,7 +15,7 @@ from typing import Any
 
 from stageguard import __version__
 from stageguard._synthetic import MARK_FILE
-from stageguard.errors import InputError, OutputError, OutputExistsError
+from stageguard.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.profile import Profile
@@ -222,7 +222,7 @@ def check_place(folder: Path, *, overwrite: bool) -> None:
         )
     if not overwrite:
         raise OutputExistsError(
-            f"{folder} exists already. Pass overwrite=True to replace it, or choose another name."
+            Message(f"{folder} exists already. ", OVERWRITE, " to replace it, or choose another name.")
         )
 
 
@@ -268,12 +268,7 @@ def _night(own: Modality, kind: Kind, sleeper: Sleeper, seed: int, hours: float)
 
 def _statistics(night: Night) -> dict[str, float]:
     truth: Hypnogram = night.hypnogram
-    lights = {"lights_off": night.lights_off_seconds, "lights_on": night.lights_on_seconds}
-    epochs = {
-        name: None if seconds is None else round(seconds / truth.epoch_seconds)
-        for name, seconds in lights.items()
-    }
-    found = sleep_statistics(truth, lights_off=epochs["lights_off"], lights_on=epochs["lights_on"])
+    found = sleep_statistics(truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds)
     return {name: float(getattr(found, name)) for name in STATISTICS}
 
 
