@@ -67,7 +67,8 @@ def test_model_intervals_are_labelled_and_say_that_they_cover_too_little(run, ni
     ran = run("intervals", night, "-p", fitted, "--method", "both", "--draws", "40", "--seed", "2")
     assert ran.code == 0
     shown = " ".join(ran.out.split())
-    assert "they know only the doubt the stager admits, and cover less than they say" in shown
+    assert "they know only the doubt the stager admits, and promise no coverage" in shown
+    assert "Model: " in shown and "Model, " not in shown
     assert "19 scored nights of 10 subjects held out from the fit" in shown
     assert ran.out.count("conformal  ") == len(STATISTICS) == ran.out.count("model  ")
     assert "90%" in ran.out and "42%" in ran.out

@@ -175,3 +175,14 @@ def test_an_unlisted_cohort_is_noted(backend):
     assert any(
         "'shift workers'" in text for text in sg.decode(night(), profile_of(), cohort="shift workers").assumed
     )
+
+
+def test_methods_of_a_night_without_rules_say_what_else_changed_it():
+    calm = sg.Hypnodensity(np.tile([0.9, 0.06, 0.04], (400, 1)), "wnr3", 30.0)
+    rule = {"rule": "band", "fi_target": 0.05, "floor": 0.5, "cap": 2.0}
+    profile = profile_of().replace(strength=rule)
+    decoding = sg.decode(calm, profile, pins={200: "R"})
+    assert decoding.strength.step == "untouched" and decoding.changed.sum() == 1
+    text = decoding.methods_text()
+    assert "untouched" not in text
+    assert "1 (0.2 %) was changed by stages that were given." in text

@@ -12,10 +12,12 @@ import stageguard as sg
 from nights import decode
 from scored_nights import Cohort, certain, cohort, fit_report, shifted
 from stageguard._nights import Options
+from stageguard.decoded import many_changes_advice
 from stageguard.errors import StageGuardWarning
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import Criterion, Selection, _judge, split
 from stageguard.fitting.deciding import decide
+from stageguard.fitting.document import _deed
 from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import Score, Scores
@@ -119,6 +121,30 @@ def test_the_provenance_holds_the_table_and_survives_the_file(report, tmp_path):
     assert loaded.bands["fragmentation_index"].source == "5th to 95th percentile over 16 expert nights"
     assert "kappa" in str(report)
     assert report.to_dict()["candidates"][0]["candidate"] == "argmax"
+
+
+def test_cautions_say_what_the_fitted_profile_does_not_what_its_base_does(report):
+    base, fitted = sg.Profile.load(BASE), report.profile
+    assert base.not_for and [c.cohort for c in fitted.not_for] == [c.cohort for c in base.not_for]
+    for caution in fitted.not_for:
+        assert caution.reason.startswith("The profile was fitted on nights of 'our lab', and ")
+        assert _deed(fitted.to_dict()) in caution.reason
+        assert "0.0986" not in caution.reason  # the limit of the base
+
+
+def test_what_a_profile_does_is_told_by_its_fields():
+    band = {"strength": {"rule": "band", "fi_target": 0.05, "cap": 2.0}}
+    assert _deed(band) == "smooths a night with a fragmentation index above 0.1 down to it."
+    match = {"strength": {"rule": "match", "fi_target": 0.05}}
+    assert _deed(match) == "brings every night near the fragmentation index 0.05."
+    weight = {"transition_weight": 0.3, "min_bout_seconds": {"R": 90}}
+    assert _deed(weight) == "decodes every night with the transition weight 0.3 and minimum bouts."
+    assert _deed({"transition_weight": 0.0}) == "adds no rule to the evidence."
+
+
+def test_a_profile_chosen_on_scored_nights_is_not_said_to_misfit(report):
+    assert many_changes_advice(report.profile) == "look at the night before using it."
+    assert many_changes_advice(sg.Profile.load(BASE)).endswith("the stager or the profile may not fit.")
 
 
 def test_the_same_seed_gives_the_same_profile(flickering):

@@ -9,6 +9,7 @@ import stageguard as sg
 from nights import decode, one_hot, plain
 from small import refusal
 from stageguard.hypnogram import Hypnogram
+from stageguard.simulate import simulate_night
 from stageguard.stages import WNR3
 from stageguard.uncertainty import coverage, errors, half_width, intervals, reported
 
@@ -170,3 +171,12 @@ def test_another_cohort_is_warned_of():
 def test_every_stage_is_reported():
     names = set(reported(sg.sleep_statistics(hypnogram(LABELS))))
     assert {"minutes_W", "minutes_N", "minutes_R", "bouts_R", "awakenings"} <= names
+
+
+def test_no_percentage_stands_without_a_measured_coverage():
+    decoding = decode(simulate_night("human-psg-3", hours=2, seed=1).density, "human-psg-3")
+    model = sg.intervals(decoding, method="model", n=20)
+    assert math.isnan(model.level) and not model.is_measured
+    first, *rows = str(model).splitlines()
+    assert "%" not in first and first.startswith("model intervals")
+    assert not any("covered" in row for row in rows)

@@ -23,6 +23,14 @@ CITATION = (
 )
 
 
+def many_changes_advice(profile: Profile) -> str:
+    """Return what to do about a night of which much was changed, as far as its profile lets one say."""
+    look = "look at the night before using it"
+    if "cross_validation" in profile.provenance:  # chosen on scored nights of this stager
+        return f"{look}."
+    return f"{look}; the stager or the profile may not fit."
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoding(HandsOverStages):
     """One decoded night.
@@ -115,6 +123,15 @@ class Decoding(HandsOverStages):
             self.source,
         )
 
+    @property
+    def other_causes(self) -> tuple[str, ...]:
+        """What besides the profile's rules can tell a stage from the stager's own choice on this night."""
+        causes = {
+            "stages that were given": bool(self.night.pins),
+            "calibration": self.night.calibration is not None,
+        }
+        return tuple(cause for cause, acts in causes.items() if acts)
+
     def advice(self) -> tuple[str, ...]:
         """Return what the caller could still say, and what it would change."""
         from stageguard.decoding import advise  # the verb comes after its result
@@ -130,12 +147,16 @@ class Decoding(HandsOverStages):
             "band": "with its strength set per recording to be about as fragmented as expert scorings",
             "match": "with its strength set per recording to match the experts' fragmentation",
         }[self.strength.rule]
+        by = ""
+        if n_changed and self.strength.step == "untouched" and self.other_causes:
+            by = f" by {' and '.join(self.other_causes)}"
         return (
             f"Stage probabilities ({', '.join(self.profile.scheme.names)}; {self.epoch_seconds:g}-s epochs) "
             f"were decoded with StageGuard {__version__} under the profile {self.profile.name} "
             f"(SHA-256 {self.profile.sha256[:12]}), {rule}. "
             f"{self.strength} Of {n_scored} epochs scored by the stager, {n_changed} "
-            f"({100 * n_changed / max(1, n_scored):.1f} %) were changed. {CITATION}."
+            f"({100 * n_changed / max(1, n_scored):.1f} %) {'was' if n_changed == 1 else 'were'} "
+            f"changed{by}. {CITATION}."
         )
 
     def provenance(self) -> dict[str, Any]:

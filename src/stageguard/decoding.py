@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stageguard import _checks, _nights
 from stageguard._advance import NoPathError, advance_together
 from stageguard._solver import Job, Path, solver_for
-from stageguard.decoded import Decoding
+from stageguard.decoded import Decoding, many_changes_advice
 from stageguard.errors import Argument, CohortError, InputError, Message, PinError, StageGuardWarning
 from stageguard.evidence import Night
 from stageguard.hypnodensity import Hypnodensity
@@ -280,7 +280,7 @@ def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
     which = "" if len(results) == 1 else f" on {len(many)} of {len(results)} nights"
     warnings.warn(
         f"{max(many):.0%} of scored epochs were changed{' at most' if which else ''}{which} (more than "
-        f"{_MANY_CHANGES:.0%}): look at the night before using it; the stager or the profile may not fit.",
+        f"{_MANY_CHANGES:.0%}): {many_changes_advice(results[0].profile)}",
         StageGuardWarning,
         stacklevel=3,
     )

@@ -37,7 +37,7 @@ class Strength:
         ``fixed`` (the profile's own number), ``band`` or ``match``.
     step : str
         What the rule did to the fragmentation index: ``lowered``, ``raised``, ``raised then lowered``,
-        ``untouched`` (the output is argmax), ``nearest`` (``match``) or ``fixed``.
+        ``untouched`` (no rule acts), ``nearest`` (``match``) or ``fixed``.
     transition_weight, prior_exponent : float
         What was used.
     fi_before, fi_after : float
@@ -77,13 +77,13 @@ class Strength:
 
     def _untouched(self, band: str) -> str:
         if math.isnan(self.fi_before):
-            return "Too few epochs to measure fragmentation: argmax is returned untouched."
+            return "Too few epochs to measure fragmentation: no rule of the profile acts."
         if self.fi_before < self.fi_low:
             return (
                 f"Less fragmented ({self.fi_before:.3f}) than {band}; minority stages are lifted only for a "
-                "stager known to be trained on natural class frequencies: argmax is returned untouched."
+                "stager known to be trained on natural class frequencies: no rule of the profile acts."
             )
-        return f"As fragmented ({self.fi_before:.3f}) as {band}: argmax is returned untouched."
+        return f"As fragmented ({self.fi_before:.3f}) as {band}: no rule of the profile acts."
 
 
 def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:

@@ -2,7 +2,7 @@
 
 Two kinds of intervals, never to be mixed up. *Conformal* ones come from the errors made on scored nights: as
 wide as it takes to have covered the experts there, whatever the reason for the errors. *Model* ones come from
-draws of the posterior: they know only the doubt the stager admits, and cover far less than they say.
+draws of the posterior: they know only the doubt the stager admits, and promise no coverage.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Intervals(Mapping[str, Interval]):
     method : str
         ``conformal`` or ``model``.
     level : float
-        The coverage they are made for.
+        The coverage conformal intervals are made for; NaN for model intervals, which promise none.
     n_nights : int
         Scored nights behind them; 0 for model intervals.
     """
@@ -104,18 +104,27 @@ class Intervals(Mapping[str, Interval]):
         """Return how many statistics there are."""
         return len(self.by_statistic)
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether conformal intervals were seen to cover as often as they are made for, on scored nights."""
+        return not math.isnan(self.level) and any(
+            not math.isnan(one.measured_coverage) for one in self.values()
+        )
+
     def __str__(self) -> str:
-        """Return one line per statistic."""
-        lines = [f"{self.level:.0%} intervals, {self.method}" + _MEANING[self.method]]
+        """Return one line per statistic; how often such intervals covered, where that was measured."""
+        coverage = f"{self.level:.0%} " if self.is_measured else ""
+        lines = [f"{coverage}{self.method} intervals" + _MEANING[self.method]]
         for name, one in self.items():
             shown = f"{one.low:.1f} to {one.high:.1f}" if not one.reason else one.reason
-            lines.append(f"{name:<24} {one.value:>8.1f}  {shown}")
+            covered = "" if math.isnan(one.measured_coverage) else f"  (covered {one.measured_coverage:.0%})"
+            lines.append(f"{name:<24} {one.value:>8.1f}  {shown}{covered}")
         return "\n".join(lines)
 
 
 _MEANING = {
     "conformal": " (errors on scored nights)",
-    "model": " (the stager's own doubt: they cover less than they say)",
+    "model": " (the stager's own doubt: they promise no coverage)",
 }
 
 
@@ -140,7 +149,7 @@ def intervals(
     method : "conformal" or "model"
         From errors on scored nights, or from draws of the posterior.
     level : float
-        Coverage wanted, 0.5 to 0.99.
+        Coverage wanted of conformal intervals, share of the draws within model intervals: 0.5 to 0.99.
     n, seed : int
         Number of draws and their seed, for model intervals.
     convention, lights_off, lights_on
@@ -183,7 +192,10 @@ def intervals(
     for name in found:  # a coverage is that of statistics measured as it was measured
         if not as_fitted or (name == "rem_latency_minutes" and shortest != usual):
             found[name] = replace(found[name], measured_coverage=_NAN)
-    return Intervals(method, level, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()})
+    promised = level if method == "conformal" else _NAN
+    return Intervals(
+        method, promised, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()}
+    )
 
 
 def reported(statistics: SleepStatistics) -> dict[str, float]:

@@ -142,7 +142,7 @@ def _print_intervals(report: FitReport, out: Console) -> None:
         shown.add_row(name, f"{width:.1f} {unit_of(name)}".rstrip(), *cells)
     out.print(shown)
     out.print(
-        "Covered: each subject by the errors on the others. Draws of the posterior cover less than they say."
+        "Covered: each subject by the errors on the others. Draws of the posterior promise no coverage."
     )
 
 

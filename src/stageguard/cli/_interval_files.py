@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from stageguard.profile import Profile
 
 MODEL_WORDS = (
-    "Model intervals are drawn from the posterior: they know only the doubt the stager admits, and cover "
-    "less than they say."
+    "Model intervals are drawn from the posterior: they know only the doubt the stager admits, and promise "
+    "no coverage."
 )
 COLUMNS = {
     "id": "The night: the file's name without what tells its format",
@@ -36,8 +36,8 @@ COLUMNS = {
     "value": "Of the night as decoded; n/a where it does not exist",
     "low": "Lower end of the interval, within what is possible",
     "high": "Upper end of the interval, within what is possible",
-    "kind": "conformal: from errors on scored nights. model: from draws of the posterior, covers too little",
-    "level": "The coverage the interval is made for",
+    "kind": "conformal: from errors on scored nights. model: draws of the posterior, no coverage promised",
+    "level": "The coverage a conformal interval is made for; n/a for model intervals, made for none",
     "measured_coverage": (
         "Share of scored nights, held out from the fit, whose expert value such an interval covered; n/a "
         "where this was not measured: at another level, for another cohort, or with lights off and on"
@@ -108,7 +108,7 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
                 "low": one.low,
                 "high": one.high,
                 "kind": method,
-                "level": request.level,
+                "level": found.level,
                 "measured_coverage": one.measured_coverage,
                 "n_scored_nights": found.n_nights,
                 "reason": one.reason,
@@ -155,6 +155,7 @@ def write_table(
             "methods": list(request.methods),
             "n_draws": request.n_draws if "model" in request.methods else None,
             "seed": request.seed if "model" in request.methods else None,
+            "share_of_draws": request.level if "model" in request.methods else None,
             "lights_off": request.lights_off,
             "lights_on": request.lights_on,
             "min_first_rem_seconds": first["min_first_rem_seconds"],

@@ -77,16 +77,17 @@ def _print_night(report: dict[str, Any], out: Console) -> None:
 def _meaning(reports: Sequence[dict[str, Any]], request: Request) -> Iterator[str]:
     """Return where the intervals come from, and what `covered` is."""
     first = reports[0]
-    level = f"{request.level:.0%}"
+    rows = [row for report in reports for row in report["intervals"]]
+    is_measured = any(row["kind"] == "conformal" and not math.isnan(row["measured_coverage"]) for row in rows)
+    level = f", {request.level:.0%}" if is_measured else " (coverage not measured)"
     if "conformal" in request.methods:
         yield (
-            f"Conformal, {level}: as wide as the errors on {count(first['n_scored_nights'], 'scored night')} "
+            f"Conformal{level}: as wide as the errors on {count(first['n_scored_nights'], 'scored night')} "
             f"of {count(first['n_scored_subjects'], 'subject')} held out from the fit. They hold for nights "
             "like those: same stager, same kind of people."
         )
     if "model" in request.methods:
-        yield f"Model, {level}: {count(request.n_draws, 'draw')}, seed {request.seed}. {MODEL_WORDS}"
-    rows = [row for report in reports for row in report["intervals"]]
+        yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {MODEL_WORDS}"
     if any(row["kind"] == "model" and _is_outside(row) for row in rows):
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
     if any(not math.isnan(row["measured_coverage"]) for row in rows):

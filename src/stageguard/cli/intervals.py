@@ -104,7 +104,7 @@ def intervals(
     """Intervals for total sleep time, latencies, stage minutes, bouts and what else studies report.
 
     Conformal ones are as wide as the errors on scored nights were, and need a profile that fit made. Model
-    ones come from draws of the posterior: they know only the stager's own doubt and cover less than they say.
+    ones come from draws of the posterior: they know only the stager's own doubt and promise no coverage.
     """
     from stageguard.cli._decode_file import decode_options
     from stageguard.cli._inputs import Wanted, find_inputs

@@ -65,6 +65,7 @@ def fitted_document(
         calibration = calibration_of(choice.candidate, learned)
         document["calibration"] = calibration_document(calibration, base.scheme.names)
         document["intervals"] = _intervals(choice, material)
+    document["not_for"] = _cautions(base, naming.cohort, document)
     rare = material.counts().rare_pairs()
     place = base.scheme.names.index
     document["rare"] = [[a, b, _round(learned.transitions[place(a), place(b)], 6)] for a, b, *_ in rare]
@@ -97,8 +98,42 @@ def _words(base: Profile, material: Material, naming: Naming, choice: Choice | N
         words["cohort"] = naming.cohort
         elsewhere = choice is not None and not choice.selection.passed(choice.candidate.unweighted)
         words["other_cohorts"] = "argmax" if elsewhere else "unweighted"
-    not_for = base.to_dict().get("not_for")
-    return words | ({} if not_for is None else {"not_for": not_for})
+    return words
+
+
+def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) -> str | list[Any]:
+    """Return the base profile's cautions by cohort, with what the fitted profile does as the reason."""
+    inherited = base.to_dict().get("not_for", ())
+    if isinstance(inherited, str):  # a sentence by which cohorts are known
+        return inherited
+    fitted_on = "nights whose cohort is not said" if cohort is None else f"nights of {cohort!r}"
+    reason = f"The profile was fitted on {fitted_on}, and {_deed(document)} Look at the argmax too."
+    own = "" if cohort is None else cohort.casefold()
+    return [
+        {**caution, "reason": reason}
+        for caution in inherited
+        if own not in map(str.casefold, (caution["cohort"], *caution.get("aliases", ())))
+    ]
+
+
+def _deed(document: Mapping[str, Any]) -> str:
+    """Say what a profile does to a night, by its fields."""
+    strength = document.get("strength")
+    if strength is None:
+        weight = document.get("transition_weight") or 0.0
+        rules = {
+            f"the transition weight {weight:g}": weight > 0.0,
+            "minimum bouts": bool(document.get("min_bout_seconds")),
+            "the bout lengths counted there": bool(document.get("durations")) and weight > 0.0,
+        }
+        acting = [rule for rule, acts in rules.items() if acts]
+        return (
+            f"decodes every night with {' and '.join(acting)}." if acting else "adds no rule to the evidence."
+        )
+    target = strength["fi_target"]
+    if strength["rule"] == "match":
+        return f"brings every night near the fragmentation index {target:.4g}."
+    return f"smooths a night with a fragmentation index above {strength['cap'] * target:.4g} down to it."
 
 
 def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:

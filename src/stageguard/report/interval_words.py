@@ -21,7 +21,9 @@ def night_intervals(decoding: Decoding, lights: Lights) -> Intervals | None:
 
 def interval_title(found: Intervals | None) -> str:
     """Return the heading of the column, or nothing without intervals."""
-    return "" if found is None else f"{100 * found.level:.0f} % interval"
+    if found is None:
+        return ""
+    return f"{100 * found.level:.0f} % interval" if found.is_measured else "Interval"
 
 
 def interval_cell(found: Intervals | None, key: str, decimals: int) -> str:
@@ -51,7 +53,7 @@ def interval_notes(decoding: Decoding, found: Intervals | None, statistics: Slee
         share = f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
         covered = f" There, each subject judged by the errors on the others, they held {share} of the values."
     yield (
-        f"The {100 * found.level:.0f} % interval is as wide as the errors against experts on {nights} that "
+        f"The {interval_title(found).lower()} is as wide as the errors against experts on {nights} that "
         f"were held out from the fit.{covered} It holds for nights like those: same stager, same kind of "
         "people."
     )

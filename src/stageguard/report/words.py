@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stageguard.decoded import Decoding
+from stageguard.decoded import Decoding, many_changes_advice
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SleepStatistics
 from stageguard.measures.validity import Validity
@@ -70,13 +70,7 @@ def _how_much(decoding: Decoding) -> str:
         return f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
     by = ""
     if decoding.strength.step == "untouched":  # what else can tell a stage from the stager's own
-        night = decoding.night
-        causes = {"stages that were given": bool(night.pins), "calibration": night.calibration is not None}
-        by = (
-            f", by {' and '.join(cause for cause, acts in causes.items() if acts)}"
-            if any(causes.values())
-            else ""
-        )
+        by = f", by {' and '.join(decoding.other_causes)}" if decoding.other_causes else ""
     share = f"{100 * n_changed / n_scored:.1f} %"
     return (
         f"{n_changed:,} of {count(n_scored, 'epoch')} ({share}) got another stage than the stager chose{by}."
@@ -139,8 +133,7 @@ def warnings_of(decoding: Decoding) -> Iterator[str]:
     if decoding.changed_share > MANY_CHANGES:
         yield (
             f"{100 * decoding.changed_share:.1f} % of scored epochs were changed, more than "
-            f"{100 * MANY_CHANGES:.0f} %: look at the {noun(decoding)} before using it; the stager or the "
-            "profile may not fit."
+            f"{100 * MANY_CHANGES:.0f} %: {many_changes_advice(decoding.profile)}"
         )
     n_unscored = int(np.count_nonzero(decoding.hypnogram.labels < 0))
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
