@@ -23,6 +23,7 @@ PACKAGE = ROOT / "src" / "stageguard"
 # From the bottom to the top; a module imports from its own layer and those below it.
 LAYERS = {
     "words": """errors stages hypnogram hypnodensity recording profile _checks _epochs _files _handing_over
+        _input_files
         _optional         _profile_document _profile_parsing _profile_parts _synthetic _toml _units""",
     "machine": "automaton _core _reference _reference_stream _reference_sums _kernels",
     "verbs": """evidence strength decoding decoded _advance _nights _solver _path_score _smoother _snapshot

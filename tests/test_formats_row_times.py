@@ -218,3 +218,61 @@ def test_gssc_stages_are_where_their_times_are(tmp_path):
     rows[3:] = ["2,60,2", "3,80,4"]
     with pytest.raises(FileFormatError, match="is epoch 3 by its time column and 2 by its epoch column"):
         sg.read_hypnogram(table(tmp_path, "Hypnogram of x", *rows))
+
+
+# ---- onsets decide how long an epoch is
+
+SCORED = ["W", "N1", "N2", "N2", "N3", "R", "W", "N2"] * 3
+
+
+def early(seconds, n=None):
+    """Onsets every 30 s, and epochs that are said to last so long."""
+    return [(30 * i, seconds, stage) for i, stage in enumerate(SCORED[:n])]
+
+
+LAYOUTS = {
+    "n.csv": lambda rows: "start,end,stage\n" + "".join(f"{o},{o + s},{n}\n" for o, s, n in rows),
+    "n.tsv": lambda rows: "onset\tduration\tstage\n" + "".join(f"{o}\t{s}\t{n}\n" for o, s, n in rows),
+    "sub-1_events.tsv": lambda rows: (
+        "onset\tduration\ttrial_type\n" + "".join(f"{o}\t{s}\tSleep stage {n}\n" for o, s, n in rows)
+    ),
+    "n.ids": lambda rows: "".join(f"{o},{s},{n}\n" for o, s, n in rows),
+    "n.annot": lambda rows: (
+        "class\tinstance\tchannel\tstart\tstop\tmeta\n"
+        + "".join(f"{n}\t.\t.\t{o}\t{o + s}\t.\n" for o, s, n in rows)
+    ),
+    "n.txt": lambda rows: (
+        "# MNE-Annotations\n# onset, duration, description\n"
+        + "".join(f"{o},{s},Sleep stage {n}\n" for o, s, n in rows)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(("seconds", "is_said"), [(29.75, True), (30.25, True), (29.98, False), (30, False)])
+@pytest.mark.parametrize("n_rows", [2, len(SCORED)])
+def test_onsets_decide_how_long_an_epoch_is(tmp_path, name, seconds, is_said, n_rows):
+    path = tmp_path / name
+    path.write_text(LAYOUTS[name](early(seconds, n_rows)))
+    night = sg.read_hypnogram(path, scheme="aasm5")
+    assert (night.epoch_seconds, night.n_epochs) == (30.0, n_rows)
+    assert night.stages.tolist() == SCORED[:n_rows]
+    said = [note for note in night.assumed if "but begin every 30 s: 30 s taken" in note]
+    assert bool(said) == is_said, night.assumed
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_ends_that_are_far_off_are_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(LAYOUTS[name](early(28)))
+    with pytest.raises(FileFormatError):
+        sg.read_hypnogram(path, scheme="aasm5")
+
+
+def test_onsets_decide_in_tables_of_probabilities(tmp_path):
+    path = tmp_path / "n.csv"
+    rows = [f"{30 * i},{30 * i + 29.75},0.2,0.2,0.2,0.2,0.2\n" for i in range(10) if i != 4]
+    path.write_text("start,end,W,N1,N2,N3,R\n" + "".join(rows))
+    density = sg.read_density(path)
+    assert (density.epoch_seconds, density.n_epochs) == (30.0, 10)
+    assert any("begin every 30 s: 30 s taken" in note for note in density.assumed)

@@ -20,6 +20,7 @@ from recording_files import (
     write_edf,
     write_edf_hypnogram,
 )
+from stageguard._input_files import LIMITS
 from stageguard.errors import FileFormatError, StageGuardWarning
 from stageguard.formats._sniffing import xml_root
 from stageguard.formats.edf_annotations import lights, read_edf_annotations
@@ -191,8 +192,8 @@ def test_cut_xml_is_refused(tmp_path):
 
 
 def test_large_xml_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("stageguard.formats._xml.MOST_BYTES", 100)
-    assert "is XML of" in complaint(xml(tmp_path, nsrr_xml(NIGHT)))
+    monkeypatch.setitem(LIMITS, "XML", 100)
+    assert "bytes, expected at most 100 of XML" in complaint(xml(tmp_path, nsrr_xml(NIGHT)))
 
 
 def test_other_xml_names_its_root(tmp_path):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stageguard import _checks
+from stageguard._input_files import read_file
 from stageguard.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
 
 MOST_NAME_BYTES = 255
@@ -50,7 +51,7 @@ def write_together(
     try:
         for path, content in contents.items():
             data = content.encode() if isinstance(content, str) else content
-            place = path.resolve()  # through a link, so that the link survives
+            place = real_path(path)  # through a link, so that the link survives
             if make_folders:
                 place.parent.mkdir(parents=True, exist_ok=True)
             # known before it is there, so that an interruption at any moment removes it
@@ -69,6 +70,11 @@ def write_together(
         for leftover in written.values():
             with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
+
+
+def real_path(path: Path) -> Path:
+    """Return where a path leads; unlike `Path.resolve`, also that of a link that leads to itself."""
+    return Path(os.path.realpath(path))
 
 
 def as_path(path: object, what: str) -> Path:
@@ -115,9 +121,9 @@ def _check_place(path: Path, overwrite: bool) -> None:
 
 def check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> None:
     """Refuse names that lead, through links, to one file or to a file to spare."""
-    taken = {path.resolve(): path for path in spare}
+    taken = {real_path(path): path for path in spare}
     for path in paths:
-        other = taken.setdefault(path.resolve(), path)
+        other = taken.setdefault(real_path(path), path)
         if other is not path:
             raise OutputError(f"cannot write {path}: it is the same file as {other}. Choose another name.")
 
@@ -142,7 +148,8 @@ def _write(temporary: Path, data: bytes, *, durable: bool) -> None:
 
 def _move_all(written: Mapping[Path, Path]) -> None:
     is_alone = len(written) == 1
-    before = {place: place.read_bytes() if place.exists() and not is_alone else None for place in written}
+    kept = [] if is_alone else [place for place in written if place.exists()]
+    before = {place: read_file(place, "a recording") for place in kept}
     moved: list[Path] = []
     try:
         for place, temporary in written.items():
@@ -150,7 +157,7 @@ def _move_all(written: Mapping[Path, Path]) -> None:
             moved.append(place)
     except BaseException:
         for place in moved:
-            old = before[place]
+            old = before.get(place)
             if old is None:
                 place.unlink(missing_ok=True)
             else:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import parse_json
 from stageguard.errors import InputError
 
 MAGIC = b"SGSTREAM"
@@ -63,7 +64,7 @@ def unpack(snapshot: bytes) -> tuple[dict[str, Any], State]:
         raise InputError(f"the snapshot's checksum does not match its contents. {_DAMAGED}")
     try:
         text = whole[_PREFIX.size : _PREFIX.size + n_text]
-        header: dict[str, Any] = json.loads(text)
+        header: dict[str, Any] = parse_json(text)
         return header, _arrays(whole[_PREFIX.size + n_text : -_DIGEST_BYTES], header["lengths"])
     except (KeyError, TypeError, ValueError, RecursionError):
         raise InputError(f"the snapshot's header cannot be read. {_DAMAGED}") from None

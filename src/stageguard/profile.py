@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stageguard import _checks, _toml
 from stageguard._files import write_text_atomic
+from stageguard._input_files import read_file
 from stageguard._profile_document import document_of
 from stageguard._profile_parsing import KEYS, check_keys, parse_profile
 from stageguard._profile_parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
-from stageguard.errors import CohortError, ProfileError, did_you_mean
+from stageguard.errors import CohortError, FileFormatError, ProfileError, did_you_mean
 from stageguard.stages import StageScheme
 
 if TYPE_CHECKING:
@@ -293,7 +294,9 @@ def _read(path: Path) -> str:
     try:
         if path.is_dir():
             raise ProfileError("is a folder, expected a .toml file.")
-        data = path.read_bytes()
+        data = read_file(path, "TOML")
+    except FileFormatError as error:
+        raise ProfileError(str(error).removeprefix(f"{path.name}: ")) from None
     except FileNotFoundError:
         raise ProfileError("no such file. Give a built-in name or the path of a .toml file.") from None
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from stageguard import __version__
 from stageguard._files import write_text_atomic
+from stageguard._input_files import open_text, read_text
 from stageguard.cli._inputs import COHORT_TABLE, FAILURES_TABLE
 from stageguard.cli._present import MOST_ROWS
 from stageguard.cli._terminal import cell, error_text
@@ -125,7 +126,7 @@ def _with_earlier(tally: Tally, folder: Path) -> list[list[str]]:
     rows: list[list[str]] = []
     if path.is_file() and _is_ours(path, NightRow._fields):
         now = {cell(row.id) for row in tally.nights}
-        old = [line.split("\t") for line in path.read_text("utf-8").split("\n")[1:]]
+        old = [line.split("\t") for line in read_text(path, "text").split("\n")[1:]]
         rows += [
             row for row in old
             if len(row) == len(NightRow._fields) and row[0] not in now
@@ -136,7 +137,7 @@ def _with_earlier(tally: Tally, folder: Path) -> list[list[str]]:
 
 def _is_ours(path: Path, columns: Iterable[str]) -> bool:
     try:
-        with path.open(encoding="utf-8") as file:
+        with open_text(path, "text") as file:
             return file.readline().rstrip("\n") == "\t".join(columns)
     except (OSError, UnicodeDecodeError):
         return False

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from stageguard.cli._summary import range_note, summarise
-from stageguard.cli._terminal import error_text, in_options, warned_of
-from stageguard.errors import InputError, OutputExistsError, StageGuardError, StageGuardWarning
+from stageguard.cli._terminal import failure_text, in_options, warned_of
+from stageguard.errors import InputError, OutputExistsError, StageGuardWarning
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.changes import change_row, changes_text
@@ -178,8 +178,8 @@ def run_job(job: Job) -> dict[str, Any]:
         warnings.simplefilter("always", StageGuardWarning)
         try:
             report |= _decode_unless_done(job)
-        except (StageGuardError, OSError) as error:
-            report["error"] = error_text(error, job.path)
+        except Exception as error:
+            report["error"] = failure_text(error, job.path)
             return report
     report["notes"] = [in_options(note) for note in report["notes"]]
     report["warnings"] = warned_of(caught)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import re
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from stageguard._files import real_path
+from stageguard._input_files import checked_file
 from stageguard.cli._recognising import Wanted as Wanted
 from stageguard.cli._recognising import is_night
 from stageguard.errors import FileFormatError, InputError
@@ -124,7 +126,7 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
     kept: list[Input] = []
     twice: dict[str, None] = {}
     for night in nights:
-        place = len(kept) if night.is_listed else first.setdefault(night.path.resolve(), len(kept))
+        place = len(kept) if night.is_listed else first.setdefault(real_path(night.path), len(kept))
         if place == len(kept):
             kept.append(night)
             continue
@@ -139,13 +141,12 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 
 def special(path: Path) -> str | None:
     """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return None
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        return None
-    return f"{path.name}: is a pipe or a device, expected a file. Save it to one first."
+    with contextlib.suppress(OSError):
+        try:
+            checked_file(path, "a recording")
+        except FileFormatError as error:
+            return str(error)
+    return None
 
 
 def _is_there(path: Path) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from stageguard._input_files import open_file
 from stageguard.cli._inputs import Input, night_id
 from stageguard.datasets.sample_list import (
     MOMENT_WORDS,
@@ -30,7 +31,7 @@ def is_sample_list(path: Path) -> bool:
     """Whether a table is a sample list: its header has `id` and a column that names files."""
     if path.suffix.lower() not in LIST_SUFFIXES or not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         head = file.read(HEAD_BYTES)
     text = head.decode("utf-16" if head.startswith(UTF16_MARKS) else "utf-8-sig", errors="replace")
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))

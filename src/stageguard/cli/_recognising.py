@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from stageguard._input_files import open_file
 from stageguard.errors import FileFormatError, InputError, message_of
 from stageguard.formats._file_format import Kind
 from stageguard.formats._sniffing import HEAD_BYTES
@@ -103,7 +104,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _head_lines(path: Path) -> list[str]:
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         text = file.read(HEAD_BYTES).decode("utf-8-sig", errors="replace")
     return [line for line in text.splitlines()[:HEADER_SEARCH_LINES] if line.strip()]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stageguard.cli._terminal import error_text, progress, warned_of
-from stageguard.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.cli._terminal import failure_text, progress, warned_of
+from stageguard.errors import InputError, StageGuardWarning
 
 if TYPE_CHECKING:
     from stageguard.recording import Recording
@@ -168,8 +168,8 @@ def _attempt(work: Callable[[Source], dict[str, Any]], source: Source) -> dict[s
         warnings.simplefilter("always", StageGuardWarning)
         try:
             report |= work(source) | {"ok": True}
-        except (StageGuardError, OSError) as error:
-            report["error"] = error_text(error, Path(source.file))
+        except Exception as error:
+            report["error"] = failure_text(error, Path(source.file))
     said = warned_of(caught)
     return report | {"warnings": list(dict.fromkeys(said)), "seconds": time.perf_counter() - began}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard import __version__
+from stageguard._input_files import parse_json, read_file
 from stageguard.errors import FileFormatError, OutputExistsError
 from stageguard.formats.outputs import (
     WrittenFiles,
@@ -87,7 +87,7 @@ def refuse_strangers(texts: Mapping[Path, str], record: Mapping[str, Any] | None
     """Refuse to replace a file beside an output that no record tells of and that holds something else."""
     known = _beside(record or {})
     for path, text in texts.items():
-        if path.name not in known and _is_full(path) and path.read_bytes() != text.encode():
+        if path.name not in known and _is_full(path) and read_file(path, "text") != text.encode():
             raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
 
 
@@ -109,7 +109,7 @@ def _record(files: WrittenFiles) -> dict[str, Any] | None:
         return read_sidecar(files.sidecar)
     except FileFormatError as error:
         try:
-            json.loads(files.sidecar.read_bytes())
+            parse_json(read_file(files.sidecar, "JSON"))
         except (ValueError, RecursionError):
             return None
         raise OutputExistsError(f"{error} Use --overwrite to replace it.") from None
@@ -130,7 +130,7 @@ def _difference(job: Job, files: WrittenFiles, record: Mapping[str, Any], option
     version = record["provenance"]["stageguard"]
     if version != __version__:
         return f"was decoded by stageguard {version}, this is {__version__}"
-    if hashlib.sha256(files.tsv.read_bytes()).hexdigest() != record["hypnogram"]["sha256"]:
+    if hashlib.sha256(read_file(files.tsv, "text")).hexdigest() != record["hypnogram"]["sha256"]:
         return "was changed after it was written"
     found = record["input"]
     if found is None or describe_file(job.path)["sha256"] != found["sha256"]:

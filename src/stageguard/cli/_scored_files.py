@@ -15,13 +15,12 @@ import typer
 from stageguard.cli._decode_file import own_scheme
 from stageguard.cli._inputs import Input, Wanted, special, start_of
 from stageguard.cli._inputs import night_id as night_id
-from stageguard.cli._terminal import error_text, in_options, warned_of
+from stageguard.cli._terminal import failure_text, in_options, warned_of
 from stageguard.datasets.sample_list import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.errors import (
     Argument,
     FileFormatError,
     InputError,
-    StageGuardError,
     StageGuardWarning,
     message_of,
 )
@@ -159,7 +158,7 @@ def _is_scored(path: Path, scheme: StageScheme | None, options: ReadOptions) -> 
 
 def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
-    seconds = 30.0 if profile is None else profile.epoch_seconds
+    seconds = None if profile is None else profile.epoch_seconds
     default = None if profile is None else profile.scheme
     asked = HypnogramOptions(
         options.scheme,
@@ -197,7 +196,7 @@ def _as_scoring_format(part: object) -> object:
 
 def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
-    seconds = 30.0 if profile is None else profile.epoch_seconds
+    seconds = None if profile is None else profile.epoch_seconds
     own = own_scheme(None if profile is None else profile.scheme)
     reading = DensityOptions(
         options.stages,
@@ -238,8 +237,8 @@ def run_each(items: Sequence[Item], function: Callable[[Item], dict[str, Any]]) 
             warnings.simplefilter("always", StageGuardWarning)
             try:
                 report |= function(item) | {"ok": True}
-            except (StageGuardError, OSError) as error:
-                report["error"] = error_text(error, path)
+            except Exception as error:
+                report["error"] = failure_text(error, path)
         if "notes" in report:
             report["notes"] = [in_options(note) for note in report["notes"]]
         report["warnings"] = warned_of(caught)

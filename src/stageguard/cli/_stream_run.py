@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stageguard._files import write_together
+from stageguard._input_files import read_file
 from stageguard.cli._stopping import Stopped
 from stageguard.cli._stream_rows import Header, Line, is_header, lines_of, read_row
 from stageguard.cli._terminal import count, print_warning
@@ -163,7 +164,7 @@ def _restored(place: Path, options: StreamOptions) -> StreamingDecoder:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)  # said when the recording began
-            decoder = StreamingDecoder.restore(place.read_bytes())
+            decoder = StreamingDecoder.restore(read_file(place, "an array"))
     except StageGuardError as error:
         raise InputError(f"{place}: {error}") from None
     asked = _make(options, options.stages if options.stages is not None else decoder.stages)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
+from stageguard._input_files import fault_text
 from stageguard.cli._stopping import unstopped
-from stageguard.errors import Argument, NightNumber, StageGuardWarning, message_of
+from stageguard.errors import Argument, NightNumber, StageGuardError, StageGuardWarning, message_of
 
 if TYPE_CHECKING:
     from warnings import WarningMessage
@@ -99,6 +100,19 @@ def error_text(error: object, path: Path | None = None) -> str:
     if path is not None and not named and not re.match(rf"(\S*[/\\])?{re.escape(path.name)}:", text):
         text = f"{path.name}: {text}"
     return one_line(text)
+
+
+def failure_text(error: Exception, path: Path) -> str:
+    """One line for a file that failed, whatever it raised, so that the other files go on.
+
+    A fault of this package's own names its type. Want of memory ends the run, and so does any fault where
+    STAGEGUARD_DEBUG asks for its traceback.
+    """
+    if isinstance(error, StageGuardError | OSError):
+        return error_text(error, path)
+    if isinstance(error, MemoryError) or os.environ.get("STAGEGUARD_DEBUG"):
+        raise error
+    return error_text(f"failed with {fault_text(error)}. Is it damaged?", path)
 
 
 def print_error(error: object, path: Path | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stageguard._input_files import read_file
 from stageguard.cli._decode_file import DecodeOptions, decode_file
 from stageguard.errors import ProfileError, StageGuardError, StageGuardWarning
 from stageguard.formats._density_file import file_error
@@ -119,7 +120,7 @@ def decode_recorded(
 
 
 def _check_table(path: Path, record: dict[str, Any]) -> Check:
-    same = hashlib.sha256(path.read_bytes()).hexdigest() == record["hypnogram"]["sha256"]
+    same = hashlib.sha256(read_file(path, "text")).hexdigest() == record["hypnogram"]["sha256"]
     return Check("hypnogram file", same, "as written" if same else f"{path.name} was changed after writing")
 
 

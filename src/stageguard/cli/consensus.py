@@ -149,9 +149,11 @@ def _read(path: Path, options: ReadOptions) -> Hypnogram:
 
 def _refuse_repeats(scorings: list[Path]) -> None:
     """Refuse a file that is named twice: one scorer would have two votes."""
+    from stageguard._files import real_path
+
     seen: dict[Path, Path] = {}
     for path in scorings:
-        first = seen.setdefault(path.resolve(), path)
+        first = seen.setdefault(real_path(path), path)
         if first is not path:
             raise typer.BadParameter(
                 f"{str(first)!r} and {str(path)!r} are one file, expected each scorer once. Leave one out."

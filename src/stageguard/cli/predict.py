@@ -123,8 +123,8 @@ def _stage(
     overwrite: bool,
 ) -> dict[str, Any]:
     """Stage one recording and write its outputs; a failure comes back as its one-line `error`."""
-    from stageguard.cli._terminal import error_text, one_line
-    from stageguard.errors import StageGuardError, StageGuardWarning
+    from stageguard.cli._terminal import failure_text, one_line
+    from stageguard.errors import StageGuardWarning
 
     began = time.perf_counter()
     report: dict[str, Any] = {"file": str(one.path), "ok": False}
@@ -133,8 +133,8 @@ def _stage(
         try:
             place = output / one.name
             report |= _stage_and_write(one, model, profile, cohort, quality, place, overwrite=overwrite)
-        except (StageGuardError, OSError) as error:
-            report["error"] = error_text(error, one.path).replace(
+        except Exception as error:
+            report["error"] = failure_text(error, one.path).replace(
                 f"{one.path.name}: {one.name}: ", f"{one.path.name}: ", 1
             )
             return report

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from stageguard._input_files import checked_file, open_file
 from stageguard.datasets._samples import broken
 from stageguard.errors import OVERWRITE, Message, OutputError, OutputExistsError
 
@@ -23,7 +24,7 @@ def unpack(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...]:
     that is there already is kept when it is the same, and an error when it is not.
     """
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with zipfile.ZipFile(checked_file(archive, "a recording")) as opened:
             members = [item for item in opened.infolist() if not item.is_dir() and not _is_litter(item)]
             places = _places(archive, members)
             _check_space(archive, members)
@@ -83,7 +84,7 @@ def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, overwr
 
 def _crc(path: Path) -> int:
     value = 0
-    with path.open("rb") as stream:
+    with open_file(path, "a recording") as stream:
         while block := stream.read(_BLOCK):
             value = zlib.crc32(block, value)
     return value

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stageguard._input_files import faults_named, read_text
 from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets._download import difference
 from stageguard.datasets._getting import Kept, missing_members, read_ledger
@@ -133,9 +134,10 @@ def check(
         if on_step is not None:
             on_step(entry.id, number, len(entries))
         try:
-            recording = entry.read()
-            read_through(recording, depth)
-            present.append(_present(recording))
+            with faults_named(entry.id):
+                recording = entry.read()
+                read_through(recording, depth)
+                present.append(_present(recording))
         except MissingExtraError:
             raise
         except (StageGuardError, OSError) as error:
@@ -217,7 +219,7 @@ def _published(folder: Path) -> tuple[dict[str, RemoteFile], list[Problem]]:
     problems: list[Problem] = []
     sums = folder / SUMS
     if sums.is_file():
-        digests = parse_sha256sums(sums.read_text("utf-8", errors="replace"))
+        digests = parse_sha256sums(read_text(sums, "a list", errors="replace"))
         files = {path: RemoteFile(path, "", sha256=digest) for path, digest in digests.items()}
     for path, kept in read_ledger(folder).items():
         if kept.unpacked:

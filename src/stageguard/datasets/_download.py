@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, TypeVar
 
 from stageguard import __version__
+from stageguard._input_files import open_file, parse_json, read_file
 from stageguard.datasets._dataset import RemoteFile
 from stageguard.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError, StageGuardError
 
@@ -196,7 +197,7 @@ def difference(file: RemoteFile, path: Path) -> str | None:
 def digest(path: Path, name: str) -> str:
     """Return the hexadecimal digest of a file."""
     state = hashlib.new(name, usedforsecurity=False)
-    with path.open("rb") as stream:
+    with open_file(path, "a recording") as stream:
         while block := stream.read(BLOCK):
             state.update(block)
     return state.hexdigest()
@@ -222,7 +223,7 @@ class _Part:
     def version(self) -> str | None:
         """Return what the server called the version that was begun; None where nothing was."""
         with contextlib.suppress(OSError, ValueError):
-            note = json.loads(self.note.read_text("utf-8"))
+            note = parse_json(read_file(self.note, "JSON"))
             if note["url"] == self.file.url:
                 return str(note["version"])
         return None

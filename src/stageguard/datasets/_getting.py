@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stageguard._files import write_text_atomic
+from stageguard._input_files import parse_json, read_file
 from stageguard.datasets._archives import unpack as unpack_archive
 from stageguard.datasets._dataset import Dataset, RemoteFile
 from stageguard.datasets._download import Patience, download, fetch_bytes, place_of
@@ -151,7 +152,7 @@ def read_ledger(folder: Path) -> dict[str, Kept]:
     if not path.is_file():
         return {}
     try:
-        entries = json.loads(path.read_text("utf-8"))["files"]
+        entries = parse_json(read_file(path, "JSON"))["files"]
         return {each["path"]: _kept(each) for each in entries}
     except (ValueError, KeyError, TypeError) as error:
         raise broken(

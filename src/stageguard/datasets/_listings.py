@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+from stageguard._input_files import parse_json
 from stageguard.datasets._dataset import RemoteFile
 from stageguard.errors import FileFormatError
 
@@ -54,7 +54,7 @@ def osf_files(fetch: Fetch, node: str, *, api: str = OSF_API, folder: str = "") 
 def _osf_folder(fetch: Fetch, url: str | None, folder: str) -> list[RemoteFile]:
     listed: list[RemoteFile] = []
     while url:
-        page: dict[str, Any] = json.loads(fetch(url))
+        page: dict[str, Any] = parse_json(fetch(url))
         for item in page["data"]:
             attributes = item["attributes"]
             path = f"{folder}{attributes['name']}"

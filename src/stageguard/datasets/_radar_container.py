@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stageguard import _checks
+from stageguard._input_files import read_text
 from stageguard._synthetic import is_synthetic
 from stageguard._units import scale_to
 from stageguard.datasets._dataset import Entry
@@ -242,7 +243,7 @@ def file_number(file: RadarFile, name: str) -> float | None:
 
 def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(read_text(path, "TOML"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise broken(path, f"is no TOML ({error}).") from None
     _known(path, document, _TOP_KEYS, "it")

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import checked_file
 from stageguard._optional import library
 from stageguard.datasets._samples import Array, Hdf5Row, Spooled, broken, named
 from stageguard.formats.edf_recordings import read_edf_recording
@@ -67,14 +68,17 @@ class NpzFile:
     def names(self) -> tuple[str, ...]:
         """Return the arrays' names."""
         try:
-            with zipfile.ZipFile(self.path) as archive:
+            with zipfile.ZipFile(checked_file(self.path, "a recording")) as archive:
                 return tuple(name.removesuffix(".npy") for name in archive.namelist())
         except zipfile.BadZipFile:
             raise broken(self.path, "is no npz archive, or was not written completely.") from None
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return an array's shape, from its header."""
-        with zipfile.ZipFile(self.path) as archive, archive.open(f"{name}.npy") as file:
+        with (
+            zipfile.ZipFile(checked_file(self.path, "a recording")) as archive,
+            archive.open(f"{name}.npy") as file,
+        ):
             return _npy_header(self.path, file)[0]
 
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
@@ -86,7 +90,7 @@ class NpzFile:
         """Return an array."""
         if name not in self.names():
             return None
-        with np.load(self.path, allow_pickle=False) as archive:
+        with np.load(checked_file(self.path, "a recording"), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
     def told(self, name: str, fact: str) -> Any:
@@ -96,7 +100,10 @@ class NpzFile:
         return None if found is None else found.item()
 
     def _blocks(self, name: str, column: int | None, part: str | None) -> Iterator[Array]:
-        with zipfile.ZipFile(self.path) as archive, archive.open(f"{name}.npy") as file:
+        with (
+            zipfile.ZipFile(checked_file(self.path, "a recording")) as archive,
+            archive.open(f"{name}.npy") as file,
+        ):
             shape, fortran, dtype = _npy_header(self.path, file)
             axis = time_axis(shape)
             length = shape[axis]

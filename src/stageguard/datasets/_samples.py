@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import checked_file, open_file, open_text
 from stageguard._optional import library
 from stageguard.errors import FileFormatError, StageGuardError
 from stageguard.formats._recording_file import bounds
@@ -20,6 +21,7 @@ from stageguard.recording import Samples
 
 Array = npt.NDArray[Any]
 
+LONGEST_HEADER = 1 << 20  # characters of a CSV file's first line
 LARGEST_ROW_GROUP = 1 << 22  # rows of a Parquet file that are decoded at once
 _BLOCK = 1 << 20  # rows
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -140,7 +142,7 @@ class Hdf5Row:
         """Return those of a slice with step 1."""
         first, end = bounds(where, self.length)
         h5py = library("h5py", f"reading {named(self.path)}")
-        with reading(self.path), h5py.File(self.path, "r") as file:
+        with reading(self.path), h5py.File(checked_file(self.path, "a recording"), "r") as file:
             where_in = tuple(slice(first, end) if at is None else at for at in self.place)
             return np.asarray(file[self.name][where_in])
 
@@ -162,13 +164,13 @@ def hdf5_row(path: Path, dataset: Any) -> Hdf5Row:
 
 def mat_row(path: Path, variable: str) -> Samples:
     """Return a vector of a MAT-file, version 5 to 7 (through scipy) or 7.3 (through h5py)."""
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         head = file.read(1024)
     if head.startswith(b"MATLAB 5.0") and _HDF5 not in head:
         return _mat5_row(path, variable)
     if _HDF5 in head:
         h5py = library("h5py", f"{named(path)} is a MAT-file of version 7.3; reading it")
-        with reading(path), h5py.File(path, "r") as file:
+        with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
             return hdf5_row(path, file[_pick(path, variable, [n for n in file if n != "#refs#"])])
     raise broken(path, "is no MAT-file of version 5 to 7.3. Was it written completely?")
 
@@ -176,7 +178,7 @@ def mat_row(path: Path, variable: str) -> Samples:
 def _mat5_row(path: Path, variable: str) -> Samples:
     io = library("scipy.io", f"reading {named(path)}")
     with reading(path):
-        shapes = {name: shape for name, shape, _ in io.whosmat(path)}
+        shapes = {name: shape for name, shape, _ in io.whosmat(checked_file(path, "a recording"))}
     name = _pick(path, variable, list(shapes))
     shape = tuple(int(n) for n in shapes[name])
     length = int(np.prod(shape))
@@ -188,7 +190,7 @@ def _mat5_row(path: Path, variable: str) -> Samples:
 def _mat5_blocks(path: Path, name: str) -> Iterator[Array]:
     io = library("scipy.io", f"reading {named(path)}")
     with reading(path):
-        values = np.ravel(io.loadmat(path, variable_names=[name])[name])
+        values = np.ravel(io.loadmat(checked_file(path, "a recording"), variable_names=[name])[name])
     yield values
 
 
@@ -211,7 +213,7 @@ def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
 
 def _parquet_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
     parquet = library("pyarrow.parquet", f"reading {named(path)}")
-    with reading(path), parquet.ParquetFile(path) as file:
+    with reading(path), parquet.ParquetFile(checked_file(path, "a recording")) as file:
         facts = file.metadata
         names = [name for name in wanted if name in file.schema_arrow.names]
         rows = [facts.row_group(i).num_rows for i in range(facts.num_row_groups)]
@@ -232,7 +234,7 @@ class _Batches:
 
     def __call__(self) -> Iterator[Array]:
         parquet = library("pyarrow.parquet", f"reading {named(self.path)}")
-        with reading(self.path), parquet.ParquetFile(self.path) as file:
+        with reading(self.path), parquet.ParquetFile(checked_file(self.path, "a recording")) as file:
             for batch in file.iter_batches(batch_size=_BLOCK, columns=[self.column]):
                 yield batch.column(0).to_numpy(zero_copy_only=False)
 
@@ -264,7 +266,7 @@ class ParquetColumn:
 
     def _groups(self, groups: range) -> Array:
         parquet = library("pyarrow.parquet", f"reading {named(self.path)}")
-        with reading(self.path), parquet.ParquetFile(self.path) as file:
+        with reading(self.path), parquet.ParquetFile(checked_file(self.path, "a recording")) as file:
             values: Array = file.read_row_groups(list(groups), columns=[self.column]).column(0).to_numpy()
         if values.dtype.kind not in "iuf":
             raise broken(self.path, f"column {self.column!r} holds {values.dtype} values, expected numbers.")
@@ -274,13 +276,18 @@ class ParquetColumn:
 def _csv_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
     """Columns of a CSV file, parsed once into files of their own: text has no places to jump to."""
     csv = library("pyarrow.csv", f"reading {named(path)}")
-    with path.open(encoding="utf-8-sig") as file:
-        header = [name.strip().strip('"') for name in file.readline().split(",")]
+    with open_text(path, "a recording", encoding="utf-8-sig") as file:
+        header = [name.strip().strip('"') for name in file.readline(LONGEST_HEADER).split(",")]
     names = [name for name in wanted if name in header]
     if not names:
         return {}
     options = csv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, "float64"))
     layout = csv.ReadOptions(column_names=header, skip_rows=1)
-    with reading(path), csv.open_csv(path, read_options=layout, convert_options=options) as reader:
+    with (
+        reading(path),
+        csv.open_csv(
+            checked_file(path, "a recording"), read_options=layout, convert_options=options
+        ) as reader,
+    ):
         rows = ([column.to_numpy(zero_copy_only=False) for column in batch.columns] for batch in reader)
         return dict(zip(names, spool_columns(rows, path, len(names)), strict=True))

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stageguard._input_files import read_file
 from stageguard.datasets._samples import broken
 from stageguard.errors import InputError, did_you_mean
 
@@ -175,7 +176,7 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 def _read_table(path: Path) -> list[dict[str, str]]:
-    data = path.read_bytes()
+    data = read_file(path, "text")
     if b"\x00" in data:
         raise broken(path, "holds binary data, expected a CSV table.")
     try:

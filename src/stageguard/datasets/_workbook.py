@@ -9,6 +9,7 @@ from typing import Any
 
 from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
+from stageguard._input_files import checked_file
 from stageguard.datasets._samples import broken
 
 Cell = str | float | None
@@ -19,7 +20,7 @@ _LARGEST = 32 << 20  # bytes of one part; a table of subjects is never this long
 def read_workbook(path: Path) -> list[list[Cell]]:
     """Return the rows of the first sheet; cells without content are None."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(checked_file(path, "a list")) as archive:
             names = archive.namelist()
             sheet = next(
                 iter(sorted(n for n in names if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", n))), None

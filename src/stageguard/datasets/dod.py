@@ -10,7 +10,6 @@ are left out with a warning.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import checked_file, parse_json, read_file
 from stageguard._optional import library
 from stageguard._units import scale_to, standard_unit
 from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
@@ -77,7 +77,7 @@ def find(
 def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
     """Read one night: signals, the file's own hypnogram as "consensus", and each scorer's."""
     h5py = library("h5py", f"reading {named(path)}")
-    with reading(path), h5py.File(path, "r") as file:
+    with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
         signals = _signals(path, file)
         start = _start(file.attrs.get("start_time"))
         own = _labels(path, np.asarray(file["hypnogram"][()]), "hypnogram") if "hypnogram" in file else None
@@ -188,7 +188,7 @@ def _description(path: Path, text: object) -> dict[str, dict[str, Any]]:
     if text is None:
         return {}
     try:
-        items = json.loads(text.decode() if isinstance(text, bytes) else str(text))
+        items = parse_json(text.decode() if isinstance(text, bytes) else str(text))
         return {str(item["path"]).strip("/"): dict(item) for item in items}
     except (ValueError, TypeError, KeyError, RecursionError):
         raise broken(path, "has an attribute 'description' that is no list of signals in JSON.") from None
@@ -215,7 +215,7 @@ def _start(value: object) -> datetime | None:
 
 def _read_json(path: Path) -> Labels:
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(read_file(path, "JSON"))
     except (ValueError, RecursionError) as error:
         raise broken(path, f"is not readable JSON ({str(error)[:80]}).") from None
     if not isinstance(content, list) or not all(type(each) is int for each in content):

@@ -20,6 +20,7 @@ from datetime import date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 
+from stageguard._input_files import read_file
 from stageguard.datasets._dataset import Dataset, Entry
 from stageguard.datasets._samples import broken
 from stageguard.datasets._subjects import wanted_subjects
@@ -98,7 +99,7 @@ def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int
 
 def _lines(path: Path, files: Sequence[str]) -> list[tuple[int, str]]:
     """Return what is neither blank nor a remark; spreadsheets save text as UTF-16, too."""
-    data = path.read_bytes()
+    data = read_file(path, "a list")
     try:
         text = data.decode("utf-16" if data.startswith(UTF16_MARKS) else "utf-8-sig")
     except UnicodeDecodeError:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import checked_file, open_text
 from stageguard._synthetic import is_synthetic
 from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets._listings import Fetch, physionet_files
@@ -209,12 +210,14 @@ def _in_order(rows: Floats) -> Floats:
 
 def _numbers(path: Path, n_columns: int) -> Floats:
     """Numbers of a text file, by blanks or commas."""
-    with path.open(encoding="ascii", errors="replace") as file:
+    with open_text(path, "text", encoding="ascii", errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
     if not first:
         raise broken(path, "is empty. Was it fetched completely?")
     try:
-        rows: Floats = np.loadtxt(path, delimiter="," if "," in first else None, ndmin=2, comments=None)
+        rows: Floats = np.loadtxt(
+            checked_file(path, "text"), delimiter="," if "," in first else None, ndmin=2, comments=None
+        )
     except ValueError as error:
         raise broken(path, f"is not a table of numbers ({' '.join(str(error).split())}).") from None
     if rows.shape[1] != n_columns:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard import _checks
+from stageguard._input_files import checked_file, read_text
 from stageguard._optional import library
 from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets._listings import Fetch, physionet_files
@@ -178,7 +179,7 @@ def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]
 
 
 def _csv_rows(path: Path) -> list[list[object]]:
-    text = path.read_bytes().decode("utf-8-sig", errors="replace")
+    text = read_text(path, "a list", encoding="utf-8-sig", errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
     mark = max("\t;,", key=lines[0].count) if lines else ","
     return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
@@ -192,7 +193,7 @@ def _xls_rows(path: Path, *, required: bool) -> list[list[object]]:
             raise
         return []
     with reading(path):
-        sheet = xlrd.open_workbook(str(path)).sheet_by_index(0)
+        sheet = xlrd.open_workbook(str(checked_file(path, "a list"))).sheet_by_index(0)
         return [list(sheet.row_values(row)) for row in range(sheet.nrows)]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import open_text
 from stageguard._synthetic import is_synthetic
 from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets._listings import Fetch, physionet_files
@@ -151,7 +152,7 @@ def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
         if path.suffix == ".xlsx":
             rows = read_workbook(path)
         else:
-            with path.open(encoding="utf-8-sig", newline="") as file:
+            with open_text(path, "a list", encoding="utf-8-sig") as file:
                 rows = [list[Cell](row) for row in csv.reader(file)]
         heads = [str(cell or "").strip().lower() for cell in rows[0]] if rows else []
         if heads and heads[0] in ("subject", "record", "id", "sbj"):

@@ -15,6 +15,7 @@ from typing import Any
 
 from stageguard import _checks, _toml
 from stageguard._files import write_text_atomic
+from stageguard._input_files import read_text
 from stageguard.errors import FileFormatError, InputError, did_you_mean
 from stageguard.extraction import _options
 from stageguard.extraction._options import plain_options, read_options
@@ -202,7 +203,7 @@ def _built_in(name: str) -> Recipe:
 
 def _from_file(path: Path) -> Recipe:
     try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        document = tomllib.loads(read_text(path, "TOML", encoding="utf-8-sig"))
         return Recipe(document)
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None

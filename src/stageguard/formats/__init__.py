@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stageguard import _checks
+from stageguard._input_files import faults_named
 from stageguard.errors import FileFormatError, InputError, message_of
 from stageguard.formats import registry
 from stageguard.formats._density_file import (
@@ -87,7 +88,8 @@ def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> 
         form = registry.detect(path, "density")
     else:
         form = registry.named(options.format, "density")
-    return build_density(path, form.load("density")(path, options), options)
+    with faults_named(path.name):
+        return build_density(path, form.load("density")(path, options), options)
 
 
 def read_density_object(source: Any, options: DensityOptions) -> DensityFile:

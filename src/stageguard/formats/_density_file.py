@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import checked_file
 from stageguard.errors import Argument, FileFormatError, InputError, Message, MissingFileError, message_of
 from stageguard.formats._pooling import pool
 from stageguard.formats._scale import to_probabilities
@@ -19,7 +20,9 @@ from stageguard.hypnodensity import Hypnodensity, as_float_matrix
 from stageguard.stages import StageScheme, canonical_name, scheme_for
 
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
+DEFAULT_EPOCH_SECONDS = 30.0
 MOST_LISTED = 8
+MOST_EPOCHS = 1_000_000  # of a hypnogram: almost a year at 30 s, six weeks at 4 s
 
 FloatMatrix = npt.NDArray[np.float64]
 Where = Path | str  # a file, or what an object in memory is called
@@ -31,7 +34,7 @@ class DensityOptions:
 
     stages: tuple[str, ...] | None = None
     epoch_seconds: float | None = None
-    default_epoch_seconds: float = 30.0
+    default_epoch_seconds: float | None = None  # of the profile or the night it goes with
     logits: bool = False
     log: bool = False
     scheme: StageScheme | None = None  # the profile's: columns with exactly its names are its stages
@@ -62,6 +65,7 @@ class RawDensity:
     is_told: bool = False  # the file tells the epoch length, in a way that is not read
     usual_seconds: float | None = None  # epoch length of the tool where its files tell none
     tool: str = ""  # who usually writes epochs of `usual_seconds`
+    is_chosen: bool = False  # users of the tool choose the epoch length, and `usual_seconds` is its default
     source: str | None = None  # where it came from, in place of the file's name
 
 
@@ -79,16 +83,15 @@ def existing_file(source: str | os.PathLike[str]) -> Path:
     if "\x00" in str(path):
         raise InputError(f"the path {str(path)[:60]!r} has a NUL in it, expected the name of a file.")
     try:
-        is_there = path.is_file()
-        is_folder = not is_there and path.is_dir()
-        is_there = is_there or path.exists()  # a pipe, for one
+        return checked_file(path, "a recording")
+    except IsADirectoryError:
+        raise file_error(path, "is a folder, expected a file. Name the files in it.") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFileError(
+            f"{path}: No such file or directory, expected a file to read. Check its name."
+        ) from None
     except OSError as error:  # a name that is too long, a folder that may not be read
         raise MissingFileError(f"{str(path)[:200]}: cannot be read ({error.strerror}).") from None
-    if is_folder:
-        raise file_error(path, "is a folder, expected a file. Name the files in it.")
-    if not is_there:
-        raise MissingFileError(f"{path}: No such file or directory, expected a file to read. Check its name.")
-    return path
 
 
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
@@ -158,10 +161,27 @@ def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tup
         f"{owner} does not say how long an epoch is"
     )  # fmt: skip
     if raw.usual_seconds is not None:
+        if raw.is_chosen:
+            check_usual(path, raw.usual_seconds, options.default_epoch_seconds, raw.tool)
         notes.append(f"{silent}: {raw.usual_seconds:g} s assumed, as {raw.tool} usually has")
         return raw.usual_seconds, notes
-    notes.append(f"{silent}: {options.default_epoch_seconds:g} s assumed")
-    return options.default_epoch_seconds, notes
+    seconds = options.default_epoch_seconds or DEFAULT_EPOCH_SECONDS
+    notes.append(f"{silent}: {seconds:g} s assumed")
+    return seconds, notes
+
+
+def check_usual(path: Where, usual: float, expected: float | None, tool: str) -> None:
+    """Refuse to guess between a tool's default epoch length and that of the profile or night beside it."""
+    if expected is not None and abs(usual - expected) > 1e-3 * usual:
+        raise file_error(
+            path,
+            Message(
+                f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s that "
+                "of the profile or night it goes with. Say which: ",
+                Argument("epoch_seconds", float(expected)),
+                ".",
+            ),
+        )
 
 
 def _ordered(matrix: FloatMatrix, columns: npt.NDArray[np.intp]) -> FloatMatrix:

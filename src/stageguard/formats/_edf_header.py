@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from stageguard._input_files import open_file
 from stageguard.formats._density_file import file_error
 
 MAGIC = b"0       "
@@ -94,7 +95,7 @@ class EdfHeader:
 
 def read_edf_header(path: Path) -> EdfHeader:
     """Read and check a header; anything wrong is one line that names the file and the field."""
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         fixed = file.read(FIXED_BYTES)
         _check_kind(path, fixed)
         text = fixed.decode("latin-1")

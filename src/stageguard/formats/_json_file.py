@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from stageguard.formats._density_file import file_error
-
-MOST_BYTES = 64 * 2**20  # a night with probabilities is below 1 MB
+from stageguard._input_files import parse_json, read_file
+from stageguard.formats._density_file import MOST_EPOCHS, file_error
 
 
 def load_json(path: Path) -> Any:
     """Return what a JSON file holds."""
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise file_error(path, f"is JSON of {size:,} bytes, expected at most {MOST_BYTES:,}.")
+    data = read_file(path, "JSON")
     try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"))
+        return parse_json(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:120]
         raise file_error(path, f"is not readable JSON ({reason}). Was it copied completely?") from None
+
+
+def number_list(path: Path) -> list[int]:
+    """Return a bare list of whole numbers, one per epoch."""
+    values = load_json(path)
+    if not isinstance(values, list) or not all(type(value) is int for value in values) or not values:
+        raise file_error(path, "is not a list of whole numbers, expected one per epoch.")
+    if len(values) > MOST_EPOCHS:
+        raise file_error(path, f"has {len(values):,} epochs, expected at most {MOST_EPOCHS:,}.")
+    return values

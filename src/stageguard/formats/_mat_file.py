@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import read_file
 from stageguard.errors import FileFormatError
 from stageguard.formats._density_file import file_error, listed
 
 HEADER_BYTES = 128
-MOST_BYTES = 256 * 2**20  # of a file, and of what one element unpacks to
+MOST_BYTES = 256 * 2**20  # that one element unpacks to
 MOST_DIMENSIONS = 32
 INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
 # Types of data, and classes of matrices that hold numbers.
@@ -52,10 +53,7 @@ def read_matrix(path: Path, name: str, most_values: int) -> npt.NDArray[Any]:
     most_values : int
         It may have so many.
     """
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise file_error(path, f"has {size:,} bytes, expected at most {MOST_BYTES:,}.")
-    data = path.read_bytes()
+    data = read_file(path, "annotations")
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or len(data) < HEADER_BYTES:
         raise _damaged(path, "its header is no MAT-file's of level 5")

@@ -14,7 +14,7 @@ import numpy as np
 
 from stageguard.errors import FileFormatError
 from stageguard.formats._density_file import Where, file_error
-from stageguard.formats._timing import FloatVector, Timing, read_timing
+from stageguard.formats._timing import FloatVector, Timing, durations_by_onsets, read_timing
 
 Role = Literal["onset", "end", "duration", "epoch", "run"]
 
@@ -216,6 +216,9 @@ def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], r
         notes += told
         if ends.first is not None:
             start = ends.first - timedelta(seconds=float(lasting[0]))
+    if onset is not None and lasting is not None:
+        lasting, told = durations_by_onsets(onset, lasting)
+        notes += told
     epoch = found["epoch"][0][2].values if "epoch" in found else None
     return RowTimes(onset, lasting, epoch, start, rest.used, rest.unread, notes, name)
 

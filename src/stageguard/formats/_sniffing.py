@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from stageguard._input_files import LIMITS, read_file
+
 HEAD_BYTES = 8192
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -116,9 +118,9 @@ def is_yasa_json(head: bytes, path: Path) -> bool:
     """Whether this is what `yasa.Hypnogram.to_json` writes."""
     if not is_json(head):
         return False
-    if path.stat().st_size > 64 * 2**20:
+    if path.stat().st_size > LIMITS["JSON"]:
         return False
-    content = path.read_bytes()
+    content = read_file(path, "JSON")
     return all(key in content for key in (b'"values"', b'"n_stages"', b'"freq"'))
 
 

@@ -48,6 +48,12 @@ def names_of(
             continue
         if code not in numbering:
             known = ", ".join(f"{number} {name}" for number, name in sorted(numbering.items()))
-            raise file_error(path, f"{what} {place} is {code:g}, expected one of: {known}.")
+            raise file_error(path, f"{what} {place} is {_number(code)}, expected one of: {known}.")
         stages.append(numbering[int(code)])
     return tuple(stages)
+
+
+def _number(code: float) -> str:
+    """Return a number as one would write it; whole ones of JSON may be too long for a float."""
+    text = str(code) if isinstance(code, int) else f"{code:g}"
+    return text if len(text) <= 20 else f"{text[:20]}..."

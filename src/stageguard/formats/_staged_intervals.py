@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from stageguard._epochs import offset_note
 from stageguard.errors import Argument, Message
-from stageguard.formats._density_file import LONGEST_EPOCH, SHORTEST_EPOCH, file_error
+from stageguard.formats._density_file import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, file_error
+from stageguard.formats._timing import durations_by_onsets
 from stageguard.stages import UNSCORED_NAME
 
 USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
 TOLERANCE = 0.01  # of an epoch: onsets are often rounded
-MOST_EPOCHS = 1_000_000
 LONGEST_SECONDS = 62 * 86_400.0
 LONGEST_GUESS = 60.0  # equal durations beyond this are joined epochs rather than epochs
 SHORTEST_GUESS = 1.0
@@ -79,6 +79,8 @@ def stage_epochs(
         )
     lasting = _durations(path, ordered, onsets)
     lasting, notes = _until_end(onsets, lasting, end_seconds)
+    lasting, told = durations_by_onsets(onsets, lasting)
+    notes += told
     if may_be_cut:
         n_cut, onsets, lasting, epoch_seconds, cut = _without_cut(onsets, lasting, epoch_seconds)
         notes += cut

@@ -15,6 +15,7 @@ FloatVector = npt.NDArray[np.float64]
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")
 TOLERANCE = 0.01  # of an epoch: onsets are often rounded
+SAID_ABOVE = 0.001  # of an epoch: onsets and durations that differ by less are the same
 MOST_MISSING = 100_000  # epochs that one file may leave out
 
 
@@ -141,6 +142,28 @@ def _missing_notes(
     if offset:
         notes.append(offset_note(offset))
     return tuple(notes)
+
+
+def durations_by_onsets(onsets: FloatVector, lasting: FloatVector) -> tuple[FloatVector, tuple[str, ...]]:
+    """Return durations that agree with onsets, which decide, and a remark where they are off by over 0.1 %.
+
+    This is about epochs of one length whose ends are told a little early or late. What differs by more than
+    1 % is left as it is: no grid of epochs has room for it.
+    """
+    steps = np.diff(onsets)
+    seconds = float(lasting[0]) if len(steps) else 0.0
+    alike = np.abs(lasting - seconds) <= 1e-6 * seconds
+    if not seconds > 0 or not alike[:-1].all() or not steps.min() > 0:
+        return lasting, ()
+    shortest = float(steps.min())
+    n_epochs = np.rint(steps / (shortest / max(round(shortest / seconds), 1)))
+    step = float(steps.sum() / n_epochs.sum())
+    if abs(seconds - step) > TOLERANCE * step or (np.abs(steps - n_epochs * step) > TOLERANCE * step).any():
+        return lasting, ()
+    notes: tuple[str, ...] = ()
+    if abs(seconds - step) > SAID_ABOVE * step:
+        notes = (f"epochs last {seconds:g} s by their ends, but begin every {step:g} s: {step:g} s taken",)
+    return np.where(alike, step, lasting), notes
 
 
 def row_name(lines: Sequence[int] | None, row: int) -> str:

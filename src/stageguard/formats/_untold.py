@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from stageguard._input_files import read_file
 from stageguard.errors import FileFormatError
 from stageguard.formats._stage_rows import StageRows, read_rows
 from stageguard.formats._xml import children, read_xml, text_of
@@ -96,7 +97,7 @@ def _profusion(path: Path) -> Iterable[str]:
 
 
 def _lines(path: Path) -> Iterable[str]:
-    data = path.read_bytes()
+    data = read_file(path, "text")
     return () if b"\0" in data else data.decode("utf-8", errors="replace").replace(",", " ").split()
 
 

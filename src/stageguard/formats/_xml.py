@@ -7,27 +7,41 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stageguard._input_files import open_file
+from stageguard.errors import FileFormatError
 from stageguard.formats._density_file import file_error
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-MOST_BYTES = 64 * 2**20  # a night of events is below 1 MB
+MOST_ELEMENTS = 1_000_000  # a night has some thousands; each takes some 100 bytes of memory
 
 
 def read_xml(path: Path, root: str) -> Element:
     """Return the first element, which must have this name."""
-    from xml.etree.ElementTree import ParseError
+    from xml.etree.ElementTree import ParseError, TreeBuilder
 
     from defusedxml import DefusedXmlException  # type: ignore[import-untyped]
-    from defusedxml.ElementTree import parse  # type: ignore[import-untyped]
+    from defusedxml.ElementTree import DefusedXMLParser, parse  # type: ignore[import-untyped]
 
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise file_error(path, f"is XML of {size:,} bytes, expected at most {MOST_BYTES:,}.")
+    class Builder(TreeBuilder):
+        """A tree that stops growing before it fills the memory."""
+
+        n_elements = 0
+
+        def start(self, tag: str, attributes: dict[str, str], /) -> Element:
+            self.n_elements += 1 + len(attributes)
+            if self.n_elements > MOST_ELEMENTS:
+                raise file_error(
+                    path, f"is XML of more than {MOST_ELEMENTS:,} elements, expected a scored night."
+                )
+            return super().start(tag, attributes)
+
     try:
-        with path.open("rb") as file:
-            found: Element = parse(file).getroot()
+        with open_file(path, "XML") as file:
+            found: Element = parse(file, DefusedXMLParser(target=Builder())).getroot()
+    except FileFormatError:
+        raise
     except DefusedXmlException:
         raise file_error(
             path, "defines XML entities, which scorings do not need and attacks do. Remove its DOCTYPE."

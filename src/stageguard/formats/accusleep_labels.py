@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import checked_file, open_file
 from stageguard._optional import library
 from stageguard.errors import StageGuardError
-from stageguard.formats._density_file import file_error, listed
+from stageguard.formats._density_file import MOST_EPOCHS, check_usual, file_error, listed
 from stageguard.formats._mat_file import read_matrix
 from stageguard.formats._outgoing import Content, Outgoing, stage_words
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
@@ -19,7 +20,6 @@ from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.stages import WNR3
 
 EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
-MOST_EPOCHS = 10_000_000
 COLUMN = "brain_state"
 DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
 
@@ -29,7 +29,7 @@ def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     table = read_rows(path, (COLUMN,))
     codes = table.numbers(path, COLUMN)
     stages = names_of(path, codes.tolist(), NUMBERINGS["accusleep"], what="line", first=table.lines[0])
-    return _raw(stages, options)
+    return _raw(path, stages, options)
 
 
 def write_csv(night: Outgoing, path: Path) -> Content:
@@ -50,15 +50,15 @@ def read_mat(path: Path, options: HypnogramOptions) -> RawHypnogram:
     if not 0 < len(values) <= MOST_EPOCHS or values.dtype.kind not in "iuf":
         raise file_error(path, f"'labels' holds {len(values):,} {values.dtype} values, expected numbers.")
     stages = names_of(path, values.tolist(), NUMBERINGS["accusleep"], what="epoch", first=0)
-    return _raw(stages, options)
+    return _raw(path, stages, options)
 
 
 def _labels(path: Path) -> npt.NDArray[Any]:
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         head = file.read(1024)
     if head.startswith(b"MATLAB 7.3"):
         h5py = library("h5py", f"reading {path.name}", extra="formats")
-        with h5py.File(path, "r") as file:
+        with h5py.File(checked_file(path, "a recording"), "r") as file:
             if "labels" not in file:
                 raise _no_labels(path, list(file))
             if file["labels"].size > MOST_EPOCHS:
@@ -71,10 +71,11 @@ def _no_labels(path: Path, names: list[str]) -> StageGuardError:
     return file_error(path, f"holds {listed(names) or 'nothing'}, expected a variable 'labels' of AccuSleep.")
 
 
-def _raw(stages: tuple[str, ...], options: HypnogramOptions) -> RawHypnogram:
+def _raw(path: Path, stages: tuple[str, ...], options: HypnogramOptions) -> RawHypnogram:
     seconds = options.epoch_seconds
     notes: tuple[str, ...] = ("labels are read as 1 REM, 2 Wake, 3 NREM: AccuSleep's own numbers",)
     if seconds is None:
+        check_usual(path, EPOCH_SECONDS, options.default_epoch_seconds, "AccuSleep")
         notes += (f"the file does not say how long an epoch is: AccuSleep's {EPOCH_SECONDS:g} s assumed",)
     lines = tuple(range(1, len(stages) + 1))
     return RawHypnogram(stages, lines, epoch_seconds=seconds or EPOCH_SECONDS, scheme=WNR3, notes=notes)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import open_file, read_file
 from stageguard.errors import Argument, FileFormatError, InputError, Message
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
 from stageguard.formats._outgoing import Content, Outgoing
@@ -82,7 +83,7 @@ def write_npz(night: Outgoing, path: Path) -> Content:
 
 def read_tool_array(path: Path, options: DensityOptions) -> RawDensity:
     """Read an array whose columns have the order of the tool that `format` names."""
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         is_archive = file.read(2) == b"PK"
     return (read_npz if is_archive else read_npy)(path, options)
 
@@ -139,7 +140,7 @@ def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> 
     Where it must be the whole file, bytes behind the array are an error: two files may have been joined.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, "an array")
         _refuse_promises(path, data[:MOST_HEADER_BYTES], len(data))
         stream = io.BytesIO(data)
         with warnings.catch_warnings():

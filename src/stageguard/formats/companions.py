@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import open_file, read_text
 from stageguard.errors import PinError
 from stageguard.formats._density_file import file_error
 
@@ -33,7 +34,7 @@ def read_quality(path: Path) -> npt.NDArray[np.float64]:
     """One number per epoch (0 clean, 1 lost): a 1-D .npy, a bare column, or a table's `quality` column."""
     if path.suffix.lower() == ".npy":
         try:
-            with path.open("rb") as file:
+            with open_file(path, "an array") as file:
                 values = np.load(file, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise file_error(path, f"is not a readable .npy array ({str(error)[:80]}).") from None
@@ -144,7 +145,7 @@ def read_groups(path: Path) -> dict[str, GroupedNight]:
 
 def _rows(path: Path) -> list[list[str]]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, "text", encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise file_error(path, "is not UTF-8 text.") from None
     lines = [line for line in text.splitlines() if line.strip()]

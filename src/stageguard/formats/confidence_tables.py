@@ -108,7 +108,13 @@ def spread(
     if n_weak:
         notes.append(f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence")
     return RawDensity(
-        values, names, notes=tuple(notes), lines=lines, usual_seconds=tool.usual_seconds, tool=tool.name
+        values,
+        names,
+        notes=tuple(notes),
+        lines=lines,
+        usual_seconds=tool.usual_seconds,
+        tool=tool.name,
+        is_chosen=bool(tool.digits),
     )
 
 

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import checked_file
 from stageguard._optional import library
-from stageguard.errors import StageGuardError
-from stageguard.formats._density_file import file_error, listed
-from stageguard.formats._json_file import load_json
+from stageguard.errors import Argument, Message, StageGuardError
+from stageguard.formats._density_file import MOST_EPOCHS, file_error, listed
+from stageguard.formats._json_file import number_list
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.stages import AASM5
 
 EPOCH_SECONDS = 30.0
-MOST_EPOCHS = 1_000_000
 
 
 def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read a list of numbers: -1 not scored, 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
-    values = load_json(path)
-    if not isinstance(values, list) or not all(type(value) is int for value in values) or not values:
-        raise file_error(path, "is not a list of whole numbers, expected one per epoch.")
-    return _raw(path, values, None)
+    if options.format is None:
+        raise file_error(
+            path,
+            Message(
+                "is a bare list of numbers, and tools number stages differently. Say whose: ",
+                Argument("format", "dreem-json"),
+                f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
+            ),
+        )
+    return _raw(path, number_list(path), None)
 
 
 def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read the array `hypnogram` of a night."""
     h5py = library("h5py", f"reading {path.name}", extra="formats")
     try:
-        with h5py.File(path, "r") as file:
+        with h5py.File(checked_file(path, "a recording"), "r") as file:
             if "hypnogram" not in file:
                 raise file_error(path, f"holds {listed(list(file))}, expected an array named hypnogram.")
             if not 0 < file["hypnogram"].size <= MOST_EPOCHS:
@@ -46,7 +53,7 @@ def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return _raw(path, values.tolist(), start)
 
 
-def _raw(path: Path, values: list[float], start: datetime | None) -> RawHypnogram:
+def _raw(path: Path, values: Sequence[float], start: datetime | None) -> RawHypnogram:
     stages = names_of(path, values, NUMBERINGS["yasa"], what="epoch", first=0)
     lines = tuple(range(len(stages)))
     return RawHypnogram(stages, lines, EPOCH_SECONDS, start, scheme=AASM5, has_clock=start is not None)

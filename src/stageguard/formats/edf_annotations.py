@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import open_file
 from stageguard.errors import FileFormatError, StageGuardWarning
 from stageguard.formats._density_file import file_error
 from stageguard.formats._edf_header import NO_DATE, EdfHeader, read_edf_header
@@ -140,7 +141,7 @@ def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Annotation, .
 def _texts(header: EdfHeader, places: Sequence[slice]) -> Iterator[bytes]:
     """Bytes of the annotation signals, record by record; long records are not read as a whole."""
     n_bytes = 2 * header.record_samples
-    with header.path.open("rb", buffering=0) as file:
+    with open_file(header.path, "a recording", buffering=0) as file:
         if n_bytes <= LONG_RECORD_BYTES:
             for block in read_records(header, file, 0, header.n_records):
                 for place in places:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import open_file
 from stageguard._synthetic import MARK_WORD
 from stageguard._units import scale_to, standard_unit
 from stageguard.formats._density_file import file_error
@@ -63,7 +64,7 @@ class EdfChannel:
         """Return the samples of a slice with step 1; NaN in gaps between records."""
         first, end = bounds(where, len(self))
         values = np.full(end - first, np.nan)
-        with self.header.path.open("rb", buffering=0) as file:
+        with open_file(self.header.path, "a recording", buffering=0) as file:
             for run in self.runs:
                 place = self._place(run)
                 low, high = max(first, place), min(end, place + run.n_records * self.signal.n_samples)
@@ -151,7 +152,7 @@ def find_runs(header: EdfHeader) -> tuple[float, tuple[Run, ...], tuple[str, ...
     whole = (Run(0, header.n_records, 0.0),)
     if not header.is_plus or not any(signal.is_annotation for signal in header.signals):
         return 0.0, whole, ()
-    with header.path.open("rb", buffering=0) as file:
+    with open_file(header.path, "a recording", buffering=0) as file:
         first = _onset(header, file, 0)
         last = _onset(header, file, header.n_records - 1)
         if first is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stageguard._input_files import open_file
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
 from stageguard.formats._row_times import row_times, timing_of
 from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
@@ -14,7 +15,7 @@ TOOL, SECONDS = "GSSC", 30.0
 
 def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of GSSC, whose epochs are those of the column Time."""
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         header = gssc_header(file.read(HEAD_BYTES))
     if header is not None and not any(name.startswith("prob") for name in header):
         raise file_error(

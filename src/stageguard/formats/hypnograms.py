@@ -14,8 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from stageguard._input_files import faults_named, open_file
 from stageguard.errors import Argument, FileFormatError, InputError, Message, did_you_mean, message_of
-from stageguard.formats._density_file import existing_file, file_error, settle_epoch_seconds
+from stageguard.formats._density_file import (
+    DEFAULT_EPOCH_SECONDS,
+    MOST_EPOCHS,
+    existing_file,
+    file_error,
+    settle_epoch_seconds,
+)
 from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
 from stageguard.formats._stage_codes import NUMBERINGS
 from stageguard.formats.outputs import TSV_SUFFIX
@@ -37,7 +44,6 @@ UNSCORED_WORDS = frozenset(
     )
 )
 DIGITS = {"1": "N1", "2": "N2", "3": "N3", "4": "N3"}  # what they are beside the letters W and R
-DEFAULT_EPOCH_SECONDS = 30.0
 NPY = b"\x93NUMPY"
 # Formats whose stages are meant where both could be: they are final, or a confidence says little.
 STAGES_FIRST = ("yasa-json", "accusleepy-csv", "stageguard-csv")
@@ -51,7 +57,7 @@ class HypnogramOptions:
     epoch_seconds: float | None = None
     default_scheme: StageScheme | None = None
     format: str | None = None
-    default_epoch_seconds: float = DEFAULT_EPOCH_SECONDS
+    default_epoch_seconds: float | None = None  # of the profile or the night it goes with
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +131,13 @@ def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: Hypnogram
     if options.format is None:
         _refuse_array(path)
     form = detect(path, "hypnogram") if options.format is None else named(options.format, "hypnogram")
-    return build_hypnogram(path, form.load("hypnogram")(path, options), options)
+    with faults_named(path.name):
+        return build_hypnogram(path, form.load("hypnogram")(path, options), options)
 
 
 def _refuse_array(path: Path) -> None:
     """Refuse an array of NumPy, which says nothing about its numbers."""
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         if file.read(len(NPY)) != NPY:
             return
     first, *others = (f"numbers-{each}" for each in NUMBERINGS)
@@ -175,7 +182,7 @@ def _has_final_stages(name: str, path: Path) -> bool:
     if name != "gssc-csv":
         return False
     # the version of GSSC on PyPI writes stages only
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         header = gssc_header(file.read(HEAD_BYTES)) or ()
     return not any(cell.startswith("prob") for cell in header)
 
@@ -192,12 +199,14 @@ def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
 
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:
     """Check a raw hypnogram and turn names into labels; every complaint names the file."""
+    if len(raw.stages) > MOST_EPOCHS:
+        raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
     stages, told = _with_digits(raw.stages)
     raw = replace(raw, stages=stages, notes=raw.notes + told)
     notes = list(raw.notes)
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     if epoch_seconds is None:
-        epoch_seconds = options.default_epoch_seconds
+        epoch_seconds = options.default_epoch_seconds or DEFAULT_EPOCH_SECONDS
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
     own = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
     try:

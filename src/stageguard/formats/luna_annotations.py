@@ -78,11 +78,21 @@ def read_intervals(
 ) -> tuple[list[tuple[str, ...]], list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
     """Cells of every interval, its onset and duration, when second 0 is, and what was assumed."""
     lines, rows = [], []
+    header: tuple[str, ...] | None = None
     for place, line in enumerate(text_lines(path), start=1):
         cells = split_line(line, "\t")
-        if not line.strip() or line.startswith("#") or (cells and cells[0].casefold() == "class"):
+        if not line.strip() or line.startswith("#"):
             continue
-        if len(cells) not in (3, 4, 6):
+        if _is_header(cells):
+            header = _columns(path, place, cells)
+            continue
+        if header not in (None, COLUMNS):
+            assert header is not None
+            if len(cells) != len(header):
+                raise file_error(path, f"line {place} has {len(cells)} cells, the header has {len(header)}.")
+            by_name = dict(zip(header, cells, strict=True))
+            cells = tuple(by_name.get(name, ".") for name in COLUMNS)
+        elif len(cells) not in (3, 4, 6):
             raise file_error(path, f"line {place} has {len(cells)} cells, expected: {', '.join(COLUMNS)}.")
         lines.append(place)
         rows.append(cells)
@@ -97,6 +107,20 @@ def read_intervals(
             seconds = begins[following] - begin if following < len(begins) else None
         ended.append((begin, seconds))
     return rows, ended, start, notes
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether a line names the columns, in whatever order."""
+    return {"class", "start", "stop"} <= {cell.casefold() for cell in cells}
+
+
+def _columns(path: Path, place: int, cells: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a header's columns, each once."""
+    names = tuple(cell.casefold() for cell in cells)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise file_error(path, f"line {place} names the column {twice} twice, expected it once.")
+    return names
 
 
 def write_eannot(night: Outgoing, path: Path) -> Content:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import open_file
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats._several import refuse_many
 from stageguard.formats._sniffing import HEAD_BYTES, header_cells
@@ -35,7 +36,7 @@ def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
     """Posteriors of a text table."""
     from stageguard.formats.tables import load_table
 
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         header = header_cells(file.read(HEAD_BYTES))
     options = replace(options, stages=options.stages or _posteriors(path, header))
     table = load_table(path, options, "e")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import read_file
 from stageguard.errors import Argument, Message
 from stageguard.formats._density_file import file_error
 from stageguard.formats._outgoing import Content, Outgoing, stage_texts
@@ -29,7 +30,6 @@ ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
 FILE_ID, DIRECTORY, FREE_LIST, NOTHING = 100, 101, 106, 108
 NO_DATA, INTEGER, DOUBLE, TEXT, ID = 0, 3, 5, 10, 31  # types of data
 VERSION = (1 << 16) + 3  # of the format: 1.3
-MOST_BYTES = 256 * 2**20
 MOST_TAGS = 100_000
 _TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
 
@@ -189,10 +189,7 @@ def _moment(path: Path, line: int, text: str) -> datetime:
 
 def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
     """All annotations of a FIF file, and when the recording began."""
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise file_error(path, f"has {size:,} bytes, expected annotations alone: at most {MOST_BYTES:,}.")
-    tags = _tags(path, path.read_bytes())
+    tags = _tags(path, read_file(path, "annotations"))
     if (BLOCK_START, RECORDING) in {(kind, value) for kind, value in tags if isinstance(value, int)}:
         raise file_error(
             path, "holds a recording. Save its stages alone: raw.annotations.save('night-annot.fif')."

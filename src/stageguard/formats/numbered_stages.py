@@ -8,11 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import open_file
 from stageguard.errors import Argument, Message
 from stageguard.formats._density_file import file_error
+from stageguard.formats._json_file import number_list
 from stageguard.formats._row_times import Meaning
+from stageguard.formats._sniffing import HEAD_BYTES
 from stageguard.formats._stage_codes import NUMBERINGS, names_of
 from stageguard.formats._stage_rows import StageRows, as_number, first_filled, text_lines
+from stageguard.formats._stage_sniffing import is_dreem_json
 from stageguard.formats.hypnograms import NPY, HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.text_hypnograms import find_table, from_table
 from stageguard.stages import AASM5, WNR3, StageScheme
@@ -58,10 +62,14 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
                 ".",
             ),
         )
-    with path.open("rb") as file:
-        is_array = file.read(len(NPY)) == NPY
-    if is_array:
+    with open_file(path, "a recording") as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(NPY):
         return _from_array(path, numbering, scheme)
+    if is_dreem_json(head, path):
+        values = number_list(path)
+        stages = names_of(path, values, NUMBERINGS[numbering], what="epoch", first=0)
+        return RawHypnogram(stages, tuple(range(len(stages))), scheme=scheme)
     lines = text_lines(path)
     first, notes = _first(lines)
     if as_number(lines[first]) is None:

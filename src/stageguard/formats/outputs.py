@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard._files import write_together
+from stageguard._input_files import parse_json, read_file, read_text
 from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats._density_file import file_error
 from stageguard.formats._outgoing import GENERAL, Content, Outgoing
@@ -275,7 +276,7 @@ def _sidecar(
 
 def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
     """Name, size and SHA-256 of a file, or of what it is about to hold."""
-    data = path.read_bytes() if data is None else data
+    data = read_file(path, "an array") if data is None else data
     return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
@@ -298,7 +299,7 @@ def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
     """Rows of a TSV that `write_decoding` wrote; anything else is a FileFormatError naming the line."""
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path, "text").splitlines()
     except UnicodeDecodeError:
         raise file_error(path, "is not text, so not a hypnogram written by stageguard.") from None
     rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -324,7 +325,7 @@ def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the "stageguard" part of a sidecar."""
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_file(path, "JSON"))
     except (ValueError, RecursionError) as error:
         raise file_error(path, f"is not readable JSON ({error}).") from None
     own = content.get("stageguard") if isinstance(content, dict) else None
@@ -349,7 +350,7 @@ def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
             f"has {n_rows:,} epoch{'s' * (n_rows != 1)}, but {n_epochs:,} were decoded by {sidecar}: it was "
             "cut off, or is of another night. Decode the night again.",
         )
-    if hashlib.sha256(path.read_bytes()).hexdigest() != recorded["sha256"]:
+    if hashlib.sha256(read_file(path, "text")).hexdigest() != recorded["sha256"]:
         warnings.warn(
             StageGuardWarning(
                 f"{path.name}: is not what decode wrote (another SHA-256), so stages were edited, or it is "

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stageguard._input_files import checked_file, read_file
 from stageguard.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
 from stageguard.formats._frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
@@ -123,10 +124,10 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
 def _read(path: Path, take: Callable[[Any], Found]) -> Found:
     """Return what a table holds; what pyarrow says about a damaged one becomes one line."""
     arrow, parquet = _pyarrow(path, "reading")
-    if b"PAR1PAR1" in path.read_bytes():
+    if b"PAR1PAR1" in read_file(path, "an array"):
         raise file_error(path, "ends within, and begins again. Are two files joined in it?")
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(checked_file(path, "an array")) as file:
             _refuse_large(path, file.metadata)
             return take(file.read())
     except StageGuardError:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import faults_named, open_file
 from stageguard._synthetic import is_synthetic
 from stageguard._units import known_unit, scale_to, standard_unit
 from stageguard.errors import InputError
@@ -97,7 +98,8 @@ def read_recording_file(
     without a warning.
     """
     path = Path(path)
-    raw = _reader(path)(path)
+    with faults_named(path.name):
+        raw = _reader(path)(path)
     recording, notes = build_recording(path, raw, id=id, subject=subject, channels=channels, units=units)
     named, more = _scorings(path, raw, recording, scoring)
     recording, last = lay_over(recording, named, trailing=trailing) if named else (recording, ())
@@ -173,7 +175,7 @@ class Combination:
 def _reader(path: Path) -> Callable[[Path], RawRecording]:
     if path.is_dir():
         raise file_error(path, "is a folder, expected a recording. Name the file in it.")
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         head = file.read(8)
     kind = "wfdb" if path.suffix.lower() == ".hea" else "edf"
     if kind == "edf" and not head.startswith((b"0       ", b"\xffBIOSEMI")):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+from stageguard._input_files import open_file
 from stageguard.errors import Argument, FileFormatError, InputError, Message, did_you_mean
 from stageguard.formats import _sniffing as sniffing
 from stageguard.formats._density_formats import DENSITY_FORMATS
@@ -69,7 +70,7 @@ def detect(path: Path, kind: Kind, formats: Sequence[FileFormat] | None = None) 
 
     A name that promises another format than the content is an error too; an unknown name is not.
     """
-    with path.open("rb") as file:
+    with open_file(path, "a recording") as file:
         head = file.read(sniffing.HEAD_BYTES)
     if not head:
         raise _error(path, "is empty (0 bytes). Was it written completely?")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import read_file
 from stageguard.errors import did_you_mean
 from stageguard.formats._decimals import PADDING
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
@@ -36,7 +37,6 @@ from stageguard.stages import StageScheme, canonical_name
 
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
-MOST_BYTES = 2**30  # of a text file: a night is below 1 MB
 MOST_COLUMNS = 10_000
 LONGEST_NAME = 80  # characters of a column that may be a stage
 NAMED = re.compile(r"[B-DF-Zb-df-z]")  # a letter that no number has: only such a line may name stages
@@ -175,12 +175,7 @@ def read_text(path: Path) -> str:
 
 def read_bytes(path: Path) -> bytes:
     """Return UTF-8 text of a file as it is, but with plain line ends and no byte order mark."""
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise file_error(
-            path, f"is text of {size:,} bytes, expected at most {MOST_BYTES:,}. Cut it into parts."
-        )
-    data = path.read_bytes()
+    data = read_file(path, "text")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
     if b"\x00" in data:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import read_file
 from stageguard.formats._density_file import file_error
 from stageguard.recording import Series
 
-MOST_BYTES = 64 * 2**20
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
 _RESOLUTION = re.compile(r"## time resolution: (\d+(?:\.\d+)?)")
 # Codes that mark a beat, by the table of the WFDB manual: N L R a V F J A S E j / Q e n f r B.
@@ -41,10 +41,7 @@ class WfdbAnnotations:
 
 def read_wfdb_annotations(path: Path) -> WfdbAnnotations:
     """All annotations of a file. One that ends before its end mark is refused."""
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise file_error(path, f"is {size:,} bytes long, expected the annotations of a WFDB record.")
-    data = path.read_bytes()
+    data = read_file(path, "annotations")
     found: list[WfdbAnnotation] = []
     place, sample = 0, 0
     while True:

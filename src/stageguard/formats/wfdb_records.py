@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._input_files import open_file, read_text
 from stageguard._synthetic import MARK_WORD
 from stageguard._units import scale_to, standard_unit
 from stageguard.formats._density_file import file_error
@@ -23,7 +24,6 @@ from stageguard.formats._recording_file import RawRecording, bounds
 from stageguard.recording import Series, Signal
 
 MOST_SIGNALS = 512
-MOST_HEADER_BYTES = 1_000_000
 BLOCK_FRAMES = 1_000_000
 DEFAULT_RATE, DEFAULT_GAIN = 250.0, 200.0
 # Format -> bytes per two samples, and the value that stands for a missing sample.
@@ -103,7 +103,7 @@ class WfdbChannel:
         low, high = first * self.frame_samples, (first + n_frames) * self.frame_samples
         low_pair, high_pair = low // 2, -(-high // 2)  # two samples of format 212 share three bytes
         pair_bytes = FORMATS[self.format][0]
-        with self.path.open("rb") as file:
+        with open_file(self.path, "a recording") as file:
             file.seek(self.offset_bytes + low_pair * pair_bytes)
             data = file.read((high_pair - low_pair) * pair_bytes)
         samples = unpack(data, self.format)[low - 2 * low_pair :][: high - low]
@@ -184,10 +184,7 @@ def _data_file(header: WfdbHeader, name: str, group: list[WfdbSignal], frame_sam
 
 def read_wfdb_header(path: Path) -> WfdbHeader:
     """Read and check a header; anything wrong is one line that names the file."""
-    size = path.stat().st_size
-    if size > MOST_HEADER_BYTES:
-        raise file_error(path, f"is {size:,} bytes long, expected the header of a WFDB record.")
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    text = read_text(path, "a header", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
     lines = [line for line in lines if not line.startswith("#")]

@@ -15,6 +15,7 @@ import numpy as np
 
 from stageguard import __version__
 from stageguard._files import write_together
+from stageguard._input_files import parse_json, read_file
 from stageguard.errors import FileFormatError, InputError
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.nn._document import Document
@@ -181,7 +182,7 @@ def plain_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _read_card(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_file(path, "JSON").decode())
     except (ValueError, RecursionError) as error:
         raise FileFormatError(
             f"{path.name}: is not readable JSON ({error}). It may be cut short: copy it again, or train "
@@ -206,7 +207,7 @@ def _read_card(path: Path) -> dict[str, Any]:
 def _read_weights(path: Path, n_bytes: int, digest: str) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileFormatError(f"{path.name}: is not beside {CARD}. Copy both files.")
-    data = path.read_bytes()
+    data = read_file(path, "weights")
     if len(data) != n_bytes:
         raise FileFormatError(
             f"{path.name}: has {len(data):,} of {n_bytes:,} bytes. It was cut short: copy it again, or train "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
+from stageguard._input_files import open_file, parse_json
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.tables import DELIMITERS, read_text, split_line
 from stageguard.hypnogram import UNSCORED
@@ -154,7 +154,7 @@ def _read_archive(path: Path, choose: Choice | None) -> _Held:
 def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of an archive that mean something here, the features and their names among them."""
     try:
-        with path.open("rb") as file:
+        with open_file(path, "an array") as file:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise InputError("is a single array, expected an .npz archive with 'features' and 'names'.")
@@ -246,7 +246,7 @@ def _seconds(held: npt.NDArray[Any]) -> float:
 def _recipe(held: npt.NDArray[Any]) -> Mapping[str, Any]:
     """Return the recipe an archive holds as JSON."""
     try:
-        document = json.loads(str(held))
+        document = parse_json(str(held))
     except (ValueError, RecursionError) as error:
         raise InputError(f"array 'recipe' is not JSON ({error}).") from None
     if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):

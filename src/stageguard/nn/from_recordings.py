@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import faults_named
 from stageguard.datasets import Entry, entries
 from stageguard.errors import FileFormatError, InputError, StageGuardError
 from stageguard.experts import consensus
@@ -106,7 +107,8 @@ def dataset_tables(
         n_found += 1
         failure: Exception | None = None
         try:
-            table = table_of(entry.read(), recipe, scheme=scheme, epoch_seconds=epoch_seconds)
+            with faults_named(entry.id):
+                table = table_of(entry.read(), recipe, scheme=scheme, epoch_seconds=epoch_seconds)
             if table.labels is None:
                 raise InputError(f"{entry.id}: has no scoring, so nothing can be learned from it.")
             tables.append(table)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard import _checks
+from stageguard._input_files import read_text
 from stageguard.errors import FileFormatError, InputError, did_you_mean
 from stageguard.nn._values import flag, whole
 from stageguard.nn.backbones import SET_BY_FEATURES
@@ -223,7 +224,7 @@ class TrainingConfig:
 def read_config(path: Path) -> TrainingConfig:
     """Read a training configuration; folders and files in it are relative to the file."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_text(path, "TOML"))
     except UnicodeDecodeError:
         raise FileFormatError(f"{path.name}: is not UTF-8 text. Expected a TOML file.") from None
     except tomllib.TOMLDecodeError as error:

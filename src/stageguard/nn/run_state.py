@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard._files import write_together
+from stageguard._input_files import checked_file, parse_json
 from stageguard.errors import OVERWRITE, FileFormatError, InputError, Message, OutputError, OutputExistsError
 from stageguard.nn._document import Document
 from stageguard.nn._safetensors import SafetensorError, safe_open
@@ -167,10 +168,10 @@ def resume(run: Run, place: Place) -> None:
 def _read(path: Path) -> tuple[Mapping[str, Any], Document, dict[str, Tensor]]:
     """Return whose state a file holds, its numbers and its tensors."""
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(checked_file(path, "weights"), "pt") as file:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        identity, numbers = (json.loads(metadata[key]) for key in ("identity", "run"))
+        identity, numbers = (parse_json(metadata[key]) for key in ("identity", "run"))
         return Document.of(identity).content, Document.of(numbers), tensors
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path.name, error) from None
@@ -238,4 +239,4 @@ def _other(place: Place, said: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     """Return what JSON makes of a value."""
-    return json.loads(json.dumps(value))
+    return parse_json(json.dumps(value))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stageguard import __version__
+from stageguard._input_files import read_text
 from stageguard.decoded import Decoding
 from stageguard.errors import InputError
 from stageguard.explanation import explain
@@ -164,9 +165,9 @@ def _origin(decoding: Decoding, notes: Sequence[str]) -> dict[str, Any]:
 def _templates() -> jinja2.Environment:
     import jinja2
 
-    folder = files("stageguard.report") / "templates"
+    folder = Path(__file__).with_name("templates")
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text("utf-8")),
+        loader=jinja2.FunctionLoader(lambda name: read_text(folder / name, "text")),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard._input_files import read_text
 from stageguard.synthetic.seeds import stream
 
 # Groups and their sizes among 25 people, as in the paper's sample of SHHS (table 'Subpopulation analysis').
@@ -79,7 +80,7 @@ def known_shifts(modality: str) -> Mapping[str, Mapping[str, float]]:
         "osa mild", "osa moderate/severe", "age 55-70", "age 70+" -> statistic -> minutes, or percent. Empty
         for mice, whose covariates do nothing.
     """
-    told: dict[str, dict[str, dict[str, float]]] = tomllib.loads(SHIFTS_FILE.read_text("utf-8"))
+    told: dict[str, dict[str, dict[str, float]]] = tomllib.loads(read_text(SHIFTS_FILE, "TOML"))
     return told.get(modality, {})
 
 
