@@ -89,7 +89,7 @@ def test_what_is_not_a_distribution_says_how_to_go_on(run, tmp_path):
     line = error_line(run("decode", path, "-p", "mouse-eeg-emg-3"))
     assert "not a distribution over the stages" in line
     assert line.endswith("say so: --format 'accusleepy-csv'.")
-    ran = run("decode", path, "-p", "mouse-eeg-emg-3", "--format", "accusleepy-csv")
+    ran = run("decode", path, "-p", "mouse-eeg-emg-3", "--format", "accusleepy-csv", "--epoch-seconds", "2.5")
     assert ran.code == 0
     assert "not a distribution: each label got its confidence" in ran.out
     assert "Decisions on it are weaker than they look." in ran.out
@@ -121,5 +121,6 @@ def test_a_night_of_yasa_is_decoded(run, tmp_path):
 def test_labels_beside_no_distribution_are_checked_as_a_hypnogram(run, tmp_path, text):
     (tmp_path / "labels.csv").write_text(text)
     profile = "human-psg-5" if text.startswith("H") else "mouse-eeg-emg-3"
-    ran = run("check", tmp_path / "labels.csv", "-p", profile, "--json")
+    seconds = "30" if text.startswith("H") else "2.5"
+    ran = run("check", tmp_path / "labels.csv", "-p", profile, "--epoch-seconds", seconds, "--json")
     assert (ran.json[0]["ok"], ran.json[0]["checked"], ran.json[0]["n_epochs"]) == (True, "stages", 300)

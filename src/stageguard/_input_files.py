@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ LIMITS = {
     "weights": 64 * 2**30,
     "a recording": 2**40,
 }
+BLOCK_BYTES = 2**20
 MOST_CONTAINERS = 1_000_000  # lists and objects in a JSON document; each takes some 100 bytes of memory
 SAVE_FIRST = "is a pipe or a device, expected a file. Save it to one first."
 
@@ -69,7 +71,9 @@ def open_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "
 def read_file(path: Path, kind: str) -> bytes:
     """Return what a file holds; one that grows meanwhile is refused, too."""
     with open_file(path, kind) as file:
-        data = file.read(LIMITS[kind] + 1)
+        data = file.read(os.fstat(file.fileno()).st_size + 1)  # no more, for it is set aside at once
+        while (block := file.read(BLOCK_BYTES)) and len(data) <= LIMITS[kind]:
+            data += block
     if len(data) > LIMITS[kind]:
         raise _too_large(path, kind, len(data))
     return data

@@ -157,7 +157,9 @@ def durations_by_onsets(onsets: FloatVector, lasting: FloatVector) -> tuple[Floa
         return lasting, ()
     shortest = float(steps.min())
     n_epochs = np.rint(steps / (shortest / max(round(shortest / seconds), 1)))
-    step = float(steps.sum() / n_epochs.sum())
+    step = round(float(steps.sum() / n_epochs.sum()), 9)
+    if abs(seconds - step) <= 1e-6 * step:  # the same but for the last digits, which stay as they are
+        return lasting, ()
     if abs(seconds - step) > TOLERANCE * step or (np.abs(steps - n_epochs * step) > TOLERANCE * step).any():
         return lasting, ()
     notes: tuple[str, ...] = ()
