@@ -176,8 +176,8 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
         raise file_error(
             path,
             Message(
-                f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s that "
-                "of the profile or night it goes with. Say which: ",
+                f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s "
+                "that of the profile or night it goes with. Say which: ",
                 Argument("epoch_seconds", float(expected)),
                 ".",
             ),
