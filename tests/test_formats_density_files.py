@@ -38,8 +38,8 @@ def gssc(first_seconds: float = 0.0) -> list[str]:
 def test_csv_of_gssc(tmp_path, first_seconds):
     found = read_density_file(write(tmp_path, "n.csv", *gssc(first_seconds)), DensityOptions())
     np.testing.assert_array_equal(found.density.probabilities, P)
-    said = (f"the first epoch begins {first_seconds:g} s after the recording's start",)
-    assert (found.density.epoch_seconds, found.notes) == (30.0, said if first_seconds else ())
+    assert (found.density.epoch_seconds, found.density.offset_seconds) == (30.0, first_seconds)
+    assert found.notes == ()
     assert refused(tmp_path / "n.csv", epoch_seconds=20).startswith("an epoch lasts 30 s by the file, got")
 
 

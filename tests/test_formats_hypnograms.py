@@ -232,7 +232,4 @@ def test_stages_and_probabilities_are_told_apart(tmp_path, text, expected):
 def test_onsets_alone_say_how_long_an_epoch_is(tmp_path):
     path = write(tmp_path, "onset,stage\n5,W\n25,N1\n45,N2\n", "night.csv")
     found = read_hypnogram_file(path, HypnogramOptions())
-    assert (found.hypnogram.epoch_seconds, found.notes) == (
-        20.0,
-        ("the first epoch begins 5 s after the recording's start",),
-    )
+    assert (found.hypnogram.epoch_seconds, found.hypnogram.offset_seconds, found.notes) == (20.0, 5.0, ())

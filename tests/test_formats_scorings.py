@@ -309,7 +309,7 @@ def test_epochs_that_begin_late(tmp_path):
     path = write_edf(tmp_path / "h.edf", [], annotations=texts, record_seconds=0)
     read = read_hypnogram_file(path, HypnogramOptions())
     assert read.hypnogram.stages.tolist() == ["?", "?", *NIGHT]
-    assert read.offset_seconds == 12.5
+    assert read.hypnogram.offset_seconds == 12.5
     assert read.hypnogram.start == START.replace(second=12, microsecond=500_000)
 
 

@@ -89,7 +89,7 @@ def test_what_is_left_of_an_epoch_stays(tmp_path, recording, seconds, n_before, 
     written = saved(night(EVENING + timedelta(seconds=seconds)), tmp_path, "bids-events", recording)
     found = read_hypnogram_file(written.path, HypnogramOptions())
     assert found.hypnogram.n_epochs == 120 + n_before
-    assert found.offset_seconds == rest
+    assert found.hypnogram.offset_seconds == rest
     assert [event.onset for event in read_events(written.path)] == [3700.0]
     assert ("epochs begin 0.1 s later, with the epochs of psg.edf" in written.notes) == (seconds == 59.9)
 

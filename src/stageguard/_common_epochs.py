@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import overload
 
 import numpy as np
 
@@ -31,34 +33,48 @@ def later(start: datetime, seconds: float) -> datetime:
     return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
 
 
-def find_shifts(
-    nights: Sequence[Night], tolerance: float
-) -> tuple[list[int], datetime | None, tuple[str, ...]]:
-    """Return epochs from the first night's start to that of each, that start, and what was assumed.
+@overload
+def begun(night: Hypnogram, recording_began: datetime | None) -> Hypnogram: ...
+@overload
+def begun(night: Hypnodensity, recording_began: datetime | None) -> Hypnodensity: ...
+def begun(night: Night, recording_began: datetime | None) -> Night:
+    """Return a night with the start that its recording's gives it, unless it tells one itself."""
+    if night.start is not None or recording_began is None:
+        return night
+    return replace(night, start=later(recording_began, night.offset_seconds))
 
-    A night that does not tell its start begins with the first one that does. Where only some starts have a
-    time zone, it is that of the others too.
+
+def recording_start(night: Night) -> datetime | None:
+    """Return when a night's recording began, where its start is known."""
+    return None if night.start is None else later(night.start, -night.offset_seconds)
+
+
+def find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], tuple[str, ...]]:
+    """Return epochs from the first night's start to that of each, and what was assumed.
+
+    Nights that tell when they start are placed by their clocks, others by their offsets, as nights of the
+    recording of the first one that has a clock. Where only some starts have a time zone, it is that of the
+    others too.
     """
     clocks, notes = _clocks(nights)
-    known = [place for place, clock in enumerate(clocks) if clock is not None]
-    base = known[0] if known else 0
-    origin = clocks[base]
-    shifts = [0] * len(nights)
-    for place in known:
-        clock = clocks[place]
-        assert clock is not None and origin is not None
-        shifts[place] = _whole_epochs(
-            elapsed(origin, clock), nights[0].epoch_seconds, tolerance, (place, base)
-        )
-    unknown = [NightNumber(place + 1) for place in range(len(nights)) if place not in known]
-    if unknown and any(shifts):
-        many = len(unknown) > 1
-        named = [part for number in unknown for part in (" and ", number)][1:]
-        said = " do not tell when they began" if many else " does not tell when it began"
+    base = next((place for place, clock in enumerate(clocks) if clock is not None), 0)
+    origin, offset = clocks[base], nights[base].offset_seconds
+    shifts = []
+    for place, (night, clock) in enumerate(zip(nights, clocks, strict=True)):
+        apart = night.offset_seconds - offset
+        if clock is not None and origin is not None:
+            apart = elapsed(origin, clock)
+        shifts.append(_whole_epochs(apart, nights[0].epoch_seconds, tolerance, (place, base)))
+    unknown = [place for place, clock in enumerate(clocks) if clock is None]
+    if any(nights[place].offset_seconds != offset for place in unknown):
+        notes = (*notes, "not every night tells when it began: placed by their offsets in one recording")
+    elif unknown and any(shifts):
+        named = [part for place in unknown for part in (" and ", NightNumber(place + 1))][1:]
+        said = " do not tell when they began" if len(unknown) > 1 else " does not tell when it began"
         notes = (*notes, Message(*named, said, ": taken to begin with ", NightNumber(base + 1)))
     elif unknown and len({night.n_epochs for night in nights}) > 1:
         notes = (*notes, "not every night tells when it began: all begin together")
-    return shifts, nights[base].start, notes
+    return [shift - shifts[0] for shift in shifts], notes
 
 
 def _clocks(nights: Sequence[Night]) -> tuple[list[datetime | None], tuple[str, ...]]:
@@ -179,14 +195,33 @@ def _apart(night: Night, moment: datetime, what: str) -> float:
     return apart
 
 
-def part_of(night: Night, first: int, end: int, start: datetime | None) -> Night:
-    """Return epochs of a night from first to end, unscored or NaN where it has none, with this start."""
+@overload
+def from_recording_start(night: Hypnogram) -> Hypnogram: ...
+@overload
+def from_recording_start(night: Hypnodensity) -> Hypnodensity: ...
+def from_recording_start(night: Night) -> Night:
+    """Return a night with the whole epochs from the recording's start to its first, unscored or NaN."""
+    n_before = int(night.offset_seconds / night.epoch_seconds + TIE)
+    return part_of(night, -n_before, night.n_epochs) if n_before else night
+
+
+@overload
+def part_of(night: Hypnogram, first: int, end: int) -> Hypnogram: ...
+@overload
+def part_of(night: Hypnodensity, first: int, end: int) -> Hypnodensity: ...
+def part_of(night: Night, first: int, end: int) -> Night:
+    """Return epochs of a night from first to end, unscored or NaN where it has none."""
+    later_seconds = first * night.epoch_seconds
+    start = None if night.start is None else later(night.start, later_seconds)
+    offset = max(round(night.offset_seconds + later_seconds, 9), 0.0)
     low, high = max(first, 0), min(end, night.n_epochs)
     inside, own = slice(low - first, max(high, low) - first), slice(low, max(high, low))
     if isinstance(night, Hypnogram):
         labels = np.full(end - first, UNSCORED, dtype=np.int8)
         labels[inside] = night.labels[own]
-        return Hypnogram(labels, night.scheme, night.epoch_seconds, start, night.scorer, night.assumed)
+        return replace(night, labels=labels, start=start, offset_seconds=offset)
     rows = np.full((end - first, night.scheme.n_stages), np.nan)
     rows[inside] = night.probabilities[own]
-    return Hypnodensity(rows, night.scheme, night.epoch_seconds, start, night.source, night.assumed)
+    return Hypnodensity(
+        *(rows, night.scheme, night.epoch_seconds, start, night.source, night.assumed, offset)
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -101,16 +99,3 @@ def scored_epoch_seconds(recording: Recording) -> float | None:
             f"the scorings of recording {recording.id!r} have epochs of {listed} s. Give epoch_seconds."
         )
     return next(iter(lengths), None)
-
-
-def offset_note(seconds: float) -> str:
-    """Say where the first epoch is; `told_offset` finds it again."""
-    return f"the first epoch begins {seconds:.6g} s after the recording's start"
-
-
-def told_offset(notes: Sequence[str]) -> float:
-    """Return the seconds from the recording's start to the first epoch by a remark on it, else 0."""
-    found = (
-        re.fullmatch(r"the first epoch begins (\S+) s after the recording's start", each) for each in notes
-    )
-    return next((float(each[1]) for each in found if each), 0.0)

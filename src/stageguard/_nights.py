@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks, _kernels
-from stageguard._epochs import offset_note, told_offset
 from stageguard.automaton import minimum_epochs
 from stageguard.errors import Argument, InputError, Message, StageGuardError, message_of
 from stageguard.evidence import Night, check_pins, check_quality, check_segments, cut
@@ -38,6 +37,7 @@ class Request:
     quality: npt.ArrayLike | None
     pins: Mapping[int, str | int] | None
     segments: Sequence[int] | None
+    offset_seconds: float = 0.0  # from the beginning of the recording to the first epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,11 @@ def read_request(
     if isinstance(night, Hypnodensity):
         _refuse_for_density(options)
         matrix = night.probabilities
-        begins = told_offset(night.assumed)
-        if begins:
-            assumed.append(offset_note(begins))
         if night.scheme.names != profile.scheme.names:
             matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
         return Request(
-            matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments
+            *(matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments),
+            offset_seconds=night.offset_seconds,
         )
     names = profile.scheme.names if options.stages is None else _checked_names(options.stages)
     matrix = _as_probabilities(night, names, options)

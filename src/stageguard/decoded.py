@@ -121,6 +121,7 @@ class Decoding(HandsOverStages):
             self.epoch_seconds,
             self.hypnogram.start,
             self.source,
+            offset_seconds=self.hypnogram.offset_seconds,
         )
 
     @property

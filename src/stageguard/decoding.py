@@ -257,7 +257,12 @@ def _result(
     trained: Training | None,
 ) -> Decoding:
     hypnogram = Hypnogram(
-        path.labels, profile.scheme, request.epoch_seconds, request.start, f"StageGuard {profile.name}"
+        path.labels,
+        profile.scheme,
+        request.epoch_seconds,
+        request.start,
+        f"StageGuard {profile.name}",
+        offset_seconds=request.offset_seconds,
     )
     return Decoding(
         profile=profile,

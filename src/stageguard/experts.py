@@ -68,7 +68,14 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
             merged[decides] = own[decides]
     merged[most == 0] = UNSCORED
     who = f"consensus of {len(labels)} scorers ({method})"
-    return Hypnogram(merged, first.scheme, first.epoch_seconds, first.start, who)
+    return Hypnogram(
+        merged,
+        first.scheme,
+        first.epoch_seconds,
+        first.start,
+        who,
+        offset_seconds=first.offset_seconds,
+    )
 
 
 def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:

@@ -40,8 +40,10 @@ class Change:
     ----------
     first_epoch, n_epochs : int
         Where it is.
+    onset_seconds : float
+        When it begins, from the beginning of the recording.
     clock : datetime or None
-        When it begins, if the night has a start.
+        When it begins by the clock, if the night has a start.
     before, after : tuple of str
         Stage of each epoch by the stager, and as decoded.
     probability_before, probability_after : float
@@ -66,6 +68,7 @@ class Change:
 
     first_epoch: int
     n_epochs: int
+    onset_seconds: float
     clock: datetime | None
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -132,6 +135,7 @@ def explain(result: Decoding) -> tuple[Change, ...]:
             Change(
                 first_epoch=first,
                 n_epochs=end - first,
+                onset_seconds=result.hypnogram.offset_seconds + first * result.epoch_seconds,
                 clock=clock_at(result.hypnogram, first),
                 before=tuple(names[s] for s in before),
                 after=tuple(names[s] for s in after),

@@ -36,11 +36,13 @@ class Hypnodensity(HandsOver):
     epoch_seconds : float
         Epoch length.
     start : datetime or None
-        When the first epoch begins.
+        When the first epoch begins; the recording began `offset_seconds` before.
     source : str or None
         Which stager, or which file, it came from.
     assumed : tuple of str
         What a reader assumed or left out, one remark each. Two densities may be equal that differ in it.
+    offset_seconds : float
+        Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
     """
 
     probabilities: FloatMatrix
@@ -49,6 +51,7 @@ class Hypnodensity(HandsOver):
     start: datetime | None = None
     source: str | None = None
     assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    offset_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Check everything once, and make the probabilities read-only."""
@@ -62,6 +65,7 @@ class Hypnodensity(HandsOver):
         if self.source is not None:
             _checks.text(self.source, "source")
         object.__setattr__(self, "assumed", _checks.remarks(self.assumed))
+        object.__setattr__(self, "offset_seconds", _checks.offset_seconds(self.offset_seconds))
 
     @property
     def n_epochs(self) -> int:
@@ -74,7 +78,15 @@ class Hypnodensity(HandsOver):
         if coarser == self.scheme:
             return self
         merged = merge_columns(self.probabilities, self.scheme, coarser)
-        return Hypnodensity(merged, coarser, self.epoch_seconds, self.start, self.source, self.assumed)
+        return Hypnodensity(
+            merged,
+            coarser,
+            self.epoch_seconds,
+            self.start,
+            self.source,
+            self.assumed,
+            self.offset_seconds,
+        )
 
     def argmax(self) -> npt.NDArray[np.int8]:
         """Return the most probable label per epoch: the first of equals, -1 where there is no evidence."""
@@ -96,10 +108,11 @@ class Hypnodensity(HandsOver):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle through the constructor, so that the probabilities are read-only again."""
-        return Hypnodensity, (self.probabilities, *self._rest(), self.assumed)
+        *described, offset_seconds = self._rest()
+        return Hypnodensity, (self.probabilities, *described, self.assumed, offset_seconds)
 
     def _rest(self) -> tuple[Any, ...]:
-        return self.scheme, self.epoch_seconds, self.start, self.source
+        return self.scheme, self.epoch_seconds, self.start, self.source, self.offset_seconds
 
 
 def as_float_matrix(

@@ -30,11 +30,13 @@ class Hypnogram(HandsOverStages):
     epoch_seconds : float
         Epoch length.
     start : datetime or None
-        When the first epoch begins.
+        When the first epoch begins; the recording began `offset_seconds` before.
     scorer : str or None
         Who or what scored it.
     assumed : tuple of str
         What a reader assumed or left out, one remark each. Two hypnograms may be equal that differ in it.
+    offset_seconds : float
+        Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
     """
 
     labels: npt.NDArray[np.int8]
@@ -43,6 +45,7 @@ class Hypnogram(HandsOverStages):
     start: datetime | None = None
     scorer: str | None = None
     assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    offset_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Check everything once, and make the labels read-only."""
@@ -53,6 +56,7 @@ class Hypnogram(HandsOverStages):
         if self.scorer is not None:
             _checks.text(self.scorer, "scorer")
         object.__setattr__(self, "assumed", _checks.remarks(self.assumed))
+        object.__setattr__(self, "offset_seconds", _checks.offset_seconds(self.offset_seconds))
 
     @property
     def n_epochs(self) -> int:
@@ -77,10 +81,11 @@ class Hypnogram(HandsOverStages):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle through the constructor, so that the labels are read-only again."""
-        return Hypnogram, (self.labels, *self._rest(), self.assumed)
+        *described, offset_seconds = self._rest()
+        return Hypnogram, (self.labels, *described, self.assumed, offset_seconds)
 
     def _rest(self) -> tuple[Any, ...]:
-        return self.scheme, self.epoch_seconds, self.start, self.scorer
+        return self.scheme, self.epoch_seconds, self.start, self.scorer, self.offset_seconds
 
 
 def _checked_labels(labels: object, scheme: StageScheme) -> npt.NDArray[np.int8]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, overload
 
@@ -21,11 +21,9 @@ from stageguard._common_epochs import (
     between_lights,
     cut_notes,
     find_shifts,
-    later,
     part_of,
     refuse_apart,
 )
-from stageguard._epochs import told_offset
 from stageguard.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber, StageGuardWarning
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import UNSCORED, Hypnogram
@@ -94,9 +92,11 @@ def reepoch(night: Night, epoch_seconds: float) -> Night:
         _tell((f"the last {rest:g} s are shorter than an epoch of {new:g} s and are left out",))
     if isinstance(night, Hypnodensity):
         pooled = _averaged(night.probabilities, old, new)
-        return Hypnodensity(pooled, night.scheme, new, night.start, night.source, night.assumed)
+        return Hypnodensity(
+            *(pooled, night.scheme, new, night.start, night.source, night.assumed, night.offset_seconds)
+        )
     labels = reepoch_labels(night.labels, old, new)
-    return Hypnogram(labels, night.scheme, new, night.start, night.scorer, night.assumed)
+    return replace(night, labels=labels, epoch_seconds=new)
 
 
 def align(
@@ -126,10 +126,11 @@ def align(
     Returns
     -------
     Aligned
-        Starts tell which epochs belong together; a night without one begins with the first that has one.
-        Where only some have a time zone, it is that of the others too. Nights of different lengths lose
-        their last epochs, and a light's time before the start may be that of the next day. Each is a note,
-        and a warning.
+        Starts tell which epochs belong together. A night without one is of the recording of the first that
+        has one, and its `offset_seconds` tells where it lies there. Where only some have a time zone, it is
+        that of the others too. Nights of different lengths lose their last epochs, and a light's time
+        before the start may be that of the next day. Each is a note, and a warning. All have the start that
+        is known, and the first night's offset.
     """
     if len(nights) < 2:
         raise InputError(f"got {len(nights)} night{'s' * (len(nights) != 1)} to align, expected two or more.")
@@ -138,8 +139,7 @@ def align(
     tolerance = _checks.number(tolerance_seconds, "tolerance_seconds", low=0)
     _checks.choice(keep, "keep", KEEP)
     nights = tuple(_same_length(nights, epoch_seconds))
-    seconds = nights[0].epoch_seconds
-    shifts, start, notes = find_shifts(nights, tolerance)
+    shifts, notes = find_shifts(nights, tolerance)
     first, end = 0, nights[0].n_epochs
     if keep == "common":
         first = max(shifts)
@@ -151,9 +151,10 @@ def align(
     notes += told
     if notes:
         _tell(notes)
-    begin = None if start is None else later(start, first * seconds)
-    kept = (part_of(n, first - shift, end - shift, begin) for shift, n in zip(shifts, nights, strict=True))
-    return Aligned(tuple(kept), notes)
+    kept = [part_of(n, first - shift, end - shift) for shift, n in zip(shifts, nights, strict=True)]
+    start = next((night.start for night in kept if night.start is not None), None)
+    offset = kept[0].offset_seconds
+    return Aligned(tuple(replace(night, start=start, offset_seconds=offset) for night in kept), notes)
 
 
 def combine(
@@ -201,7 +202,15 @@ def combine(
     pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
     names = [part.source or "?" for part in parts]
     source = f"{method} of {', '.join(names)}"
-    return Hypnodensity(pooled, parts[0].scheme, parts[0].epoch_seconds, parts[0].start, source)
+    start = next((part.start for part in parts if part.start is not None), None)
+    return Hypnodensity(
+        pooled,
+        parts[0].scheme,
+        parts[0].epoch_seconds,
+        start,
+        source,
+        offset_seconds=parts[0].offset_seconds,
+    )
 
 
 def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: float) -> Labels:
@@ -284,7 +293,8 @@ def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[N
 
 _MERGE = Message("Merge the finer one: ", Argument("merge", python="density.merge(scheme)"))
 _REEPOCH = Message("Use ", Argument("reepoch", python="align(..., epoch_seconds=...)"))
-_CUT = Message("Cut them to the same: ", Argument("align", python="align(...)"))
+_ALIGN = Argument("align", python="align(...)")
+_CUT = Message("Cut them to the same: ", _ALIGN)
 
 
 def _refuse_different(parts: Sequence[Any]) -> None:
@@ -310,22 +320,20 @@ def _refuse_different(parts: Sequence[Any]) -> None:
             raise InputError(
                 Message(NightNumber(place), " has other stages than ", FIRST_NIGHT, ". Merge them first.")
             )
-        if part.start is not None and parts[0].start is not None and part.start != parts[0].start:
+        if part.start is not None and parts[0].start is not None:
+            if part.start != parts[0].start:
+                begins = f" begins at {part.start}, ", FIRST_NIGHT, f" at {parts[0].start}. Use "
+                raise InputError(Message(NightNumber(place), *begins, _ALIGN, "."))
+        elif part.offset_seconds != parts[0].offset_seconds:
             raise InputError(
                 Message(
                     NightNumber(place),
-                    f" begins at {part.start}, ",
+                    f" begins {part.offset_seconds:g} s after the recording's start, ",
                     FIRST_NIGHT,
-                    f" at {parts[0].start}. Use ",
-                    Argument("align", python="align(...)"),
+                    f" {parts[0].offset_seconds:g} s, expected the same epochs. Use ",
+                    _ALIGN,
                     ".",
                 )
-            )
-        begins = [told_offset(each.assumed) for each in (part, parts[0])]
-        if part.start is None and parts[0].start is None and begins[0] != begins[1]:
-            raise InputError(
-                f"night {place} begins {begins[0]:g} s after the recording's start, the first one "
-                f"{begins[1]:g} s, expected the same epochs. Stage the same epochs again."
             )
 
 

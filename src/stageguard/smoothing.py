@@ -67,7 +67,8 @@ class Posterior(Hypnodensity):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle through the constructor."""
-        return Posterior, (self.probabilities, *self._rest(), self.assumed, *self._own())
+        *described, offset_seconds = self._rest()
+        return Posterior, (self.probabilities, *described, self.assumed, offset_seconds, *self._own())
 
     def _own(self) -> tuple[Any, ...]:
         return self.log_evidence, self.transition_weight, self.prior_exponent, self.profile
@@ -306,6 +307,7 @@ def _posterior(result: Decoding, smoothed: Smoothed) -> Posterior:
         prior_exponent=result.strength.prior_exponent,
         profile=result.profile,
         assumed=tuple(assumed),
+        offset_seconds=result.hypnogram.offset_seconds,
     )
 
 

@@ -340,7 +340,7 @@ def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
 
     own = night.hypnogram
     for labels in sample_like(night, n=n, seed=seed):
-        yield Hypnogram(labels, own.scheme, own.epoch_seconds, own.start, "draw")
+        yield replace(own, labels=labels, scorer="draw")
 
 
 def _limits(statistics: SleepStatistics) -> dict[str, tuple[float, float]]:

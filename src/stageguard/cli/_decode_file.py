@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from stageguard._common_epochs import begun
 from stageguard.cli._summary import range_note, summarise
 from stageguard.cli._terminal import failure_text, in_options, warned_of
 from stageguard.errors import InputError, OutputExistsError, StageGuardWarning
@@ -145,9 +146,7 @@ def decode_file(
     )
     _refuse(path)
     found = read_density_file(path, reading)
-    density = found.density
-    if density.start is None and start is not None:
-        density = replace(density, start=start)
+    density = begun(found.density, start)
     decoding = decode(
         density,
         profile,
@@ -278,6 +277,7 @@ def describe(decoding: Decoding, statistics: StatisticsOptions | None = None) ->
         "stages": list(hypnogram.scheme.names),
         "n_epochs": hypnogram.n_epochs,
         "epoch_seconds": hypnogram.epoch_seconds,
+        "offset_seconds": hypnogram.offset_seconds,
         "n_scored": int(np.count_nonzero(decoding.argmax >= 0)),
         "n_changed": int(np.count_nonzero(decoding.changed)),
         "n_filled": int(np.count_nonzero(decoding.filled)),

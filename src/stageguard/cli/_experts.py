@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from errno import ENOENT
 from pathlib import Path
 
+from stageguard._common_epochs import begun, recording_start
 from stageguard.cli._inputs import is_own
 from stageguard.cli._recognising import Wanted, is_night
 from stageguard.cli._scored_files import ReadOptions, night_id, read_scoring
@@ -87,5 +88,4 @@ def read_expert(path: Path, night: Hypnogram | None, options: ReadOptions) -> Hy
             given, default_scheme=night.scheme, default_epoch_seconds=night.epoch_seconds
         )
     expert = read_scoring(path, given).hypnogram
-    start = options.start if night is None else night.start
-    return dataclasses.replace(expert, start=start) if expert.start is None else expert
+    return begun(expert, options.start if night is None else recording_start(night))

@@ -218,7 +218,13 @@ class _Reader:
         )
         found = read_density_file(path, reading)
         density = found.density
-        night = Hypnogram(density.argmax(), density.scheme, density.epoch_seconds, density.start)
+        night = Hypnogram(
+            density.argmax(),
+            density.scheme,
+            density.epoch_seconds,
+            density.start,
+            offset_seconds=density.offset_seconds,
+        )
         options = ReadOptions(epoch_seconds=said.epoch_seconds, scoring_format=said.scoring_format)
         experts = [one.read(name, night, options) for one in self._experts]
         scored = [expert for expert in experts if expert is not None]

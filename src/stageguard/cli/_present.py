@@ -24,7 +24,7 @@ def print_night(report: dict[str, Any], out: Console | None = None) -> None:
     print_summary(report, out)
     print_list(out, "Strength", [report["strength"]])
     if report.get("changes"):
-        print_changes(report["changes"], report["epoch_seconds"], out)
+        print_changes(report["changes"], out)
     print_read([report], out)
     print_list(out, "Assumed", report["assumptions"])
     print_list(out, "Advice", report["advice"])
@@ -57,14 +57,14 @@ def print_warnings(reports: Sequence[dict[str, Any]], out: Console) -> None:
     print_list(out, "Warning", [*found[:MOST_NOTES], *more])
 
 
-def print_changes(changes: Sequence[dict[str, Any]], epoch_seconds: float, out: Console) -> None:
+def print_changes(changes: Sequence[dict[str, Any]], out: Console) -> None:
     """Every change of a night, with the rule that decided and what keeping the original would cost."""
     from stageguard.explanation import in_bouts
 
     numbers = ("epoch", "p before", "p after", "cost (nats)")
     shown = table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
     for row in changes:
-        seconds = row["first_epoch"] * epoch_seconds
+        seconds = row["onset"]
         elapsed = f"+{seconds // 3600:.0f}:{seconds // 60 % 60:02.0f}:{seconds % 60:02.0f}"
         cost = row["margin_nats"]
         shown.add_row(

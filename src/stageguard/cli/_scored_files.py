@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import typer
 
+from stageguard._common_epochs import begun
 from stageguard.cli._decode_file import own_scheme
 from stageguard.cli._inputs import Input, Wanted, special, start_of
 from stageguard.cli._inputs import night_id as night_id
@@ -129,7 +130,9 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     is_scored = _is_scored(path, scheme, options)
     found = _read_hypnogram(path, options) if is_scored else _read_probabilities(path, options)
     return dataclasses.replace(
-        found, before=_begin(found.before, options.start), after=_begin(found.after, options.start)
+        found,
+        before=None if found.before is None else begun(found.before, options.start),
+        after=None if found.after is None else begun(found.after, options.start),
     )
 
 
@@ -217,15 +220,15 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
         return ScoredFile(path, hypnogram_before(decoding), decoding.hypnogram, profile, found.notes)
     scheme = options.scheme or (density.scheme if profile is None else profile.scheme)
     density = density.merge(scheme)
-    argmax = Hypnogram(density.argmax(), density.scheme, density.epoch_seconds, density.start, "argmax")
+    argmax = Hypnogram(
+        density.argmax(),
+        density.scheme,
+        density.epoch_seconds,
+        density.start,
+        "argmax",
+        offset_seconds=density.offset_seconds,
+    )
     return ScoredFile(path, argmax, None, profile, found.notes)
-
-
-def _begin(hypnogram: Hypnogram | None, start: datetime | None) -> Hypnogram | None:
-    """Return a hypnogram that knows when it began, where anybody does."""
-    if hypnogram is None or hypnogram.start is not None or start is None:
-        return hypnogram
-    return dataclasses.replace(hypnogram, start=start)
 
 
 def run_each(items: Sequence[Item], function: Callable[[Item], dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -172,6 +172,7 @@ def _check_numbers(decoding: Decoding, record: dict[str, Any]) -> Check:
     pairs = {
         "n_epochs": (hypnogram["n_epochs"], decoding.hypnogram.n_epochs),
         "epoch_seconds": (hypnogram["epoch_seconds"], decoding.hypnogram.epoch_seconds),
+        "offset_seconds": (hypnogram.get("offset_seconds", 0.0), decoding.hypnogram.offset_seconds),
         "n_changed": (record["n_changed"], int(np.count_nonzero(decoding.changed))),
         "n_filled": (record["n_filled"], int(np.count_nonzero(decoding.filled))),
         "score": (record["score"], decoding.score),

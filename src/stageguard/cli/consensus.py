@@ -175,8 +175,8 @@ def _table(merged: Hypnogram, panel: list[Hypnogram]) -> str:
     for epoch, (label, stage) in enumerate(zip(merged.labels.tolist(), merged.stages.tolist(), strict=True)):
         own = [labels[epoch] for labels in votes]
         n_for, n_scored = (sum(v == label for v in own) if label >= 0 else 0), sum(v >= 0 for v in own)
-        onset = f"{epoch * merged.epoch_seconds:.10g}\t{merged.epoch_seconds:.10g}"
-        lines.append(f"{onset}\t{stage}\t{n_for}\t{n_scored}")
+        onset = merged.offset_seconds + epoch * merged.epoch_seconds
+        lines.append(f"{onset:.10g}\t{merged.epoch_seconds:.10g}\t{stage}\t{n_for}\t{n_scored}")
     return "\n".join(lines) + "\n"
 
 

@@ -176,6 +176,7 @@ def describe_posterior(smooth: Posterior, decoding: Decoding) -> dict[str, Any]:
         "stages": list(names),
         "n_epochs": smooth.n_epochs,
         "epoch_seconds": smooth.epoch_seconds,
+        "offset_seconds": smooth.offset_seconds,
         "n_without_evidence": smooth.n_epochs - len(known),
         "log_evidence": smooth.log_evidence,
         "best_path_score": decoding.score,

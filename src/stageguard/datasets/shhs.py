@@ -92,7 +92,7 @@ def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int
     if scoring is None:
         return recording
     scored = read_hypnogram_file(scoring, HypnogramOptions(default_scheme=AASM5))
-    named = {"expert": Scoring(scored.hypnogram, scored.offset_seconds)}
+    named = {"expert": Scoring(scored.hypnogram, scored.hypnogram.offset_seconds)}
     return lay_over(recording, named, trailing=True)[0]
 
 

@@ -133,11 +133,13 @@ def read_material(
     assumed: list[str] = []
     group_of, subject_of = _who(groups, subjects, n_nights, assumed)
     panels = [_panel(one, i, base, options) for i, one in enumerate(hypnograms)]
-    requests = (
-        [None] * n_nights
-        if densities is None
-        else [_read(d, i, base, options) for i, d in enumerate(densities)]
-    )
+    requests: list[_nights.Request | None] = [None] * n_nights
+    for i, density in enumerate(() if densities is None else densities):
+        requests[i] = request = _read(density, i, base, options)
+        if not isinstance(density, Hypnodensity):  # an array is of the epochs that were scored
+            request.offset_seconds = panels[i][0].offset_seconds
+        elif not _has_hypnograms(hypnograms[i]):
+            panels[i] = [replace(one, offset_seconds=density.offset_seconds) for one in panels[i]]
     scorers = _numbered_scorers(panels)
     nights = []
     for i, (request, panel) in enumerate(zip(requests, panels, strict=True)):
@@ -255,6 +257,12 @@ def _panel(given: Any, i: int, base: Profile, options: _nights.Options) -> list[
     return found
 
 
+def _has_hypnograms(given: Any) -> bool:
+    """Whether one night's scorings are hypnograms, which tell where they begin, rather than labels."""
+    first = given[0] if isinstance(given, list | tuple) and len(given) else given
+    return isinstance(first, Hypnogram)
+
+
 def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: _nights.Options, what: str) -> None:
     """Refuse an epoch length, which bare arrays need, that contradicts what a night says of itself."""
     if options.epoch_seconds is None:
@@ -292,7 +300,11 @@ def _night(
     start = expert.start
     if request is not None:
         stager = Hypnogram(
-            np.zeros(len(request.matrix), np.int8), base.scheme, request.epoch_seconds, request.start
+            np.zeros(len(request.matrix), np.int8),
+            base.scheme,
+            request.epoch_seconds,
+            request.start,
+            offset_seconds=request.offset_seconds,
         )
         check_aligned(expert, stager)
         start = start or request.start

@@ -67,6 +67,7 @@ class RawDensity:
     tool: str = ""  # who usually writes epochs of `usual_seconds`
     is_chosen: bool = False  # users of the tool choose the epoch length, and `usual_seconds` is its default
     source: str | None = None  # where it came from, in place of the file's name
+    offset_seconds: float = 0.0  # from the recording's start to the first epoch
 
 
 def file_error(path: Where, message: str) -> FileFormatError:
@@ -138,7 +139,9 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
         matrix, assumed = to_probabilities(matrix, scheme.names, logits=options.logits, log=options.log)
         source = path if isinstance(path, str) else path.name
         remarks = (*notes, *assumed)
-        density = Hypnodensity(matrix, scheme, epoch_seconds, raw.start, raw.source or source, remarks)
+        density = Hypnodensity(
+            *(matrix, scheme, epoch_seconds, raw.start, raw.source or source, remarks, raw.offset_seconds)
+        )
         if options.pool_to_seconds is not None:
             density, pooled = pool(density, options.pool_to_seconds)
             remarks += pooled

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stageguard._common_epochs import from_recording_start, recording_start
 from stageguard.errors import Argument, InputError, Message
 from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
@@ -47,7 +48,6 @@ class Outgoing:
     hypnogram: Hypnogram | None
     density: Hypnodensity | None = None
     events: tuple[Event, ...] = ()
-    offset_seconds: float = 0.0  # from the recording's start to the first epoch
     decoding: Decoding | None = None
     profile: Profile | None = None
     id: str = ""
@@ -72,10 +72,23 @@ class Outgoing:
         return self.any.epoch_seconds
 
     @property
+    def offset_seconds(self) -> float:
+        """Seconds from the recording's start to the first epoch."""
+        return self.any.offset_seconds
+
+    def from_recording_start(self) -> Outgoing:
+        """Return the night for a format without onsets: whole epochs before its first are unscored."""
+        hypnogram, density = self.hypnogram, self.density
+        return replace(
+            self,
+            hypnogram=None if hypnogram is None else from_recording_start(hypnogram),
+            density=None if density is None else from_recording_start(density),
+        )
+
+    @property
     def recording_start(self) -> datetime | None:
         """When the recording began, which onsets count from."""
-        start = self.any.start
-        return None if start is None else start - timedelta(seconds=self.offset_seconds)
+        return recording_start(self.any)
 
     @property
     def onsets(self) -> list[float]:

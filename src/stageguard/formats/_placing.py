@@ -8,14 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from stageguard._common_epochs import DAY, elapsed, later, part_of
+from stageguard._common_epochs import DAY, elapsed, part_of
 from stageguard.errors import InputError
 from stageguard.formats import registry
 from stageguard.formats._outgoing import Event, Outgoing
 from stageguard.formats._staged_intervals import TOLERANCE
 from stageguard.formats.events import recording_start, require_events
-from stageguard.hypnodensity import Hypnodensity
-from stageguard.hypnogram import Hypnogram
 
 
 def with_events_of(night: Outgoing, path: str | os.PathLike[str], *, is_placed: bool = True) -> Outgoing:
@@ -86,17 +84,12 @@ def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple
     if n_before:
         many = f"{n_before:,} unscored epoch{'s' * (n_before != 1)}"
         notes = (f"{path.name} begins {begins:g} s before the night: {many} put before it", *notes)
-    longer = (_longer(night.hypnogram, n_before), _longer(night.density, n_before))
-    hypnogram = longer[0] if isinstance(longer[0], Hypnogram) else None
-    density = longer[1] if isinstance(longer[1], Hypnodensity) else None
-    return replace(night, hypnogram=hypnogram, density=density, offset_seconds=rest), notes
-
-
-def _longer(night: Hypnogram | Hypnodensity | None, n_before: int) -> Hypnogram | Hypnodensity | None:
-    if night is None or not n_before:
-        return night
-    start = None if night.start is None else later(night.start, -n_before * night.epoch_seconds)
-    return part_of(night, -n_before, night.n_epochs, start)
+    hypnogram, density = night.hypnogram, night.density
+    if hypnogram is not None:
+        hypnogram = replace(part_of(hypnogram, -n_before, hypnogram.n_epochs), offset_seconds=rest)
+    if density is not None:
+        density = replace(part_of(density, -n_before, density.n_epochs), offset_seconds=rest)
+    return replace(night, hypnogram=hypnogram, density=density), notes
 
 
 def _moved(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:

@@ -10,13 +10,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from stageguard._epochs import told_offset
+from stageguard._common_epochs import part_of
 from stageguard.errors import Argument, FileFormatError, InputError, Message, OutputError
 from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions
 from stageguard.formats._file_format import FileFormat
 from stageguard.formats._outgoing import Content, Outgoing, standard_scheme
+from stageguard.formats._staged_intervals import TOLERANCE
 from stageguard.formats.hypnograms import HypnogramFile, HypnogramOptions, read_hypnogram_file
+from stageguard.hypnodensity import Hypnodensity
 from stageguard.hypnogram import Hypnogram
 
 MOST_TEXTS = 3
@@ -86,7 +88,7 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
     plain = _read(copy, HypnogramOptions())
     for wanted in candidates:
         if plain is not None and _is_same(plain.hypnogram, wanted):
-            return [*_lost_names(given, wanted), *_lost_words(copy, plain, wanted)]
+            return [*_lost_names(given, wanted), *_lost_words(plain.hypnogram, wanted)]
     is_unread = plain is None
     for wanted in candidates:
         with_both = _read(copy, HypnogramOptions(wanted.scheme, wanted.epoch_seconds))
@@ -100,7 +102,7 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
             lost.append(Message("scheme (give ", how, " when reading)"))
         if not _comes_back(copy, HypnogramOptions(wanted.scheme), wanted):
             lost.append(_lost_epoch_length(wanted.epoch_seconds))
-        return lost + _lost_words(copy, with_both, wanted)
+        return lost + _lost_words(with_both.hypnogram, wanted)
     if is_unread:  # too little for a reader that takes nothing for a stage unless it is sure
         return [f"the way back: stageguard will not read it ({_reason(copy, candidates[-1])})"]
     raise OutputError(
@@ -139,14 +141,22 @@ def _comes_back(copy: _Copy, options: HypnogramOptions, wanted: Hypnogram) -> bo
 
 def _is_same(found: Hypnogram, wanted: Hypnogram) -> bool:
     """Whether stages and epochs are the same, apart from digits of the epoch length."""
+    wanted = part_of(wanted, -_n_added(found, wanted), wanted.n_epochs)
     is_near = abs(found.epoch_seconds - wanted.epoch_seconds) <= 1e-3 * wanted.epoch_seconds
     return is_near and found.scheme == wanted.scheme and np.array_equal(found.labels, wanted.labels)
 
 
-def _lost_words(copy: _Copy, found: HypnogramFile, wanted: Hypnogram) -> list[str]:
-    """Say what is lost besides stages: of the start, the scorer, the epoch length and the place."""
+def _n_added(found: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensity) -> int:
+    """Return how many epochs from the recording's start to the first a reader has added as unscored."""
+    n_before = int(wanted.offset_seconds / wanted.epoch_seconds + TOLERANCE)
+    return n_before if found.n_epochs == wanted.n_epochs + n_before else 0
+
+
+def _lost_words(back: Hypnogram, wanted: Hypnogram) -> list[str]:
+    """Say what is lost besides stages: of the start, the scorer, the epoch length and the offset."""
     lost = []
-    back, start = found.hypnogram, wanted.start
+    wanted = part_of(wanted, -_n_added(back, wanted), wanted.n_epochs)
+    start = wanted.start
     if start is not None and back.start != start:
         plain = start.replace(tzinfo=None)
         if back.start is None:
@@ -160,13 +170,13 @@ def _lost_words(copy: _Copy, found: HypnogramFile, wanted: Hypnogram) -> list[st
         lost.append("scorer")
     if back.epoch_seconds != wanted.epoch_seconds:
         lost.append("digits of the epoch length")
-    return lost + _lost_offset(copy.night.offset_seconds, found.offset_seconds)
+    return lost + _lost_offset(back, wanted)
 
 
-def _lost_offset(offset: float, found: float) -> list[str]:
-    if abs(found - offset) <= 1e-6:
+def _lost_offset(back: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensity) -> list[str]:
+    if abs(back.offset_seconds - wanted.offset_seconds) <= 1e-6:
         return []
-    return [f"{offset:g} s from the recording's start to the first epoch"]
+    return [f"{wanted.offset_seconds:g} s from the recording's start to the first epoch"]
 
 
 def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
@@ -178,6 +188,7 @@ def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
         back = read_density_file(copy.path, options).density
     except (FileFormatError, InputError):
         back = read_density_file(copy.path, replace(options, epoch_seconds=given.epoch_seconds)).density
+    given = part_of(given, -_n_added(back, given), given.n_epochs)
     is_own = back.scheme.names == given.scheme.names
     expected = given.probabilities if is_own else given.probabilities[:, np.argsort(places)]
     if not is_own and back.scheme.names != standard.names:
@@ -198,7 +209,7 @@ def _lost_probabilities(copy: _Copy, content: Content) -> list[str]:
             lost.append("start time")
         if back.epoch_seconds != given.epoch_seconds:
             lost.append(_lost_epoch_length(given.epoch_seconds))
-        lost += _lost_offset(copy.night.offset_seconds, told_offset(back.assumed))
+        lost += _lost_offset(back, given)
     return lost
 
 

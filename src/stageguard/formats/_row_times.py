@@ -168,12 +168,21 @@ def timing_of(
     *,
     given: float | None = None,
     missing: str = "read as without evidence",
+    fills_lead: bool = True,
 ) -> tuple[Timing, datetime | None]:
     """Return epoch length and place of rows that are one epoch each, and when the first epoch begins."""
     columns = times.columns
     if times.lasting is not None and not np.isfinite(times.lasting).all():
         del columns["duration"]
-    timing = read_timing(where, columns, lines, given=given, onset_name=times.onset_name, missing=missing)
+    timing = read_timing(
+        where,
+        columns,
+        lines,
+        given=given,
+        onset_name=times.onset_name,
+        missing=missing,
+        fills_lead=fills_lead,
+    )
     timing = replace(timing, notes=times.notes + timing.notes)
     if times.start is None:
         return timing, None

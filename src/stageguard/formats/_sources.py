@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stageguard._epochs import told_offset
+from stageguard._common_epochs import begun
 from stageguard.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.formats import read_density_file, read_density_object, registry
 from stageguard.formats._density_file import DensityOptions, file_error
@@ -34,7 +34,6 @@ from stageguard.stages import StageScheme
 # Formats that hold stages beside probabilities, where the others that are read as both hold one of them.
 BOTH = ("yasa-json", "stageguard-csv", "parquet", "gssc-csv")
 SUFFIXES = (TSV_SUFFIX, "_events.tsv", "_hypnogram.tsv", "-annot.fif", "_annot.fif")
-LEFT_OUT = "no stages, left out: "  # what readers of stages say of annotations that are kept here
 Found = TypeVar("Found")
 
 
@@ -67,14 +66,12 @@ class NamedNight(os.PathLike[str]):
 
     def name(self, night: Outgoing) -> Outgoing:
         """Return a night of this name and start."""
-        hypnogram, density, start = night.hypnogram, night.density, self.start
-        if start is not None:
-            start += timedelta(seconds=night.offset_seconds)
-            if hypnogram is not None and hypnogram.start is None:
-                hypnogram = replace(hypnogram, start=start)
-            if density is not None and density.start is None:
-                density = replace(density, start=start)
-        return replace(night, id=self.id, hypnogram=hypnogram, density=density)
+        return replace(
+            night,
+            id=self.id,
+            hypnogram=None if night.hypnogram is None else begun(night.hypnogram, self.start),
+            density=None if night.density is None else begun(night.density, self.start),
+        )
 
 
 def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
@@ -89,14 +86,13 @@ def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
         night = Outgoing(
             source.hypnogram,
             source.density,
-            offset_seconds=told_offset(source.assumed),
             decoding=source,
             profile=source.profile,
         )
     elif isinstance(source, Hypnogram):
-        night = Outgoing(source, offset_seconds=told_offset(source.assumed))
+        night = Outgoing(source)
     elif isinstance(source, Hypnodensity):
-        night = Outgoing(None, source, offset_seconds=told_offset(source.assumed))
+        night = Outgoing(None, source)
     else:
         night = _of_object(source, reading)
     return _changed(night, reading)
@@ -128,10 +124,9 @@ def _of_file(path: Path, reading: Reading) -> Outgoing:
             hypnogram = replace(hypnogram, scorer=None)
         night = Outgoing(
             hypnogram,
-            offset_seconds=found.offset_seconds,
             events=read_events(path, form.name),
             profile=found.profile,
-            notes=tuple(note for note in found.notes if not note.startswith(LEFT_OUT))
+            notes=tuple(note for note in found.notes if note not in found.left_out)
             + merged_stages(path, form.name),
             left=left_columns(path, form.name),
         )
@@ -155,7 +150,7 @@ def _of_object(source: Any, reading: Reading) -> Outgoing:
             return _with_density(night, None if found is None else (found.density, found.notes))
         read_density_object(source, density)  # says why
     read = read_hypnogram_file(source, options)
-    return Outgoing(read.hypnogram, offset_seconds=read.offset_seconds, notes=read.notes)
+    return Outgoing(read.hypnogram, notes=read.notes)
 
 
 def _read_stages(path: Path, reading: Reading, format: str) -> HypnogramFile:
@@ -189,14 +184,16 @@ def _with_density(night: Outgoing, found: tuple[Hypnodensity, tuple[str, ...]] |
         return night
     density, notes = found
     hypnogram = night.hypnogram
-    if hypnogram is None:
-        night = replace(night, offset_seconds=told_offset(notes))
-    else:
+    if hypnogram is not None:
         merged = _or_none(lambda: density.merge(hypnogram.scheme))
-        if merged is None or merged.n_epochs != hypnogram.n_epochs:
+        if merged is None or _epochs(merged) != _epochs(hypnogram):
             return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))
         density = merged
     return replace(night, density=density, notes=tuple(dict.fromkeys((*night.notes, *notes))))
+
+
+def _epochs(night: Hypnogram | Hypnodensity) -> tuple[int, float]:
+    return night.n_epochs, night.offset_seconds
 
 
 def _changed(night: Outgoing, reading: Reading) -> Outgoing:

@@ -7,7 +7,7 @@ import warnings
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
@@ -91,14 +91,13 @@ def annotated(
         raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.")
     remarks = _remarks(path, chosen)
     chosen += _unscored_ends(annotations, chosen)
-    if only_stages:
-        remarks += _left_out(annotations, chosen)
+    left_out = _left_out(annotations, chosen) if only_stages else ()
     prefixed = any(_LONG_PREFIX.match(each.text) for each, _ in chosen)
     intervals, without_length = _intervals(chosen)
     staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
     remarks += without_length
     scheme = AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None
-    return raw_of(
+    raw = raw_of(
         staged,
         start=start,
         has_clock=has_clock,
@@ -106,6 +105,7 @@ def annotated(
         notes=remarks,
         scorer=scorer,
     )
+    return replace(raw, left_out=left_out)
 
 
 def raw_of(

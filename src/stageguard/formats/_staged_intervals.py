@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._epochs import offset_note
 from stageguard.errors import Argument, Message
 from stageguard.formats._density_file import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, file_error
 from stageguard.formats._timing import durations_by_onsets
@@ -102,8 +101,6 @@ def stage_epochs(
     left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
     if left > TOLERANCE * epoch_seconds:
         notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
-    if offset:
-        notes += (offset_note(offset),)
     return Staged(stages, epoch_seconds, offset, notes)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._epochs import offset_note
 from stageguard.formats._density_file import Where, file_error
 
 FloatVector = npt.NDArray[np.float64]
@@ -27,7 +26,7 @@ class Timing:
     source: str = ""
     places: npt.NDArray[np.intp] | None = None
     notes: tuple[str, ...] = ()
-    offset_seconds: float = 0.0  # from the recording's start to the first epoch, less than one epoch
+    offset_seconds: float = 0.0  # from the recording's start to the first epoch
 
 
 def read_timing(
@@ -38,12 +37,13 @@ def read_timing(
     given: float | None = None,
     onset_name: str = "onset",
     missing: str = "read as without evidence",
+    fills_lead: bool = True,
 ) -> Timing:
     """Epoch length and gaps from the columns there are; anything but forward steps is refused.
 
-    Onsets count from the recording's start, which is where the first epoch is: epochs that are skipped, and
-    those before the first row, are epochs without evidence. Of two columns that disagree, neither is
-    believed. Rows are named by their lines, and counted from 0 where there are no lines.
+    Onsets count from the recording's start. Epochs that are skipped are epochs without evidence, and so are
+    whole ones before the first row, unless the night is known to begin there. Of two columns that disagree,
+    neither is believed. Rows are named by their lines, and counted from 0 where there are no lines.
 
     Parameters
     ----------
@@ -59,6 +59,8 @@ def read_timing(
         What the column of onsets is called.
     missing : str
         What missing epochs are, for the note.
+    fills_lead : bool
+        Whether whole epochs before the first row belong to the night.
     """
     n_rows = len(next(iter(columns.values()))) if columns else 0
     seconds = None
@@ -75,9 +77,11 @@ def read_timing(
     if len(found) == 2:
         _refuse_disagreement(path, found, lines)
     lead, offset = _lead(path, columns, lines, seconds if seconds is not None else given)
+    if not fills_lead and "onset" in columns:
+        lead, offset = 0, max(float(columns["onset"][0]), 0.0)
     places = next(iter(found.values())) if found else np.zeros(min(n_rows, 1), dtype=np.intp)
     column = next(iter(found), onset_name)
-    notes = _missing_notes(places, lines, column, missing, lead, offset)
+    notes = _missing_notes(places, lines, column, missing, lead)
     if len(places) and lead + int(places[-1]) + 1 > max(n_rows, 1):
         return Timing(seconds, source, places + lead, notes, offset)
     return Timing(seconds, source, None, notes, offset)
@@ -123,9 +127,8 @@ def _missing_notes(
     column: str,
     missing: str,
     lead: int,
-    offset: float,
 ) -> tuple[str, ...]:
-    """Say which epochs have no row, and where the first epoch is."""
+    """Say which epochs have no row."""
     notes = []
     owner = "the object" if lines is None else "the file"
     if lead:
@@ -139,8 +142,6 @@ def _missing_notes(
             f"{n_missing:,} epoch{'s' * (n_missing != 1)} missing by {owner}'s {column} column (first before "
             f"{line}): {missing}"
         )
-    if offset:
-        notes.append(offset_note(offset))
     return tuple(notes)
 
 

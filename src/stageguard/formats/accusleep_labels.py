@@ -34,7 +34,7 @@ def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def write_csv(night: Outgoing, path: Path) -> Content:
     """Write the column `brain_state` as AccuSleePy reads it."""
-    words = stage_words(night, {"wnr3": {}}, "AccuSleePy")
+    words = stage_words(night.from_recording_start(), {"wnr3": {}}, "AccuSleePy")
     return Content({path: "\n".join([COLUMN, *(DIGITS[word] for word in words)]) + "\n"})
 
 

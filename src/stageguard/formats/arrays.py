@@ -27,7 +27,7 @@ MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the arch
 EXPANDED_BYTES = 100_000_000
 MOST_HEADER_BYTES = 12_000  # of an array: NumPy reads no longer ones
 
-KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "start")
+KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "offset_seconds", "start")
 
 
 def read_npy(path: Path, options: DensityOptions) -> RawDensity:
@@ -42,7 +42,7 @@ def load_plain(path: Path) -> npt.NDArray[Any]:
 
 
 def read_npz(path: Path, options: DensityOptions) -> RawDensity:
-    """Read one array, or the keys probabilities, stages, epoch_seconds (s) and start (ISO 8601)."""
+    """Read one array, or the keys probabilities, stages, epoch_seconds, offset_seconds and start (ISO)."""
     keys, content = _load(path, lambda archive: _known_arrays(path, archive))
     if len(keys) == 1:
         content = {"probabilities": content[keys[0]]}
@@ -56,14 +56,15 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
     raw = array_density(path, _plain(path, content["probabilities"], "'probabilities'"), options)
     return replace(
         raw,
-        epoch_seconds=_epoch_seconds(path, content),
+        epoch_seconds=_seconds(path, content, "epoch_seconds"),
+        offset_seconds=_seconds(path, content, "offset_seconds") or 0.0,
         start=_start(path, content),
         notes=((f"arrays ignored: {listed(ignored)}",) if ignored else ()) + raw.notes,
     )
 
 
 def write_npz(night: Outgoing, path: Path) -> Content:
-    """Write probabilities, stages, epoch_seconds and start, as `read_npz` reads them."""
+    """Write probabilities, stages, epoch_seconds, offset_seconds and start, as `read_npz` reads them."""
     density = night.density
     if density is None:
         raise InputError(
@@ -73,6 +74,7 @@ def write_npz(night: Outgoing, path: Path) -> Content:
         "probabilities": density.probabilities,
         "stages": np.array(density.scheme.names),
         "epoch_seconds": density.epoch_seconds,
+        "offset_seconds": density.offset_seconds,
     }
     if density.start is not None:
         content["start"] = density.start.isoformat()
@@ -216,12 +218,12 @@ def _scalar(path: Path, content: Mapping[str, npt.NDArray[Any]], key: str) -> An
     return content[key].reshape(-1)[0].item()
 
 
-def _epoch_seconds(path: Path, content: Mapping[str, npt.NDArray[Any]]) -> float | None:
-    value = _scalar(path, content, "epoch_seconds")
+def _seconds(path: Path, content: Mapping[str, npt.NDArray[Any]], key: str) -> float | None:
+    value = _scalar(path, content, key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise file_error(path, f"'epoch_seconds' must be a number of seconds, got {value!r}.")
+        raise file_error(path, f"{key!r} must be a number of seconds, got {value!r}.")
     return float(value)
 
 

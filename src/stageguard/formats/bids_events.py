@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,7 @@ def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
         "Scorer": hypnogram.scorer,
         "Scheme": {"Name": hypnogram.scheme.name, "Stages": list(hypnogram.scheme.names)},
         "EpochSeconds": hypnogram.epoch_seconds,
+        "OffsetSeconds": hypnogram.offset_seconds,
         "NumberOfEpochs": hypnogram.n_epochs,
         "Start": None if start is None else start.isoformat(),
         "Profile": None if profile is None else {"Name": profile.name, "SHA256": profile.sha256},
@@ -148,12 +149,15 @@ def _with_record(path: Path, raw: RawHypnogram) -> RawHypnogram:
         moment = None if start is None else datetime.fromisoformat(str(start))
     except ValueError:
         raise file_error(beside, f"has the start {str(start)[:40]!r}, expected a date and time.") from None
+    offset = own.get("OffsetSeconds")
+    # whole epochs before the first are read as unscored ones
+    seconds_before = offset - raw.offset_seconds if isinstance(offset, int | float) else 0.0
     known = SCHEMES.get(name) if isinstance(name, str) else None
     if known is not None and not {*raw.stages} <= {*known.names, UNSCORED_NAME}:
         known = None  # the table was edited
     return replace(
         raw,
-        start=raw.start if moment is None else moment,
+        start=raw.start if moment is None else moment - timedelta(seconds=seconds_before),
         has_clock=moment is not None,
         scorer=scorer if isinstance(scorer, str) and scorer else raw.scorer,
         scheme=known or raw.scheme,

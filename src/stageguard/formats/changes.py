@@ -18,6 +18,7 @@ def change_row(change: Change) -> dict[str, Any]:
     return {
         "first_epoch": change.first_epoch,
         "n_epochs": change.n_epochs,
+        "onset": round(change.onset_seconds, 9),
         "clock": None if change.clock is None else change.clock.isoformat(),
         "before": " ".join(change.before),
         "after": " ".join(change.after),
@@ -32,7 +33,7 @@ def change_row(change: Change) -> dict[str, Any]:
 
 
 COLUMNS = (
-    *("first_epoch", "n_epochs", "clock", "before", "after", "rule", "probability_before"),
+    *("first_epoch", "n_epochs", "onset", "clock", "before", "after", "rule", "probability_before"),
     *("probability_after", "evidence_given_up_nats", "prior_gained_nats", "margin_nats"),
     "counterfactual_score",
 )

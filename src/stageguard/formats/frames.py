@@ -118,6 +118,7 @@ def density_of_columns(
     index: IndexColumns | None = None,
     *,
     seconds: float | None = None,
+    fills_lead: bool = True,
 ) -> RawDensity:
     """Probabilities of named columns; onset, time, duration, epoch and the index say when rows are.
 
@@ -133,6 +134,8 @@ def density_of_columns(
         What else says when rows are, and of which recording.
     seconds : float, optional
         Epoch length where the object says it.
+    fills_lead : bool
+        Whether whole epochs before the first row belong to the night.
     """
     index = index or IndexColumns()
     header = tuple(name for name, _ in columns)
@@ -158,7 +161,7 @@ def density_of_columns(
         if name in index.meanings or meaning_of(name) is not None
     ]
     times = row_times(where, told, index.meanings)
-    timing, start = timing_of(where, times, None, given=options.epoch_seconds)
+    timing, start = timing_of(where, times, None, given=options.epoch_seconds, fills_lead=fills_lead)
     ignored = [name for name, _ in others if name not in times.used]
     notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
     return RawDensity(
@@ -169,6 +172,7 @@ def density_of_columns(
         notes=notes + index.notes + timing.notes,
         epoch_source=timing.source,
         places=timing.places,
+        offset_seconds=timing.offset_seconds,
         is_told=any(name.casefold() != "epoch" for name in times.unread),
     )
 

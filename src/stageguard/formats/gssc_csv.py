@@ -35,6 +35,7 @@ def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
         notes=(*ignored, *timing.notes),
         lines=table.lines,
         places=timing.places,
+        offset_seconds=timing.offset_seconds,
         usual_seconds=SECONDS,
         tool=TOOL,
     )

@@ -91,7 +91,7 @@ def _own(night: Hypnogram) -> RawHypnogram:
     stages = tuple(night.stages.tolist())
     return RawHypnogram(
         stages, tuple(range(len(stages))), night.epoch_seconds, night.start, scheme=night.scheme,
-        has_clock=night.start is not None, scorer=night.scorer,
+        offset_seconds=night.offset_seconds, has_clock=night.start is not None, scorer=night.scorer,
     )  # fmt: skip
 
 

@@ -71,10 +71,11 @@ class RawHypnogram:
     profile: Profile | None = None
     argmax: tuple[str, ...] | None = None
     scheme: StageScheme | None = None  # the format's own, where it has one
-    offset_seconds: float = 0.0  # from the recording's start to the first epoch, less than one epoch
+    offset_seconds: float = 0.0  # from the recording's start to the first epoch
     has_clock: bool = False  # `start` was told by a clock of the file's own
     notes: tuple[str, ...] = ()
     scorer: str | None = None  # by default the file's name
+    left_out: tuple[str, ...] = ()  # remarks on annotations that are no stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,8 @@ class HypnogramFile:
     argmax: Hypnogram | None = None
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
-    offset_seconds: float = 0.0
     has_clock: bool = False
+    left_out: tuple[str, ...] = ()  # those of the notes that are about annotations besides stages
 
 
 def read_hypnogram(
@@ -203,7 +204,7 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
     stages, told = _with_digits(raw.stages)
     raw = replace(raw, stages=stages, notes=raw.notes + told)
-    notes = list(raw.notes)
+    notes = [*raw.notes, *raw.left_out]
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     if epoch_seconds is None:
         epoch_seconds = options.default_epoch_seconds or DEFAULT_EPOCH_SECONDS
@@ -212,14 +213,14 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
     try:
         labels = _labels(path, raw.stages, raw.lines, own)
         scorer = raw.scorer or path.name
-        scored = Hypnogram(labels, own, epoch_seconds, raw.start, scorer, tuple(notes))
+        scored = Hypnogram(labels, own, epoch_seconds, raw.start, scorer, tuple(notes), raw.offset_seconds)
         wanted = options.scheme or own
         argmax = None
         if raw.argmax is not None:
             best = _labels(path, raw.argmax, raw.lines, own)
-            argmax = in_scheme(Hypnogram(best, own, epoch_seconds, raw.start, "argmax"), wanted)
+            argmax = in_scheme(replace(scored, labels=best, scorer="argmax", assumed=()), wanted)
         night = in_scheme(scored, wanted)
-        return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.offset_seconds, raw.has_clock)
+        return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.has_clock, raw.left_out)
     except InputError as error:
         raise file_error(path, message_of(error)) from None
 

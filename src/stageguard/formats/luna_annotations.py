@@ -125,7 +125,7 @@ def _columns(path: Path, place: int, cells: Sequence[str]) -> tuple[str, ...]:
 
 def write_eannot(night: Outgoing, path: Path) -> Content:
     """One stage per line and epoch; unscored is ?."""
-    words = stage_words(night, LUNA_WORDS, "Luna")
+    words = stage_words(night.from_recording_start(), LUNA_WORDS, "Luna")
     return Content({path: "\n".join(words) + "\n"}, notes=_remarks(words))
 
 

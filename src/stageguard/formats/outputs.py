@@ -183,7 +183,7 @@ def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
     labels, names = hypnogram.labels, (*hypnogram.scheme.names, "?")  # index -1 is "?"
     seconds = float(hypnogram.epoch_seconds)
     columns: dict[str, list[str]] = {
-        "onset": _onsets(hypnogram.n_epochs, seconds),
+        "onset": _onsets(hypnogram.n_epochs, seconds, hypnogram.offset_seconds),
         "duration": [_seconds(seconds)] * hypnogram.n_epochs,
         "stage": [names[label] for label in labels.tolist()],
         "label": [str(label) for label in labels.tolist()],
@@ -199,9 +199,9 @@ def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
 
 
 @lru_cache(maxsize=4)
-def _onsets(n_epochs: int, epoch_seconds: float) -> list[str]:
+def _onsets(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> list[str]:
     """Return when each epoch begins; nights of a cohort are often of one length."""
-    return [_seconds(index * epoch_seconds) for index in range(n_epochs)]
+    return [_seconds(offset_seconds + index * epoch_seconds) for index in range(n_epochs)]
 
 
 @lru_cache(maxsize=4)
@@ -243,6 +243,7 @@ def _sidecar(
             "sha256": hashlib.sha256(table.encode()).hexdigest(),
             "n_epochs": hypnogram.n_epochs,
             "epoch_seconds": hypnogram.epoch_seconds,
+            "offset_seconds": hypnogram.offset_seconds,
             "start": hypnogram.start.isoformat() if hypnogram.start else None,
             "scheme": {"name": hypnogram.scheme.name, "stages": list(hypnogram.scheme.names)},
         },

@@ -33,7 +33,8 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
 
     def probabilities(table: Any) -> RawDensity:
         columns, index = arrow_columns(path, table)
-        raw = density_of_columns(path, columns, options, index)
+        is_own = _is_own(table.column_names)
+        raw = density_of_columns(path, columns, options, index, fills_lead=not is_own)
         start, _ = _told(table)
         return raw if start is None else replace(raw, start=start)
 
@@ -71,11 +72,16 @@ def has_final_stages(path: Path) -> bool:
 
     def look(table: Any) -> bool:
         header = [name.casefold() for name in table.column_names]
-        is_own = header[: len(COHORT_HEAD)] == list(COHORT_HEAD)
+        is_own = _is_own(header)
         is_density = sum(canonical_name(name) is not None for name in header) > 1
         return stage_column(header) is not None and (is_own or not is_density)
 
     return _read(path, look)
+
+
+def _is_own(names: Sequence[str]) -> bool:
+    """Whether columns are those of `write_cohort`; probabilities alone have no stage."""
+    return tuple(names)[: len(COHORT_HEAD) - 1] == COHORT_HEAD[:-1]
 
 
 def write_parquet(night: Outgoing, path: Path) -> Content:

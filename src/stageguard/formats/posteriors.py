@@ -97,6 +97,7 @@ def write_posterior(
             "sha256": hashlib.sha256(table).hexdigest(),
             "n_epochs": posterior.n_epochs,
             "epoch_seconds": posterior.epoch_seconds,
+            "offset_seconds": posterior.offset_seconds,
             "start": posterior.start.isoformat() if posterior.start else None,
             "scheme": {"name": posterior.scheme.name, "stages": list(posterior.scheme.names)},
             "log_evidence": posterior.log_evidence,
@@ -137,7 +138,8 @@ def table_text(posterior: Posterior) -> str:
     lines = [",".join((*TIMING, *posterior.scheme.names))]
     for epoch, row in enumerate(posterior.probabilities.tolist()):
         cells = ("NaN" if value != value else repr(value) for value in row)
-        lines.append(f"{epoch * seconds:.12g},{seconds:.12g},{','.join(cells)}")
+        onset = posterior.offset_seconds + epoch * seconds
+        lines.append(f"{onset:.12g},{seconds:.12g},{','.join(cells)}")
     return "\n".join(lines) + "\n"
 
 
@@ -148,6 +150,7 @@ def _draws_bytes(posterior: Posterior, draws: Draws) -> bytes:
         labels=draws.labels,
         stages=np.array(posterior.scheme.names),
         epoch_seconds=np.array(posterior.epoch_seconds),
+        offset_seconds=np.array(posterior.offset_seconds),
         seed=np.array(draws.seed),
     )
     return held.getvalue()

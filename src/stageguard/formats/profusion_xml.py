@@ -37,6 +37,7 @@ def read_profusion_xml(path: Path, options: HypnogramOptions | None = None) -> R
 
 def write_profusion_xml(night: Outgoing, path: Path) -> Content:
     """Write one number per epoch, 9 where unscored, and the other annotations as events."""
+    night = night.from_recording_start()
     words = stage_words(night, {"aasm5": {}}, "Profusion XML")
     codes = {name: code for code, name in reversed(STAGE_CODES.items())} | {UNSCORED_NAME: UNSCORED_CODE}
     # stages count from the first epoch here, and so must events

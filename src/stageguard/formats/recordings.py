@@ -263,7 +263,7 @@ def _scorings(
     for name, each in given.items():
         if isinstance(each, Hypnogram):
             label = f"the scoring {name!r}"
-            begins = _begins(each, recording, label) if each.start is not None else 0.0
+            begins = _begins(each, recording, label) if each.start is not None else each.offset_seconds
             night = each
         else:
             label = Path(each).name
@@ -271,7 +271,7 @@ def _scorings(
             night = scored.hypnogram
             notes += tuple(f"{label}: {note}" for note in scored.notes)
             apart = scoring is not None and scored.has_clock and recording.start not in (None, NO_DATE)
-            begins = _begins(night, recording, label) if apart else scored.offset_seconds
+            begins = _begins(night, recording, label) if apart else night.offset_seconds
         if begins:
             notes += (f"{label} begins {begins:g} s after the recording, by their clocks",)
         found[name] = Scoring(night, begins)

@@ -13,7 +13,7 @@ from typing import Any
 from stageguard.errors import InputError
 from stageguard.formats._density_file import DensityOptions, RawDensity, file_error
 from stageguard.formats._outgoing import Content, Outgoing, number
-from stageguard.formats._stage_rows import as_number, read_rows
+from stageguard.formats._stage_rows import read_rows
 from stageguard.formats._stage_sniffing import OWN_HEAD
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.formats.tables import read_table
@@ -25,7 +25,7 @@ RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of such a table."""
-    raw = read_table(path, options)
+    raw = read_table(path, options, fills_lead=False)
     start = raw.start if raw.start is not None else _start(path)
     return replace(raw, start=start, notes=_relevant(raw.notes))
 
@@ -48,16 +48,15 @@ def write_stage_table(night: Outgoing, path: Path) -> Content:
 
 
 def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
-    """Columns of a night by name; times count from the first epoch."""
+    """Columns of a night by name; onsets count from the recording's start."""
     taken = [name for name in night.scheme.names if name.casefold() in RESERVED]
     if taken:
         raise InputError(
             f"the stage {taken[0]!r} has the name of another column of the table. Rename it, or write "
             "another format."
         )
-    seconds, start, n_epochs = night.epoch_seconds, night.any.start, night.any.n_epochs
-    onsets = [round(place * seconds, 9) for place in range(n_epochs)]
-    columns: dict[str, Sequence[Any]] = {"onset": onsets, "duration": [seconds] * n_epochs}
+    onsets, start = night.onsets, night.recording_start
+    columns: dict[str, Sequence[Any]] = {"onset": onsets, "duration": [night.epoch_seconds] * len(onsets)}
     columns["time"] = [None if start is None else start + timedelta(seconds=onset) for onset in onsets]
     if night.hypnogram is not None:
         columns["stage"] = night.hypnogram.stages.tolist()
@@ -82,11 +81,11 @@ def _relevant(notes: tuple[str, ...]) -> tuple[str, ...]:
 def _start(path: Path) -> datetime | None:
     """When the first epoch begins, where the table tells it."""
     table = read_rows(path, ("onset", "time"))
-    text, onset = table.column("time")[0], as_number(table.column("onset")[0])
+    text = table.column("time")[0]
     if not text:
         return None
     try:
-        return datetime.fromisoformat(text) - timedelta(seconds=onset or 0.0)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise file_error(
             path, f"line {table.lines[0]} has the time {text[:40]!r}, expected a date and time."

@@ -94,7 +94,11 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
         return raw
     timing = read_timing(where, {"onset": times.astype(np.float64)}, None, given=options.epoch_seconds)
     return replace(
-        raw, epoch_seconds=timing.epoch_seconds, places=timing.places, notes=raw.notes + timing.notes
+        raw,
+        epoch_seconds=timing.epoch_seconds,
+        places=timing.places,
+        offset_seconds=timing.offset_seconds,
+        notes=raw.notes + timing.notes,
     )
 
 

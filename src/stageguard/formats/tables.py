@@ -92,17 +92,18 @@ class Table:
         return [(name, self._column(path, place)) for name, place in self.layout.clocks.items()]
 
 
-def read_table(path: Path, options: DensityOptions) -> RawDensity:
+def read_table(path: Path, options: DensityOptions, *, fills_lead: bool = True) -> RawDensity:
     """Probabilities from a delimited text file with one row per epoch.
 
     Columns are matched by stage name in any order and any known alias. Columns such as onset, time, duration
     and epoch say how long epochs are, which are missing and when the first is; other columns are ignored and
-    listed. A row whose stage cells are all empty or NaN is an epoch without evidence.
+    listed. A row whose stage cells are all empty or NaN is an epoch without evidence. So are whole epochs
+    before the first row where it `fills_lead`.
     """
     table = load_table(path, options)
     index = table.index(path)
     times = row_times(path, [*index.columns, *table.timing.items(), *table.clocks(path)], index.meanings)
-    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds)
+    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds, fills_lead=fills_lead)
     return RawDensity(
         table.values,
         table.layout.names,
@@ -112,6 +113,7 @@ def read_table(path: Path, options: DensityOptions) -> RawDensity:
         lines=table.lines,
         epoch_source=timing.source,
         places=timing.places,
+        offset_seconds=timing.offset_seconds,
         is_told=any(name.casefold() != "epoch" for name in times.unread),
     )
 

@@ -72,7 +72,8 @@ def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def write_text(night: Outgoing, path: Path) -> Content:
     """Write one stage name per line, ? where unscored."""
-    return Content({path: "\n".join(night.stages("text").stages.tolist()) + "\n"})
+    stages = night.from_recording_start().stages("text").stages
+    return Content({path: "\n".join(stages.tolist()) + "\n"})
 
 
 def find_table(path: Path, lines: Sequence[str]) -> StageRows | None:
@@ -93,8 +94,9 @@ def from_table(
 ) -> RawHypnogram:
     """Stages of a table's rows: one row per epoch, or stages with onset and duration.
 
-    Onsets count from the recording's start: epochs before the first row, and those that rows skip, are
-    unscored. `meanings` says what columns are whose names do not tell when rows are.
+    Onsets count from the recording's start: epochs that rows skip are unscored, and so are whole ones before
+    the first row, unless this package wrote the table. `meanings` says what columns are whose names do not
+    tell when rows are.
     """
     place = stage_column(table.header)
     if place is None:
@@ -111,10 +113,22 @@ def from_table(
     for each in times.unread:
         if each in TIMING_COLUMNS:
             _refuse_texts(path, table, each)
-    if times.onset is not None and times.lasting is not None and not _is_tiled(times.onset, times.lasting):
+    is_own = recorded is not None or ARGMAX_COLUMN in table.header or _is_own_table(table.header)
+    if (
+        times.onset is not None
+        and times.lasting is not None
+        and not _is_tiled(times.onset - (times.onset[0] if is_own else 0.0), times.lasting)
+    ):
         return _from_events(path, table, name, times, options)
     _refuse_doubtful(path, table, times, options)
-    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds, missing="unscored")
+    timing, start = timing_of(
+        path,
+        times,
+        table.lines,
+        given=options.epoch_seconds,
+        missing="unscored",
+        fills_lead=not is_own,
+    )
     if recorded is not None:
         start = recorded[1]
     raw = RawHypnogram(
@@ -219,9 +233,15 @@ def _other_columns(table: StageRows, name: str, times: RowTimes, *, is_own: bool
         notes = (f"stages are those of the column {name}; left out: {listed(others)}",)
     taken = {name, ARGMAX_COLUMN, "stage_n", *others, *times.used}
     ignored = [each or "(unnamed)" for each in table.header if each not in taken]
-    if ignored and not is_own and table.header[: len(OWN_HEAD)] != OWN_HEAD:
+    if ignored and not is_own and not _is_own_table(table.header):
         notes += (f"columns ignored: {listed(ignored)}",)
     return notes
+
+
+def _is_own_table(header: Sequence[str]) -> bool:
+    """Whether columns are those of this package's table, in a file of one night or of a cohort."""
+    names = tuple(header)
+    return OWN_HEAD in (names[: len(OWN_HEAD)], names[1 : len(OWN_HEAD) + 1])
 
 
 def read_stage_lines(

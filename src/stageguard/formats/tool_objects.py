@@ -52,7 +52,7 @@ def to_frame(night: Decoding | Hypnogram | Hypnodensity) -> Any:
     """
     pandas = _library("pandas", "to_frame()", "'stageguard[formats]'")
     outgoing = _outgoing(night)
-    seconds, n_epochs, start = outgoing.epoch_seconds, outgoing.any.n_epochs, outgoing.any.start
+    seconds, n_epochs, start = outgoing.epoch_seconds, outgoing.any.n_epochs, outgoing.recording_start
     columns: dict[str, Any] = {"onset": outgoing.onsets, "duration": [seconds] * n_epochs}
     if outgoing.hypnogram is not None:
         columns["stage"] = outgoing.hypnogram.stages.astype(object)

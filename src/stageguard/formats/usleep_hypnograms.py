@@ -42,7 +42,7 @@ def _runs(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogr
 
 def write_hyp(night: Outgoing, path: Path) -> Content:
     """Write one stage per line (`.hyp`)."""
-    return Content({path: "\n".join(_words(night)) + "\n"})
+    return Content({path: "\n".join(_words(night.from_recording_start())) + "\n"})
 
 
 def write_ids(night: Outgoing, path: Path) -> Content:

@@ -266,7 +266,13 @@ def _is_night(source: Any) -> bool:
 def _most_probable(night: Outgoing) -> Outgoing:
     density = night.density
     assert density is not None
-    labels = Hypnogram(density.argmax(), density.scheme, density.epoch_seconds, density.start)
+    labels = Hypnogram(
+        density.argmax(),
+        density.scheme,
+        density.epoch_seconds,
+        density.start,
+        offset_seconds=density.offset_seconds,
+    )
     return replace(night, hypnogram=labels, notes=(*night.notes, ARGMAX_NOTE))
 
 

@@ -115,7 +115,8 @@ def write_yasa_json(night: Outgoing, path: Path) -> Content:
 
 
 def yasa_document(night: Outgoing) -> dict[str, Any]:
-    """Return what `yasa.Hypnogram.from_dict` takes."""
+    """Return what `yasa.Hypnogram.from_dict` takes: YASA's nights begin with their recordings."""
+    night = night.from_recording_start()
     values = stage_words(night, YASA_WORDS, "YASA", "UNS")
     hypnogram = night.stages("YASA")
     start = hypnogram.start

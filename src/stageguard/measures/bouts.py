@@ -22,6 +22,7 @@ Mask = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.intp]
 
 ScoredNight = Decoding | Hypnogram
+SAME_SECONDS = 1.0  # clocks and offsets that differ by less are one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,8 +89,7 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
 
 def hypnogram_before(decoding: Decoding) -> Hypnogram:
     """Return the stager's own choice as a hypnogram, to be measured beside the decoded one."""
-    after = decoding.hypnogram
-    return Hypnogram(decoding.argmax, after.scheme, after.epoch_seconds, after.start, decoding.source)
+    return replace(decoding.hypnogram, labels=decoding.argmax, scorer=decoding.source, assumed=())
 
 
 def in_scheme(hypnogram: Hypnogram, scheme: StageScheme) -> Hypnogram:
@@ -112,15 +112,23 @@ def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
             f"the expert scored {expert.n_epochs} epochs and the night has {night.n_epochs}, "
             f"expected the same epochs. Cut or pad one of them; {UNSCORED} marks an unscored epoch."
         )
-    if expert.start is None or night.start is None:
-        return
-    if (expert.start.tzinfo is None) == (night.start.tzinfo is None):
-        apart = abs((expert.start - night.start).total_seconds())
-        if apart > night.epoch_seconds / 2:
+    later_offset = expert.offset_seconds - night.offset_seconds
+    begins, other = expert.start, night.start
+    if begins is not None and other is not None and (begins.tzinfo is None) == (other.tzinfo is None):
+        later_start = (begins - other).total_seconds()
+        if abs(later_start) > night.epoch_seconds / 2:
             raise InputError(
                 f"the expert scoring starts at {expert.start} and the night at {night.start}, "
                 "expected the same epochs. Cut or pad one of them."
             )
+        if abs(later_start - later_offset) > SAME_SECONDS:
+            return  # of recordings that began at different times: offsets say nothing
+    if abs(later_offset) > SAME_SECONDS:
+        raise InputError(
+            f"the expert scoring begins {expert.offset_seconds:g} s after the recording's start and the "
+            f"night {night.offset_seconds:g} s, expected the same epochs. Stage and score the same ones, or "
+            "correct an onset."
+        )
 
 
 def cuts_of(night: ScoredNight) -> Sequence[int]:

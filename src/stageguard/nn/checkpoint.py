@@ -94,10 +94,9 @@ class TrainedModel:
         whole = np.full((int(place[-1]) + 1, rows.shape[1]), np.nan)
         whole[place] = rows
         seconds = self.card.epoch_seconds
-        start = (
-            None if table.start is None else table.start + timedelta(seconds=seconds * int(table.epochs[0]))
-        )
-        return Hypnodensity(whole, self.card.scheme, seconds, start, table.recording)
+        offset = seconds * int(table.epochs[0])
+        start = None if table.start is None else table.start + timedelta(seconds=offset)
+        return Hypnodensity(whole, self.card.scheme, seconds, start, table.recording, offset_seconds=offset)
 
 
 def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = False) -> tuple[Path, Path]:

@@ -164,7 +164,8 @@ def legend(picture: NightPicture, frame: Frame, y: float) -> Iterator[str]:
 
 
 def _axis(decoding: Decoding, frame: Frame, first: int, stop: int) -> Axis:
-    return Axis(frame, first, stop, decoding.epoch_seconds, decoding.hypnogram.start)
+    night = decoding.hypnogram
+    return Axis(frame, first, stop, night.epoch_seconds, night.start, night.offset_seconds)
 
 
 def _windows(n_epochs: int, epoch_seconds: float) -> list[tuple[int, int]]:

@@ -108,9 +108,9 @@ def ledger_caption(events: Sequence[RareEvent]) -> str:
 
 
 def time_of(decoding: Decoding, epoch: int) -> str:
-    """Return when an epoch begins: clock time, or time from the start."""
+    """Return when an epoch begins: clock time, or time from the recording's start."""
     seconds = epoch * decoding.epoch_seconds
     if decoding.hypnogram.start is not None:
         return f"{decoding.hypnogram.start + timedelta(seconds=seconds):%H:%M:%S}"
-    whole = int(seconds)
+    whole = int(seconds + decoding.hypnogram.offset_seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -72,7 +72,7 @@ def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
     own = decoding.hypnogram
     check_aligned(expert, own)
     scheme = common_scheme(expert.scheme, own.scheme)
-    return replace(in_scheme(expert, scheme), start=own.start)
+    return replace(in_scheme(expert, scheme), start=own.start, offset_seconds=own.offset_seconds)
 
 
 def measure(decoding: Decoding, expert: Hypnogram | None, lights: Lights) -> Measured:

@@ -38,6 +38,7 @@ class Axis:
     stop: int
     epoch_seconds: float
     start: datetime | None
+    offset_seconds: float = 0.0  # of the night's first epoch in its recording
 
     def x(self, epoch: float) -> float:
         """Horizontal place of an epoch's beginning."""
@@ -56,17 +57,18 @@ class Axis:
     def ticks(self) -> Iterator[tuple[float, str]]:
         """Horizontal place and text of each tick; full hours of the clock where it is known."""
         begin = self.first * self.epoch_seconds
-        clock = begin
+        clock = begin + self.offset_seconds
         if self.start is not None:
-            clock += self.start.hour * 3600 + self.start.minute * 60 + self.start.second
+            clock = begin + self.start.hour * 3600 + self.start.minute * 60 + self.start.second
         first = begin + (-clock % self.step)
         for seconds in np.arange(first, begin + self.seconds + 1e-6, self.step).tolist():
             yield self.x(seconds / self.epoch_seconds), self.time_text(seconds)
 
     def time_text(self, seconds: float) -> str:
-        """Time so many seconds after the start of the night, as on the axis."""
+        """Time so many seconds after the night's start, by the clock, else from the recording's start."""
         if self.start is not None:
             return (self.start + timedelta(seconds=seconds)).strftime("%H:%M")
+        seconds += self.offset_seconds
         return f"{seconds / 3600:g}" if self.step >= 1800 else f"{seconds / 60:g}"
 
     @property
