@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -200,7 +200,13 @@ def _features(file: RadarFile, epoch_seconds: float) -> dict[str, Signal | Serie
 def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram | None:
     if mapped.scoring_file is not None:
         night = read_hypnogram(mapped.scoring_file, scheme=mapped.scheme, epoch_seconds=mapped.epoch_seconds)
-        return Hypnogram(night.labels, night.scheme, night.epoch_seconds, night.start, "expert")
+        if night.offset_seconds:
+            raise broken(
+                mapped.scoring_file,
+                f"its first epoch begins {night.offset_seconds:g} s after the recording, expected epochs "
+                "from its start. Cut the recording, or correct the times.",
+            )
+        return replace(night, scorer="expert", assumed=())
     name = mapped.scoring or "stages"
     codes = file.small(name)
     if codes is None:

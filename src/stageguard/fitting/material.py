@@ -135,9 +135,10 @@ def read_material(
     panels = [_panel(one, i, base, options) for i, one in enumerate(hypnograms)]
     requests: list[_nights.Request | None] = [None] * n_nights
     for i, density in enumerate(() if densities is None else densities):
-        requests[i] = request = _read(density, i, base, options)
+        stager = _read(density, i, base, options)
+        requests[i] = stager
         if not isinstance(density, Hypnodensity):  # an array is of the epochs that were scored
-            request.offset_seconds = panels[i][0].offset_seconds
+            stager.offset_seconds = panels[i][0].offset_seconds
         elif not _has_hypnograms(hypnograms[i]):
             panels[i] = [replace(one, offset_seconds=density.offset_seconds) for one in panels[i]]
     scorers = _numbered_scorers(panels)

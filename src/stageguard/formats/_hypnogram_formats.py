@@ -9,7 +9,8 @@ from stageguard.formats._stage_codes import NUMBERINGS
 
 _P, _S, _E = "probabilities", "start time", "epoch length"
 _A = "other annotations"
-_EPOCHS = (_P, _S, _E, "scorer", _A)
+_O = "part of an epoch before the first"
+_EPOCHS = (_P, _S, _E, _O, "scorer", _A)
 _USLEEP_WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
 _LUNA_WORDS = frozenset(
     ("w", "wake", "n1", "n2", "n3", "n4", "nrem1", "nrem2", "nrem3", "nrem4", "r", "rem", "nr", "?")
@@ -88,7 +89,7 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
         stages.is_yasa_json,
         hypnogram="yasa_hypnograms:read_yasa_json",
         write="yasa_hypnograms:write_yasa_json",
-        loses=("other annotations",),
+        loses=(_O, "other annotations"),
         test=f"{_T}yasa.py::test_json_of_the_installed_yasa, {_WRITTEN}",
     ),
     _text(
@@ -105,7 +106,7 @@ HYPNOGRAM_FORMATS: tuple[FileFormat, ...] = (
     _text(
         "profusion-xml", "Compumedics Profusion XML", (".xml",), sniffing.has_xml_root("CMPStudyConfig"),
         "profusion_xml:read_profusion_xml",
-        "../test_formats_scorings.py::test_profusion_codes", (_P, _S, "scorer"),
+        "../test_formats_scorings.py::test_profusion_codes", (_P, _S, _O, "scorer"),
         "profusion_xml:write_profusion_xml",
     ),
     _text(
