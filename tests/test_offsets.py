@@ -148,6 +148,15 @@ def test_nights_of_one_recording_are_aligned_by_time(start):
     assert two.start == (None if start is None else start - timedelta(seconds=60))
 
 
+def test_lights_told_in_seconds_count_from_the_recording():
+    night = hypnogram(12.5)
+    assert sg.sleep_statistics(night, lights_off=72.5).lights_off_epoch == 2
+    assert sg.sleep_statistics(night, lights_off=timedelta(seconds=72.5)).lights_off_epoch == 2
+    with pytest.warns(StageGuardWarning, match="2 epochs before lights off"):
+        one, _ = sg.align(night, night, lights_off=72.5).nights
+    assert one.offset_seconds == 72.5
+
+
 def test_nights_beside_each_others_epochs_are_refused():
     with pytest.raises(
         InputError, match=r"night 2 begins 12\.5 s after the first, 12\.5 s beside its epochs"

@@ -172,7 +172,7 @@ def _since(night: Night, moment: datetime | float, what: str) -> tuple[float, li
                 return apart + DAY, [f"{what} is before the first night's start: taken as {day}"]
             return apart, []
     else:
-        apart = _checks.number(moment, what)
+        apart = _checks.number(moment, what) - night.offset_seconds
     if what == "lights_off" and apart < 0:
         return apart, [f"{what} is {-apart:g} s before the first night's start: no epoch is left out for it"]
     return apart, []

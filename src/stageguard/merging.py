@@ -118,7 +118,8 @@ def align(
     keep : {"common", "first"}
         The epochs that all have, or those of the first night; others are then unscored, or NaN.
     lights_off, lights_on : datetime or float, optional
-        Only epochs that lie wholly between these: times, or seconds after the first night's start.
+        Only epochs that lie wholly between these: times, or seconds from the beginning of the recording of
+        the first night.
     tolerance_seconds : float
         Clocks that differ by less, after whole epochs, are one. More is an error, since no stage is moved
         against the signal.

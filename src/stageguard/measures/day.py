@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
+from stageguard._common_epochs import recording_start
 from stageguard.errors import Argument, InputError, Message
 from stageguard.hypnogram import Hypnogram
 from stageguard.measures.bouts import Integers, Labels, bouts_of, clock_at
@@ -162,11 +163,13 @@ def _epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int) -> in
     seconds = _seconds_from_start(hypnogram, moment, what, after * epoch_seconds)
     epoch = math.floor(seconds / epoch_seconds + 0.5)
     if not 0 <= epoch <= n_epochs:
-        begins = "" if hypnogram.start is None else f" ({hypnogram.start:%H:%M:%S})"
+        began = recording_start(hypnogram)
+        begins = "" if began is None else f" ({began:%H:%M:%S})"
+        hours = (seconds + hypnogram.offset_seconds) / 3600
         raise InputError(
             Message(
                 Argument(what),
-                f" is {_checks.shown(moment)}, {seconds / 3600:.2f} h after the recording starts{begins}, "
+                f" is {_checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
                 f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h.",
             )
         )
@@ -174,6 +177,7 @@ def _epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int) -> in
 
 
 def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: float) -> float:
+    """Return seconds from the first epoch to a moment, which counts from the beginning of the recording."""
     if isinstance(moment, str):
         ahead = _clock_seconds(moment, what) - _time_of_day(hypnogram, moment, what)
         seconds = ahead % DAY_SECONDS
@@ -181,10 +185,10 @@ def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: 
             seconds += DAY_SECONDS
         return seconds
     if isinstance(moment, timedelta):
-        return moment.total_seconds()
+        return moment.total_seconds() - hypnogram.offset_seconds
     if not isinstance(moment, datetime):
         try:
-            return _checks.number(moment, what)
+            return _checks.number(moment, what) - hypnogram.offset_seconds
         except InputError:
             raise InputError(
                 Message(
