@@ -14,7 +14,6 @@ from stageguard.cli._options import AsJson, Cohort, Overwrite
 
 if TYPE_CHECKING:
     from stageguard.cli._staging import Input
-    from stageguard.hypnodensity import Hypnodensity
     from stageguard.nn.checkpoint import TrainedModel
     from stageguard.profile import Profile
 
@@ -158,7 +157,9 @@ def _stage_and_write(
     from stageguard.cli._staging import prepare
     from stageguard.decoding import decode
     from stageguard.errors import OutputExistsError
+    from stageguard.formats._outgoing import Outgoing
     from stageguard.formats.outputs import output_paths, write_decoding
+    from stageguard.formats.stage_tables import table_text
 
     files, densities = output_paths(place), place.with_name(place.name + DENSITY_SUFFIX)
     held = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
@@ -182,7 +183,7 @@ def _stage_and_write(
         decoding,
         place,
         source_path=densities,  # named in the sidecar as what was decoded, so that verify finds it
-        source_text=_density_text(density),
+        source_text=table_text(Outgoing(None, density)),
         overwrite=overwrite,
         options=options.to_dict(),
         quality=prepared.beta,
@@ -190,12 +191,3 @@ def _stage_and_write(
     )
     outputs = {"density": str(densities), "tsv": str(written.tsv), "json": str(written.sidecar)}
     return describe(decoding) | {"outputs": outputs, "notes": notes}
-
-
-def _density_text(density: Hypnodensity) -> str:
-    """Stage-named columns, a row per epoch, empty where there is no evidence; digits read back exactly."""
-    rows = (
-        ",".join("" if value != value else repr(value) for value in row)
-        for row in density.probabilities.tolist()
-    )
-    return "\n".join([",".join(density.scheme.names), *rows]) + "\n"

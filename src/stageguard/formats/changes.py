@@ -33,9 +33,9 @@ def change_row(change: Change) -> dict[str, Any]:
 
 
 COLUMNS = (
-    *("first_epoch", "n_epochs", "onset", "clock", "before", "after", "rule", "probability_before"),
+    *("first_epoch", "n_epochs", "clock", "before", "after", "rule", "probability_before"),
     *("probability_after", "evidence_given_up_nats", "prior_gained_nats", "margin_nats"),
-    "counterfactual_score",
+    *("counterfactual_score", "onset"),
 )
 
 

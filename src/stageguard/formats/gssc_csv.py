@@ -23,16 +23,15 @@ def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
             "main branch, or read the stages with read_hypnogram.",
         )
-    table = load_table(path, options)
+    table = load_table(path, options, expected=("stage",))
     times = row_times(path, [*table.timing.items(), *table.clocks(path)])
     timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds)
-    ignored = [note for note in table.notes if not note.startswith("columns ignored: Stage")]
     return RawDensity(
         table.values,
         table.layout.names,
         epoch_seconds=timing.epoch_seconds,
         start=start,
-        notes=(*ignored, *timing.notes),
+        notes=table.notes + timing.notes,
         lines=table.lines,
         places=timing.places,
         offset_seconds=timing.offset_seconds,

@@ -19,15 +19,14 @@ from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
 from stageguard.formats.tables import read_table
 from stageguard.formats.text_hypnograms import read_text_hypnogram
 
-_OWN_NOTES = ("columns ignored: stage",)
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 
 def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of such a table."""
-    raw = read_table(path, options, fills_lead=False)
+    raw = read_table(path, options, is_own=True)
     start = raw.start if raw.start is not None else _start(path)
-    return replace(raw, start=start, notes=_relevant(raw.notes))
+    return replace(raw, start=start)
 
 
 def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -39,12 +38,17 @@ def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def write_stage_table(night: Outgoing, path: Path) -> Content:
     """Write a row per epoch: when, how long, which stage, and the probability of each stage."""
+    return Content({path: table_text(night)}, has_probabilities=night.density is not None)
+
+
+def table_text(night: Outgoing) -> str:
+    """Return such a table; digits read back exactly."""
     columns = stage_columns(night)
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*(map(_cell, column) for column in columns.values()), strict=True))
-    return Content({path: stream.getvalue()}, has_probabilities=night.density is not None)
+    return stream.getvalue()
 
 
 def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
@@ -72,10 +76,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
     return number(value) if isinstance(value, int | float) else str(value)
-
-
-def _relevant(notes: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(note for note in notes if note not in _OWN_NOTES)
 
 
 def _start(path: Path) -> datetime | None:

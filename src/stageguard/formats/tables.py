@@ -92,18 +92,18 @@ class Table:
         return [(name, self._column(path, place)) for name, place in self.layout.clocks.items()]
 
 
-def read_table(path: Path, options: DensityOptions, *, fills_lead: bool = True) -> RawDensity:
+def read_table(path: Path, options: DensityOptions, *, is_own: bool = False) -> RawDensity:
     """Probabilities from a delimited text file with one row per epoch.
 
     Columns are matched by stage name in any order and any known alias. Columns such as onset, time, duration
     and epoch say how long epochs are, which are missing and when the first is; other columns are ignored and
     listed. A row whose stage cells are all empty or NaN is an epoch without evidence. So are whole epochs
-    before the first row where it `fills_lead`.
+    before the first row, unless this package wrote the table.
     """
-    table = load_table(path, options)
+    table = load_table(path, options, expected=("stage",) if is_own else ())
     index = table.index(path)
     times = row_times(path, [*index.columns, *table.timing.items(), *table.clocks(path)], index.meanings)
-    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds, fills_lead=fills_lead)
+    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds, fills_lead=not is_own)
     return RawDensity(
         table.values,
         table.layout.names,
@@ -118,8 +118,14 @@ def read_table(path: Path, options: DensityOptions, *, fills_lead: bool = True) 
     )
 
 
-def load_table(path: Path, options: DensityOptions, epoch_column: str | None = None) -> Table:
-    """Numbers of a table; `epoch_column` is the only one that tells when rows are, where it is given."""
+def load_table(
+    path: Path, options: DensityOptions, epoch_column: str | None = None, expected: Sequence[str] = ()
+) -> Table:
+    """Numbers of a table.
+
+    `epoch_column` is the only one that tells when rows are, where it is given. Of the columns that are not
+    read, those that are `expected` in the format are worth no remark.
+    """
     data, is_spaced = tabbed(read_bytes(path), stage_of)
     if not data or data.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
@@ -130,7 +136,7 @@ def load_table(path: Path, options: DensityOptions, epoch_column: str | None = N
     layout = replace(layout, notes=layout.notes + spaced + empty_rows_note(n_empty))
     if not body:
         raise file_error(path, "has a header but no rows. Expected one row per epoch.")
-    table = _read_cells(path, body, _with_timing(layout, body, epoch_column))
+    table = _read_cells(path, body, _with_timing(layout, body, epoch_column, expected))
     for name in layout.header:
         if is_night_column(name):
             refuse_many(path, name, table.texts(path, name.casefold()))
@@ -296,7 +302,9 @@ def choose_columns(
     return columns, tuple(header[i] for i in columns)
 
 
-def _with_timing(layout: Layout, body: bytes, epoch_column: str | None) -> Layout:
+def _with_timing(
+    layout: Layout, body: bytes, epoch_column: str | None, expected: Sequence[str] = ()
+) -> Layout:
     """Add the places of columns that tell when rows are, and what is left out."""
     timing: dict[str, int] = {}
     clocks: dict[str, int] = {}
@@ -314,6 +322,7 @@ def _with_timing(layout: Layout, body: bytes, epoch_column: str | None) -> Layou
     taken = {*layout.columns, *timing.values(), *clocks.values()}
     if nameless is not None and not re.fullmatch(r"\d+|\D*", _first_cell(layout, body, nameless)):
         taken.add(nameless)
+    taken |= {place for place, name in enumerate(layout.header) if name.casefold() in expected}
     ignored = [cell or "(unnamed)" for i, cell in enumerate(layout.header) if i not in taken]
     notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
     return replace(layout, notes=(*layout.notes, *notes), timing=timing, clocks=clocks, nameless=nameless)
