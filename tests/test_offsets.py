@@ -158,9 +158,7 @@ def test_lights_told_in_seconds_count_from_the_recording():
 
 
 def test_nights_beside_each_others_epochs_are_refused():
-    with pytest.raises(
-        InputError, match=r"night 2 begins 12\.5 s after the first, 12\.5 s beside its epochs"
-    ):
+    with pytest.raises(InputError, match=r"night 2 begins 12\.5 s after the first, 12\.5 s off its grid"):
         sg.align(density(), density(12.5))
     with pytest.raises(
         InputError, match=r"night 2 begins 12\.5 s after the recording's start, the first one 0 s"

@@ -121,11 +121,7 @@ def read_table(path: Path, options: DensityOptions, *, is_own: bool = False) -> 
 def load_table(
     path: Path, options: DensityOptions, epoch_column: str | None = None, expected: Sequence[str] = ()
 ) -> Table:
-    """Numbers of a table.
-
-    `epoch_column` is the only one that tells when rows are, where it is given. Of the columns that are not
-    read, those that are `expected` in the format are worth no remark.
-    """
+    """Numbers of a table; `epoch_column` alone tells when rows are; `expected` others need no remark."""
     data, is_spaced = tabbed(read_bytes(path), stage_of)
     if not data or data.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")

@@ -87,7 +87,7 @@ def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Mom
 
 def _moment_words(hypnogram: Hypnogram, epoch: int) -> str:
     clock = clock_at(hypnogram, epoch)
-    seconds = f"{epoch * hypnogram.epoch_seconds:.10g} s"
+    seconds = f"{hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds:.10g} s"
     return seconds if clock is None else f"{clock:%H:%M:%S}, {seconds}"
 
 
