@@ -298,7 +298,7 @@ def test_what_is_no_list_of_nights_is_named(nights):
     names = [expert.stages for expert in nights.hypnograms]
     for given in (names, [own.tolist() for own in names]):
         assert complaints(given, "hypnograms") == (
-            "night 0: labels are of type <U1, expected whole numbers. For names, use scheme.index(name)."
+            "night 0: labels are of type <U1, expected whole numbers. Names are read by sg.read_hypnogram."
         )
     without = [*nights.hypnograms[:4], None]
     assert complaints(without, "hypnograms") == (

@@ -219,7 +219,7 @@ def test_labels_and_confidences_in_memory_are_not_a_distribution():
         (P.T, {"stages": FIVE}, "Stages come second: transpose it."),
         (P.astype(str), {"stages": FIVE}, "are text, expected real numbers"),
         (P.astype(object), {"stages": FIVE}, "are Python objects, expected numbers"),
-        ([[1, 2], [3]], {"stages": FIVE}, "cannot be read as an array"),
+        ([[1, 2], [3]], {"stages": FIVE}, "have rows of different lengths, expected an array"),
         (P, {"format": "usleep"}, "format 'usleep' is not one of arrays: usleep-npy"),
         (P, {"stages": FIVE, "format": "yasa-json"}, "format 'yasa-json' is not one of arrays"),
         (P, {"stages": FIVE, "epoch_seconds": "30"}, "epoch_seconds is '30', expected a number."),

@@ -240,7 +240,7 @@ class Unreadable:
         (night() + 0j, f"X are complex numbers{REAL}"),
         ([[True, False, False]], f"X are true/false values{REAL}"),
         (np.zeros((2, 3), "M8[s]"), f"X are of type datetime64[s]{REAL}"),
-        ([[0.1, 0.9], [1.0]], "X have rows of different lengths, expected (epochs, stages)."),
+        ([[0.1, 0.9], [1.0]], "X have rows of different lengths, expected an array."),
         (Unreadable(), "X cannot be read as an array: detach it first"),
         (
             np.ma.MaskedArray(night(), mask=np.arange(40)[:, None] == [1, 7, 7]),

@@ -13,7 +13,7 @@ from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.stages import AASM5, WNR3
 
 START = datetime(2024, 3, 1, 23, 30)
-WHOLE = " expected whole numbers. For names, use scheme.index(name)."
+WHOLE = " expected whole numbers. Names are read by sg.read_hypnogram."
 RANGE = " is not a stage of scheme 'wnr3', expected 0 to 2, or -1 for unscored."
 
 
@@ -95,7 +95,7 @@ def test_pickle_keeps_everything_and_stays_read_only():
         ({"labels": []}, "labels are empty, expected at least one epoch."),
         ({"labels": [[0], [1]]}, "labels have shape (2, 1), expected one label per epoch: (n_epochs,)."),
         ({"labels": 0}, "labels have shape (), expected one label per epoch: (n_epochs,)."),
-        ({"labels": [[0], [1, 2]]}, "labels are of different lengths, expected one label per epoch."),
+        ({"labels": [[0], [1, 2]]}, "labels have rows of different lengths, expected an array."),
         ({"labels": [0.0, 1.0]}, f"labels are of type float64,{WHOLE}"),
         ({"labels": ["W"]}, f"labels are of type <U1,{WHOLE}"),
         ({"labels": [True]}, f"labels are of type bool,{WHOLE}"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from math import inf, isfinite
-from numbers import Real
+from numbers import Number, Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,79 @@ def shown(value: object) -> str:
     """Return a value as it looks in code, on one line and not too long."""
     line = " ".join(repr(value).split())
     return line if len(line) <= 80 else f"{line[:77]}..."
+
+
+def type_name(value: object) -> str:
+    """Return what an object is called in messages: its package and class."""
+    cls = type(value)
+    package = cls.__module__.partition(".")[0]
+    return cls.__name__ if package == "builtins" else f"{package}.{cls.__name__}"
+
+
+def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
+    """Return plain values as an array; refuse a table, whose names NumPy ignores, and what is no array.
+
+    NumPy takes anything with a length for a list and asks it for its items one by one, which may never end.
+
+    Parameters
+    ----------
+    value : array-like
+        An array, a tensor, or nested lists of numbers or names.
+    what : str
+        What the values are, for the message.
+    reader : str
+        What reads files, tables and other tools' objects instead, for the message.
+    """
+    if isinstance(value, str | os.PathLike):
+        raise InputError(
+            f"{what} are a name ({shown(str(value))}), expected numbers. Read the file first: "
+            f"sg.{reader}(path)."
+        )
+    if isinstance(value, Mapping) or hasattr(value, "columns") or hasattr(value, "coords"):
+        raise InputError(
+            f"{what} are a {type_name(value)}, which names its columns, expected a plain array. "
+            f"Read it by name: sg.{reader}(...)."
+        )
+    _refuse_opaque(value, what, reader)
+    try:
+        return np.asanyarray(value)
+    except ValueError:
+        raise InputError(f"{what} have rows of different lengths, expected an array.") from None
+    except (TypeError, RuntimeError) as error:
+        raise InputError(f"{what} cannot be read as an array: {' '.join(str(error).split())}") from None
+
+
+def n_dimensions(value: object) -> int | None:
+    """Return how many dimensions an array, nested lists or one value have; None for other objects."""
+    if isinstance(value, list | tuple):
+        inner = n_dimensions(value[0]) if value else 0
+        return None if inner is None else 1 + inner
+    n = 0 if isinstance(value, Number | str) else getattr(value, "ndim", None)
+    return n if isinstance(n, int) else None
+
+
+def refuse_unordered(value: object, what: str) -> None:
+    """Refuse a series of pandas whose index says that its values are not in the order of time."""
+    if getattr(getattr(value, "index", None), "is_monotonic_increasing", True) is False:
+        raise InputError(
+            f"{what} have an index that does not increase, expected values in the order of epochs. Sort them "
+            "(sort_index), or drop the index if they are in order (reset_index(drop=True))."
+        )
+
+
+def _refuse_opaque(value: object, what: str, reader: str) -> None:
+    if isinstance(value, list | tuple):
+        for each in value:
+            if not isinstance(each, float):
+                _refuse_opaque(each, what, reader)
+    elif not isinstance(value, Number | str | None) and not hasattr(value, "__array__"):
+        try:
+            memoryview(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise InputError(
+                f"{what} are a {type_name(value)}, expected an array. What other tools hold is read by "
+                f"sg.{reader}."
+            ) from None
 
 
 def number(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from stageguard import _checks, _kernels
 from stageguard.automaton import minimum_epochs
+from stageguard.decoded import Decoding
 from stageguard.errors import Argument, InputError, Message, StageGuardError, message_of
 from stageguard.evidence import Night, check_pins, check_quality, check_segments, cut
 from stageguard.hypnodensity import (
@@ -21,6 +22,7 @@ from stageguard.hypnodensity import (
     explain_bad_probabilities,
     merge_columns,
 )
+from stageguard.hypnogram import Hypnogram
 from stageguard.profile import Profile
 from stageguard.stages import StageScheme, scheme_for
 
@@ -53,7 +55,7 @@ class Options:
 def is_batch(nights: object) -> bool:
     """Whether the caller passed several nights: a list of matrices or densities, or one stacked array."""
     if isinstance(nights, list | tuple):
-        return len(nights) == 0 or isinstance(nights[0], Hypnodensity) or np.ndim(nights[0]) == 2
+        return len(nights) == 0 or _checks.n_dimensions(nights[0]) in (2, None)
     return isinstance(nights, np.ndarray) and nights.ndim == 3
 
 
@@ -89,7 +91,10 @@ def read_request(
             *(matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments),
             offset_seconds=night.offset_seconds,
         )
-    names = profile.scheme.names if options.stages is None else _checked_names(options.stages)
+    if isinstance(night, Hypnogram | Decoding):
+        hint = "Pass its density." if isinstance(night, Decoding) else "A hypnogram holds none."
+        raise InputError(f"got a {type(night).__name__}, expected probabilities per epoch and stage. {hint}")
+    names = profile.scheme.names if options.stages is None else checked_names(options.stages)
     matrix = _as_probabilities(night, names, options)
     if options.stages is None:
         assumed.append(f"columns are {', '.join(names)}: the profile's order")
@@ -111,10 +116,15 @@ def _refuse_for_density(options: Options) -> None:
         )
 
 
-def _checked_names(stages: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(stages, str) or not all(isinstance(name, str) for name in stages):
-        raise InputError(f"stages is {stages!r}, expected a list of column names such as ['W', 'N', 'R'].")
-    return tuple(stages)
+def checked_names(stages: Any) -> tuple[str, ...]:
+    """Return the names of columns, which have an order."""
+    is_list = isinstance(stages, Iterable) and not isinstance(stages, str | Mapping | set | Iterator)
+    names: list[object] = list(stages) if is_list and not hasattr(stages, "columns") else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"stages is {_checks.shown(stages)}, expected a list of column names such as ['W', 'N', 'R']."
+        )
+    return tuple(map(str, names))
 
 
 def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> FloatMatrix:

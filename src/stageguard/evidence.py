@@ -154,7 +154,7 @@ def check_segments(segments: Sequence[int] | None, n_epochs: int) -> tuple[int, 
     """Return the first epoch of every segment, 0 included."""
     if segments is None:
         return (0,)
-    starts = np.asarray(segments)
+    starts = np.asarray(_checks.array_of(segments, "segments", "read_density"))
     if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
         raise InputError(f"segments are {segments!r}, expected a list of first epochs such as [0, 480].")
     starts = starts.astype(np.int64)
@@ -169,8 +169,9 @@ def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None
     """Return beta per epoch (0 clean, 1 lost), or None when all of it is clean."""
     if quality is None:
         return None
+    _checks.refuse_unordered(quality, "quality values")
     try:
-        beta = np.asarray(quality, dtype=np.float64)
+        beta = np.asarray(_checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
             "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."

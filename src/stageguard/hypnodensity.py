@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -215,17 +214,7 @@ def _look_alike(values: FloatMatrix, sums: npt.NDArray[np.float64]) -> str:
 
 
 def _converted(array: npt.ArrayLike, what: str) -> FloatMatrix:
-    try:
-        plain = np.asanyarray(array)
-    except ValueError:
-        raise InputError(f"{what} have rows of different lengths, expected (epochs, stages).") from None
-    except (TypeError, RuntimeError) as error:
-        raise InputError(f"{what} cannot be read as an array: {' '.join(str(error).split())}") from None
-    if isinstance(array, str | os.PathLike):
-        raise InputError(
-            f"{what} are a name ({_checks.shown(str(array))}), expected numbers. Read the file first: "
-            "sg.read_density(path)."
-        )
+    plain = _checks.array_of(array, what, "read_density")
     if plain.dtype.kind == "O":
         raise InputError(
             f"{what} are Python objects, expected numbers. Convert them first: np.asarray(x, dtype=float)."

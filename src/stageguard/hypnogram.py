@@ -89,17 +89,15 @@ class Hypnogram(HandsOverStages):
 
 
 def _checked_labels(labels: object, scheme: StageScheme) -> npt.NDArray[np.int8]:
-    try:
-        array = np.asanyarray(labels)
-    except ValueError:
-        raise InputError("labels are of different lengths, expected one label per epoch.") from None
+    array = _checks.array_of(labels, "labels", "read_hypnogram")
+    _checks.refuse_unordered(labels, "labels")
     if array.ndim != 1:
         raise InputError(f"labels have shape {array.shape}, expected one label per epoch: (n_epochs,).")
     if array.size == 0:
         raise InputError("labels are empty, expected at least one epoch.")
     if array.dtype.kind not in "iu":
         raise InputError(
-            f"labels are of type {array.dtype}, expected whole numbers. For names, use scheme.index(name)."
+            f"labels are of type {array.dtype}, expected whole numbers. Names are read by sg.read_hypnogram."
         )
     if isinstance(array, np.ma.MaskedArray):
         array = np.where(np.broadcast_to(array.mask, array.shape), np.int64(UNSCORED), array.data)

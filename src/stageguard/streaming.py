@@ -92,7 +92,8 @@ class StreamingDecoder:
                 "profile.replace(transition_weight=0.2)."
             )
         self._options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
-        self._n_columns = len(self.profile.scheme.names if stages is None else stages)
+        names = self.profile.scheme.names if stages is None else _nights.checked_names(stages)
+        self._n_columns = len(names)
         blank = np.zeros((1, self._n_columns))
         request = _nights.read_request(blank, self.profile, self._options, None, None, None)
         self.epoch_seconds = request.epoch_seconds
@@ -295,10 +296,11 @@ class StreamingDecoder:
     def _read(self, row: npt.ArrayLike) -> Floats:
         """Return a row that comes in any other form as probabilities in the profile's order."""
         try:
-            array = np.asanyarray(row)
-        except (TypeError, ValueError, RuntimeError):
+            array = _checks.array_of(row, "probabilities", "read_density")
+        except InputError:
             array = np.empty(())
-        if array.shape != (self._n_columns,):
+        names_values = hasattr(row, "index") and not callable(row.index)  # a row of a table, in its order
+        if array.shape != (self._n_columns,) or names_values:
             names = self.profile.scheme.names if self._options.stages is None else self._options.stages
             raise InputError(
                 f"epoch {self.n_epochs} is {_checks.shown(row)}, expected {self._n_columns} numbers, one per "

@@ -265,12 +265,12 @@ def _nights_of(
     X: Any, lengths: Sequence[int] | None, groups: Sequence[Hashable] | None
 ) -> tuple[list[Any], list[int] | None]:
     """Return nights, and where they were cut if they came as one array."""
-    if isinstance(X, list | tuple) and X and (isinstance(X[0], Hypnodensity) or np.ndim(X[0]) == 2):
+    if isinstance(X, list | tuple) and X and _checks.n_dimensions(X[0]) in (2, None):
         if lengths is not None:
             raise InputError("lengths are given, but X is a list of nights already. Leave them out.")
         return list(X), None
-    matrix = np.asarray(X)
-    if matrix.ndim == 1 and matrix.dtype == object and len(matrix) and np.ndim(matrix[0]) == 2:
+    matrix = np.asarray(_checks.array_of(X, "X", "read_density"))
+    if matrix.ndim == 1 and matrix.dtype == object and len(matrix):
         return _nights_of(list(matrix), lengths, groups)
     if matrix.ndim == 3:
         return list(matrix), None
@@ -334,12 +334,14 @@ def _labels_of(
     if y is None:
         raise InputError("y is missing, expected the experts' stages of every night.")
     if cuts is not None:
-        flat = np.asarray(y)
+        flat = np.asarray(_checks.array_of(y, "y", "read_hypnogram"))
         if flat.ndim != 1 or len(flat) != cuts[-1]:
             raise InputError(f"y has shape {flat.shape}, expected one stage per epoch: ({cuts[-1]},).")
         listed = [flat[start:stop] for start, stop in pairwise(cuts)]
     else:
-        listed = [np.asarray(one) for one in y]
+        if not isinstance(y, list | tuple | np.ndarray):
+            raise InputError(f"y is {_checks.shown(y)}, expected a list of every night's stages.")
+        listed = [np.asarray(_checks.array_of(one, "y", "read_hypnogram")) for one in y]
         if len(listed) != n_nights:
             raise InputError(f"y has {len(listed)} nights and X {n_nights}, expected the same.")
     names = any(own.dtype.kind in "UO" for own in listed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -187,7 +187,7 @@ def _is_no_list(given: Any) -> bool:
     """Whether something is neither a list of nights nor a night: a generator, a table of names, a text."""
     if isinstance(given, Hypnodensity | Hypnogram):
         return False
-    return isinstance(given, str | bytes | Mapping | Set) or not hasattr(given, "__len__")
+    return not isinstance(given, list | tuple | np.ndarray)
 
 
 def _is_one_night(given: Any, dimensions: int) -> bool:
@@ -196,7 +196,7 @@ def _is_one_night(given: Any, dimensions: int) -> bool:
     if isinstance(given, np.ndarray) and given.dtype != object:
         return given.ndim < dimensions
     first: Any = next(iter(given), None)
-    return len(given) > 0 and np.ndim(first) == 0 and not isinstance(first, Hypnodensity | Hypnogram)
+    return len(given) > 0 and _checks.n_dimensions(first) == 0
 
 
 def _who(
@@ -237,11 +237,7 @@ def _name(given: Any, i: int, what: str) -> str:
 
 def _panel(given: Any, i: int, base: Profile, options: _nights.Options) -> list[Hypnogram]:
     """Return the scorings of one night as hypnograms in the base profile's stages."""
-    several = (
-        isinstance(given, list | tuple)
-        and len(given) > 0
-        and (isinstance(given[0], Hypnogram) or np.ndim(given[0]) > 0)
-    )
+    several = isinstance(given, list | tuple) and len(given) > 0 and _checks.n_dimensions(given[0]) != 0
     found = []
     for one in given if several else [given]:
         try:

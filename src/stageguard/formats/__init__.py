@@ -98,7 +98,7 @@ def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
 
     if isinstance(source, Hypnodensity):
         return objects.pass_density(source, options)
-    name = objects.name_of(source)
+    name = _checks.type_name(source)
     try:
         return build_density(name, objects.raw_density(source, options), options)
     except FileFormatError as error:

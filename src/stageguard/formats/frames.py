@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stageguard._checks import type_name
 from stageguard.formats import luna_pops, yasa_probabilities
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats._frame_columns import (
@@ -26,14 +27,13 @@ from stageguard.formats._row_times import Meaning, meaning_of, row_times, timing
 from stageguard.formats._several import is_night_column, refuse_many
 from stageguard.formats._table_cells import NO_EVIDENCE
 from stageguard.formats._timing import FloatVector
-from stageguard.formats.objects import name_of
 from stageguard.formats.tables import choose_columns, stage_of
 
 
 def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `pandas.DataFrame`; an index of times says when rows are."""
-    index = index_columns(name_of(source), source.index)
-    raw = density_of_columns(name_of(source), pandas_columns(source), options, index)
+    index = index_columns(type_name(source), source.index)
+    raw = density_of_columns(type_name(source), pandas_columns(source), options, index)
     if raw.start is None or raw.start.tzinfo is None or index.zone is None:
         return raw
     return replace(raw, start=raw.start.astimezone(index.zone))
@@ -42,14 +42,14 @@ def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
 def density_of_polars(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `polars.DataFrame`."""
     if type(source).__name__ == "LazyFrame":
-        raise file_error(name_of(source), "is not computed yet. Pass its collect().")
-    return density_of_columns(name_of(source), polars_columns(source), options)
+        raise file_error(type_name(source), "is not computed yet. Pass its collect().")
+    return density_of_columns(type_name(source), polars_columns(source), options)
 
 
 def density_of_arrow(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of a `pyarrow.Table`."""
-    columns, index = arrow_columns(name_of(source), source)
-    return density_of_columns(name_of(source), columns, options, index)
+    columns, index = arrow_columns(type_name(source), source)
+    return density_of_columns(type_name(source), columns, options, index)
 
 
 def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> RawDensity:
@@ -57,12 +57,12 @@ def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> Ra
     if source.keys() >= yasa_probabilities.KEYS:
         return yasa_probabilities.density_of_document("dict of yasa.Hypnogram", source)
     columns = [(column_name(name), np.asarray(values)) for name, values in source.items()]
-    return density_of_columns(name_of(source), columns, options)
+    return density_of_columns(type_name(source), columns, options)
 
 
 def density_of_xarray(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of an `xarray.DataArray` of (epochs, stages) by its coordinates, or of a `Dataset`."""
-    where = name_of(source)
+    where = type_name(source)
     if type(source).__name__ == "Dataset":
         columns = [(column_name(name), source[name].to_numpy()) for name in source.data_vars]
         along = next(iter(source.dims), None)

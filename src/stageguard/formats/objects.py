@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stageguard._checks import type_name
 from stageguard.errors import Argument, InputError, Message, message_of
 from stageguard.formats._density_file import (
     DensityFile,
@@ -196,13 +197,6 @@ OBJECTS: tuple[ObjectKind, ...] = (
 )
 
 
-def name_of(source: Any) -> str:
-    """Return what an object is called in messages: its package and class."""
-    cls = type(source)
-    package = cls.__module__.partition(".")[0]
-    return cls.__name__ if package == "builtins" else f"{package}.{cls.__name__}"
-
-
 def kind_of(source: Any, purpose: ObjectPurpose) -> ObjectKind:
     """Return the kind an object is; one that cannot be read as this is an error that says what can."""
     for kind in OBJECTS:
@@ -216,7 +210,7 @@ def kind_of(source: Any, purpose: ObjectPurpose) -> ObjectKind:
     other: ObjectPurpose = "hypnogram" if purpose == "density" else "density"
     hint = f" It is read by read_{other}." if getattr(kind, other) is not None else ""
     known = "; ".join(each.title for each in OBJECTS if getattr(each, purpose) is not None)
-    raise InputError(f"{name_of(source)} is not read as {what}.{hint} Known: a path; {known}.")
+    raise InputError(f"{type_name(source)} is not read as {what}.{hint} Known: a path; {known}.")
 
 
 def raw_density(source: Any, options: DensityOptions) -> RawDensity:
@@ -226,7 +220,7 @@ def raw_density(source: Any, options: DensityOptions) -> RawDensity:
     if options.format is not None and not kind.takes_format:
         raise InputError(
             Message(
-                f"{name_of(source)}: says itself what it is, got ",
+                f"{type_name(source)}: says itself what it is, got ",
                 Argument("format", options.format),
                 ". Leave it out.",
             )
@@ -237,7 +231,7 @@ def raw_density(source: Any, options: DensityOptions) -> RawDensity:
 
 def pass_density(density: Hypnodensity, options: DensityOptions) -> DensityFile:
     """Return a hypnodensity as it is, or pooled; options that contradict it are an error."""
-    name = name_of(density)
+    name = type_name(density)
     if options.format is not None or options.logits or options.log or options.stages is not None:
         raise InputError(
             f"{name}: knows its stages and holds probabilities. Leave out format, stages, logits and log."

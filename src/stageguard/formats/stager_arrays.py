@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._checks import array_of, type_name
 from stageguard.errors import Argument, Message, did_you_mean
 from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats._timing import read_timing
 from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
-from stageguard.formats.objects import name_of
 from stageguard.formats.yasa_probabilities import without_undefined
 from stageguard.stages import canonical_name
 
@@ -55,24 +55,19 @@ def density_of_torch(source: Any, options: DensityOptions) -> RawDensity:
         plain = plain.to_dense()
     if plain.is_floating_point():
         plain = plain.double()
-    return array_density(name_of(source), plain.numpy(), options)
+    return array_density(type_name(source), plain.numpy(), options)
 
 
 def density_of_array(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities or logits of an array, or of anything NumPy makes one of."""
-    where = name_of(source)
-    try:
-        array = np.asanyarray(source)
-    except (ValueError, TypeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise file_error(where, f"cannot be read as an array of (epochs, stages): {reason}") from None
-    return array_density(where, array, options)
+    where = type_name(source)
+    return array_density(where, array_of(source, f"{where}: probabilities", "read_hypnogram"), options)
 
 
 def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> RawDensity:
     """Probabilities of what `EEGInfer.mne_infer` of GSSC returns: stages, times and probabilities."""
-    where = name_of(source)
-    stages, times, probabilities = (np.asanyarray(part) for part in source)
+    where = type_name(source)
+    stages, times, probabilities = (array_of(part, where, "read_hypnogram") for part in source)
     if stages.ndim != 1 or probabilities.ndim != 2 or probabilities.shape != (len(stages), len(FIVE)):
         raise file_error(
             where,
@@ -104,8 +99,8 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
 
 def density_of_pair(source: tuple[Any, Any], options: DensityOptions) -> RawDensity:
     """Probabilities and classes of a classifier; or labels and confidences of AccuSleePy, if so named."""
-    where = name_of(source)
-    values, classes = np.asanyarray(source[0]), np.asanyarray(source[1])
+    where = type_name(source)
+    values, classes = (array_of(part, where, "read_hypnogram") for part in source)
     if values.ndim == 1 and values.shape == classes.shape:
         return _labels_and_confidences(where, values, classes, options)
     if values.ndim != 2 or classes.ndim != 1:
