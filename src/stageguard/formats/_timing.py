@@ -157,6 +157,8 @@ def durations_by_onsets(onsets: FloatVector, lasting: FloatVector) -> tuple[Floa
     if not seconds > 0 or not alike[:-1].all() or not steps.min() > 0:
         return lasting, ()
     shortest = float(steps.min())
+    if not np.isfinite(shortest / seconds):  # durations next to nothing, which no grid of epochs has
+        return lasting, ()
     n_epochs = np.rint(steps / (shortest / max(round(shortest / seconds), 1)))
     step = round(float(steps.sum() / n_epochs.sum()), 9)
     if abs(seconds - step) <= 1e-6 * step:  # the same but for the last digits, which stay as they are
