@@ -20,6 +20,9 @@ EXTRAS := test$(comma)studies$(comma)recordings$(comma)formats$(if $(wildcard sr
 CORE := CMakeLists.txt $(wildcard src/stageguard/_core/*.cpp src/stageguard/_core/*.hpp src/stageguard/_core/*.h)
 TESTS_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
+# Without a compiler the package runs on NumPy alone; a compiler that fails must be seen.
+export STAGEGUARD_ALLOW_NUMPY ?= $(if $(shell command -v c++ || command -v g++ || command -v clang++),0,1)
+
 # $(1) is an environment, $(2) the extras in brackets or nothing. The build directory lives inside the environment,
 # so that a changed C++ file is recompiled alone and environments do not disturb each other.
 define install
@@ -50,8 +53,6 @@ help:
 demo: $(VENV)/.installed
 	$(VENV)/$(BIN)/stageguard demo
 
-# Without a compiler the tests run on the NumPy reference; a compiler that fails must be seen.
-test: export STAGEGUARD_REQUIRE_CORE := $(if $(shell command -v c++ || command -v g++ || command -v clang++),1,0)
 test: $(TESTS_STAMP)
 	$(VENV)/$(BIN)/ruff check .
 	$(VENV)/$(BIN)/ruff format --check .

@@ -22,6 +22,9 @@ hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+# Tables are printed as wide as they need, so that no test depends on the length of a temporary path.
+os.environ["COLUMNS"] = "1000"
+
 
 def _compiled() -> ModuleType | None:
     try:

@@ -16,8 +16,7 @@ BANDS = sg.Profile.load(PROFILE).bands
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
+def run(capsys):
     return Runner(capsys)
 
 

@@ -25,8 +25,7 @@ HEADER = "id\tfile\tn_epochs\tn_changed\trule\tstep\ttransition_weight\tfi_befor
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "1000")
+def run(capsys):
     return Runner(capsys)
 
 

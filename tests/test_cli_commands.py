@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from stageguard.cli import main
 
+ROOT = Path(__file__).parents[1]
 COMMANDS = (
     *("decode", "check", "stats", "compare", "report"),
     *("profiles", "verify", "demo", "doctor"),
@@ -20,8 +22,7 @@ COMMANDS = (
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def run(capsys):
     return Runner(capsys)
 
 
@@ -119,11 +120,47 @@ def test_doctor_reports_versions_core_and_a_self_test(run, backend):
     ran = run("doctor")
     assert ran.code == 0
     assert sg.__version__ in ran.out
-    assert ("compiled core" if backend == "compiled" else "NumPy reference") in ran.out
+    assert ("compiled" if backend == "compiled" else "NumPy reference") in ran.out
     findings = {finding["name"]: finding for finding in run("doctor", "--json").json["findings"]}
     assert "960 epochs decoded in" in findings["self-test"]["state"]
+    last = ran.out.splitlines()[-1]
     if backend == "reference":
-        assert "compiler" in findings["decoder"]["advice"]
+        assert last == "Everything works, but slowly: the compiled core is missing."
+        assert "install a C++17 compiler" in findings["decoder"]["advice"]
+        assert "--no-cache-dir" in findings["decoder"]["advice"]  # pip would install the old wheel again
+    else:
+        assert last == "Everything works."
+
+
+@pytest.mark.parametrize("width", ["20", "60", "200"])
+def test_doctor_breaks_no_command_at_the_width_of_the_terminal(run, monkeypatch, width):
+    import stageguard._kernels
+    from stageguard import _reference
+
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr(stageguard._kernels, "active", _reference)
+    advice = {one["name"]: one["advice"] for one in run("doctor", "--json").json["findings"]}["decoder"]
+    assert any(advice in line for line in run("doctor").out.splitlines())
+
+
+def test_doctor_lists_every_extra_and_its_libraries(run, monkeypatch):
+    from stageguard.cli import doctor
+
+    here = dict.fromkeys(("safetensors", "scipy", "numpy"), "1.0")
+    monkeypatch.setattr(doctor, "_version", here.get)
+    monkeypatch.setattr(doctor, "LIBRARIES", {})
+    ran = run("doctor", "--json")
+    assert ran.code == 0  # nothing is wrong without an extra
+    findings = {one["name"].split(" (")[0]: one for one in ran.json["findings"]}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert {f"extra {name}" for name in extras} == {name for name in findings if name.startswith("extra ")}
+    assert findings["extra torch"]["state"] == "not installed: torch"
+    assert findings["extra torch"]["advice"] == "to use it, pip install 'stageguard[torch]'"
+    assert findings["extra formats"]["state"] == "not installed: h5py, pandas, pyarrow"
+    monkeypatch.setattr(doctor, "_version", lambda name: "1.0")
+    findings = {one["name"].split(" (")[0]: one for one in run("doctor", "--json").json["findings"]}
+    assert findings["extra torch"]["state"] == "torch 1.0, safetensors 1.0"
+    assert findings["extra torch"]["advice"] == ""
 
 
 def test_doctor_fails_when_something_is_missing(run, monkeypatch):

@@ -17,8 +17,7 @@ PROFILE = "human-psg-5"
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
+def run(capsys):
     return Runner(capsys)
 
 

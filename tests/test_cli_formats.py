@@ -14,8 +14,7 @@ READ = "Read: "
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "1000")
+def run(capsys):
     return Runner(capsys)
 
 

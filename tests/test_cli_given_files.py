@@ -21,8 +21,7 @@ DENSITIES, SCORED = Wanted("density"), Wanted("hypnogram")
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
+def run(capsys):
     return Runner(capsys)
 
 

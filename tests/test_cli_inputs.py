@@ -24,8 +24,7 @@ SCORED = Wanted("hypnogram")
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "1000")
+def run(capsys):
     return Runner(capsys)
 
 

@@ -16,8 +16,7 @@ PROFILE = "human-psg-3"
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
+def run(capsys):
     return Runner(capsys)
 
 

@@ -22,8 +22,7 @@ PROFILE = "human-psg-5"
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
+def run(capsys):
     return Runner(capsys)
 
 

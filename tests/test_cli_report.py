@@ -18,8 +18,7 @@ NOTES = ("the file does not say how long an epoch is: 30 s assumed",)  # of what
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
+def run(capsys):
     return Runner(capsys)
 
 

@@ -11,8 +11,7 @@ from cli_runner import Runner, error_line, write_night
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def run(capsys):
     return Runner(capsys)
 
 

@@ -21,8 +21,7 @@ PROFILE = "human-psg-5"
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
+def run(capsys):
     return Runner(capsys)
 
 

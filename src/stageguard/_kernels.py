@@ -17,15 +17,19 @@ from typing import Any
 from stageguard import _reference
 from stageguard.errors import StageGuardWarning
 
+# pip keeps the wheel that it once built without a compiler, and would install it again.
+TO_COMPILE = (
+    "install a C++17 compiler, then stageguard again: "
+    "pip install --force-reinstall --no-cache-dir --no-deps stageguard (in a clone: . instead of stageguard)"
+)
 active: Any
 try:
     active = import_module("stageguard._core._native")
 except ImportError:
     active = _reference
     warnings.warn(
-        "the compiled core is missing: decoding works, but takes about 100 to 500 times as long. Install a "
-        "C++17 compiler, then stageguard again (in a clone: pip install --force-reinstall --no-deps .); "
-        "`stageguard doctor` tells whether it worked.",
+        "the compiled core is missing: decoding works, but takes about 100 to 500 times as long. To get it, "
+        f"{TO_COMPILE}. `stageguard doctor` tells whether it worked.",
         StageGuardWarning,
         stacklevel=2,
     )

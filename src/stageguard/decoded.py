@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,16 @@ class Decoding(HandsOverStages):
     cohort: str | None
     trained: str | None
     source: str | None
-    night: Night = field(repr=False)
-    known_score: float | None = field(repr=False)
+    night: Night
+    known_score: float | None
+
+    def __repr__(self) -> str:
+        """Return length, changes and profile on one line."""
+        return (
+            f"<Decoding {self.hypnogram.n_epochs} epochs of {self.epoch_seconds:g} s, "
+            f"{self.profile.scheme.name}, {int(np.count_nonzero(self.changed))} changed, "
+            f"profile {self.profile.name!r}, strength {self.strength.rule}>"
+        )
 
     @property
     def stages(self) -> npt.NDArray[np.str_]:

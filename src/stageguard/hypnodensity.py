@@ -110,6 +110,18 @@ class Hypnodensity(HandsOver):
         *described, offset_seconds = self._rest()
         return Hypnodensity, (self.probabilities, *described, self.assumed, offset_seconds)
 
+    def __repr__(self) -> str:
+        """Return the length and what is known of it, on one line."""
+        return f"<{type(self).__name__} {', '.join(self._facts())}>"
+
+    def _facts(self) -> list[str]:
+        n_empty = int(np.count_nonzero(np.isnan(self.probabilities[:, 0])))
+        return [
+            f"{self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.scheme.name}",
+            *([f"{n_empty} without evidence"] if n_empty else []),
+            *([f"from {self.source!r}"] if self.source else []),
+        ]
+
     def _rest(self) -> tuple[Any, ...]:
         return self.scheme, self.epoch_seconds, self.start, self.source, self.offset_seconds
 

@@ -84,6 +84,15 @@ class Hypnogram(HandsOverStages):
         *described, offset_seconds = self._rest()
         return Hypnogram, (self.labels, *described, self.assumed, offset_seconds)
 
+    def __repr__(self) -> str:
+        """Return the length and what is known of it, on one line."""
+        n_unscored = int(np.count_nonzero(self.labels == UNSCORED))
+        return (
+            f"<Hypnogram {self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.scheme.name}"
+            + (f", {n_unscored} unscored" if n_unscored else "")
+            + (f", by {self.scorer!r}>" if self.scorer else ">")
+        )
+
     def _rest(self) -> tuple[Any, ...]:
         return self.scheme, self.epoch_seconds, self.start, self.scorer, self.offset_seconds
 

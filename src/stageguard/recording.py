@@ -46,7 +46,7 @@ class Signal:
     """
 
     name: str
-    samples: Samples = field(repr=False)
+    samples: Samples
     rate_hz: float
     unit: str = ""
 
@@ -71,6 +71,10 @@ class Signal:
         """Duration."""
         return self.n_samples / self.rate_hz
 
+    def __repr__(self) -> str:
+        """Return name, rate, unit and duration."""
+        return f"<Signal {self.name!r}, {self.rate_hz:g} Hz, {self.unit or 'no unit'}, {self.seconds:g} s>"
+
     def read(self, first: int = 0, end: int | None = None) -> Floats:
         """Return samples ``first`` to ``end`` (exclusive) as float64."""
         return np.asarray(self.samples[first : self.n_samples if end is None else end], dtype=np.float64)
@@ -93,8 +97,8 @@ class Series:
     """
 
     name: str
-    times: Floats = field(repr=False)
-    values: Floats = field(repr=False)
+    times: Floats
+    values: Floats
     unit: str = ""
 
     def __post_init__(self) -> None:
@@ -115,6 +119,12 @@ class Series:
     def seconds(self) -> float:
         """Time of the last measurement."""
         return float(self.times[-1])
+
+    def __repr__(self) -> str:
+        """Return name, number of measurements, unit and the time of the last one."""
+        return (
+            f"<Series {self.name!r}, {len(self.times)} values, {self.unit or 'no unit'}, {self.seconds:g} s>"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,6 +179,14 @@ class Recording:
         ends = [signal.seconds for signal in self.signals.values()]
         return max(
             ends or [night.n_epochs * night.epoch_seconds for night in self.scorings.values()], default=0
+        )
+
+    def __repr__(self) -> str:
+        """Return what is there, without a sample."""
+        return (
+            f"<Recording {self.id!r} of {self.subject!r}, {self.seconds / 3600:.3g} h, "
+            f"signals {' '.join(self.signals) or 'none'}, scorings {' '.join(self.scorings) or 'none'}"
+            + (", synthetic>" if self.is_synthetic else ">")
         )
 
     @staticmethod

@@ -29,7 +29,7 @@ MOST_DRAWS = 10_000_000
 EXACT_WINDOW = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Posterior(Hypnodensity):
     """Probability of each stage in each epoch, given the whole night and the profile.
 
@@ -69,6 +69,10 @@ class Posterior(Hypnodensity):
         """Unpickle through the constructor."""
         *described, offset_seconds = self._rest()
         return Posterior, (self.probabilities, *described, self.assumed, offset_seconds, *self._own())
+
+    def _facts(self) -> list[str]:
+        name = "unknown" if self.profile is None else repr(self.profile.name)
+        return [*Hypnodensity._facts(self), f"profile {name}", f"log-evidence {self.log_evidence:.1f} nats"]
 
     def _own(self) -> tuple[Any, ...]:
         return self.log_evidence, self.transition_weight, self.prior_exponent, self.profile

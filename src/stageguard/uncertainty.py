@@ -111,6 +111,12 @@ class Intervals(Mapping[str, Interval]):
             not math.isnan(one.measured_coverage) for one in self.values()
         )
 
+    def __repr__(self) -> str:
+        """Return what they are; `str` has the numbers."""
+        return (
+            f"<Intervals of {len(self)} statistics, {self.method}, {self.level:.0%}, {self.n_nights} nights>"
+        )
+
     def __str__(self) -> str:
         """Return one line per statistic; how often such intervals covered, where that was measured."""
         coverage = f"{self.level:.0%} " if self.is_measured else ""

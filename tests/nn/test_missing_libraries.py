@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cli_runner import Runner
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -90,21 +88,3 @@ def test_the_commands_say_it_in_one_line(tmp_path, command):
     assert run.stderr.splitlines() == [
         "stageguard: stageguard.nn needs 'torch'. Install with: pip install 'stageguard[torch]'"
     ]
-
-
-def test_doctor_mentions_torch_and_is_well_without_it(capsys, monkeypatch):
-    from stageguard.cli import doctor
-
-    name = "torch (training and predicting)"
-    findings = {one["name"]: one for one in Runner(capsys)("doctor", "--json").json["findings"]}
-    assert findings[name]["ok"]
-    monkeypatch.setitem(doctor.OPTIONAL, "no-such-library", ("nothing", "torch"))
-    ran = Runner(capsys)("doctor", "--json")
-    findings = {one["name"]: one for one in ran.json["findings"]}
-    assert ran.code == 0
-    assert findings["no-such-library (nothing)"] == {
-        "name": "no-such-library (nothing)",
-        "state": "not installed",
-        "ok": True,
-        "advice": "to use it: pip install 'stageguard[torch]'",
-    }

@@ -246,8 +246,11 @@ def print_heading(out: Console, heading: str) -> None:
     out.print(Text(heading, "bold"))
 
 
-def print_list(out: Console, heading: str, items: Any) -> None:
-    """Print a heading and its items, or nothing when there are none."""
+def print_list(out: Console, heading: str, items: Any, *, whole_lines: bool = False) -> None:
+    """Print a heading and its items, or nothing when there are none.
+
+    `whole_lines` leaves it to the terminal to break long lines, so that a command in them can be copied.
+    """
     from rich.padding import Padding
     from rich.text import Text
 
@@ -255,8 +258,11 @@ def print_list(out: Console, heading: str, items: Any) -> None:
     if not items:
         return
     if len(items) == 1:
-        out.print(Text.assemble((f"{heading}: ", "bold"), items[0]))
+        out.print(Text.assemble((f"{heading}: ", "bold"), items[0]), soft_wrap=whole_lines)
         return
     out.print(Text(heading, "bold"))
     for item in items:
-        out.print(Padding(Text(f"- {item}"), (0, 0, 0, 2), expand=False))
+        if whole_lines:
+            out.print(Text(f"  - {item}"), soft_wrap=True)
+        else:
+            out.print(Padding(Text(f"- {item}"), (0, 0, 0, 2), expand=False))

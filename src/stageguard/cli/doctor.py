@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+DECODER = "decoder"
+COMPILED = "compiled"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -20,21 +23,32 @@ class Finding:
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
     """Say what is installed, what is missing and how to get it, and decode a test night."""
-    from stageguard.cli._terminal import console, print_json, table
+    from stageguard.cli._terminal import console, print_json, print_list, table
 
-    findings = [*_versions(), *_libraries(), *_profiles(), *_self_test()]
+    findings = [*_versions(), *_libraries(), *_extras(), *_profiles(), *_self_test()]
     ok = all(finding.ok for finding in findings)
     if as_json:
         print_json({"ok": ok, "findings": [asdict(finding) for finding in findings]})
     else:
-        shown = table("", "what", "found", "to do")
+        shown = table("", "what", "found")
         for finding in findings:
-            shown.add_row("ok" if finding.ok else "!!", finding.name, finding.state, finding.advice)
+            shown.add_row("ok" if finding.ok else "!!", finding.name, finding.state)
         out = console()
         out.print(shown)
-        out.print("Everything works." if ok else "See the lines marked !!.", style="bold")
+        # Not in the table: a command that a column breaks cannot be copied.
+        todo = [f"{finding.name}: {finding.advice}" for finding in findings if finding.advice]
+        print_list(out, "To do", todo, whole_lines=True)
+        out.print(_verdict(findings), style="bold")
     if not ok:
         raise typer.Exit(1)
+
+
+def _verdict(findings: list[Finding]) -> str:
+    if not all(finding.ok for finding in findings):
+        return "See the lines marked !!."
+    if any(finding.name == DECODER and finding.state != COMPILED for finding in findings):
+        return "Everything works, but slowly: the compiled core is missing."
+    return "Everything works."
 
 
 def _versions() -> list[Finding]:
@@ -64,11 +78,9 @@ LIBRARIES = {
     "typer": "command line",
     "rich": "tables on the terminal",
     "jinja2": "the HTML report",
+    "defusedxml": "scorings in XML",
+    "edfio": "EDF and EDF+",
 }
-
-
-# What extras bring: nothing is wrong without them.
-OPTIONAL = {"torch": ("training and predicting", "torch")}
 
 
 def _libraries() -> list[Finding]:
@@ -77,11 +89,42 @@ def _libraries() -> list[Finding]:
         version = _version(name)
         advice = "" if version else f"pip install {name}"
         findings.append(Finding(f"{name} ({purpose})", version or "missing", version is not None, advice))
-    for name, (purpose, extra) in OPTIONAL.items():
-        version = _version(name)
-        advice = "" if version else f"to use it: pip install 'stageguard[{extra}]'"
-        findings.append(Finding(f"{name} ({purpose})", version or "not installed", True, advice))
     return findings
+
+
+# What the extras of pyproject.toml are for; nothing is wrong without them.
+EXTRAS = {
+    "torch": "training and predicting",
+    "recordings": "signals, quality and features",
+    "formats": "tables and containers of other tools",
+    "studies": "repeating the studies",
+    "test": "make test",
+    "bench": "make bench",
+}
+
+
+def _extras() -> list[Finding]:
+    findings = []
+    for extra, names in _extra_libraries().items():
+        versions = {name: _version(name) for name in names}
+        missing = [name for name in names if versions[name] is None]
+        here = ", ".join(f"{name} {version}" for name, version in versions.items())
+        state = f"not installed: {', '.join(missing)}" if missing else here
+        advice = f"to use it, pip install 'stageguard[{extra}]'" if missing else ""
+        findings.append(Finding(f"extra {extra} ({EXTRAS[extra]})", state, True, advice))
+    return findings
+
+
+def _extra_libraries() -> dict[str, list[str]]:
+    """Return the libraries of each extra, as the installed package states them."""
+    import re
+    from importlib.metadata import requires
+
+    libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
+    for line in requires("stageguard") or []:  # such as: scipy>=1.15; extra == "recordings"
+        if of_extra := re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line):
+            libraries[of_extra[2]].append(of_extra[1])
+    return libraries
 
 
 def _profiles() -> list[Finding]:
@@ -102,6 +145,7 @@ def _self_test() -> list[Finding]:
     import time
     import warnings
 
+    from stageguard._kernels import TO_COMPILE
     from stageguard.decoding import decode
     from stageguard.errors import StageGuardError
     from stageguard.simulate import simulate_night
@@ -119,12 +163,13 @@ def _self_test() -> list[Finding]:
                 seconds.append(time.perf_counter() - began)
     except (StageGuardError, ImportError) as error:
         return [Finding("self-test", f"failed: {error}", False, "reinstall stageguard")]
-    compiled = core == "compiled"
-    advice = "" if compiled else "for speed, install a C++17 compiler and reinstall stageguard"
+    compiled = core == COMPILED
     agreement = 100 * float((decoding.hypnogram.labels == night.expert.labels).mean())
     return [
         Finding(
-            "decoder", "compiled core" if compiled else "NumPy reference: same results, slower", True, advice
+            DECODER,
+            COMPILED if compiled else "NumPy reference: the same results, about 100 to 500 times slower",
+            advice="" if compiled else TO_COMPILE,
         ),
         Finding(
             "self-test",

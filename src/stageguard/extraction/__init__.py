@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -46,8 +46,8 @@ class Features:
         Which recording it was, and whose.
     """
 
-    values: Values = field(repr=False)
-    names: tuple[str, ...] = field(repr=False)
+    values: Values
+    names: tuple[str, ...]
     epoch_seconds: float
     recipe: Recipe
     scaling: str = "none"
@@ -70,6 +70,14 @@ class Features:
                 f"feature {self.names[column]!r} is not a number in epoch {row}, but others of it are."
             )
         object.__setattr__(self, "values", _checks.frozen_array(values, np.float32))
+
+    def __repr__(self) -> str:
+        """Return shape, recipe and recording."""
+        n_epochs, n_frames, n_features = self.values.shape
+        return (
+            f"<Features {n_epochs} epochs of {self.epoch_seconds:g} s, {n_frames} frames of {n_features} "
+            f"features, recipe {self.recipe.name!r}, scaling {self.scaling}, recording {self.recording!r}>"
+        )
 
     @property
     def n_epochs(self) -> int:

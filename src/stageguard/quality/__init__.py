@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal, Protocol, cast
 
@@ -64,8 +64,8 @@ class SignalQuality:
         Name of the recording.
     """
 
-    beta: Floats = field(repr=False)
-    reasons: tuple[str, ...] = field(repr=False)
+    beta: Floats
+    reasons: tuple[str, ...]
     epoch_seconds: float
     modality: str
     rules: Rules
@@ -85,6 +85,13 @@ class SignalQuality:
             if (value > 0) != bool(reason):
                 raise InputError(f"epoch {epoch} has beta {value:g}, but the reason {reason!r}.")
         object.__setattr__(self, "beta", _checks.frozen_array(beta, np.float64))
+
+    def __repr__(self) -> str:
+        """Return length, rules, how many epochs are bad, and the recording."""
+        return (
+            f"<SignalQuality {self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.modality}, rules "
+            f"{self.rules}, {int(np.count_nonzero(self.beta))} bad, recording {self.recording!r}>"
+        )
 
     @property
     def n_epochs(self) -> int:
