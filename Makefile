@@ -40,12 +40,13 @@ Install one and name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 Install the venv module of '$(PYTHON)' (on Debian and Ubuntu: python3-venv) and try again." >&2; exit 1; }
 endef
 
-.PHONY: help demo test bench constraints clean
+.PHONY: help demo test tools bench constraints clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo         install into $(VENV), guard a simulated night, print what changed"
 	@echo "make test         add the test tools to $(VENV), run the linters and every test"
+	@echo "make tools        add the test tools to $(VENV), and no more"
 	@echo "make bench        install the peers into $(BENCH) and measure side by side"
 	@echo "make constraints  resolve every dependency anew and rewrite constraints.txt"
 	@echo "make clean        remove the environments and everything built"
@@ -53,11 +54,13 @@ help:
 demo: $(VENV)/.installed
 	$(VENV)/$(BIN)/stageguard demo
 
-test: $(TESTS_STAMP)
+test: tools
 	$(VENV)/$(BIN)/ruff check .
 	$(VENV)/$(BIN)/ruff format --check .
 	$(VENV)/$(BIN)/mypy
 	$(VENV)/$(BIN)/python -m pytest
+
+tools: $(TESTS_STAMP)
 
 bench: $(BENCH)/.installed-bench
 	@set -e; for script in bench/bench_*.py; do $(BENCH)/$(BIN)/python "$$script"; done

@@ -22,9 +22,6 @@ hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-# Tables are printed as wide as they need, so that no test depends on the length of a temporary path.
-os.environ["COLUMNS"] = "1000"
-
 
 def _compiled() -> ModuleType | None:
     try:
@@ -49,6 +46,12 @@ def data_dir() -> Path:
     if not Path(named).is_dir():
         pytest.fail(f"STAGEGUARD_DATA is {named!r}, which is not a folder")
     return Path(named)
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print tables as wide as they need, so that no test depends on the length of a temporary path."""
+    monkeypatch.setenv("COLUMNS", "1000")
 
 
 @pytest.fixture(params=["compiled", "reference"])

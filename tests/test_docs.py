@@ -1,4 +1,4 @@
-"""The documents tell the truth: links lead somewhere, examples run, named code and tests exist."""
+"""The documents tell the truth: links lead somewhere, named code and tests exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import stageguard as sg
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -22,21 +22,11 @@ def blocks(page: str, language: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_inside_the_repository_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8"))
     local = [link for link in links if not link.startswith(("https://", "mailto:"))]
     assert [link for link in local if not (page.parent / link).exists()] == []
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/profiles.md"])
-def test_python_examples_run(page, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    examples = blocks(page, "python")
-    assert examples
-    for example in examples:
-        exec(compile(example, page, "exec"), {})
-    assert capsys.readouterr().out
 
 
 def test_the_example_profile_is_valid_and_round_trips():

@@ -1,0 +1,120 @@
+"""README and every page of docs/ can be followed from top to bottom, each in an empty folder.
+
+Commands and Python blocks run in the order of the page. An HTML comment before a block says what else it is:
+`<!-- file: NAME -->` a file to save, `<!-- not run: REASON -->` what no test can do. `# exit code N` after a
+command announces its exit code.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cli_runner import Runner
+from stageguard.cli._app import app
+from stageguard.errors import StageGuardWarning
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LANGUAGES = {"sh", "python", "toml", "text"}
+REASONS = {"installs", "needs the dataset", "needs another program"}
+FENCED = re.compile(
+    r"^(?:<!-- (file|not run): ([^\n]+) -->\n)?```([^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL
+)
+SHOWN = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NEEDS_TORCH = re.compile(r"^(import torch|from stageguard\.nn|stageguard (train|predict) )", re.MULTILINE)
+COMMAND = re.compile(r"^(\$ |stageguard [a-z])", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    kind: str  # "file", "not run" or nothing
+    word: str  # the file's name, or the reason
+    language: str
+    text: str
+    shown: str | None  # the text block that follows at once
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    matches = list(FENCED.finditer(text))
+    assert text.count("\n```") == 2 * len(matches), "a block has no end, or is indented"
+    found = []
+    for match in matches:
+        after = SHOWN.match(text, match.end())
+        found.append(Block(match[1] or "", match[2] or "", match[3], match[4], after and after[1]))
+    return found
+
+
+def commands(block: Block) -> list[tuple[list[str], int]]:
+    """Words and exit code of every line."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    codes = [re.search(r"#.*exit code (\d)", line) for line in lines]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [(line, int(code[1]) if code else 0) for line, code in zip(words, codes, strict=True) if line]
+
+
+def run_command(words: list[str], run: Runner, monkeypatch: pytest.MonkeyPatch) -> int:
+    program, *arguments = words
+    assert program == "stageguard"
+    if "<" in arguments:
+        *arguments, _, source = arguments
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(source).read_bytes())))
+    expanded = [sorted(map(str, Path().glob(word))) if "*" in word else [word] for word in arguments]
+    ran = run(*(word for some in expanded for word in some))
+    assert ran.out or ran.err, words
+    print(ran.err)  # shown where the exit code is another one
+    return ran.code
+
+
+def needs_torch(page: Path) -> bool:
+    text = "".join(block.text for block in blocks(page) if block.kind != "not run")
+    return NEEDS_TORCH.search(text) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_runs_as_written(page, tmp_path, monkeypatch, capsys):
+    if needs_torch(page) and find_spec("torch") is None:
+        pytest.skip("needs torch")
+    monkeypatch.chdir(tmp_path)
+    run, names = Runner(capsys), {}
+    for block in blocks(page):
+        if block.kind == "file":
+            Path(block.word).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.word).write_text(block.text, "utf-8")
+        elif block.kind == "not run":
+            assert block.word in REASONS
+        elif block.language == "python":
+            capsys.readouterr()
+            with warnings.catch_warnings():  # a reader gets them too, and goes on
+                warnings.simplefilter("ignore", StageGuardWarning)
+                exec(compile(block.text, page.name, "exec"), names)
+            assert block.shown in (None, capsys.readouterr().out)
+        elif block.language == "sh":
+            for words, code in commands(block):
+                assert run_command(words, run, monkeypatch) == code, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_shows_has_a_language(page):
+    """So that no command hides in a block that nobody runs."""
+    for block in blocks(page):
+        assert block.language in LANGUAGES, block.text
+        assert block.language == "sh" or not COMMAND.search(block.text)
+
+
+def test_the_page_of_commands_has_an_example_of_every_one():
+    shown = {
+        words[1]
+        for block in blocks(ROOT / "docs" / "commands.md")
+        if block.language == "sh"
+        for words, _ in commands(block)
+    }
+    names = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert names | {"profiles", "data"} == shown
