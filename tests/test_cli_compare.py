@@ -136,7 +136,7 @@ def test_schemes_are_brought_together(run, tmp_path):
     own = run("compare", expert, few, "--scheme", "aasm5", "--json").json[0]["agreement"]["scored"]
     assert own["accuracy"] == pytest.approx(6 / 12)
     line = error_line(run("compare", expert, few))
-    assert line.endswith("so its scheme may be aasm5 or wldr4 or wnr3. Say which with --scheme 'aasm5'.")
+    assert line.endswith("so its scheme may be aasm5 or wldr4 or wnr3. Say which with --scheme aasm5.")
 
 
 def test_failures_are_rows_and_the_others_go_on(run, night):

@@ -96,3 +96,8 @@ def test_what_holds_nights_is_short_too(made, night, decoding):
     ):
         assert "\n" not in repr(one)
         assert len(repr(one)) < 300, repr(one)
+
+
+def test_intervals_name_a_level_only_where_they_have_one(decoding):
+    model = sg.intervals(decoding, method="model")
+    assert repr(model) == f"<Intervals of {len(model)} statistics, model>"

@@ -113,9 +113,8 @@ class Intervals(Mapping[str, Interval]):
 
     def __repr__(self) -> str:
         """Return what they are; `str` has the numbers."""
-        return (
-            f"<Intervals of {len(self)} statistics, {self.method}, {self.level:.0%}, {self.n_nights} nights>"
-        )
+        level = "" if math.isnan(self.level) else f", {self.level:.0%} from {self.n_nights} nights"
+        return f"<Intervals of {len(self)} statistics, {self.method}{level}>"
 
     def __str__(self) -> str:
         """Return one line per statistic; how often such intervals covered, where that was measured."""
