@@ -1,6 +1,9 @@
 """What a decoding changed and why: complete in epochs and nats, and right about the rule that decided."""
 
 import math
+import time
+import warnings
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -10,8 +13,12 @@ import oracle
 import stageguard as sg
 from nights import decode, random_mapping, random_probabilities
 from small import mapping_of, profile_of
-from stageguard.errors import InputError
+from stageguard._path_score import PathScorer
+from stageguard._solver import Job, solver_for
+from stageguard.errors import InputError, StageGuardWarning
+from stageguard.evidence import runs
 from stageguard.explanation import explain
+from stageguard.strength import chosen_trial
 
 CASES = [
     {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},
@@ -82,6 +89,76 @@ def short_wake(p_wake=0.6):
     rows = np.tile([0.05, 0.9, 0.05], (9, 1))
     rows[4] = [p_wake, 0.95 - p_wake, 0.05]
     return rows
+
+
+def explained_one_by_one(result):
+    """Margins and gains of each change by definition: a decoding of the whole night for every one."""
+    trial = chosen_trial(result.profile, result.night, result.strength)
+    solver, night = solver_for(result.profile, result.epoch_seconds), result.night
+    score = PathScorer(result.profile, result.epoch_seconds, trial.transition_weight)
+    hybrid = np.where(result.changed, night.argmax, result.hypnogram.labels)
+    kept, gained = [], []
+    for start, stop in night.spans:
+        for first, end in runs(result.changed[start:stop]):
+            first, end = start + first, start + end
+            known = night.evidence(None if trial.log_weight is None else np.array(trial.log_weight))
+            pins = {t: int(night.argmax[t]) for t in range(first, end)}
+            own = replace(night, quality=None, filled=None, pins=pins, _base=known)
+            kept.append(solver.solve([Job(own, trial._replace(log_weight=None))])[0].score)
+            before = score(hybrid[start:stop])
+            hybrid[first:end] = result.hypnogram.labels[first:end]
+            gained.append(0.0 if trial.is_free else score(hybrid[start:stop]) - before)
+    return kept, gained
+
+
+def assert_explained_as_one_by_one(result):
+    changes = explain(result)
+    assert len(changes) > 3
+    kept, gained = explained_one_by_one(result)
+    assert [change.counterfactual_score for change in changes] == pytest.approx(kept, abs=1e-6)
+    assert [change.prior_nats for change in changes] == pytest.approx(gained, abs=1e-6)
+
+
+@pytest.mark.parametrize("case", [*CASES, CASES[1] | {"flip": "greedy"}, CASES[0] | {"flip": "greedy"}])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.usefixtures("backend")
+def test_changes_explained_together_are_as_explained_one_by_one(case, seed):
+    for own in range(seed, 100, 10):
+        _, probabilities, result = random_night(case, own, n_epochs=40)
+        if len(explain(result)) > 3:
+            break
+    pins, quality = {5: 1, 30: 2}, np.random.default_rng(seed).uniform(size=40)
+    probabilities[20:23] = np.nan
+    for known in ({}, {"pins": pins}, {"quality": quality}):
+        assert_explained_as_one_by_one(decode(probabilities, result.profile, **known))
+
+
+@pytest.mark.parametrize("name", sg.profiles())
+def test_a_long_night_is_explained_as_one_by_one_under_every_profile(name):
+    profile = sg.Profile.load(name)
+    rng = np.random.default_rng(1)
+    n_stages = profile.scheme.n_stages
+    stages = np.repeat(rng.integers(n_stages, size=100), 12)
+    odds = rng.gamma(np.where(np.eye(n_stages)[stages] > 0, 3.0, 0.6))
+    probabilities = odds / odds.sum(axis=1, keepdims=True)
+    probabilities[500:540] = np.nan  # cut out
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        assert_explained_as_one_by_one(sg.decode(probabilities, profile))
+
+
+@pytest.mark.parametrize("name", ["human-psg-5", "kdd2026-actigraphy"])
+def test_explaining_takes_as_long_as_the_night_is_and_not_its_square(name):
+    profile = sg.Profile.load(name)
+    rng, n_stages = np.random.default_rng(0), profile.scheme.n_stages
+    stages = np.repeat(rng.integers(n_stages, size=10_000), 10)
+    odds = rng.gamma(np.where(np.eye(n_stages)[stages] > 0, 3.0, 0.4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        result = sg.decode(odds / odds.sum(axis=1, keepdims=True), profile)
+    began = time.process_time()
+    assert len(explain(result)) > 1000
+    assert time.process_time() - began < 15  # a decoding for each change takes a minute and more
 
 
 def test_a_change_that_transitions_make_is_theirs():

@@ -45,18 +45,21 @@ class PathScorer:
         before, after = labels[:-1], labels[1:]
         moved = before != after
         total = float(self._stay[after[~moved]].sum() + self._change[before[moved], after[moved]].sum())
-        if self._profile.durations and self._weight:
+        if self.counts_lengths:
             total += self._bout_lengths(labels)
         if self._flip_nats:
             total -= self._flip_nats * self._count_flips(labels, np.flatnonzero(moved) + 1)
         return total
 
     @property
-    def reach_epochs(self) -> int | None:
-        """Epochs beyond a change whose scores it can alter; None where that is not bounded."""
-        if self._profile.durations:
-            return None
+    def window_epochs(self) -> int:
+        """Epochs beyond a change whose transitions and flips it can alter."""
         return self._window if self._flip_nats else 1
+
+    @property
+    def counts_lengths(self) -> bool:
+        """Whether the lengths of bouts count, which a change beside a bout alters too."""
+        return bool(self._profile.durations) and self._weight > 0
 
     def _bout_lengths(self, labels: Labels) -> float:
         names, total = self._profile.scheme.names, 0.0

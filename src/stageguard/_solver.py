@@ -69,6 +69,7 @@ class Solver:
             not flips and not profile.durations and bool(np.all(self.tables.minimum_epochs == 1))
         )
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
+        self._compiled = self.automaton
         self._reach_epochs = _reach_epochs(self.tables)
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
@@ -166,15 +167,51 @@ class Solver:
         transition_weights: Sequence[float],
         threads: int,
     ) -> tuple[Labels, Floats, npt.NDArray[np.int64]]:
-        a = self.automaton
-        assert a is not None
+        tables = self._automaton_tables(transition_weights)
+        result: tuple[Labels, Floats, npt.NDArray[np.int64]] = _kernels.active.automaton(
+            pieces, table, *tables, threads
+        )
+        return result
+
+    def _automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
+        """Return an automaton's arrays, weights with a row per transition weight."""
+        if self._compiled is None:  # the kernel for minimum bouts needs none
+            self._compiled = compile_automaton(self.profile, self.epoch_seconds)
+        a = self._compiled
         weight = np.array([weigh(a.scaled, tau) + a.fixed for tau in transition_weights])
         final = np.array([weigh(a.final, tau) for tau in transition_weights])
         initial = np.tile(a.initial, (len(transition_weights), 1))
-        result: tuple[Labels, Floats, npt.NDArray[np.int64]] = _kernels.active.automaton(
-            pieces, table, a.stage, a.first, a.source, weight, initial, final, threads
-        )
-        return result
+        return a.stage, a.first, a.source, weight, initial, final
+
+    def keep(self, job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:
+        """Return for each region the score of the best night that has the given labels there.
+
+        Regions are ``[first, end)``, in order, none across a cut; each is kept by itself. All of them take
+        about as long as decoding the night three times.
+        """
+        night, trial = job
+        pieces, _ = _pieces([job], probabilities=False)
+        flat = np.concatenate([labels[start:stop] for start, stop in night.spans])
+        first, end = np.array(regions, dtype=np.int64).T
+        starts = np.array([start for start, _ in night.spans])
+        piece = np.searchsorted(starts, first, side="right") - 1
+        rows = np.stack([piece, first - starts[piece], end - starts[piece]], axis=1)
+        threads = _kernels.threads_for(len(pieces))
+        table = np.zeros(len(pieces), dtype=np.int32)
+        if trial.is_free:
+            return _keep_free(job, labels, regions)
+        if self.is_greedy:
+            flip = self.profile.flip_flop
+            stay, change = self.scores([trial.transition_weight], products=False)
+            scores, kept = _kernels.for_stages(self.n_stages).keep_greedy(
+                pieces, flat, rows, table, stay, change, self.tables.minimum_epochs,
+                self.profile.ends == "censored", flip.penalty_nats, flip.window_epochs, threads,
+            )  # fmt: skip
+        else:
+            tables = self._automaton_tables([trial.transition_weight])
+            scores, kept = _kernels.active.keep_automaton(pieces, flat, rows, table, *tables, threads)
+        whole: Floats = kept + (scores.sum() - scores[piece])
+        return whole
 
 
 def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
@@ -184,6 +221,20 @@ def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
     if solver is None:
         solver = profile._cache[key] = Solver(profile, epoch_seconds)
     return solver
+
+
+def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:
+    """Return the same where every epoch is decided by itself."""
+    weight = None if job.trial.log_weight is None else np.array(job.trial.log_weight)
+    scores = job.night.evidence(weight)
+    best = scores.max(axis=1)
+    total = sum(float(best[start:stop].sum()) for start, stop in job.night.spans)
+    return np.array(
+        [
+            total + float((scores[np.arange(first, end), labels[first:end]] - best[first:end]).sum())
+            for first, end in regions
+        ]
+    )
 
 
 def _reach_epochs(tables: Tables) -> float:

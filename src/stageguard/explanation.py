@@ -2,11 +2,12 @@
 
 Which rule decided is found by leaving it out: the night is decoded again without pins, without quality,
 without minimum bouts and so on, and a change that does not happen then was made by that rule. What keeping
-the stager's choice would have cost is found by decoding once more with that choice pinned.
+the stager's choice would have cost is the score of the best night in which that choice is pinned.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from itertools import groupby
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from stageguard._path_score import PathScorer
 from stageguard._solver import Job, Solver, Trial, solver_for
@@ -27,9 +29,6 @@ from stageguard.strength import chosen_trial
 Rule = Literal[
     "pin", "calibration", "prior", "quality", "minimum bout", "flip-flop", "transition", "several together"
 ]
-
-# Counterfactual nights held in memory at a time.
-_AT_A_TIME = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,32 +190,36 @@ def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, i
     score = PathScorer(result.profile, result.epoch_seconds, trial.transition_weight)
     output = result.hypnogram.labels
     hybrid = np.where(result.changed, result.night.argmax, output)  # the stager's path, gaps bridged
+    starts = [start for start, _ in result.night.spans]
+    began, ends = _bout_starts(output), len(hybrid) - _bout_starts(hybrid[::-1])[::-1]
     gained = []
     for first, end in regions:
-        low, high = next(span for span in result.night.spans if span[0] <= first < span[1])
-        if score.reach_epochs is not None:  # nothing farther away can tell the difference
-            low, high = max(low, first - score.reach_epochs), min(high, end + score.reach_epochs)
+        low, high = result.night.spans[bisect_right(starts, first) - 1]
+        # nothing farther away can tell the difference: the window on either side, and where bout lengths
+        # count, the bouts beside a change with one epoch more, so that they do not seem cut
+        left, right = first - score.window_epochs, end + score.window_epochs
+        if score.counts_lengths:
+            left = min(left, int(began[first - 1]) - 1) if first > low else left
+            right = max(right, int(ends[end]) + 1) if end < high else right
+        low, high = max(low, left), min(high, right)
         before = hybrid[low:high].copy()
         hybrid[first:end] = output[first:end]
         gained.append(score(hybrid[low:high]) - score(before))
     return gained
 
 
+def _bout_starts(labels: Labels) -> npt.NDArray[np.intp]:
+    """Return for each epoch where its bout begins."""
+    begins = np.ones(len(labels), dtype=bool)
+    begins[1:] = labels[1:] != labels[:-1]
+    starts: npt.NDArray[np.intp] = np.maximum.accumulate(np.where(begins, np.arange(len(labels)), 0))
+    return starts
+
+
 def _counterfactual_scores(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[float]:
     """Return the score of the best night that keeps the stager's choice in each region."""
     solver = solver_for(result.profile, result.epoch_seconds)
-    own = result.night.argmax.tolist()
-    # all that is known goes into the evidence once, so that each night differs by its own pins alone
-    known = result.night.evidence(_added(trial))
-    night = replace(result.night, quality=None, filled=None, pins={}, _base=known)
-    trial = trial._replace(log_weight=None)
-    scores: list[float] = []
-    for k in range(0, len(regions), _AT_A_TIME):
-        jobs = [
-            Job(replace(night, pins={t: own[t] for t in range(first, end)}), trial)
-            for first, end in regions[k : k + _AT_A_TIME]
-        ]
-        scores += [-np.inf if path.score is None else path.score for path in solver.solve(jobs)]
+    scores: list[float] = solver.keep(Job(result.night, trial), result.night.argmax, regions).tolist()
     return scores
 
 
