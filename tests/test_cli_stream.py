@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -252,3 +253,71 @@ def test_a_reader_that_goes_is_one_line(density, tmp_path):
         "stageguard: whoever read the stages has gone. The state is kept in"
     )
     assert "Traceback" not in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are POSIX")
+@pytest.mark.parametrize(
+    ("n_read", "options"), [(0, ()), *((n, ("--max-lag-seconds", "0")) for n in (0, 1, 7))]
+)
+def test_stages_that_nobody_took_are_given_out_by_the_next_call(density, tmp_path, stream, n_read, options):
+    path = tmp_path / "s.bin"
+    process = start("--state", path, *options)
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    taken = []
+    for line in text(density).splitlines():
+        if len(taken) == n_read and not process.stdout.closed:
+            process.stdout.close()  # before the next row, so that nothing is on its way
+        try:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            break
+        if not process.stdout.closed and line[0].isdigit():
+            taken.append(process.stdout.readline())
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=30) == 1
+    state = sg.StreamingDecoder.restore(path.read_bytes())
+    assert f"{state.n_epochs} epoch" in err.splitlines()[-1]
+    rest = text(density, slice(state.n_epochs, None))
+    code, out, _ = stream(rest, *MOUSE, *options, "--state", path, "--finish")
+    assert code == 0
+    epochs = [*(int(line.split("\t")[0]) for line in taken), *(epoch for epoch, _ in out)]
+    assert epochs == list(range(density.n_epochs))
+
+
+def test_the_state_is_kept_while_the_input_is_open(density, tmp_path, monkeypatch):
+    from stageguard.cli import _stream_run
+
+    path, seen = tmp_path / "s.bin", []
+
+    class Rows(io.BytesIO):
+        def readline(self, size=-1):
+            seen.append(sg.StreamingDecoder.restore(path.read_bytes()).n_epochs if path.exists() else None)
+            return super().readline(size)
+
+    monkeypatch.setattr(_stream_run, "_SECONDS_BETWEEN_WRITES", 0.0)
+    profile = sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3)
+    options = _stream_run.StreamOptions(profile, None, None, None, None, False, False, path, False)
+    _stream_run.Run(options, lambda *_: None, lambda _: None).feed(Rows(text(density).encode()))
+    assert seen[:5] == [None, None, 1, 2, 3]
+
+
+def test_a_stream_that_ends_while_nobody_reads_keeps_its_state(density, tmp_path):
+    from stageguard.cli import _stream_run
+
+    def gone(*_):
+        raise BrokenPipeError
+
+    path = tmp_path / "s.bin"
+    profile = sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3)
+    options = _stream_run.StreamOptions(profile, None, None, None, None, False, False, path, True)
+    run = _stream_run.Run(options, gone, lambda _: None)
+    rows = text(density, slice(0, 1)).encode()
+    with pytest.raises(BrokenPipeError):
+        run.feed(io.BytesIO(rows))
+    state = sg.StreamingDecoder.restore(path.read_bytes())
+    assert (state.n_epochs, state.n_committed) == (1, 0)
+    assert run.standing() == "1 epoch in, 0 out"

@@ -5,11 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from stageguard import _checks
 from stageguard._input_files import read_file
 from stageguard.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows, where leftovers stay
+    fcntl = None
 
 MOST_NAME_BYTES = 255
 
@@ -48,15 +56,17 @@ def write_together(
     check_apart(contents, spare)
     written: dict[Path, Path] = {}  # final place -> temporary file
     path = next(iter(contents))
+    streams = contextlib.ExitStack()  # open, and so locked, until the files have their names
     try:
         for path, content in contents.items():
             data = content.encode() if isinstance(content, str) else content
             place = real_path(path)  # through a link, so that the link survives
             if make_folders:
                 place.parent.mkdir(parents=True, exist_ok=True)
-            # known before it is there, so that an interruption at any moment removes it
-            written[place] = _beside(place)
-            _write(written[place], data, durable=durable)
+            written[place], stream = new_temporary(place)
+            _write(streams.enter_context(stream), data, durable=durable)
+        if os.name == "nt":  # where an open file cannot be renamed
+            streams.close()
         _move_all(written)
     except FileNotFoundError as error:
         if path.parent.is_dir():  # one that takes no files, such as /proc
@@ -67,6 +77,7 @@ def write_together(
     except OSError as error:
         raise _explain(path, error) from error
     finally:
+        streams.close()
         for leftover in written.values():
             with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
@@ -132,18 +143,64 @@ def _explain(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {error.strerror or error}. Choose a folder you can write to.")
 
 
-def _beside(place: Path) -> Path:
+def new_temporary(place: Path) -> tuple[Path, BinaryIO]:
+    """Return a new file beside another one, locked where the system can.
+
+    Names are numbered, so that the next process to write the same file comes upon what a killed one left.
+    """
     known = place.name.encode(errors="ignore")[:100].decode(errors="ignore")  # a name has room for 255 bytes
-    return place.with_name(f".{known}.{os.urandom(4).hex()}.tmp")
+    for number in count():
+        temporary = place.with_name(f".{known}.stageguard-{number}.tmp")
+        _remove_leftover(temporary)
+        stream = _create(temporary)
+        if stream is not None:
+            return temporary, stream
+    raise AssertionError
 
 
-def _write(temporary: Path, data: bytes, *, durable: bool) -> None:
-    # a plain open, unlike tempfile's, gives the permissions that any other new file would get
-    with temporary.open("xb") as stream:
-        stream.write(data)
-        if durable:
-            stream.flush()
-            os.fsync(stream.fileno())
+def _remove_leftover(temporary: Path) -> None:
+    """Remove a temporary file whose writer is dead: the lock that a writer holds ends with its process."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError), temporary.open("rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        temporary.unlink()
+
+
+def _create(temporary: Path) -> BinaryIO | None:
+    """Return a new file, locked; None where another process has the name."""
+    try:
+        # a plain open, unlike tempfile's, gives the permissions that any other new file would get
+        stream = temporary.open("xb")
+    except FileExistsError:
+        return None
+    if fcntl is None:
+        return stream
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_ours = _is_same(stream, temporary)
+    except BlockingIOError:
+        is_ours = False
+    except OSError:  # a file system without locks, where no leftover is removed either
+        is_ours = True
+    if not is_ours:  # another process took it for a leftover before it was locked
+        stream.close()
+        return None
+    return stream
+
+
+def _is_same(stream: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _write(stream: BinaryIO, data: bytes, *, durable: bool) -> None:
+    stream.write(data)
+    stream.flush()
+    if durable:
+        os.fsync(stream.fileno())
 
 
 def _move_all(written: Mapping[Path, Path]) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
 
 from stageguard._files import write_together
 from stageguard._input_files import read_file
@@ -20,6 +24,8 @@ from stageguard.profile import Profile
 from stageguard.streaming import StreamingDecoder
 
 Emit = Callable[[int, str], None]
+_SECONDS_BETWEEN_WRITES = 10.0  # what a killed process has to be fed again
+_MOST_ROWS_SINCE = 1000  # rows kept in memory to go back over
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
 
 
@@ -45,6 +51,10 @@ class Run:
         self._options, self._emit, self._say = options, emit, say
         self._decoder: StreamingDecoder | None = None
         self._header: Header | None = None
+        # the state whose stages were all taken, and the rows since: what a failed write goes back to
+        self._taken = b""
+        self._since: list[tuple[npt.NDArray[np.float64], float | None]] = []
+        self._written = time.monotonic()
         if options.state is not None and options.state.exists():
             self._decoder = _restored(options.state, options)
             say(f"goes on from {options.state}: {self.standing()}")
@@ -64,7 +74,7 @@ class Run:
         except StageGuardError as error:
             kept = self._close(ended=False)
             raise InputError(f"{error} {kept}") from None
-        except OSError:  # whoever reads the stages has gone
+        except OSError:  # whoever reads the stages has gone: what they did not take is given out next time
             if self._options.state is not None:
                 self._keep(self._options.state)
             raise
@@ -94,7 +104,34 @@ class Run:
             stages = self._decoder.push(row, quality)
         except InputError as error:
             raise InputError(f"line {line.number}: {error}") from None
-        self._give_out(first, stages)
+        if self._options.state is None:
+            self._give_out(first, stages)
+            return
+        try:
+            self._give_out(first, stages)
+        except OSError:
+            self._go_back()
+            raise
+        self._since.append((row, quality))
+        self._save_now_and_then(self._options.state)
+
+    def _go_back(self) -> None:
+        """Forget the row whose stages were not taken: it has to be fed again."""
+        decoder = _restored_quietly(self._taken)
+        for row, quality in self._since:
+            decoder.push(row, quality)
+        self._decoder = decoder
+
+    def _save_now_and_then(self, path: Path) -> None:
+        is_due = time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES
+        if is_due or len(self._since) >= _MOST_ROWS_SINCE:
+            self._mark_taken()
+        if is_due:
+            self._keep(path)
+
+    def _mark_taken(self) -> None:
+        assert self._decoder is not None
+        self._taken, self._since = self._decoder.snapshot(), []
 
     def _begin(self, names: Sequence[str] | None, line: Line) -> None:
         """Learn the columns from the header, or from what was said, and make the decoder."""
@@ -116,6 +153,8 @@ class Run:
         if header is None:
             header = Header.of(stages or decoder.profile.scheme.names)
         self._decoder, self._header = decoder, header
+        if options.state is not None:
+            self._mark_taken()
 
     def _give_out(self, first: int, stages: Sequence[str]) -> None:
         for epoch, stage in enumerate(stages, start=first):
@@ -129,9 +168,18 @@ class Run:
         if place is not None and not (ended and self._options.finish):
             self._keep(place)
             return f"The state is kept in {place}: {self.standing()}."
+        if place is not None:
+            self._keep(place)  # until the rest is taken
+            self._mark_taken()
         standing = f"{count(decoder.n_epochs, 'epoch')} in"
         first = decoder.n_committed
-        self._give_out(first, decoder.finish())
+        rest = decoder.finish()
+        try:
+            self._give_out(first, rest)
+        except OSError:
+            if place is not None:
+                self._go_back()
+            raise
         if place is not None:
             place.unlink(missing_ok=True)
         return f"The recording ends there: {standing}, all given out."
@@ -139,6 +187,7 @@ class Run:
     def _keep(self, place: Path) -> None:
         if self._decoder is not None:
             write_together({place: self._decoder.snapshot()}, overwrite=True)
+            self._written = time.monotonic()
 
 
 def _make(options: StreamOptions, stages: Sequence[str] | None, *, loud: bool = False) -> StreamingDecoder:
@@ -162,9 +211,7 @@ def _make(options: StreamOptions, stages: Sequence[str] | None, *, loud: bool = 
 def _restored(place: Path, options: StreamOptions) -> StreamingDecoder:
     """Return the decoder a state file holds, if it is the one that was asked for."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StageGuardWarning)  # said when the recording began
-            decoder = StreamingDecoder.restore(read_file(place, "an array"))
+        decoder = _restored_quietly(read_file(place, "an array"))
     except StageGuardError as error:
         raise InputError(f"{place}: {error}") from None
     asked = _make(options, options.stages if options.stages is not None else decoder.stages)
@@ -181,6 +228,12 @@ def _restored(place: Path, options: StreamOptions) -> StreamingDecoder:
                 "name another --state for a new recording."
             )
     return decoder
+
+
+def _restored_quietly(snapshot: bytes) -> StreamingDecoder:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # said when the recording began
+        return StreamingDecoder.restore(snapshot)
 
 
 def _check_columns(stages: Sequence[str] | None, decoder: StreamingDecoder) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ Result = TypeVar("Result")
 
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
 CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
+LONGEST_END_SECONDS = 20.0  # that a worker may take over its last file
 LOST = "the process at work was killed: by hand, or for want of memory."
 
 _is_stopping = False  # in a worker: SIGTERM has come
@@ -77,11 +79,23 @@ def _run_chunks(
             yield waiting.popleft().result()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        for worker in multiprocessing.active_children():
-            worker.terminate()
+        _end(multiprocessing.active_children())
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end(workers: Sequence[BaseProcess]) -> None:
+    """End processes, and wait until they have: until then one may finish the file it has in hand."""
+    deadline = time.monotonic() + LONGEST_END_SECONDS
+    while workers and time.monotonic() < deadline:
+        for worker in workers:
+            worker.terminate()  # the first ends a job, the next the wait for another one
+        workers[0].join(0.2)
+        workers = [worker for worker in workers if worker.is_alive()]
+    for worker in workers:
+        worker.kill()
+        worker.join()
 
 
 def _run_singly(

@@ -26,7 +26,10 @@ Weight = Annotated[
 ]
 State = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Go on from it if it exists; keep the state in it at the end."),
+    typer.Option(
+        metavar="FILE",
+        help="Go on from it if it exists; the state is kept in it.",
+    ),
 ]
 Finish = Annotated[bool, typer.Option("--finish", help="With --state: the recording ends with this input.")]
 
@@ -82,9 +85,16 @@ def stream(
     def say(text: str) -> None:
         print(f"stageguard: {one_line(text)}", file=sys.stderr, flush=True)
 
+    run = Run(options, emit, say)
     try:
-        Run(options, emit, say).feed(sys.stdin.buffer)
+        run.feed(sys.stdin.buffer)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to say at exit
-        kept = "" if state is None else f" The state is kept in {state}."
+        kept = (
+            ""
+            if state is None
+            else (
+                f" The state is kept in {state}: {run.standing()}. Go on with the row after those taken in."
+            )
+        )
         raise OutputError(f"whoever read the stages has gone.{kept}") from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from stageguard._files import new_temporary
 from stageguard._input_files import checked_file, open_file
 from stageguard.datasets._samples import broken
 from stageguard.errors import OVERWRITE, Message, OutputError, OutputExistsError
@@ -73,9 +73,9 @@ def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, overwr
                 Message(f"{place} exists already and differs. ", OVERWRITE, " to replace it.")
             )
     place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.tmp")
+    temporary, stream = new_temporary(place)
     try:
-        with opened.open(item) as source, temporary.open("xb") as target:
+        with opened.open(item) as source, stream as target:
             shutil.copyfileobj(source, target, _BLOCK)
         temporary.replace(place)
     finally:
