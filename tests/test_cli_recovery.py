@@ -202,3 +202,22 @@ def test_json_takes_file_names_that_are_not_utf_8(run, nights):
         pytest.skip("this file system has UTF-8 names only")
     ran = run("check", nights, "-p", PROFILE, "--json")
     assert {Path(report["file"]).name for report in ran.json} == {name, "n2.csv"}
+
+
+def write_late(path: Path) -> str:
+    try:
+        time.sleep(0.3)
+    finally:
+        time.sleep(0.5)  # in hand when the end comes, and finished all the same
+        path.write_text("done")
+    return path.name
+
+
+def test_no_worker_writes_after_the_run_was_ended(tmp_path):
+    results = run_all(write_late, [tmp_path / str(i) for i in range(12)], 2)
+    next(results)
+    results.close()
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written
+    time.sleep(1.5)
+    assert {path.name for path in tmp_path.iterdir()} == written

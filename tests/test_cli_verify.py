@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from cli_runner import Runner, error_line, write_night
+from stageguard.formats.outputs import sidecar_sha256
 
 
 @pytest.fixture
@@ -187,11 +189,95 @@ def test_the_sidecars_own_numbers_are_checked(run, decoded, change, finding):
     edit(path, change)
     ran = run("verify", path, "--json")
     assert ran.code == 1
-    assert list(failed(ran)) == ["numbers"]
-    assert finding in failed(ran)["numbers"]
+    assert list(failed(ran)) == ["sidecar", "record"]
+    assert finding in failed(ran)["record"]
 
 
 def test_a_score_that_differs_by_rounding_is_the_same(run, decoded):
     path = decoded / "night.hypnogram.json"
     edit(path, lambda own: own.update(score=own["score"] + 1e-9))
+    content = json.loads(path.read_text())
+    content["stageguard"]["sha256"] = sidecar_sha256(content)  # as another processor would have written it
+    path.write_text(json.dumps(content))
     assert run("verify", path).code == 0
+
+
+def leaves(value, way=()):
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not items:
+        yield way
+    for key, item in items:
+        yield from leaves(item, (*way, key))
+
+
+def edited(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    return f"{value}x" if isinstance(value, str) else "x"
+
+
+@pytest.fixture
+def full(run, tmp_path):
+    """An output with everything beside it, in another folder than its input."""
+    for name in ("in", "moved"):
+        (tmp_path / name).mkdir()
+    night = write_night(tmp_path / "in" / "night.csv")
+    ran = run("decode", night, "-p", "human-psg-5", "-o", tmp_path / "out", "--svg", "--explain")
+    assert ran.code == 0
+    return tmp_path / "out" / "night.hypnogram.json"
+
+
+def test_the_input_is_found_from_another_folder(run, full, tmp_path):
+    assert run("verify", full, "--json").json["ok"] is True
+    shutil.move(tmp_path / "in", tmp_path / "moved" / "in")
+    shutil.move(tmp_path / "out", tmp_path / "moved" / "out")
+    assert run("verify", tmp_path / "moved" / "out" / full.name, "--json").json["ok"] is True
+
+
+def test_an_edit_of_any_field_of_the_sidecar_is_found(run, full):
+    written = full.read_text()
+    passed = []
+    for way in leaves(json.loads(written)):
+        content = json.loads(written)
+        within = content
+        for key in way[:-1]:
+            within = within[key]
+        within[way[-1]] = edited(within[way[-1]])
+        full.write_text(json.dumps(content, indent=2))
+        ran = run("verify", full, "--json")
+        names = (full.name, next(key for key in reversed(way) if isinstance(key, str)))
+        is_named = any(name in line for name in names for line in (ran.out + ran.err).splitlines())
+        if ran.code != 1 or not is_named:
+            passed.append(way)
+    assert passed == []
+    full.write_text(written)
+    assert run("verify", full).code == 0
+
+
+@pytest.mark.parametrize(
+    "way", [("n_changed",), ("strength", "transition_weight"), ("hypnogram", "start"), ("methods",)]
+)
+def test_what_is_derived_is_found_by_name_where_there_is_no_hash(run, full, way):
+    content = json.loads(full.read_text())
+    del content["stageguard"]["sha256"]
+    full.write_text(json.dumps(content))
+    ran = run("verify", full, "--json")
+    assert ran.code == 0
+    assert any("before sidecars had a hash" in note for note in ran.json["notes"])
+    within = content["stageguard"]
+    for key in way[:-1]:
+        within = within[key]
+    within[way[-1]] = edited(within[way[-1]])
+    full.write_text(json.dumps(content))
+    assert ".".join(way) in failed(run("verify", full, "--json"))["record"]
+
+
+@pytest.mark.parametrize("suffix", [".hypnogram.svg", ".changes.tsv"])
+def test_an_edited_or_missing_companion_is_named(run, full, suffix):
+    path = full.with_name("night" + suffix)
+    path.write_text(path.read_text() + " ")
+    assert failed(run("verify", full, "--json")) == {path.name: f"{path.name} was changed after writing"}
+    path.unlink()
+    assert failed(run("verify", full, "--json")) == {path.name: f"{path.name} is missing"}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stageguard import __version__
 from stageguard._input_files import read_file
 from stageguard.cli._decode_file import DecodeOptions, decode_file
 from stageguard.errors import ProfileError, StageGuardError, StageGuardWarning
@@ -18,16 +21,18 @@ from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
     HypnogramTable,
+    WrittenFiles,
+    derived_sidecar,
     describe_file,
     output_paths,
     read_hypnogram_tsv,
     read_sidecar,
+    read_whole_sidecar,
+    sidecar_sha256,
 )
 from stageguard.profile import Profile, profiles
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from stageguard.decoded import Decoding
 
 # What reading a record raises when its values are not what `decode` wrote.
@@ -74,15 +79,17 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
             raise file_error(
                 path, "is missing: an output is a .hypnogram.tsv with a .hypnogram.json beside it."
             )
-    record = read_sidecar(files.sidecar)
+    content = read_whole_sidecar(files.sidecar)
+    record = content["stageguard"]
     table = read_hypnogram_tsv(files.tsv)
     try:
-        checks = [_check_table(files.tsv, record)]
+        checks = [_check_table(files.tsv, record), *_check_beside(files.sidecar, record)]
+        checks += [_check_sidecar(files.sidecar, content)] if "sha256" in record else []
         profile, profile_check = _check_profile(record)
         input_path, input_check = _check_input(files.sidecar, record, source)
         checks += [profile_check, input_check]
         if input_path is not None:
-            checks += _check_again(input_path, profile, record, table)
+            checks += _check_again(input_path, profile, content, table, files)
         notes = _notes(record)
     except StageGuardError:
         raise
@@ -141,7 +148,7 @@ def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> 
     recorded = record["input"]
     if recorded is None and source is None:
         return None, Check("input", False, "no input file is recorded. Name it with --input.")
-    path = source if source is not None else sidecar.parent / Path(recorded["file"]).name
+    path = source if source is not None else _recorded_input(sidecar.parent, recorded)
     if not path.is_file():
         return None, Check("input", False, f"{path} not found. Name it with --input.")
     found = describe_file(path)
@@ -149,40 +156,96 @@ def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> 
         return path, Check("input", True, f"{path.name}, sha256 {found['sha256'][:12]} (none recorded)")
     same = found["sha256"] == recorded["sha256"]
     finding = f"{path.name}, sha256 {found['sha256'][:12]}"
+    if same and found["bytes"] != recorded["bytes"]:
+        finding = f"{path.name}, {found['bytes']} bytes, but {str(recorded['bytes'])[:20]} is recorded"
+        return path, Check("input", False, finding)
     return path, Check(
         "input", same, finding if same else f"{finding}, but {recorded['sha256'][:12]} is recorded"
     )
 
 
-def _check_again(path: Path, profile: Profile, record: dict[str, Any], table: HypnogramTable) -> list[Check]:
-    """Decode once more, and compare labels and the numbers of the sidecar."""
+def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
+    """Return the input's file: beside the output, or where it was then, if it is that file and no other."""
+    beside = folder / Path(recorded["file"]).name
+    if beside.is_file() or not recorded.get("path"):
+        return beside
+    path = Path(os.path.normpath(folder / recorded["path"]))
+    is_it = path.name == beside.name and path.is_file()
+    return path if is_it and describe_file(path)["sha256"] == recorded["sha256"] else beside
+
+
+def _check_again(
+    path: Path, profile: Profile, content: dict[str, Any], table: HypnogramTable, files: WrittenFiles
+) -> list[Check]:
+    """Decode once more, and compare the labels and all that the sidecar says of them."""
+    record = content["stageguard"]
     options = _recorded_options(record, table)
+    start = record["options"].get("start")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)
-            decoding, _ = decode_file(path, profile, options)
+            decoding, notes = decode_file(
+                path, profile, options, None if start is None else datetime.fromisoformat(start)
+            )
     except StageGuardError as error:
         return [Check("decoded again", False, f"failed: {error}")]
-    return [_check_labels(decoding, table), _check_numbers(decoding, record)]
+    fresh = derived_sidecar(decoding, files, options.quality, notes)
+    fresh["stageguard"]["options"] = options.to_dict()
+    return [_check_labels(decoding, table), _check_record(fresh, content)]
 
 
-def _check_numbers(decoding: Decoding, record: dict[str, Any]) -> Check:
-    """Compare what the sidecar says of the night with the night."""
-    hypnogram = record["hypnogram"]
-    pairs = {
-        "n_epochs": (hypnogram["n_epochs"], decoding.hypnogram.n_epochs),
-        "epoch_seconds": (hypnogram["epoch_seconds"], decoding.hypnogram.epoch_seconds),
-        "offset_seconds": (hypnogram.get("offset_seconds", 0.0), decoding.hypnogram.offset_seconds),
-        "n_changed": (record["n_changed"], int(np.count_nonzero(decoding.changed))),
-        "n_filled": (record["n_filled"], int(np.count_nonzero(decoding.filled))),
-        "score": (record["score"], decoding.score),
+def _check_record(fresh: dict[str, Any], content: dict[str, Any]) -> Check:
+    """Compare what the sidecar says with what it would say now; sentences only of this version."""
+    # an output from before recordings could begin with an offset has none
+    said = {"stageguard.hypnogram.offset_seconds": 0.0} | _leaves(content)
+    is_same_version = content["stageguard"]["provenance"].get("stageguard") == __version__
+    compared = {
+        name: value for name, value in _leaves(fresh).items() if is_same_version or not isinstance(value, str)
     }
     wrong = [
-        f"{name} is {now:.10g}, but {str(said)[:40]} is recorded"
-        for name, (said, now) in pairs.items()
-        if not _same_number(said, now)
+        f"{name.removeprefix('stageguard.')} is {_shown(now)}, but {_shown(said.get(name))} is recorded"
+        for name, now in compared.items()
+        if not _same(said.get(name), now)
     ]
-    return Check("numbers", not wrong, "; ".join(wrong) or f"{', '.join(pairs)} as recorded")
+    more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
+    return Check("record", not wrong, "; ".join(wrong[:5] + more) or f"{len(compared)} fields as recorded")
+
+
+def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+    """Return every value within dictionaries and lists under the names that lead to it."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not items:
+        return {name: value}
+    leaves: dict[str, Any] = {}
+    for key, item in items:
+        leaves |= _leaves(item, f"{name}.{key}" if name else str(key))
+    return leaves
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)[:60]
+
+
+def _same(said: Any, now: Any) -> bool:
+    if isinstance(now, bool) or not isinstance(now, int | float):
+        return type(said) is type(now) and bool(said == now)
+    return _same_number(said, now)
+
+
+def _check_sidecar(path: Path, content: dict[str, Any]) -> Check:
+    same = sidecar_sha256(content) == content["stageguard"]["sha256"]
+    return Check("sidecar", same, "as written" if same else f"{path.name} was changed after writing")
+
+
+def _check_beside(sidecar: Path, record: dict[str, Any]) -> list[Check]:
+    """Compare the picture and the table of changes with what was written."""
+    checks = []
+    for recorded in record.get("beside", ()):
+        path = sidecar.parent / Path(recorded["file"]).name
+        same = path.is_file() and describe_file(path) == recorded
+        problem = "was changed after writing" if path.is_file() else "is missing"
+        checks.append(Check(path.name, same, "as written" if same else f"{path.name} {problem}"))
+    return checks
 
 
 def _same_number(said: Any, now: float) -> bool:
@@ -230,8 +293,14 @@ def _recorded_options(record: dict[str, Any], table: HypnogramTable) -> DecodeOp
 def _notes(record: dict[str, Any]) -> tuple[str, ...]:
     """Remarks on versions that explain a difference and are none themselves."""
     recorded = record["profile"]
-    if recorded["name"] in profiles() and Profile.load(recorded["name"]).sha256 != recorded["sha256"]:
-        return (
-            f"the profile {recorded['name']!r} installed here differs from the recorded one, which was used.",
+    notes = []
+    if "sha256" not in record:
+        notes.append(
+            "the sidecar was written before sidecars had a hash of their own: what does not follow from the "
+            "input, such as versions, is not checked."
         )
-    return ()
+    if recorded["name"] in profiles() and Profile.load(recorded["name"]).sha256 != recorded["sha256"]:
+        notes.append(
+            f"the profile {recorded['name']!r} installed here differs from the recorded one, which was used."
+        )
+    return tuple(notes)

@@ -14,9 +14,7 @@ def verify(
     ],
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--input", metavar="FILE", help="The probabilities. Default: the recorded name beside OUTPUT."
-        ),
+        typer.Option("--input", metavar="FILE", help="The probabilities. Default: the recorded file."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

@@ -37,6 +37,7 @@ CHANGES_SUFFIX = ".changes.tsv"
 # Stands for the profile's definition, which is most of a sidecar, until its text is put there.
 _DEFINITION_MARK = "\x00definition of the profile\x00"
 _DEFINITION = json.dumps(_DEFINITION_MARK)
+_SHA256_MARK = "SHA-256 of this sidecar"
 _DEFINITION_INDENT = 6  # of what is within "stageguard", "profile"
 
 COLUMNS: dict[str, dict[str, Any]] = {
@@ -112,7 +113,8 @@ def write_decoding(
     path : path-like
         Folder and stem of the outputs, for example `out/night`; missing folders are made.
     source_path : path-like, optional
-        The probabilities' file; its name and SHA-256 go into the sidecar, so that the output can be verified.
+        The probabilities' file; its name, its path from the output's folder and its SHA-256 go into the
+        sidecar, so that the output can be verified.
     source_text : str, optional
         What that file holds, where it is an output too: it is then written together with the others.
     overwrite : bool
@@ -131,7 +133,9 @@ def write_decoding(
     files = output_paths(Path(path))
     source = None if source_path is None else Path(source_path)
     data = None if source_text is None else source_text.encode()
-    described = None if source is None else describe_file(source, data)
+    described = None
+    if source is not None:
+        described = describe_file(source, data) | {"path": _relative(source, files.sidecar.parent)}
     texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
     more = {
         place: text
@@ -174,8 +178,37 @@ def _texts(
     if beside:
         described = [describe_file(place, text.encode()) for place, text in beside.items()]
         sidecar["stageguard"]["beside"] = described
+    sidecar["stageguard"]["sha256"] = _SHA256_MARK
     text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
+    text = text.replace(_SHA256_MARK, sidecar_sha256(json.loads(text)))
     return {files.tsv: table, files.sidecar: text + "\n"}
+
+
+def sidecar_sha256(content: Mapping[str, Any]) -> str:
+    """Return the hash of all that a sidecar says but this hash, however it is indented."""
+    own = {key: value for key, value in content["stageguard"].items() if key != "sha256"}
+    text = json.dumps({**content, "stageguard": own}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def derived_sidecar(
+    decoding: Decoding, files: WrittenFiles, quality: npt.ArrayLike | None, notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return what a sidecar says of a decoding by itself: not of files, options and versions."""
+    content = _sidecar(decoding, files, _table_text(decoding, quality), None, {}, notes)
+    own = content["stageguard"]
+    for key in ("input", "options", "provenance"):
+        del own[key]
+    own["profile"]["definition"] = plain(decoding.profile.to_dict())
+    return content
+
+
+def _relative(path: Path, folder: Path) -> str | None:
+    """Return the way from a folder to a file, as any system writes it; None between drives."""
+    try:
+        return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+    except ValueError:
+        return None
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
@@ -324,6 +357,12 @@ def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
 
 def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the "stageguard" part of a sidecar."""
+    own: dict[str, Any] = read_whole_sidecar(path)["stageguard"]
+    return own
+
+
+def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return all of a sidecar: the meaning of columns, and the "stageguard" part."""
     path = Path(path)
     try:
         content = parse_json(read_file(path, "JSON"))
@@ -337,7 +376,8 @@ def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path.name}: has layout {own.get('layout')!r}, this version reads {LAYOUT_VERSION}. "
             "Upgrade stageguard."
         )
-    return own
+    whole: dict[str, Any] = content
+    return whole
 
 
 def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
