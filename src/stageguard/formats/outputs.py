@@ -133,9 +133,7 @@ def write_decoding(
     files = output_paths(Path(path))
     source = None if source_path is None else Path(source_path)
     data = None if source_text is None else source_text.encode()
-    described = None
-    if source is not None:
-        described = describe_file(source, data) | {"path": _relative(source, files.sidecar.parent)}
+    described = None if source is None else _describe_input(source, data, files.sidecar.parent)
     texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
     more = {
         place: text
@@ -203,12 +201,13 @@ def derived_sidecar(
     return content
 
 
-def _relative(path: Path, folder: Path) -> str | None:
-    """Return the way from a folder to a file, as any system writes it; None between drives."""
+def _describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:
+    """Describe a file, with its path from the output's folder; None between drives."""
     try:
-        return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+        way = Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
     except ValueError:
-        return None
+        way = None
+    return describe_file(path, data) | {"path": way}
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
