@@ -70,7 +70,8 @@ def test_the_sidecar_explains_every_column_and_how_to_repeat(tmp_path, decoding)
     own = content["stageguard"]
     assert own["review"] == "A trained scorer must review this output before any clinical decision."
     assert own["input"] == {
-        "file": "night.csv", "bytes": 8, "sha256": hashlib.sha256(b"anything").hexdigest(),
+        "file": "night.csv", "path": "night.csv", "bytes": 8,
+        "sha256": hashlib.sha256(b"anything").hexdigest(),
     }  # fmt: skip
     assert own["hypnogram"]["sha256"] == hashlib.sha256(written.tsv.read_bytes()).hexdigest()
     assert sg.Profile.from_dict(own["profile"]["definition"]).sha256 == own["profile"]["sha256"]
