@@ -369,7 +369,7 @@ def test_names_with_tabs_stay_in_their_cell(run, tmp_path):
     path = tmp_path / "a\tb.txt"
     path.write_text("W\nN2\nN2\n")
     assert run("stats", path, "-o", tmp_path / "all.tsv").code == 0
-    assert read_tsv(tmp_path / "all.tsv")[0]["id"] == "a b"
+    assert read_tsv(tmp_path / "all.tsv")[0]["id"] == r"a\x09b"
 
 
 def test_experts_that_are_not_there_are_one_line(run, cohort):

@@ -13,8 +13,9 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from stageguard._files import read_cell, write_cell
 from stageguard.cli._app import app
-from stageguard.cli._terminal import cell, console, error_text, in_options, table
+from stageguard.cli._terminal import console, error_text, in_options, table
 from stageguard.errors import FIRST_NIGHT, Argument, Message, NightNumber
 
 PROFILE = "human-psg-5"
@@ -106,9 +107,58 @@ def test_numbers_of_nights_become_names():
     assert in_options(message) == message == "night 2 of night 1 differs from the first one"
 
 
-def test_cells_are_as_they_are():
-    assert cell("format=a  b") == "format=a  b"
-    assert cell("a\tb\nc\udcff") == "a b c\\udcff"
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("format=a  b", "format=a  b"),
+        ("a\tb\nc\udcff", r"a\x09b\x0ac\udcff"),
+        ('=HYPERLINK("x")', '\'=HYPERLINK("x")'),
+        ("-1+1", "'-1+1"),
+        ("@x", "'@x"),
+        ("'+x", "''+x"),
+        ("'quoted'", "'quoted'"),
+        (r"C:\new\x41", r"C:\new\x5cx41"),
+    ],
+)
+def test_cells_are_no_formulas_and_come_back(text, cell):
+    assert write_cell(text) == cell
+    assert read_cell(cell) == text
+
+
+def test_nights_named_like_formulas_are_kept_apart_from_spreadsheets_and_found_again(run, tmp_path):
+    night = write_night(tmp_path / "=1+1.csv", hours=1, seed=1)
+    other = write_night(tmp_path / "b.csv", hours=1, seed=2)
+    out = tmp_path / "out"
+    assert run("decode", tmp_path / "*.csv", "-p", PROFILE, "-o", out).code == 0
+    ids = [line.split("\t")[0] for line in (out / "cohort.tsv").read_text().splitlines()[1:]]
+    assert sorted(ids) == ["'=1+1", "b"]
+    assert (
+        run("decode", other, "-p", PROFILE, "-o", out, "--overwrite", "--list", _list_of(tmp_path)).code == 0
+    )
+    again = [line.split("\t")[0] for line in (out / "cohort.tsv").read_text().splitlines()[1:]]
+    assert sorted(again) == ids  # the row of the first run is still known by its name
+    groups = tmp_path / "groups.tsv"
+    groups.write_text("id\tgroup\n'=1+1\tx\nb\ty\n")
+    found = run("stats", night, other, "--by", groups, "--json").json["nights"]
+    assert [row["group"] for row in found] == ["x", "y"]
+
+
+def _list_of(folder):
+    path = folder / "list.tsv"
+    path.write_text("id\tprobabilities\nb\tb.csv\n")
+    return path
+
+
+def test_what_decode_wrote_is_read_under_any_name(run, nights, tmp_path):
+    assert run("decode", nights[0], "-p", PROFILE).code == 0
+    expert = tmp_path / "expert.tsv"
+    expert.write_bytes((tmp_path / "n1.hypnogram.tsv").read_bytes())
+    (report,) = run("compare", expert, tmp_path / "n1.hypnogram.tsv", "--json").json
+    assert report["ok"], report
+    assert run("stats", expert, "--json").json["nights"][0]["n_epochs"] == 120
+    assert error_line(run("decode", expert, "-p", PROFILE)).startswith(
+        "expert.tsv: is a hypnogram that decode"
+    )
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")  # noqa: PTH112

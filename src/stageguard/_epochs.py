@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
-from stageguard.errors import InputError
+from stageguard.errors import Argument, InputError, Message
 from stageguard.recording import Recording, Series, Signal
 
 Floats = npt.NDArray[np.float64]
@@ -57,8 +57,11 @@ class EpochGrid:
         length = scored_epoch_seconds(recording) if epoch_seconds is None else epoch_seconds
         if length is None:
             raise InputError(
-                f"recording {recording.id!r} has no scoring that would say how long an epoch is. Give "
-                "epoch_seconds, for example 30 for people or 4 for mice."
+                Message(
+                    f"recording {recording.id!r} has no scoring that would say how long an epoch is. Give ",
+                    Argument("epoch_seconds"),
+                    ", for example 30 for people or 4 for mice.",
+                )
             )
         length = _checks.epoch_seconds(length)
         seconds = max(map(end_seconds, recording.signals.values()), default=0.0)
@@ -96,6 +99,10 @@ def scored_epoch_seconds(recording: Recording) -> float | None:
     if len(lengths) > 1:
         listed = ", ".join(f"{length:g}" for length in sorted(lengths))
         raise InputError(
-            f"the scorings of recording {recording.id!r} have epochs of {listed} s. Give epoch_seconds."
+            Message(
+                f"the scorings of recording {recording.id!r} have epochs of {listed} s. Give ",
+                Argument("epoch_seconds"),
+                ".",
+            )
         )
     return next(iter(lengths), None)

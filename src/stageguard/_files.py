@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from itertools import count
 from pathlib import Path
@@ -220,3 +221,24 @@ def _move_all(written: Mapping[Path, Path]) -> None:
             else:
                 place.write_bytes(old)
         raise
+
+
+_UNSHOWN = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]|\\\\(?=x[0-9a-f]{2}|u[0-9a-f]{4})")
+_SHOWN = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4}))")
+_FORMULA = re.compile(r"'*[=+\-@]")
+CELL_WORDS = (
+    "Text that begins with = + - or @ has an apostrophe before it, so that no spreadsheet takes it for a "
+    "formula; control characters are written as \\xNN or \\uNNNN."
+)
+
+
+def write_cell(text: str) -> str:
+    """Return a text as a cell of a table: see `CELL_WORDS`. `read_cell` gives it back."""
+    shown = _UNSHOWN.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
+    return f"'{shown}" if _FORMULA.match(shown) else shown
+
+
+def read_cell(cell: str) -> str:
+    """Return the text that `write_cell` made a cell of."""
+    text = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    return _SHOWN.sub(lambda c: chr(int(c[1] or c[2], 16)), text)

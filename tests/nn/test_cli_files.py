@@ -156,3 +156,14 @@ def test_the_python_example_of_the_page_runs(model, tmp_path, monkeypatch):
         warnings.simplefilter("ignore", StageGuardWarning)  # two steps of training are not enough
         exec(compile(example, "training.md", "exec"), names)
     assert names["result"].hypnogram.n_epochs == 90
+
+
+def test_predict_takes_the_recordings_that_quality_takes(tmp_path):
+    from stageguard.cli._recordings import SUFFIXES
+    from stageguard.cli._staging import find_inputs
+
+    for suffix in SUFFIXES:
+        (tmp_path / f"night-{suffix[1:]}{suffix}").write_bytes(b"0")
+    found = find_inputs([tmp_path], None, {})
+    assert {one.path.suffix for one in found} == set(SUFFIXES)
+    assert all(one.read is not None for one in found)  # none is taken for a table of features

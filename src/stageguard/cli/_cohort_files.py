@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard import __version__
-from stageguard._files import write_together
-from stageguard.cli._terminal import cell
+from stageguard._files import CELL_WORDS, write_cell, write_together
 from stageguard.formats.outputs import REVIEW_SENTENCE, plain
 from stageguard.measures.cohort import (
     CohortTable,
@@ -165,6 +164,7 @@ def _nights_codebook(cohort: Cohort) -> dict[str, Any]:
         "lights_on_phase": options.lights_on_phase,
         "lights": {night.night_id: lights for night in cohort.nights if (lights := night.lights)},
         "missing_value": "n/a",
+        "text": CELL_WORDS,
         "assumptions": {night.night_id: _merged(night, "assumed") for night in cohort.nights},
         "reasons": {night.night_id: _merged(night, "reasons") for night in cohort.nights},
         "files": cohort.sources,
@@ -221,4 +221,10 @@ def _tsv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def _text(value: Any) -> str:
     if value is None or (isinstance(value, float) and isnan(value)):
         return "n/a"
-    return f"{value:.10g}" if isinstance(value, float) else cell(value)
+    return (
+        f"{value:.10g}"
+        if isinstance(value, float)
+        else write_cell(value)
+        if isinstance(value, str)
+        else str(value)
+    )

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stageguard import __version__
-from stageguard._files import write_text_atomic
+from stageguard._files import read_cell, write_cell, write_text_atomic
 from stageguard._input_files import open_text, read_text
 from stageguard.cli._inputs import COHORT_TABLE, FAILURES_TABLE
 from stageguard.cli._present import MOST_ROWS
-from stageguard.cli._terminal import cell, error_text
+from stageguard.cli._terminal import error_text
 from stageguard.errors import StageGuardError
 from stageguard.formats.outputs import output_paths
 
@@ -99,7 +99,7 @@ def write_tables(tally: Tally, folder: Path) -> tuple[list[Path], list[str], lis
     written: list[Path] = []
     remarks: list[str] = []
     problems: list[str] = []
-    failures = [[*failure, __version__] for failure in tally.failures]
+    failures = [[_text(value) for value in (*failure, __version__)] for failure in tally.failures]
     for name, columns in ((COHORT_TABLE, NightRow._fields), (FAILURES_TABLE, FAILURE_COLUMNS)):
         path = folder / name
         try:
@@ -125,12 +125,12 @@ def _with_earlier(tally: Tally, folder: Path) -> list[list[str]]:
     path = folder / COHORT_TABLE
     rows: list[list[str]] = []
     if path.is_file() and _is_ours(path, NightRow._fields):
-        now = {cell(row.id) for row in tally.nights}
+        now = {write_cell(row.id) for row in tally.nights}
         old = [line.split("\t") for line in read_text(path, "text").split("\n")[1:]]
         rows += [
             row for row in old
             if len(row) == len(NightRow._fields) and row[0] not in now
-            and output_paths(folder / row[0]).sidecar.is_file()
+            and output_paths(folder / read_cell(row[0])).sidecar.is_file()
         ]  # fmt: skip
     return rows + [[_text(value) for value in row] for row in tally.nights]
 
@@ -143,11 +143,11 @@ def _is_ours(path: Path, columns: Iterable[str]) -> bool:
         return False
 
 
-def _tsv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    return "\n".join(["\t".join(columns), *("\t".join(map(_text, row)) for row in rows)]) + "\n"
+def _tsv(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    return "\n".join(["\t".join(columns), *map("\t".join, rows)]) + "\n"
 
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return "n/a" if isnan(value) else f"{value:.6g}"
-    return cell(value)
+    return write_cell(value) if isinstance(value, str) else str(value)

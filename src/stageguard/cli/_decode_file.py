@@ -21,6 +21,7 @@ from stageguard.formats import read_density_file
 from stageguard.formats._density_file import DensityOptions, file_error
 from stageguard.formats.changes import change_row, changes_text
 from stageguard.formats.outputs import TSV_SUFFIX, output_paths, write_decoding
+from stageguard.formats.registry import is_own_table
 from stageguard.measures.day import Moment, lights_words
 from stageguard.stages import SCHEMES, StageScheme
 
@@ -165,7 +166,7 @@ def _refuse(path: Path) -> None:
     problem = special(path)
     if problem is not None:
         raise InputError(problem)
-    if path.name.endswith(TSV_SUFFIX) and path.is_file():
+    if path.is_file() and (path.name.endswith(TSV_SUFFIX) or is_own_table(path)):
         raise file_error(path, "is a hypnogram that decode wrote, expected the stager's probabilities.")
 
 

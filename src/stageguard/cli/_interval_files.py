@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from stageguard._files import write_together
+from stageguard._files import CELL_WORDS, write_cell, write_together
 from stageguard.cli._decode_file import DecodeOptions
 from stageguard.cli._inputs import Input, start_of
 from stageguard.cli._night import decode_night
@@ -160,6 +160,7 @@ def write_table(
             "lights_on": request.lights_on,
             "min_first_rem_seconds": first["min_first_rem_seconds"],
             "options": request.options.to_dict(),
+            "text": CELL_WORDS,
             "caveat": MODEL_WORDS if "model" in request.methods else None,
             "assumptions": _unique([text for report in reports for text in report["assumptions"]]),
         }
@@ -175,7 +176,7 @@ def write_table(
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return "n/a" if math.isnan(value) else f"{value:.6g}"
-    return " ".join(str(value).split()) or "n/a"
+    return write_cell(str(value)) if isinstance(value, str) and value else str(value) or "n/a"
 
 
 def _unique(items: Sequence[Any]) -> list[Any]:

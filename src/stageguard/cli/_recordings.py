@@ -21,7 +21,7 @@ from stageguard.errors import InputError, StageGuardWarning
 if TYPE_CHECKING:
     from stageguard.recording import Recording
 
-SUFFIXES = (".edf", ".bdf", ".rec", ".hea")
+SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, for every command that reads them
 
 Recordings = Annotated[
     list[Path],

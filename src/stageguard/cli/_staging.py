@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.cli._recordings import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.errors import InputError
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import ModelCard
     from stageguard.nn.data import FeatureTable
     from stageguard.recording import Recording
-
-RECORDING_SUFFIXES = (".edf", ".rec", ".hea")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,6 @@ Item = TypeVar("Item")
 
 PIPE_WIDTH = 110
 LONGEST_WORD = 40  # that a column makes room for; longer ones, such as paths, are broken
-_BREAKS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-_LONE = re.compile("[\ud800-\udfff]")  # what Python makes of a file name that is not UTF-8
 
 # Arguments whose option is not called like them.
 _OPTIONS = {
@@ -67,15 +65,6 @@ def warned_of(caught: Iterable[WarningMessage], names: Sequence[str] = ()) -> li
 def one_line(text: object) -> str:
     """Text on one line, without control characters, with options for a message's arguments."""
     return " ".join("".join(c if c.isprintable() else " " for c in in_options(text)).split())
-
-
-def cell(text: object) -> str:
-    """Text as it is, for a cell of a table that is written: only what would end the cell is a blank."""
-    return _LONE.sub(_escape, _BREAKS.sub(" ", str(text)))
-
-
-def _escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
 
 
 def escaped(text: object) -> str:

@@ -168,10 +168,14 @@ COLUMNS: dict[str, Any] = {
 
 
 def _table(found: Any) -> str:
+    from stageguard._files import write_cell
+
     lines = ["\t".join(COLUMNS)]
     for epoch, (beta, reason) in enumerate(zip(found.beta.tolist(), found.reasons, strict=True)):
         onset = epoch * found.epoch_seconds
-        lines.append(f"{onset:.9g}\t{found.epoch_seconds:.9g}\t{beta:.6g}\t{reason or 'n/a'}")
+        lines.append(
+            f"{onset:.9g}\t{found.epoch_seconds:.9g}\t{beta:.6g}\t{write_cell(reason) if reason else 'n/a'}"
+        )
     return "\n".join(lines) + "\n"
 
 

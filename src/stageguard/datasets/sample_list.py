@@ -20,6 +20,7 @@ from datetime import date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 
+from stageguard._files import read_cell
 from stageguard._input_files import read_file
 from stageguard.datasets._dataset import Dataset, Entry
 from stageguard.datasets._samples import broken
@@ -125,6 +126,7 @@ def _row(
         raise broken(path, f"row {number} has {len(cells)} cells, the header has {len(header)}.")
     stripped = zip(header, (cell.strip() for cell in cells), strict=True)
     row = {name: cell for name, cell in stripped if cell.lower() not in MISSING}
+    row |= {name: read_cell(row[name]) for name in ("id", "subject") if name in row}
     if not any(column in row for column in files):
         named = [column for column in files if column in header]
         raise broken(path, f"row {number} names no file in its column {' or '.join(named)}.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard._files import write_together
+from stageguard._files import write_cell, write_together
 from stageguard.errors import Argument, InputError, Message
 from stageguard.extraction import Features
 from stageguard.hypnogram import Hypnogram
@@ -97,7 +97,7 @@ def _table(features: Features, stages: list[str] | None) -> str:
             "each. Write .npz instead."
         )
     header = ["subject", "epoch", *([] if stages is None else ["stage"]), *features.names]
-    subject = " ".join(features.subject.split())
+    subject = write_cell(features.subject)
     lines = ["\t".join(header)]
     for epoch, row in enumerate(features.values[:, 0].tolist()):
         own = [subject, str(epoch), *([] if stages is None else [stages[epoch]])]

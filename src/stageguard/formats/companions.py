@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard._files import read_cell
 from stageguard._input_files import open_file, read_text
 from stageguard.errors import PinError
 from stageguard.formats._density_file import file_error
@@ -126,7 +127,7 @@ def read_groups(path: Path) -> dict[str, GroupedNight]:
         if len(row) != len(header):
             raise file_error(path, f"row {number} has {len(row)} cells, the header has {len(header)}.")
         cells = dict(zip(header, row, strict=True))
-        name, group = (cells[column] for column in GROUP_COLUMNS)
+        name, group = (read_cell(cells[column]) for column in GROUP_COLUMNS)
         if not name or not group:
             raise file_error(path, f"row {number} has no {'group' if name else 'id'}.")
         if group.casefold() in MISSING:

@@ -65,6 +65,9 @@ def named(name: str, kind: Kind) -> FileFormat:
     raise InputError(f"unknown format {str(name)[:40]!r}. {known}{did_you_mean(str(name), able)}")
 
 
+OWN_TABLE = "stageguard-tsv"  # what `decode` writes
+
+
 def detect(path: Path, kind: Kind, formats: Sequence[FileFormat] | None = None) -> FileFormat:
     """Return the format of a file: by its content, then by its name; what stays open is an error.
 
@@ -90,10 +93,20 @@ def detect(path: Path, kind: Kind, formats: Sequence[FileFormat] | None = None) 
         raise _error(path, Message("may be ", *choices, ". Say which with ", Argument("format"), "."))
     if found[0].is_general and head.startswith(sniffing.UTF16_MARKS):
         raise _error(path, "is UTF-16 text. Save it as UTF-8.")
+    if found[0].name == OWN_TABLE:  # says itself what it is, under any name
+        return found[0]
     if by_name and found[0] not in by_name and not _like(found[0], by_name):
         hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
         raise _error(path, f"holds {found[0].title}, not {by_name[0].title} as its name says.{hint}")
     return found[0]
+
+
+def is_own_table(path: Path) -> bool:
+    """Whether `decode` wrote a table, whatever it is called."""
+    try:
+        return detect(path, "hypnogram").name == OWN_TABLE
+    except (FileFormatError, OSError):
+        return False
 
 
 def _like(found: FileFormat, by_name: Sequence[FileFormat]) -> bool:

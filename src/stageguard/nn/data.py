@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard import _checks
+from stageguard._files import read_cell
 from stageguard._input_files import open_file, parse_json
 from stageguard.errors import FileFormatError, InputError
 from stageguard.formats.tables import DELIMITERS, read_text, split_line
@@ -104,7 +105,7 @@ def _read_text(path: Path, choose: Choice | None) -> _Held:
     for k, row in enumerate(rows):
         for j, i in enumerate(columns):
             values[k, j] = _cell(row[i], k, header[i])
-    own = {name: [row[i] for row in rows] for name, i in places.items()}
+    own = {name: [read_cell(row[i]) for row in rows] for name, i in places.items()}
     return _Held([header[i] for i in columns], values, own, [number for number, _ in lines[1:]])
 
 
