@@ -240,6 +240,8 @@ def run_each(items: Sequence[Item], function: Callable[[Item], dict[str, Any]]) 
             warnings.simplefilter("always", StageGuardWarning)
             try:
                 report |= function(item) | {"ok": True}
+            except typer.BadParameter:  # about the command, not about the file
+                raise
             except Exception as error:
                 report["error"] = failure_text(error, path)
         if "notes" in report:
