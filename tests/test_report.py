@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 
 import numpy as np
 import pytest
@@ -263,3 +264,32 @@ def test_minimum_bouts_count_what_they_cost_the_expert():
         "R: 1 bout below the profile's minimum before, 0 after; 1 scored so short for comparison, 1 of them"
     )
     assert told in page.text
+
+
+def test_a_report_of_a_very_long_recording_ends_and_stays_small_enough_to_open():
+    rng, n_epochs = np.random.default_rng(0), 400_000
+    stages = np.repeat(rng.integers(5, size=n_epochs // 10), 10)
+    odds = rng.gamma(np.where(np.eye(5)[stages] > 0, 3.0, 0.4))
+    result = decode(odds / odds.sum(axis=1, keepdims=True), "human-psg-5")
+    began = time.process_time()
+    page = night_report(result)
+    assert time.process_time() - began < 60  # by the square of its length it would take hours
+    assert len(page) < 30_000_000
+    assert page.count("<svg") < 40
+
+
+def test_epochs_too_many_to_draw_are_drawn_as_the_commonest_of_a_pixel():
+    from stageguard.report.night_panels import MOST_EPOCHS_DRAWN, _drawn_runs
+    from stageguard.report.time_axis import Axis, Frame
+
+    n_epochs = 4 * MOST_EPOCHS_DRAWN
+    axis = Axis(Frame(1000.0, 0.0, 0.0), 100, 100 + n_epochs, 30.0, None)
+    labels = np.zeros(n_epochs + 100, dtype=np.int8)
+    labels[100 + n_epochs // 2 :] = 3
+    labels[100 + n_epochs // 4] = 2  # one among many of its pixel
+    first, second = _drawn_runs(labels, axis)
+    assert (first[0], first[2], second[1], second[2]) == (100, 0, 100 + n_epochs, 3)
+    assert first[1] == second[0] == pytest.approx(100 + n_epochs // 2, abs=10)
+    flags = [run for run in _drawn_runs(labels == 2, axis) if run[2]]
+    assert len(flags) == 1
+    assert flags[0][0] <= 100 + n_epochs // 4 < flags[0][1]

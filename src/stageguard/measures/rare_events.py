@@ -139,12 +139,16 @@ def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> l
 
 def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
     """Return events with where they occur; the nearest of the same kind are one event, each used once."""
-    near = [(abs(i - j), i, j) for i in before for j in after if abs(i - j) <= TOLERANCE_EPOCHS]
+    there = set(after)
+    reach = range(-TOLERANCE_EPOCHS, TOLERANCE_EPOCHS + 1)
+    near = [(abs(step), i, i + step) for i in before for step in reach if i + step in there]
     kept: dict[int, int] = {}
+    taken: set[int] = set()
     for _, i, j in sorted(near):
-        if i not in kept and j not in kept.values():
+        if i not in kept and j not in taken:
             kept[i] = j
-    new = sorted(set(after) - set(kept.values()))
+            taken.add(j)
+    new = sorted(there - taken)
     return [(i, True, i in kept) for i in before] + [(j, False, True) for j in new]
 
 
@@ -162,8 +166,14 @@ def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> int | None
 
 def _bout_length(labels: Labels, epoch: int) -> int:
     """Return how many epochs from here on have the same stage."""
-    other = labels[epoch:] != labels[epoch]
-    return int(other.argmax()) if other.any() else len(other)
+    n_looked_at = 64  # bouts are short, recordings may be long
+    while True:
+        other = labels[epoch : epoch + n_looked_at] != labels[epoch]
+        if other.any():
+            return int(other.argmax())
+        if len(other) < n_looked_at:
+            return len(other)
+        n_looked_at *= 4
 
 
 def _margin(log_probabilities: Floats, stage: int) -> Floats:

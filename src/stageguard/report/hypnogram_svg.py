@@ -26,6 +26,7 @@ PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)
 LEFT, PLOT = FILE_FRAME.left, FILE_FRAME.plot
 LONGEST_STRIP_HOURS = 14.0  # beyond it a page shows strips of STRIP_HOURS each
 STRIP_HOURS = 6.0
+MOST_STRIPS = 28  # a week; of longer recordings each strip shows more
 SYNTHETIC = "synthetic"  # scorer of a made-up night, whose stages are known
 
 Labels = npt.NDArray[np.int8]
@@ -172,7 +173,7 @@ def _windows(n_epochs: int, epoch_seconds: float) -> list[tuple[int, int]]:
     """Return first and last epochs of the strips; a short rest joins the strip before it."""
     if n_epochs * epoch_seconds <= LONGEST_STRIP_HOURS * 3600:
         return [(0, n_epochs)]
-    n_strips = max(1, round(n_epochs * epoch_seconds / (STRIP_HOURS * 3600)))
+    n_strips = min(MOST_STRIPS, max(1, round(n_epochs * epoch_seconds / (STRIP_HOURS * 3600))))
     bounds = np.linspace(0, n_epochs, n_strips + 1).round().astype(int).tolist()
     return list(pairwise(bounds))
 

@@ -19,6 +19,7 @@ Labels = npt.NDArray[np.int8]
 LANE_HEIGHT = {2: 30.0, 3: 25.0}
 STRIP_HEIGHT = 64.0
 MAX_COLUMNS = 1400  # a strip finer than the pixels it is drawn on only makes the file heavy
+MOST_EPOCHS_DRAWN = 6_000  # of a strip one by one: 6 h of 4 s, two days of 30 s
 HALF_DAY = 43200.0  # s: 12 h of light and 12 h of darkness
 TINT = "#FBF0D2"  # behind changed epochs
 MARKS = {"kept": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z", "lost": "M-3.4 -3.4l6.8 6.8m0 -6.8l-6.8 6.8",
@@ -118,8 +119,8 @@ def _bouts(
     risers: list[str] = []
     bars: dict[int, list[str]] = {stage: [] for stage in middle}
     previous = -1
-    for start, end, label in runs(labels[axis.first : axis.stop]):
-        left, right = axis.x(axis.first + start), axis.x(axis.first + end)
+    for first, end, label in _drawn_runs(labels, axis):
+        left, right = axis.x(first), axis.x(end)
         if label >= 0:
             bars[int(label)].append(f"M{left:.2f} {middle[int(label)]:.1f}H{right:.2f}")
             if previous >= 0:
@@ -140,12 +141,30 @@ def _bouts(
 def _blocks(flags: npt.NDArray[np.bool_], axis: Axis, y: float, height: float) -> str:
     """Return a path of blocks where a flag is set, each wide enough to be seen."""
     return "".join(
-        f"M{axis.x(axis.first + start):.2f} {y:.1f}"
-        f"H{max(axis.x(axis.first + end), axis.x(axis.first + start) + 0.8):.2f}"
-        f"v{height:g}H{axis.x(axis.first + start):.2f}z"
-        for start, end, flag in runs(flags[axis.first : axis.stop])
+        f"M{axis.x(first):.2f} {y:.1f}"
+        f"H{max(axis.x(end), axis.x(first) + 0.8):.2f}"
+        f"v{height:g}H{axis.x(first):.2f}z"
+        for first, end, flag in _drawn_runs(flags, axis)
         if flag
     )
+
+
+def _drawn_runs(values: npt.NDArray[Any], axis: Axis) -> Iterator[tuple[int, int, Any]]:
+    """Yield first epoch, end and value of each run.
+
+    Where a pixel holds many epochs, it has the commonest value, and a flag that any of them has.
+    """
+    here = values[axis.first : axis.stop]
+    n_together = -(-len(here) // (2 * MAX_COLUMNS)) if len(here) > MOST_EPOCHS_DRAWN else 1
+    if n_together > 1:
+        padded = np.pad(here, (0, -len(here) % n_together), mode="edge").reshape(-1, n_together)
+        if here.dtype == bool:
+            here = padded.any(axis=1)
+        else:
+            kinds = np.unique(here)
+            here = kinds[np.argmax([(padded == kind).sum(axis=1) for kind in kinds], axis=0)]
+    for start, end, value in runs(here):
+        yield axis.first + start * n_together, min(axis.first + end * n_together, axis.stop), value
 
 
 def _changed_lane(changed: npt.NDArray[np.bool_], axis: Axis, y: float) -> Iterator[str]:
@@ -160,13 +179,16 @@ def _marks_lane(marks: tuple[Mark, ...], axis: Axis, y: float) -> Iterator[str]:
     frame = axis.frame
     yield text_at(frame.left - 8, y + 9, "rare events", font_size=11.5, text_anchor="end", fill=INK)
     yield rect(frame.left, y, frame.plot, 11, "#F6F7F8")
+    drawn = {}  # marks of a kind on the same pixel are one
     for mark in marks:
         if axis.first <= mark.epoch < axis.stop:
-            fill = INK if mark.kind == "kept" else "none"
-            yield (
-                f'<path d="{MARKS[mark.kind]}" transform="translate({axis.x(mark.epoch):.1f} {y + 5.5:.1f})" '
-                f'fill="{fill}" stroke="{INK}" stroke-width="1.4"/>'
-            )
+            drawn.setdefault((round(axis.x(mark.epoch)), mark.kind), mark)
+    for mark in drawn.values():
+        fill = INK if mark.kind == "kept" else "none"
+        yield (
+            f'<path d="{MARKS[mark.kind]}" transform="translate({axis.x(mark.epoch):.1f} {y + 5.5:.1f})" '
+            f'fill="{fill}" stroke="{INK}" stroke-width="1.4"/>'
+        )
 
 
 def _lights(lights: tuple[tuple[float, str], ...], axis: Axis, top: float, y: float) -> Iterator[str]:
@@ -198,10 +220,10 @@ def _strip(
     yield text_at(axis.frame.name_left, y + 32, "of the stager", font_size=11, fill=GREY)
     n_columns = min(axis.stop - axis.first, MAX_COLUMNS)
     edges = np.linspace(axis.first, axis.stop, n_columns + 1).round().astype(int)
-    here = probabilities[: axis.stop]
+    here = probabilities[axis.first : axis.stop]
     known = ~np.isnan(here[:, 0])
-    sums = np.add.reduceat(np.where(known[:, None], here, 0.0), edges[:-1], axis=0)
-    counts = np.add.reduceat(known.astype(float), edges[:-1])
+    sums = np.add.reduceat(np.where(known[:, None], here, 0.0), edges[:-1] - axis.first, axis=0)
+    counts = np.add.reduceat(known.astype(float), edges[:-1] - axis.first)
     shares = sums / np.maximum(counts, 1)[:, None]
     order = top_down(scheme)[::-1]
     tops = np.cumsum(shares[:, order], axis=1)

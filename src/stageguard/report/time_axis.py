@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -52,7 +53,8 @@ class Axis:
     @property
     def step(self) -> int:
         """Seconds between two ticks."""
-        return next((step for step in STEPS if self.seconds / step <= MAX_TICKS), 86400)
+        n_days = max(1, math.ceil(self.seconds / 86400 / MAX_TICKS))
+        return next((step for step in STEPS if self.seconds / step <= MAX_TICKS), 86400 * n_days)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
         """Horizontal place and text of each tick; full hours of the clock where it is known."""
