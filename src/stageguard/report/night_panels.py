@@ -159,7 +159,7 @@ def _drawn_runs(values: npt.NDArray[Any], axis: Axis) -> Iterator[tuple[int, int
     if n_together > 1:
         padded = np.pad(here, (0, -len(here) % n_together), mode="edge").reshape(-1, n_together)
         if here.dtype == bool:
-            here = padded.any(axis=1)
+            here = np.logical_or.reduce(padded, axis=1)
         else:
             kinds = np.unique(here)
             here = kinds[np.argmax([(padded == kind).sum(axis=1) for kind in kinds], axis=0)]
@@ -179,7 +179,7 @@ def _marks_lane(marks: tuple[Mark, ...], axis: Axis, y: float) -> Iterator[str]:
     frame = axis.frame
     yield text_at(frame.left - 8, y + 9, "rare events", font_size=11.5, text_anchor="end", fill=INK)
     yield rect(frame.left, y, frame.plot, 11, "#F6F7F8")
-    drawn = {}  # marks of a kind on the same pixel are one
+    drawn: dict[tuple[int, str], Mark] = {}  # marks of a kind on the same pixel are one
     for mark in marks:
         if axis.first <= mark.epoch < axis.stop:
             drawn.setdefault((round(axis.x(mark.epoch)), mark.kind), mark)
