@@ -44,7 +44,7 @@ def test_a_file_that_content_cannot_tell_asks_for_its_format(run, usleep):
     line = error_line(run("decode", usleep, "-p", PROFILE))
     assert line.startswith("night_PRED.npy: names no stages, and their order differs between tools.")
     assert line.endswith(
-        "Or say who wrote it with format: usleep-npy, gssc, physioex, braindecode, sleepecg."
+        "Or say who wrote it with --format: usleep-npy, gssc, physioex, braindecode, sleepecg."
     )
     line = error_line(run("decode", usleep, "-p", PROFILE, "--format", "usleep"))
     assert "unknown format 'usleep'" in line
@@ -87,7 +87,7 @@ def test_what_is_not_a_distribution_says_how_to_go_on(run, tmp_path):
     path.write_text("brain_state,confidence_score\n" + "2,0.9\n3,0.95\n" * 200)
     line = error_line(run("decode", path, "-p", "mouse-eeg-emg-3"))
     assert "not a distribution over the stages" in line
-    assert line.endswith("say so: --format 'accusleepy-csv'.")
+    assert line.endswith("say so: --format accusleepy-csv.")
     ran = run("decode", path, "-p", "mouse-eeg-emg-3", "--format", "accusleepy-csv", "--epoch-seconds", "2.5")
     assert ran.code == 0
     assert "not a distribution: each label got its confidence" in ran.out

@@ -73,7 +73,7 @@ def test_npz_with_one_array_needs_no_key(tmp_path, save):
 def test_bare_arrays_need_stages(tmp_path):
     expected = (
         "names no stages, and their order differs between tools. "
-        "Say what the columns are with stages, for example --stages W,N1,N2,N3,R. "
+        "Say what the columns are with stages, for example stages=['W', 'N1', 'N2', 'N3', 'R']. "
         "Or say who wrote it with format: usleep-npy, gssc, physioex, braindecode, sleepecg."
     )
     assert refused(saved(tmp_path, P)) == expected

@@ -15,7 +15,7 @@ from stageguard import _checks, _kernels, _nights, _snapshot
 from stageguard._solver import Trial, solver_for
 from stageguard.automaton import Automaton, compile_automaton, weigh
 from stageguard.decoding import heed_cohort
-from stageguard.errors import InputError, ProfileError, StageGuardError
+from stageguard.errors import Argument, InputError, Message, ProfileError, StageGuardError, message_of
 from stageguard.evidence import CLIP, LONGEST_BRIDGE_SECONDS, Floats, best_stages
 from stageguard.hypnodensity import ROUNDING, SUM_TOLERANCE, explain_bad_probabilities
 from stageguard.profile import Profile
@@ -87,9 +87,12 @@ class StreamingDecoder:
         if self.profile.transition_weight is None:
             rule = self.profile.strength.rule if self.profile.strength else ""
             raise ProfileError(
-                f"profile {profile.name!r} sets its strength per recording ({rule!r}), which needs the whole "
-                "night, expected a fixed one. Take what decode chooses on like nights: "
-                "profile.replace(transition_weight=0.2)."
+                Message(
+                    f"profile {profile.name!r} sets its strength per recording ({rule!r}), which needs the "
+                    "whole night, expected a fixed one. Take what decode chooses on like nights: ",
+                    Argument("transition_weight", 0.2, "profile.replace(transition_weight=0.2)"),
+                    ".",
+                )
             )
         self._options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
         names = self.profile.scheme.names if stages is None else _nights.checked_names(stages)
@@ -322,8 +325,9 @@ class StreamingDecoder:
 
     def _placed(self, error: InputError) -> InputError:
         """Return an error on a matrix of one row, naming the epoch."""
-        text = str(error).replace("row 0", f"epoch {self.n_epochs}")
-        return InputError(text.replace("Every row sums", "The row sums"))
+        first, *rest = message_of(error).parts
+        text = str(first).replace("row 0", f"epoch {self.n_epochs}")
+        return InputError(Message(text.replace("Every row sums", "The row sums"), *rest))
 
     def _refusal(self, code: Any, row: Floats) -> InputError:
         if code == 1:

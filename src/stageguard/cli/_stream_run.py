@@ -19,7 +19,7 @@ from stageguard._input_files import read_file
 from stageguard.cli._stopping import Stopped
 from stageguard.cli._stream_rows import Header, Line, is_header, lines_of, read_row
 from stageguard.cli._terminal import count, print_warning
-from stageguard.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.errors import InputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.profile import Profile
 from stageguard.streaming import StreamingDecoder
 
@@ -73,7 +73,7 @@ class Run:
                     self._take(line)
         except StageGuardError as error:
             kept = self._close(ended=False)
-            raise InputError(f"{error} {kept}") from None
+            raise InputError(message_of(error) + f" {kept}") from None
         except OSError:  # whoever reads the stages has gone: what they did not take is given out next time
             if self._options.state is not None:
                 self._keep(self._options.state)
@@ -103,7 +103,7 @@ class Run:
         try:
             stages = self._decoder.push(row, quality)
         except InputError as error:
-            raise InputError(f"line {line.number}: {error}") from None
+            raise InputError(f"line {line.number}: " + message_of(error)) from None
         if self._options.state is None:
             self._give_out(first, stages)
             return
@@ -213,7 +213,7 @@ def _restored(place: Path, options: StreamOptions) -> StreamingDecoder:
     try:
         decoder = _restored_quietly(read_file(place, "an array"))
     except StageGuardError as error:
-        raise InputError(f"{place}: {error}") from None
+        raise InputError(f"{place}: " + message_of(error)) from None
     asked = _make(options, options.stages if options.stages is not None else decoder.stages)
     for name, own, wanted in (
         ("profile", decoder.profile.name, asked.profile.name),

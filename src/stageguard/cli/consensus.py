@@ -121,6 +121,7 @@ def consensus(
 
 def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
     """Refuse scorings of other epochs than the first one's, by the names of their files."""
+    from stageguard.cli._terminal import in_options
     from stageguard.errors import InputError
     from stageguard.measures.bouts import check_aligned
 
@@ -128,11 +129,7 @@ def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
         try:
             check_aligned(panel[0], one)
         except InputError as error:
-            text = (
-                str(error).replace("the expert's", f"{files[0].name}'s").replace("the expert", files[0].name)
-            )
-            text = text.replace("the night's", f"{path.name}'s").replace("the night", path.name)
-            raise InputError(text) from None
+            raise InputError(in_options(error, [files[0].name, path.name])) from None
 
 
 def _read(path: Path, options: ReadOptions) -> Hypnogram:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stageguard import _checks
 from stageguard.decoded import Decoding
-from stageguard.errors import InputError
+from stageguard.errors import InputError, Message, NightNumber
 from stageguard.hypnogram import UNSCORED, Hypnogram
 from stageguard.stages import StageScheme
 
@@ -100,17 +100,29 @@ def in_scheme(hypnogram: Hypnogram, scheme: StageScheme) -> Hypnogram:
     return replace(hypnogram, labels=merge[hypnogram.labels], scheme=scheme)
 
 
+THE_EXPERT, THE_NIGHT = NightNumber(1, "the expert"), NightNumber(2, "the night")
+
+
 def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
     """Refuse an expert scoring that does not cover the same epochs as the night."""
     if expert.epoch_seconds != night.epoch_seconds:
         raise InputError(
-            f"the expert's epochs last {expert.epoch_seconds:.12g} s and the night's "
-            f"{night.epoch_seconds:.12g} s, expected the same. Bring both to one epoch length."
+            Message(
+                THE_EXPERT,
+                f"'s epochs last {expert.epoch_seconds:.12g} s and ",
+                THE_NIGHT,
+                f"'s {night.epoch_seconds:.12g} s, expected the same. Bring both to one epoch length.",
+            )
         )
     if expert.n_epochs != night.n_epochs:
         raise InputError(
-            f"the expert scored {expert.n_epochs} epochs and the night has {night.n_epochs}, "
-            f"expected the same epochs. Cut or pad one of them; {UNSCORED} marks an unscored epoch."
+            Message(
+                THE_EXPERT,
+                f" scored {expert.n_epochs} epochs and ",
+                THE_NIGHT,
+                f" has {night.n_epochs}, expected the same epochs. Cut or pad one of them; {UNSCORED} marks "
+                "an unscored epoch.",
+            )
         )
     later_offset = expert.offset_seconds - night.offset_seconds
     begins, other = expert.start, night.start
@@ -118,16 +130,24 @@ def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
         later_start = (begins - other).total_seconds()
         if abs(later_start) > night.epoch_seconds / 2:
             raise InputError(
-                f"the expert scoring starts at {expert.start} and the night at {night.start}, "
-                "expected the same epochs. Cut or pad one of them."
+                Message(
+                    THE_EXPERT,
+                    f" scoring starts at {expert.start} and ",
+                    THE_NIGHT,
+                    f" at {night.start}, expected the same epochs. Cut or pad one of them.",
+                )
             )
         if abs(later_start - later_offset) > SAME_SECONDS:
             return  # of recordings that began at different times: offsets say nothing
     if abs(later_offset) > SAME_SECONDS:
         raise InputError(
-            f"the expert scoring begins {expert.offset_seconds:g} s after the recording's start and the "
-            f"night {night.offset_seconds:g} s, expected the same epochs. Stage and score the same ones, or "
-            "correct an onset."
+            Message(
+                THE_EXPERT,
+                f" scoring begins {expert.offset_seconds:g} s after the recording's start and ",
+                THE_NIGHT,
+                f" {night.offset_seconds:g} s, expected the same epochs. Stage and score the same ones, or "
+                "correct an onset.",
+            )
         )
 
 
