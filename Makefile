@@ -17,7 +17,7 @@ QUIET := -qq --disable-pip-version-check
 comma := ,
 # torch joins the test environment as soon as there is torch code to test.
 EXTRAS := test$(comma)studies$(comma)recordings$(comma)formats$(if $(wildcard src/stageguard/nn),$(comma)torch)
-CORE := CMakeLists.txt $(wildcard src/stageguard/_core/*.cpp src/stageguard/_core/*.hpp src/stageguard/_core/*.h)
+CORE := CMakeLists.txt $(wildcard src/stageguard/guard/kernels/_core/*.cpp src/stageguard/guard/kernels/_core/*.hpp src/stageguard/guard/kernels/_core/*.h)
 TESTS_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 # Without a compiler the package runs on NumPy alone; a compiler that fails must be seen.

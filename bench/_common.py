@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 
 import stageguard as sg
-from stageguard import _kernels
-from stageguard._solver import Solver, solver_for
+from stageguard.guard import kernels
+from stageguard.guard.solver import Solver, solver_for
 
 RESULTS = Path(__file__).parent / "results"
 SHORTEST_SAMPLE_SECONDS = 0.01  # well above the clock's own resolution
@@ -111,7 +111,7 @@ def structured_kernel(
     stay, change = np.exp(solver.tables.stay[None]), np.exp(solver.tables.change.reshape(1, -1))
     table, weight = np.zeros(n, dtype=np.int32), np.ones((n, solver.n_stages))
     minimum, censored = solver.tables.minimum_epochs, profile.ends == "censored"
-    kernel = _kernels.active.structured
+    kernel = kernels.active.structured
     return lambda: kernel(list(pieces), True, table, weight, stay, change, minimum, censored, threads)
 
 
@@ -121,7 +121,7 @@ def automaton_kernel(profile: sg.Profile, evidence: Sequence[np.ndarray]) -> Cal
     assert a is not None
     table, weight = np.zeros(len(evidence), dtype=np.int32), (a.scaled + a.fixed)[None]
     tables = (table, a.stage, a.first, a.source, weight, a.initial[None], a.final[None])
-    kernel = _kernels.active.automaton
+    kernel = kernels.active.automaton
     return lambda: kernel(list(evidence), *tables, 1)
 
 
@@ -137,8 +137,8 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "stageguard": sg.__version__,
-        "core": _kernels.active.NAME,
-        "simd": getattr(_kernels.active, "SIMD", "none"),
+        "core": kernels.active.NAME,
+        "simd": getattr(kernels.active, "SIMD", "none"),
         "load_average": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
     }
 

@@ -33,8 +33,8 @@ from _common import (
 )
 
 import stageguard as sg
-from stageguard import _kernels
-from stageguard._solver import solver_for
+from stageguard.guard import kernels
+from stageguard.guard.solver import solver_for
 
 TOLERANCE = 1.02
 MOST_DRIFT = 500_000  # between two starts of the interpreter; compiling a module takes millions
@@ -75,14 +75,14 @@ def subjects() -> dict[str, Subject]:
 
 
 def _argmax(night: np.ndarray, weight: np.ndarray) -> Callable[[], object]:
-    return lambda: _kernels.active.argmax([night], weight, 1)
+    return lambda: kernels.active.argmax([night], weight, 1)
 
 
 def _greedy(profile: sg.Profile, evidence: np.ndarray) -> Callable[[], object]:
     tables = solver_for(profile, profile.epoch_seconds).tables
     stay, change, table = tables.stay[None], tables.change.reshape(1, -1), np.zeros(1, dtype=np.int32)
     rules = (stay, change, tables.minimum_epochs, True, FLIP_FLOP["penalty_nats"], FLIP_FLOP["window_epochs"])
-    return lambda: _kernels.active.greedy([evidence], table, *rules, 1)
+    return lambda: kernels.active.greedy([evidence], table, *rules, 1)
 
 
 def drive(chosen: str) -> None:

@@ -23,7 +23,7 @@ from _common import Row, report
 from bench_reading import STAGES, table
 
 import stageguard as sg
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 N_EPOCHS = 1_000
 PROFILE = "human-psg-5"

@@ -19,7 +19,7 @@ from _common import Row, report
 from scipy.signal import spectrogram
 
 import stageguard as sg
-from stageguard.extraction import Recipe
+from stageguard.signals.features import Recipe
 
 RATE, HOURS = 512, 24
 RADAR_RATE, RADAR_HOURS = 500, 8
@@ -38,7 +38,7 @@ seconds = time.process_time() - begin
 marks = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 print(json.dumps([seconds, int(marks["VmHWM"].split()[0]) / 1024]))
 """
-OURS = "import stageguard as sg\nfrom stageguard.extraction import Recipe\nimport scipy.signal.windows"
+OURS = "import stageguard as sg\nfrom stageguard.signals.features import Recipe\nimport scipy.signal.windows"
 READ = "night = sg.read_recording(sys.argv[1])"
 SCIPY = "import numpy as np\nfrom scipy.signal import spectrogram\n" + OURS
 # Both channels at once, as one would write it first; then in blocks of an hour, which fit into memory.

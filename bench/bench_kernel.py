@@ -25,7 +25,7 @@ from _common import (
 )
 
 import stageguard as sg
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 N_NIGHTS = 5_800
 
@@ -118,7 +118,7 @@ def start_up() -> list[Row]:
     imports = {
         "numpy": "numpy",
         "import stageguard": "stageguard",
-        "import stageguard, with all that sg.decode needs": "stageguard.decoding",
+        "import stageguard, with all that sg.decode needs": "stageguard.guard.decode",
     }
     best = dict.fromkeys([*imports, "help"], float("inf"))
     for _ in range(20):

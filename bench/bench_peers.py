@@ -18,7 +18,7 @@ import numpy as np
 from _common import HUMAN, MOUSE, Row, nanoseconds, night_of, profile_of, race, report, structured_kernel
 
 import stageguard as sg
-from stageguard.automaton import compile_tables
+from stageguard.guard.automaton import compile_tables
 
 Runner = Callable[[], Any]
 

@@ -17,11 +17,11 @@ from _common import FLIP_FLOP, HUMAN, MOUSE, Row, nanoseconds, night_of, profile
 from bench_peers import PUBLISHED_AGES, Chain, chain_of
 
 import stageguard as sg
-from stageguard import _kernels
-from stageguard._smoother import smoother_for
-from stageguard._solver import solver_for
-from stageguard.evidence import CLIP
-from stageguard.smoothing import sample_like
+from stageguard.guard import kernels as kernels_module
+from stageguard.guard.evidence import CLIP
+from stageguard.guard.posterior import sample_like
+from stageguard.guard.smoother import smoother_for
+from stageguard.guard.solver import solver_for
 
 N_DRAWS = 200
 N_PUSHES = 5_000
@@ -30,14 +30,14 @@ N_PUSHES = 5_000
 def smooth_kernel(profile: sg.Profile, night: np.ndarray) -> Callable[[], tuple[Any, ...]]:
     """The compiled sums alone on probabilities, one thread: (log_sums, marginals, certified)."""
     rules = _rules(profile)
-    return lambda: _kernels.active.smooth([night], *rules, 1)
+    return lambda: kernels_module.active.smooth([night], *rules, 1)
 
 
 def draw_kernel(profile: sg.Profile, night: np.ndarray) -> Callable[[], tuple[Any, ...]]:
     """The compiled draws alone, one thread, the sums before them included: (labels, log_sums, certified)."""
     rules = _rules(profile)
     streams = np.random.SeedSequence(0).generate_state(N_DRAWS, np.uint64)[None]
-    return lambda: _kernels.active.draw([night], *rules, streams, 1)
+    return lambda: kernels_module.active.draw([night], *rules, streams, 1)
 
 
 def _rules(profile: sg.Profile) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ def automaton_kernels(profile: sg.Profile, night: np.ndarray) -> dict[str, Calla
     tables = (a.stage, a.first, a.source, (a.scaled + a.fixed)[None], a.initial[None], a.final[None])
     table = np.zeros(1, dtype=np.int32)
     streams = np.random.SeedSequence(0).generate_state(N_DRAWS, np.uint64)[None]
-    kernels = _kernels.active
+    kernels = kernels_module.active
     return {
         "smooth": lambda: kernels.smooth_automaton([evidence], True, table, *tables, 1),
         "draw": lambda: kernels.draw_automaton([evidence], True, table, *tables, streams, 1),

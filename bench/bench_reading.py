@@ -12,7 +12,7 @@ import numpy as np
 from _common import Row, night_of, race, report
 
 import stageguard as sg
-from stageguard.decoding import decode
+from stageguard.guard.decode import decode
 
 STAGES = ("W", "N1", "N2", "N3", "R")
 N_EPOCHS, N_LONG = 1_000, 100_000  # a night; and many, to leave the cost of opening a file behind

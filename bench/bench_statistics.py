@@ -10,7 +10,7 @@ from _common import Row, race, report
 
 import stageguard as sg
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 N_NIGHTS = 1_000
 YASA_NAMES = np.array(["WAKE", "N1", "N2", "N3", "REM"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from stageguard.nn import Guarded, SemiMarkovLoss
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
 N_CHANNELS, N_SAMPLES = 2, 60  # per epoch

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import stageguard as sg
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-3"
 

@@ -9,7 +9,7 @@ import torch
 
 from stageguard import Profile, decode
 from stageguard.nn import Guarded, StageGuardLoss
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 PROFILE = Profile.load("kdd2026-cardiorespiratory").replace(flip_flop=None)
 STAGES = PROFILE.scheme.names

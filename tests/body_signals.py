@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.extraction import Recipe
-from stageguard.recording import Recording, Series, Signal
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.signals.features import Recipe
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stageguard.cli import main
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from types import ModuleType
 import hypothesis
 import pytest
 
-from stageguard.errors import StageGuardWarning
+from stageguard.base.errors import StageGuardWarning
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", StageGuardWarning)  # a missing core is said once, in the header below
-    kernels = importlib.import_module("stageguard._kernels")
+    kernels = importlib.import_module("stageguard.guard.kernels")
 
 # A slow or busy machine is no reason to fail, and in CI a failure must be there again at the next run.
 hypothesis.settings.register_profile("local", deadline=None)
@@ -25,7 +25,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 def _compiled() -> ModuleType | None:
     try:
-        return importlib.import_module("stageguard._core._native")
+        return importlib.import_module("stageguard.guard.kernels._core._native")
     except ImportError:
         return None
 
@@ -57,7 +57,11 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["compiled", "reference"])
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test once with the compiled kernels and once with the NumPy reference."""
-    module = importlib.import_module("stageguard._reference") if request.param == "reference" else _compiled()
+    module = (
+        importlib.import_module("stageguard.guard.kernels.reference")
+        if request.param == "reference"
+        else _compiled()
+    )
     if module is None:
         absent = "the compiled core is not installed: a C++17 compiler and `make test` build it"
         if os.environ.get("CI"):

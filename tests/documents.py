@@ -6,7 +6,7 @@ import math
 
 from hypothesis import strategies as st
 
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
 
 MINIMAL = {
     "name": "minimal",

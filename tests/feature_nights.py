@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from stageguard.night.stages import WNR3, StageScheme
 from stageguard.nn.data import FeatureTable
 from stageguard.nn.options import TrainingOptions
-from stageguard.stages import WNR3, StageScheme
 
 NAMES = ("theta", "delta", "muscle", "clock")
 

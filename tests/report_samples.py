@@ -11,7 +11,7 @@ import numpy as np
 import stageguard as sg
 from nights import decode
 from stageguard.report import night_report
-from stageguard.simulate import simulate_night
+from stageguard.synthetic.night import simulate_night
 
 START = datetime(2024, 5, 1, 22, 47)
 

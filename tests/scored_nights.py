@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import stageguard as sg
-from stageguard.errors import StageGuardWarning
-from stageguard.simulate import simulate_night
+from stageguard.base.errors import StageGuardWarning
+from stageguard.synthetic.night import simulate_night
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from cli_runner import Runner
-from stageguard.cli._app import app
-from stageguard.errors import StageGuardWarning
+from stageguard.base.errors import StageGuardWarning
+from stageguard.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

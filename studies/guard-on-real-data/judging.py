@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 import stageguard as sg
-from stageguard.stages import StageScheme
+from stageguard.night.stages import StageScheme
 
 # TST, SE, SOL, REM latency, WASO, awakenings, bouts: what studies report
 STATISTICS = (

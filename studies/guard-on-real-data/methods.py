@@ -9,7 +9,6 @@ import numpy as np
 from tasks import Task, TaskNight
 
 import stageguard as sg
-from stageguard import _nights
 from stageguard.fitting import cross_validation
 from stageguard.fitting.candidates import (
     ARGMAX,
@@ -20,6 +19,7 @@ from stageguard.fitting.candidates import (
 )
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import mean_over_subjects
+from stageguard.guard import inputs
 
 Decoder = Callable[[Sequence[TaskNight]], list[np.ndarray]]
 
@@ -78,7 +78,7 @@ def matched(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
         [n.probabilities for n in train],
         experts(task, train),
         sg.Profile.load(task.base),
-        _nights.Options(None, task.epoch_seconds, False, False),
+        inputs.Options(None, task.epoch_seconds, False, False),
         [n.subject for n in train],
         None,
     )

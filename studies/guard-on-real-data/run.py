@@ -26,7 +26,7 @@ from page import write_page
 from tasks import Task, tasks
 
 import stageguard as sg
-from stageguard.uncertainty import intervals, reported
+from stageguard.measures.intervals import intervals, reported
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"

@@ -11,7 +11,7 @@ import numpy as np
 from cohorts import FeatureNight, VoteNight
 from stagers import CACHE, N_FOLDS, parts, staged_folds
 
-from stageguard.stages import AASM5, SCHEMES, StageScheme
+from stageguard.night.stages import AASM5, SCHEMES, StageScheme
 
 NETWORKS = ("accusleep", "attnsleep", "deepsleepnet", "seqsleepnet", "sleeptransformer", "usleep")
 LABS = ("lab_1", "lab_2", "lab_3")

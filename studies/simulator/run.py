@@ -23,8 +23,8 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold
 
-from stageguard.extraction import Recipe, features
-from stageguard.stages import SCHEMES
+from stageguard.night.stages import SCHEMES
+from stageguard.signals.features import Recipe, features
 from stageguard.synthetic import MODALITIES, simulate_recording
 
 HERE = Path(__file__).parent

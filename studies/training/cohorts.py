@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.night.stages import WNR3
 from stageguard.nn.data import FeatureTable
-from stageguard.stages import WNR3
 
 ACCEL_NAMES = ("hours", "activity_count", "heart_rate_variability", "clock_cosine", "circadian")
 # What means the same every night keeps its level; everything else is scaled night by night.

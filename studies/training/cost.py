@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from stageguard.night.stages import WNR3
 from stageguard.nn.backbones import backbones, build_backbone
 from stageguard.nn.data import FeatureTable
 from stageguard.nn.normalise import Normalisation
@@ -20,8 +21,7 @@ from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.sequences import make_batch, round_of_batches
 from stageguard.nn.training import train
-from stageguard.profile import Profile
-from stageguard.stages import WNR3
+from stageguard.profile.profile import Profile
 
 N_SUBJECTS, N_EPOCHS, LENGTH, BATCH = 30, 900, 100, 16
 # The input each network was published for.

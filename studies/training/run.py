@@ -30,13 +30,13 @@ from cohorts import ABSOLUTE, READERS, folds
 from tables import write_tables
 
 import stageguard as sg
-from stageguard.hypnogram import Hypnogram
 from stageguard.measures.agreement import agreement
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import WNR3
 from stageguard.nn.data import FeatureTable
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.training import train
-from stageguard.stages import WNR3
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"

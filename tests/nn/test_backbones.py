@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from stageguard.errors import InputError
+from stageguard.base.errors import InputError
 
 torch = pytest.importorskip("torch")
 from stageguard.nn.backbones import build_backbone  # noqa: E402
-from stageguard.nn.backbones._shared import AttentionPool, Spectrogram  # noqa: E402
 from stageguard.nn.backbones.deepsleepnet import _SameConvolution  # noqa: E402
+from stageguard.nn.backbones.shared import AttentionPool, Spectrogram  # noqa: E402
 from stageguard.nn.backbones.sleeptransformer import _Block, _positions  # noqa: E402
 
 torch.set_num_threads(1)

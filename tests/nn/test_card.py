@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from feature_nights import cohort, options
-from stageguard.errors import FileFormatError
+from stageguard.base.errors import FileFormatError
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
 

@@ -13,11 +13,11 @@ import torch
 
 from cli_runner import Runner, error_line
 from feature_nights import cohort, feature_table, options, write_csv
-from stageguard.errors import StageGuardWarning
-from stageguard.extraction import Recipe
+from stageguard.base.errors import StageGuardWarning
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
+from stageguard.signals.features import Recipe
 
 CONFIG = """
 data = "features"
@@ -159,8 +159,8 @@ def test_the_python_example_of_the_page_runs(model, tmp_path, monkeypatch):
 
 
 def test_predict_takes_the_recordings_that_quality_takes(tmp_path):
-    from stageguard.cli._recordings import SUFFIXES
-    from stageguard.cli._staging import find_inputs
+    from stageguard.cli.recordings import SUFFIXES
+    from stageguard.cli.staging import find_inputs
 
     for suffix in SUFFIXES:
         (tmp_path / f"night-{suffix[1:]}{suffix}").write_bytes(b"0")

@@ -10,9 +10,9 @@ import torch
 
 from cli_runner import Ran, Runner, error_line
 from feature_nights import NAMES, cohort, feature_table, write_csv
-from stageguard.cli._app import app
-from stageguard.cli.predict import predict
-from stageguard.cli.train import train
+from stageguard.cli.app import app
+from stageguard.cli.commands.predict import predict
+from stageguard.cli.commands.train import train
 from stageguard.formats import read_density
 
 CONFIG = """
@@ -59,10 +59,10 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(place):
+    from stageguard.night.stages import WNR3
     from stageguard.nn.data import read_folder
     from stageguard.nn.options import read_config
     from stageguard.nn.training import train as run_training
-    from stageguard.stages import WNR3
 
     said = read_config(place / "config.toml")
     run_training(read_folder(said.data, WNR3), said.options, place / "trained")

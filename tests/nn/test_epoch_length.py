@@ -8,7 +8,7 @@ import torch
 
 import stageguard.nn.evaluation as evaluation
 from feature_nights import cohort, feature_table, options
-from stageguard.errors import InputError
+from stageguard.base.errors import InputError
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.cohort import check_together, epoch_length, fingerprint
 from stageguard.nn.semi_markov import SemiMarkovLoss

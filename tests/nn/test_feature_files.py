@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from feature_nights import NAMES, feature_table, write_csv
-from stageguard.errors import FileFormatError, InputError
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.night.stages import WNR3
 from stageguard.nn.data import feature_files, read_features, read_folder
-from stageguard.stages import WNR3
 
 N_EPOCHS = 12
 

@@ -10,12 +10,12 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner
+from stageguard.base.errors import InputError
 from stageguard.cli import main
-from stageguard.errors import InputError
-from stageguard.extraction import Recipe
+from stageguard.night.recording import Recording, Signal
+from stageguard.night.stages import AASM5, WNR3
 from stageguard.nn.from_recordings import table_of
-from stageguard.recording import Recording, Signal
-from stageguard.stages import AASM5, WNR3
+from stageguard.signals.features import Recipe
 
 CONFIG = """
 data = "cohort"

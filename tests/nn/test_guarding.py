@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from documents import profile_of
-from stageguard.errors import InputError
+from stageguard.base.errors import InputError
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss
 from stageguard.nn.backbones import build_backbone
 from stageguard.nn.inference import stretch_probabilities

@@ -11,12 +11,12 @@ from torch import nn
 
 from documents import profile_of
 from feature_nights import cohort, options
-from stageguard.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss, TransitionPenalty
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.objective import Objective
 from stageguard.nn.sequences import make_batch, round_of_batches
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
 
 NAN = float("nan")
 RARE = profile_of(rare=[["W", "R"]])

@@ -10,7 +10,7 @@ import pytest
 
 from documents import profile_of
 from stageguard import Profile
-from stageguard.errors import InputError, ProfileError, StageGuardWarning
+from stageguard.base.errors import InputError, ProfileError, StageGuardWarning
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stageguard.errors import InputError
+from stageguard.base.errors import InputError
 
 torch = pytest.importorskip("torch")
 import stageguard.nn.backbones as registry  # noqa: E402

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from feature_nights import cohort, options
-from stageguard.errors import FileFormatError, InputError, OutputError, OutputExistsError
+from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.nn.run_state import check_output
 from stageguard.nn.training import train
 

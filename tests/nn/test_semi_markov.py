@@ -13,7 +13,7 @@ import pytest
 import oracle
 from documents import MINIMAL, profile_of
 from stageguard import Profile, decode
-from stageguard.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, StageGuardWarning
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

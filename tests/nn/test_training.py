@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from feature_nights import cohort, feature_table, options
-from stageguard.decoding import decode
-from stageguard.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.base.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.backbones import build_backbone
 from stageguard.nn.data import FeatureTable
@@ -25,7 +25,7 @@ from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions, read_config
 from stageguard.nn.plan import one_cycle
 from stageguard.nn.training import train
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
 
 
 @pytest.fixture(autouse=True)

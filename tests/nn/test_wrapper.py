@@ -12,7 +12,7 @@ import pytest
 
 import stageguard as sg
 from documents import profile_of
-from stageguard.errors import InputError, StageGuardWarning
+from stageguard.base.errors import InputError, StageGuardWarning
 
 torch = pytest.importorskip("torch")
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss  # noqa: E402

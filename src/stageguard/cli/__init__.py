@@ -8,9 +8,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from stageguard.cli._app import app
-from stageguard.cli._stopping import Stopped, stoppable
-from stageguard.cli._terminal import print_error, print_warning
+from stageguard.cli.app import app
+from stageguard.cli.stopping import Stopped, stoppable
+from stageguard.cli.terminal import print_error, print_warning
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -20,7 +20,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 ok, 1 a data problem (one line), 2 wrong usage, 130 or 143 stopped."""
-    from stageguard.errors import StageGuardError
+    from stageguard.base.errors import StageGuardError
 
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):

@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stageguard.datasets._dataset import MODALITIES, Dataset, Entry, RemoteFile
-from stageguard.errors import InputError, StageGuardError, did_you_mean
-from stageguard.recording import Recording
+from stageguard.base.errors import InputError, StageGuardError, did_you_mean
+from stageguard.datasets.dataset import MODALITIES, Dataset, Entry, RemoteFile
+from stageguard.night.recording import Recording
 
 __all__ = [
     "MODALITIES",

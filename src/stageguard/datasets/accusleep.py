@@ -11,16 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard._synthetic import is_synthetic
-from stageguard._units import scale_to
-from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets._listings import Fetch, osf_files
-from stageguard.datasets._reepoch import Labels, reepoch
-from stageguard.datasets._samples import Scaled, broken, mat_row, table_columns
-from stageguard.errors import InputError
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.recording import Recording, Samples, Series, Signal
-from stageguard.stages import WNR3
+from stageguard.base.errors import InputError
+from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.units import scale_to
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets.listings import Fetch, osf_files
+from stageguard.datasets.samples import Scaled, broken, mat_row, table_columns
+from stageguard.night.align import Labels as Labels
+from stageguard.night.align import reepoch_labels as reepoch
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording, Samples, Series, Signal
+from stageguard.night.stages import WNR3
 
 OSF_NODE = "py5eb"
 RATE_HZ = 512.0
@@ -289,3 +290,6 @@ DATASET = Dataset(
         "codes": "stage names of other label codes",
     },
 )
+
+
+__all__ = ["Labels", "reepoch"]

@@ -21,20 +21,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._input_files import checked_file, parse_json, read_file
-from stageguard._optional import library
-from stageguard._units import scale_to, standard_unit
-from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets._s3 import Fetch, bucket_files
-from stageguard.datasets._samples import Scaled, broken, hdf5_row, named, reading
-from stageguard.datasets._subjects import wanted_subjects
-from stageguard.errors import InputError, StageGuardWarning
-from stageguard.formats._alignment import fit
-from stageguard.formats._recording_file import RawRecording
-from stageguard.formats.recordings import build_recording
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.recording import Recording, Samples, Signal
-from stageguard.stages import AASM5
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.extras import library
+from stageguard.base.input_files import checked_file, parse_json, read_file
+from stageguard.base.units import scale_to, standard_unit
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
+from stageguard.datasets.listings import Fetch, bucket_files
+from stageguard.datasets.samples import Scaled, broken, hdf5_row, named, reading
+from stageguard.formats.recordings.alignment import fit
+from stageguard.formats.recordings.raw import RawRecording
+from stageguard.formats.recordings.read import build_recording
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording, Samples, Signal
+from stageguard.night.stages import AASM5
 
 Labels = npt.NDArray[np.int8]
 

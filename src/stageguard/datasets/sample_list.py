@@ -20,16 +20,15 @@ from datetime import date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 
-from stageguard._files import read_cell
-from stageguard._input_files import read_file
-from stageguard.datasets._dataset import Dataset, Entry
-from stageguard.datasets._samples import broken
-from stageguard.datasets._subjects import wanted_subjects
-from stageguard.errors import InputError, did_you_mean
-from stageguard.formats._sniffing import UTF16_MARKS
-from stageguard.formats.recordings import EXPERT, read_recording_file
+from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.files import read_cell
+from stageguard.base.input_files import read_file
+from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects
+from stageguard.datasets.samples import broken
+from stageguard.formats.recordings.read import EXPERT, read_recording_file
+from stageguard.formats.sniffing import UTF16_MARKS
 from stageguard.measures.day import Moment
-from stageguard.recording import Recording
+from stageguard.night.recording import Recording
 
 OWN_COLUMNS = ("id", "subject", "edf", "scoring", "start", "lights_off", "lights_on")
 PREFIXES = ("channel:", "unit:", "scoring:")

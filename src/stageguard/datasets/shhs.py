@@ -14,24 +14,23 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from stageguard import _checks
-from stageguard.datasets._dataset import Dataset, Entry
-from stageguard.datasets._samples import broken
-from stageguard.datasets._shhs_sample import (
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects, whole_number
+from stageguard.datasets.samples import broken
+from stageguard.datasets.shhs_sample import (
     PAPER_QUOTAS,
     PAPER_SEED,
     Participant,
     read_participants,
     stratified_sample,
 )
-from stageguard.datasets._subjects import wanted_subjects, whole_number
-from stageguard.errors import InputError
-from stageguard.formats._alignment import Scoring, lay_over
-from stageguard.formats.edf_recordings import read_edf_recording
 from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
-from stageguard.formats.recordings import build_recording
-from stageguard.recording import Recording
-from stageguard.stages import AASM5
+from stageguard.formats.recordings.alignment import Scoring, lay_over
+from stageguard.formats.recordings.edf import read_edf_recording
+from stageguard.formats.recordings.read import build_recording
+from stageguard.night.recording import Recording
+from stageguard.night.stages import AASM5
 
 ANNOTATIONS = ("nsrr", "profusion")
 SAMPLES = ("paper",)
@@ -52,11 +51,11 @@ def find(
     visit = whole_number(visit, "visit")
     if visit not in (1, 2):
         raise InputError(f"visit is {visit}, expected 1 or 2.")
-    _checks.choice(annotations, "annotations", ANNOTATIONS)
+    checks.choice(annotations, "annotations", ANNOTATIONS)
     participants = read_participants(folder, visit, ahi)
     wanted = wanted_subjects(subjects)
     if sample is not None:
-        _checks.choice(sample, "sample", SAMPLES)
+        checks.choice(sample, "sample", SAMPLES)
         drawn = frozenset(_paper_sample(folder, participants, whole_number(seed, "seed"), visit))
         wanted = drawn if wanted is None else wanted & drawn
     recordings = _recordings(folder, visit)

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._input_files import checked_file, open_text
-from stageguard._synthetic import is_synthetic
-from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets._listings import Fetch, physionet_files
-from stageguard.datasets._samples import broken
-from stageguard.errors import InputError
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.recording import Recording, Series, Signal
-from stageguard.stages import AASM5, WNR3, WS2, StageScheme
+from stageguard.base.errors import InputError
+from stageguard.base.input_files import checked_file, open_text
+from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.datasets.samples import broken
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 
 Floats = npt.NDArray[np.float64]
 

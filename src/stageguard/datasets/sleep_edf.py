@@ -16,19 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard import _checks
-from stageguard._input_files import checked_file, read_text
-from stageguard._optional import library
-from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets._listings import Fetch, physionet_files
-from stageguard.datasets._samples import broken, reading
-from stageguard.datasets._subjects import wanted_subjects
-from stageguard.errors import InputError
-from stageguard.formats._alignment import cropped
-from stageguard.formats._edf_header import read_edf_header
-from stageguard.formats.recordings import read_recording_file
-from stageguard.hypnogram import UNSCORED
-from stageguard.recording import Recording
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.base.extras import library
+from stageguard.base.input_files import checked_file, read_text
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
+from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.datasets.samples import broken, reading
+from stageguard.formats.recordings.alignment import cropped
+from stageguard.formats.recordings.edf_header import read_edf_header
+from stageguard.formats.recordings.read import read_recording_file
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.recording import Recording
 
 STUDIES = {"cassette": "SC4", "telemetry": "ST7"}
 BASE_URL = "https://physionet.org/files/sleep-edfx/1.0.0"
@@ -55,9 +54,9 @@ def find(
 ) -> Iterator[Entry]:
     """Yield an entry per night, in the order of their names."""
     if study is not None:
-        _checks.choice(study, "study", STUDIES)
+        checks.choice(study, "study", STUDIES)
     if around_sleep_minutes is not None:
-        around_sleep_minutes = _checks.number(around_sleep_minutes, "around_sleep_minutes", low=0)
+        around_sleep_minutes = checks.number(around_sleep_minutes, "around_sleep_minutes", low=0)
     wanted = wanted_subjects(subjects)
     scorings: dict[str, list[Path]] = {}
     recordings: dict[str, Path] = {}

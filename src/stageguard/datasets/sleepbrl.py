@@ -10,20 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard._input_files import open_text
-from stageguard._synthetic import is_synthetic
-from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets._listings import Fetch, physionet_files
-from stageguard.datasets._radar_container import MAPPING, find_mapped, find_standard, radar_files
-from stageguard.datasets._samples import broken
-from stageguard.datasets._workbook import Cell, read_workbook
-from stageguard.errors import InputError
-from stageguard.formats._staged_intervals import Interval, stage_epochs
-from stageguard.formats.edf_recordings import read_edf_recording
-from stageguard.formats.wfdb_annotations import read_wfdb_annotations
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.recording import Recording, Series, Signal
-from stageguard.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
+from stageguard.base.errors import InputError
+from stageguard.base.input_files import open_text
+from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.datasets.radar_container import MAPPING, find_mapped, find_standard, radar_files
+from stageguard.datasets.samples import broken
+from stageguard.datasets.workbook import Cell, read_workbook
+from stageguard.formats.recordings.edf import read_edf_recording
+from stageguard.formats.recordings.wfdb_annotations import read_wfdb_annotations
+from stageguard.formats.staged_intervals import Interval, stage_epochs
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
 
 BASE_URL = "https://physionet.org/files/sleepbrl/1.0.0"
 EPOCH_SECONDS = 30.0

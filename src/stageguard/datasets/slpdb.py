@@ -14,18 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.datasets._dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets._listings import Fetch, physionet_files
-from stageguard.datasets._subjects import wanted_subjects
-from stageguard.errors import InputError, StageGuardWarning
-from stageguard.formats._alignment import Scoring, lay_over
-from stageguard.formats._density_file import file_error
-from stageguard.formats.recordings import build_recording
-from stageguard.formats.wfdb_annotations import read_wfdb_annotations, read_wfdb_beats
-from stageguard.formats.wfdb_records import read_wfdb_header, read_wfdb_recording
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.recording import Recording
-from stageguard.stages import AASM5
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
+from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.formats.density import file_error
+from stageguard.formats.recordings.alignment import Scoring, lay_over
+from stageguard.formats.recordings.read import build_recording
+from stageguard.formats.recordings.wfdb import read_wfdb_header, read_wfdb_recording
+from stageguard.formats.recordings.wfdb_annotations import read_wfdb_annotations, read_wfdb_beats
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording
+from stageguard.night.stages import AASM5
 
 BASE_URL = "https://physionet.org/files/slpdb/1.0.0"
 EPOCH_SECONDS = 30.0

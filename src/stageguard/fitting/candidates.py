@@ -9,15 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard._profile_parts import Calibration
-from stageguard.automaton import rescale_transitions
-from stageguard.evidence import Floats
-from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature
+from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
 from stageguard.fitting.counts import Counts, supported_durations
 from stageguard.fitting.material import Material
-from stageguard.fitting.totals import totals_biases
-from stageguard.profile import Profile
-from stageguard.strength import TRANSITION_WEIGHTS
+from stageguard.guard.automaton import rescale_transitions
+from stageguard.guard.evidence import Floats
+from stageguard.guard.strength import TRANSITION_WEIGHTS
+from stageguard.profile.parts import Calibration
+from stageguard.profile.profile import Profile
 
 Rule = Literal["argmax", "band", "fixed", "minimum", "durations", "match"]
 

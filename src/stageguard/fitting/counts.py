@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.hypnogram import UNSCORED
 from stageguard.measures.bouts import bouts_of, pair_counts
-from stageguard.stages import StageScheme
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.stages import StageScheme
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -9,8 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard._profile_parts import Calibration
-from stageguard.evidence import Floats, Labels, Mask, Night
 from stageguard.fitting.candidates import (
     ALL_TOTALS,
     ARGMAX,
@@ -34,7 +32,9 @@ from stageguard.fitting.scoring import (
     prepare,
     score_night,
 )
-from stageguard.profile import Profile
+from stageguard.guard.evidence import Floats, Labels, Mask, Night
+from stageguard.profile.parts import Calibration
+from stageguard.profile.profile import Profile
 
 Tick = Callable[[str], None]
 Status = Literal[

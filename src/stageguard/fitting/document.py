@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stageguard import __version__
-from stageguard.bands import expert_bands
+from stageguard.base.version import __version__
 from stageguard.fitting.candidates import (
     ARGMAX,
     Candidate,
@@ -22,7 +21,8 @@ from stageguard.fitting.intervals import held_out_errors
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.report import COLUMNS, curve_dict, row_values
-from stageguard.profile import Profile
+from stageguard.measures.bands import expert_bands
+from stageguard.profile.profile import Profile
 
 _DIGITS = 4
 SMOOTHING = "rows of the base profile count as 20 epochs, a twentieth of them spread evenly"

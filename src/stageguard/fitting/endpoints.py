@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.evidence import Labels
-from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.guard.evidence import Labels
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
-from stageguard.stages import StageScheme
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import StageScheme
 
 Kind = Literal["night", "day"]
 Mask = npt.NDArray[np.bool_]

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard.decoding import decode
-from stageguard.errors import InputError, StageGuardWarning, did_you_mean
+from stageguard.base import checks
+from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import fit_report
 from stageguard.fitting.report import FitReport
-from stageguard.hypnodensity import Hypnodensity
-from stageguard.profile import Profile
-from stageguard.smoothing import posterior
-from stageguard.stages import UNSCORED_NAME, StageScheme
+from stageguard.guard.decode import decode
+from stageguard.guard.posterior import posterior
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.stages import UNSCORED_NAME, StageScheme
+from stageguard.profile.profile import Profile
 
 Nights = Sequence[npt.ArrayLike | Hypnodensity] | npt.ArrayLike
 
@@ -265,11 +265,11 @@ def _nights_of(
     X: Any, lengths: Sequence[int] | None, groups: Sequence[Hashable] | None
 ) -> tuple[list[Any], list[int] | None]:
     """Return nights, and where they were cut if they came as one array."""
-    if isinstance(X, list | tuple) and X and _checks.n_dimensions(X[0]) in (2, None):
+    if isinstance(X, list | tuple) and X and checks.n_dimensions(X[0]) in (2, None):
         if lengths is not None:
             raise InputError("lengths are given, but X is a list of nights already. Leave them out.")
         return list(X), None
-    matrix = np.asarray(_checks.array_of(X, "X", "read_density"))
+    matrix = np.asarray(checks.array_of(X, "X", "read_density"))
     if matrix.ndim == 1 and matrix.dtype == object and len(matrix):
         return _nights_of(list(matrix), lengths, groups)
     if matrix.ndim == 3:
@@ -294,9 +294,7 @@ def _whole(lengths: Any) -> npt.NDArray[Any]:
     """Return numbers of epochs, which cannot be broken."""
     numbers = np.asarray(lengths)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or np.any(numbers != np.floor(numbers)):
-        raise InputError(
-            f"lengths are {_checks.shown(lengths)}, expected a whole number of epochs per night."
-        )
+        raise InputError(f"lengths are {checks.shown(lengths)}, expected a whole number of epochs per night.")
     return numbers
 
 
@@ -334,14 +332,14 @@ def _labels_of(
     if y is None:
         raise InputError("y is missing, expected the experts' stages of every night.")
     if cuts is not None:
-        flat = np.asarray(_checks.array_of(y, "y", "read_hypnogram"))
+        flat = np.asarray(checks.array_of(y, "y", "read_hypnogram"))
         if flat.ndim != 1 or len(flat) != cuts[-1]:
             raise InputError(f"y has shape {flat.shape}, expected one stage per epoch: ({cuts[-1]},).")
         listed = [flat[start:stop] for start, stop in pairwise(cuts)]
     else:
         if not isinstance(y, list | tuple | np.ndarray):
-            raise InputError(f"y is {_checks.shown(y)}, expected a list of every night's stages.")
-        listed = [np.asarray(_checks.array_of(one, "y", "read_hypnogram")) for one in y]
+            raise InputError(f"y is {checks.shown(y)}, expected a list of every night's stages.")
+        listed = [np.asarray(checks.array_of(one, "y", "read_hypnogram")) for one in y]
         if len(listed) != n_nights:
             raise InputError(f"y has {len(listed)} nights and X {n_nights}, expected the same.")
     names = any(own.dtype.kind in "UO" for own in listed)

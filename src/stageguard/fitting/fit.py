@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from stageguard import _checks, _nights
-from stageguard.errors import InputError, StageGuardWarning
+from stageguard.base import checks
+from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
+    ARGMAX,
     FEWEST_MATCH_NIGHTS,
     FEWEST_SUBJECTS,
     FEWEST_TUNED_SUBJECTS,
@@ -25,20 +26,21 @@ from stageguard.fitting.cross_validation import (
     Criterion,
     HeldOut,
     Selection,
+    Status,
     can_nest,
     held_out,
     select,
     split,
 )
-from stageguard.fitting.deciding import decide
 from stageguard.fitting.document import Choice, Naming, fitted_document
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
-from stageguard.hypnodensity import Hypnodensity
-from stageguard.hypnogram import Hypnogram
-from stageguard.profile import Profile
+from stageguard.guard import inputs
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.profile import Profile
 
 Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
 Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
@@ -186,22 +188,22 @@ def fit_report(
     """
     profile = base if isinstance(base, Profile) else Profile.load(base)
     criterion = Criterion(
-        _checks.number(fragmentation_weight, "fragmentation_weight", low=0.0),
-        _checks.number(statistics_weight, "statistics_weight", low=0.0),
+        checks.number(fragmentation_weight, "fragmentation_weight", low=0.0),
+        checks.number(statistics_weight, "statistics_weight", low=0.0),
         bool(keep_accuracy),
     )
     n_folds, seed = _whole(n_folds, "n_folds", 2), _whole(seed, "seed", 0)
     if cohort is not None:
-        _checks.text(cohort, "cohort", empty=False)
+        checks.text(cohort, "cohort", empty=False)
     if progress is not None and not callable(progress):
-        raise InputError(f"progress is {_checks.shown(progress)}, expected a function that takes a Progress.")
-    options = _nights.Options(stages, epoch_seconds, bool(logits), bool(log))
+        raise InputError(f"progress is {checks.shown(progress)}, expected a function that takes a Progress.")
+    options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
     if statistics is not None:
-        _checks.choice(statistics, "statistics", ("night", "day"))
+        checks.choice(statistics, "statistics", ("night", "day"))
     material = read_material(densities, hypnograms, profile, options, groups, subjects, statistics)
     recipe = Recipe(profile, material.epoch_seconds)
     if name is not None:
-        _checks.text(name, "name", empty=False)
+        checks.text(name, "name", empty=False)
     naming = Naming(name or f"{profile.name}-fitted", cohort, seed, material.assumed)
     if not material.has_probabilities:
         return _counted(material, recipe, naming, n_folds)
@@ -376,11 +378,46 @@ def _warn(text: str) -> None:
 
 
 def _whole(value: object, what: str, low: int) -> int:
-    number = _checks.number(value, what, low=low)
+    number = checks.number(value, what, low=low)
     if number != int(number):
-        raise InputError(f"{what} is {_checks.shown(value)}, expected a whole number from {low}.")
+        raise InputError(f"{what} is {checks.shown(value)}, expected a whole number from {low}.")
     return int(number)
 
 
 def _without_none(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value is not None}
+
+
+_DROPPED: dict[Status, str] = {
+    "no kappa to judge by": "have no kappa, the experts' nights being of one stage",
+    "agrees by chance": "agree with the experts hardly more than by chance",
+    "kappa below argmax": "fall below argmax's cross-validated kappa",
+    "accuracy below argmax": "below its accuracy",
+    "gain within its error": "do not surely gain",
+    "not surely better": "are not surely better than that",
+}
+
+
+def decide(
+    picked: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
+) -> Choice:
+    """Take the choice, unless the nights held out from it say that choosing so does harm."""
+    chosen = picked.chosen
+    if chosen == ARGMAX:
+        rest = [row.status for row in picked.rows if row.candidate != ARGMAX]
+        counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
+        why = f"of {len(rest)} other candidates {', '.join(counted) or 'none can be judged'}"
+        return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
+    if nested is not None:
+        gain, error = nested.gain()
+        if gain + error < 0:
+            why = f"on nights held out from the choosing kappa changes by {gain:+.3f} (error {error:.3f})"
+            return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
+    own = next(row for row in picked.rows if row.status == "chosen")
+    first = picked.rows[0]
+    reason = (
+        f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {own.kappa:.3f} against "
+        f"{first.kappa:.3f} of argmax, distance to the experts' fragmentation index {own.fi_distance:.3f} "
+        f"against {first.fi_distance:.3f}, errors of sleep statistics {own.error:.2f} times argmax's."
+    )
+    return Choice(chosen, reason, picked, nested, curve, criterion)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.decoding import decode
-from stageguard.errors import StageGuardWarning
+from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting.cross_validation import HeldOut
-from stageguard.hypnodensity import Hypnodensity
-from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.guard.decode import decode
+from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
 from stageguard.measures.statistics import sleep_statistics
-from stageguard.profile import Profile
-from stageguard.uncertainty import DEFAULT_LEVEL, coverage, errors, intervals, reported
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.profile.profile import Profile
 
 MODEL_DRAWS = 100
 _DECIMALS = 3  # of minutes, percent and counts

@@ -6,23 +6,27 @@ import hashlib
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from itertools import combinations, pairwise, product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard import _checks, _nights
-from stageguard.errors import InputError, StageGuardError, StageGuardWarning
-from stageguard.evidence import Floats, Labels
-from stageguard.experts import consensus
+from stageguard.base import checks
+from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
-from stageguard.fitting.repeats import refuse_overlaps, refuse_repeats
-from stageguard.hypnodensity import Hypnodensity, check_probabilities
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.measures.bouts import check_aligned, in_scheme
-from stageguard.profile import Profile
-from stageguard.stages import StageScheme
+from stageguard.guard import inputs
+from stageguard.guard.evidence import Floats, Labels
+from stageguard.measures.bouts import check_aligned
+from stageguard.measures.experts import consensus
+from stageguard.night.hypnodensity import Hypnodensity, check_probabilities
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import StageScheme
+from stageguard.profile.profile import Profile
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +116,7 @@ def read_material(
     densities: Sequence[Any] | None,
     hypnograms: Sequence[Any],
     base: Profile,
-    options: _nights.Options,
+    options: inputs.Options,
     groups: Sequence[Hashable] | None,
     subjects: Sequence[Hashable] | None,
     statistics: Kind | None = None,
@@ -133,7 +137,7 @@ def read_material(
     assumed: list[str] = []
     group_of, subject_of = _who(groups, subjects, n_nights, assumed)
     panels = [_panel(one, i, base, options) for i, one in enumerate(hypnograms)]
-    requests: list[_nights.Request | None] = [None] * n_nights
+    requests: list[inputs.Request | None] = [None] * n_nights
     for i, density in enumerate(() if densities is None else densities):
         stager = _read(density, i, base, options)
         requests[i] = stager
@@ -169,7 +173,7 @@ def _n_nights(densities: Any, hypnograms: Any) -> int:
             continue
         if _is_no_list(given):
             raise InputError(
-                f"{what}: got {_checks.shown(given)}, expected a list of nights. Put them in one: list(...)."
+                f"{what}: got {checks.shown(given)}, expected a list of nights. Put them in one: list(...)."
             )
         if _is_one_night(given, dimensions):
             raise InputError(f"{what}: got one night, expected a list of nights. Put it in a list.")
@@ -196,7 +200,7 @@ def _is_one_night(given: Any, dimensions: int) -> bool:
     if isinstance(given, np.ndarray) and given.dtype != object:
         return given.ndim < dimensions
     first: Any = next(iter(given), None)
-    return len(given) > 0 and _checks.n_dimensions(first) == 0
+    return len(given) > 0 and checks.n_dimensions(first) == 0
 
 
 def _who(
@@ -221,7 +225,7 @@ def _who(
 
 
 def _names(values: Any, what: str, n_nights: int) -> list[str]:
-    names = _nights.per_night(values.tolist() if hasattr(values, "tolist") else values, n_nights, what)
+    names = inputs.per_night(values.tolist() if hasattr(values, "tolist") else values, n_nights, what)
     return [_name(name, i, what) for i, name in enumerate(names)]
 
 
@@ -235,9 +239,9 @@ def _name(given: Any, i: int, what: str) -> str:
     return text
 
 
-def _panel(given: Any, i: int, base: Profile, options: _nights.Options) -> list[Hypnogram]:
+def _panel(given: Any, i: int, base: Profile, options: inputs.Options) -> list[Hypnogram]:
     """Return the scorings of one night as hypnograms in the base profile's stages."""
-    several = isinstance(given, list | tuple) and len(given) > 0 and _checks.n_dimensions(given[0]) != 0
+    several = isinstance(given, list | tuple) and len(given) > 0 and checks.n_dimensions(given[0]) != 0
     found = []
     for one in given if several else [given]:
         try:
@@ -248,7 +252,7 @@ def _panel(given: Any, i: int, base: Profile, options: _nights.Options) -> list[
             else:
                 seconds = base.epoch_seconds if options.epoch_seconds is None else options.epoch_seconds
                 one = Hypnogram(one, base.scheme, seconds)
-            found.append(in_scheme(one, base.scheme))
+            found.append(one.merge(base.scheme))
         except StageGuardError as error:
             raise InputError(f"night {i}: {error}") from None
     return found
@@ -260,11 +264,11 @@ def _has_hypnograms(given: Any) -> bool:
     return isinstance(first, Hypnogram)
 
 
-def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: _nights.Options, what: str) -> None:
+def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.Options, what: str) -> None:
     """Refuse an epoch length, which bare arrays need, that contradicts what a night says of itself."""
     if options.epoch_seconds is None:
         return
-    seconds = _checks.epoch_seconds(options.epoch_seconds)
+    seconds = checks.epoch_seconds(options.epoch_seconds)
     if seconds != night.epoch_seconds:
         raise InputError(
             f"epoch_seconds is {seconds:g}, and the {what} says {night.epoch_seconds:g} s of itself. "
@@ -272,13 +276,13 @@ def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: _nights.Optio
         )
 
 
-def _read(density: Any, i: int, base: Profile, options: _nights.Options) -> _nights.Request:
+def _read(density: Any, i: int, base: Profile, options: inputs.Options) -> inputs.Request:
     plain = options
     try:
         if isinstance(density, Hypnodensity):
             _refuse_other_epochs(density, options, "density")
             plain = replace(options, epoch_seconds=None)  # that is said for bare labels
-        request = _nights.read_request(density, base, plain, None, None, None)
+        request = inputs.read_request(density, base, plain, None, None, None)
         check_probabilities(request.matrix, base.scheme.names)
     except StageGuardError as error:
         raise InputError(f"night {i}: {error}") from None
@@ -287,7 +291,7 @@ def _read(density: Any, i: int, base: Profile, options: _nights.Options) -> _nig
 
 def _night(
     i: int,
-    request: _nights.Request | None,
+    request: inputs.Request | None,
     panel: list[Hypnogram],
     base: Profile,
     who: tuple[str, str],
@@ -353,4 +357,102 @@ def _warn_of_missing_stages(material: Material, base: Profile) -> None:
                 f"it stays that of the base profile {base.name!r}.",
                 StageGuardWarning,
                 stacklevel=5,
+            )
+
+
+SAME_NIGHT_EPOCHS = 50  # two scorings of so many epochs and several bouts do not agree throughout by chance
+
+
+def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
+    """Refuse two nights of one subject at the same time."""
+    known = [night for night in nights if night.start is not None]
+    by_clock: dict[tuple[str, bool], list[FitNight]] = {}
+    for night in known:
+        assert night.start is not None
+        by_clock.setdefault((night.subject, night.start.tzinfo is None), []).append(night)
+    for (subject, is_naive), own in by_clock.items():
+        ordered = sorted(own, key=lambda night: (night.start, night.number))
+        for before, after in pairwise(ordered):
+            assert before.start is not None and after.start is not None
+            end = before.start + timedelta(seconds=len(before.truth) * epoch_seconds)
+            if after.start < end - timedelta(seconds=epoch_seconds / 2):
+                raise InputError(
+                    f"nights {before.number} and {after.number} of subject {before.subject!r} overlap: one "
+                    f"lasts until {end}, the other begins at {after.start}. Leave one out; several experts' "
+                    "scorings of a night go into one list."
+                )
+        if is_naive:
+            _refuse_by_wall_clock(own, by_clock.get((subject, False), ()), epoch_seconds)
+
+
+def _refuse_by_wall_clock(naive: Sequence[FitNight], zoned: Sequence[FitNight], epoch_seconds: float) -> None:
+    """Refuse nights of which only one has a time zone, if their clocks, read as they stand, overlap."""
+    for one, other in product(naive, zoned):
+        assert one.start is not None and other.start is not None
+        begins = one.start, other.start.replace(tzinfo=None)
+        ends = [
+            t + timedelta(seconds=len(n.truth) * epoch_seconds)
+            for t, n in zip(begins, (one, other), strict=True)
+        ]
+        if min(ends) - max(begins) > timedelta(seconds=epoch_seconds / 2):
+            raise InputError(
+                f"nights {one.number} and {other.number} of subject {one.subject!r} overlap by the clock: "
+                f"one begins at {one.start} without a time zone, the other at {other.start}. Leave one out, "
+                "or give both their time zone."
+            )
+
+
+def refuse_repeats(nights: Sequence[FitNight]) -> None:
+    """Refuse a night that is given twice: it would be on both sides of a split, or count double."""
+    seen: dict[bytes, int] = {}
+    for night in nights:
+        changes = np.count_nonzero(np.diff(night.truth))
+        if len(night.truth) < SAME_NIGHT_EPOCHS or changes < 3:
+            continue
+        first = seen.setdefault(night.truth.tobytes(), night.number)
+        if first != night.number:
+            raise InputError(
+                f"nights {first} and {night.number} have the same expert stages, epoch for epoch: one night "
+                "given twice. Leave one out."
+            )
+    _refuse_same_probabilities(nights)
+    _refuse_same_expert(nights)
+
+
+def _refuse_same_probabilities(nights: Sequence[FitNight]) -> None:
+    """Refuse nights of one stager's output, whoever scored them and however long they are."""
+    seen: dict[bytes, FitNight] = {}
+    for night in nights:
+        if night.matrix is None or len(night.matrix) < SAME_NIGHT_EPOCHS:
+            continue
+        head = np.ascontiguousarray(night.matrix[:SAME_NIGHT_EPOCHS])
+        if len(np.unique(head, axis=0)) < SAME_NIGHT_EPOCHS // 2:
+            continue  # votes, constants: many nights may begin so
+        first = seen.setdefault(head.tobytes(), night)
+        if first is night:
+            continue
+        assert first.matrix is not None
+        both = min(len(first.matrix), len(night.matrix))
+        if np.array_equal(first.matrix[:both], night.matrix[:both], equal_nan=True):
+            raise InputError(
+                f"nights {first.number} and {night.number} have the same probabilities: one night given "
+                "twice. Leave one out; several experts' scorings of a night go into one list."
+            )
+
+
+def _refuse_same_expert(nights: Sequence[FitNight]) -> None:
+    """Refuse one expert's scorings that are given as two experts': they would count double.
+
+    Two experts may agree throughout on a short night, not on all nights.
+    """
+    panels = [night.scorings for night in nights if len(night.scorings) > 1]
+    changes = sum(np.count_nonzero(np.diff(panel[0])) for panel in panels)
+    n_epochs = sum(len(panel[0]) for panel in panels)
+    if n_epochs < SAME_NIGHT_EPOCHS or changes < 3:
+        return
+    for i, j in combinations(range(min(len(panel) for panel in panels)), 2):
+        if all(np.array_equal(panel[i], panel[j]) for panel in panels):
+            raise InputError(
+                f"experts {i} and {j} have scored every night the same, epoch for epoch: one given twice. "
+                "Leave one out."
             )

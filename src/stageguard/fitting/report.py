@@ -9,7 +9,7 @@ from typing import Any
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import Criterion, HeldOut, Row
 from stageguard.fitting.learning_curve import LearningCurve
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
 
 COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "error", "criterion", "status")
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _nights
-from stageguard._advance import advance_together
-from stageguard._profile_parts import Calibration
-from stageguard._solver import Job, Trial, solver_for
-from stageguard.evidence import Floats, Labels, Night, log_probabilities
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
-from stageguard.profile import Profile
+from stageguard.guard import inputs
+from stageguard.guard.evidence import Floats, Labels, Night, log_probabilities
+from stageguard.guard.search import advance_together
+from stageguard.guard.solver import Job, Trial, solver_for
+from stageguard.profile.parts import Calibration
+from stageguard.profile.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile)
         matrix = night.matrix
         if calibration != Calibration():
             matrix = np.exp(log_probabilities(matrix, calibration))
-        requests.append(_nights.Request(matrix, bare.epoch_seconds, None, None, [], None, None, None))
-    return _nights.check_nights(requests, bare, is_batch=True)
+        requests.append(inputs.Request(matrix, bare.epoch_seconds, None, None, [], None, None, None))
+    return inputs.check_nights(requests, bare, is_batch=True)
 
 
 def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:

@@ -9,17 +9,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from stageguard import _checks
-from stageguard._input_files import faults_named
-from stageguard.errors import FileFormatError, InputError, message_of
+from stageguard.base import checks
+from stageguard.base.errors import FileFormatError, InputError, message_of
+from stageguard.base.input_files import faults_named
 from stageguard.formats import registry
-from stageguard.formats._density_file import (
-    DensityFile,
-    DensityOptions,
-    build_density,
-    existing_file,
-)
-from stageguard.hypnodensity import Hypnodensity
+from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file
+from stageguard.night.hypnodensity import Hypnodensity
 
 
 def read_density(
@@ -68,13 +63,13 @@ def read_density(
     """
     options = DensityOptions(
         _names(stages),
-        None if epoch_seconds is None else _checks.epoch_seconds(epoch_seconds),
+        None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
         logits=logits,
         log=log,
         format=format,
         pool_to_seconds=None
         if pool_to_seconds is None
-        else _checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
+        else checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
     )
     if isinstance(source, str | os.PathLike):
         return read_density_file(source, options).density
@@ -98,7 +93,7 @@ def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
 
     if isinstance(source, Hypnodensity):
         return objects.pass_density(source, options)
-    name = _checks.type_name(source)
+    name = checks.type_name(source)
     try:
         return build_density(name, objects.raw_density(source, options), options)
     except FileFormatError as error:

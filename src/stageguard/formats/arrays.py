@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._input_files import open_file, read_file
-from stageguard.errors import Argument, FileFormatError, InputError, Message
-from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
-from stageguard.formats._outgoing import Content, Outgoing
+from stageguard.base.errors import Argument, FileFormatError, InputError, Message
+from stageguard.base.input_files import open_file, read_file
+from stageguard.formats.density import DensityOptions, RawDensity, file_error, listed
+from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.stager_arrays import ORDERS, array_density
-from stageguard.stages import canonical_name
+from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
 MOST_EXPANSION = 200  # of an array above EXPANDED_BYTES, compared with the archive

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stageguard.explanation import Change
+    from stageguard.guard.explain import Change
 
 MISSING = "n/a"
 

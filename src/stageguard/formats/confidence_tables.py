@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import Argument, Message, StageGuardWarning
-from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
-from stageguard.formats._table_cells import is_number
-from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
-from stageguard.stages import AASM5, SCHEMES, canonical_name
+from stageguard.base.errors import Argument, Message, StageGuardWarning
+from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats.tables.cells import is_number
+from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
+from stageguard.night.stages import AASM5, SCHEMES, canonical_name
 
 UNDEFINED = ("", "-1", "?", "nan", "n/a", "na", "none", "art", "uns")
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard._input_files import open_file
-from stageguard.errors import FileFormatError, StageGuardWarning
-from stageguard.formats._density_file import file_error
-from stageguard.formats._edf_header import NO_DATE, EdfHeader, read_edf_header
-from stageguard.formats._outgoing import Content, Outgoing, plain_text, stage_texts
-from stageguard.formats._recording_file import RawRecording
-from stageguard.formats._staged_annotations import Annotation as Annotation
-from stageguard.formats._staged_annotations import annotated, stage_annotations
-from stageguard.formats.edf_recordings import find_runs, read_edf_recording, read_records
+from stageguard.base.errors import FileFormatError, StageGuardWarning
+from stageguard.base.input_files import open_file
+from stageguard.formats.density import file_error
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.outgoing import Content, Outgoing, plain_text, stage_texts
+from stageguard.formats.recordings.edf import find_runs, read_edf_recording, read_records
+from stageguard.formats.recordings.edf_header import NO_DATE, EdfHeader, read_edf_header
+from stageguard.formats.recordings.raw import RawRecording
+from stageguard.formats.staged_annotations import Annotation as Annotation
+from stageguard.formats.staged_annotations import annotated, stage_annotations
 
 MOST_ANNOTATIONS = 2_000_000
 LONG_RECORD_BYTES = 32_768

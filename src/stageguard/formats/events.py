@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stageguard.errors import InputError
+from stageguard.base.errors import InputError
 from stageguard.formats import registry
-from stageguard.formats._density_file import file_error
-from stageguard.formats._outgoing import Event
-from stageguard.formats._stage_rows import as_number
-from stageguard.formats._staged_annotations import Annotation, stage_annotations
-from stageguard.formats._xml import children, local_name, read_xml, text_of
+from stageguard.formats.density import file_error
 from stageguard.formats.hypnograms import STAGE_COLUMNS, UNSCORED_WORDS
-from stageguard.stages import canonical_name
+from stageguard.formats.outgoing import Event
+from stageguard.formats.staged_annotations import Annotation, stage_annotations
+from stageguard.formats.tables.stage_rows import as_number
+from stageguard.formats.xml import children, local_name, read_xml, text_of
+from stageguard.night.stages import canonical_name
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -53,10 +53,10 @@ def require_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
 
 def recording_start(path: Path) -> datetime | None:
     """When the recording began that a file's annotations count from, where the file tells it."""
-    from stageguard.formats._edf_header import NO_DATE, read_edf_header
-    from stageguard.formats.edf_recordings import find_runs
-    from stageguard.formats.mne_annotations import read_fif_annotations
-    from stageguard.formats.nsrr_xml import read_start
+    from stageguard.formats.mne import read_fif_annotations
+    from stageguard.formats.nsrr import read_start
+    from stageguard.formats.recordings.edf import find_runs
+    from stageguard.formats.recordings.edf_header import NO_DATE, read_edf_header
 
     name = registry.detect(path, "hypnogram").name
     if name == "edf-annotations":
@@ -86,19 +86,19 @@ def _edf(path: Path) -> Iterable[Event]:
 
 
 def _fif(path: Path) -> Iterable[Event]:
-    from stageguard.formats.mne_annotations import read_fif_annotations
+    from stageguard.formats.mne import read_fif_annotations
 
     return _others(read_fif_annotations(path)[0])
 
 
 def _mne_text(path: Path) -> Iterable[Event]:
-    from stageguard.formats.mne_annotations import read_text_annotations
+    from stageguard.formats.mne import read_text_annotations
 
     return _others(read_text_annotations(path)[0])
 
 
 def _mne_csv(path: Path) -> Iterable[Event]:
-    from stageguard.formats.mne_annotations import read_csv_annotations
+    from stageguard.formats.mne import read_csv_annotations
 
     return _others(read_csv_annotations(path)[0])
 
@@ -160,7 +160,7 @@ def _details(event: Element, known: Iterable[str]) -> tuple[tuple[str, str], ...
 
 
 def _luna(path: Path) -> Iterable[Event]:
-    from stageguard.formats.luna_annotations import COLUMNS, is_stage_class, read_intervals
+    from stageguard.formats.luna import COLUMNS, is_stage_class, read_intervals
 
     rows, times, _, _ = read_intervals(path)
     for row, (onset, seconds) in zip(rows, times, strict=True):
@@ -176,7 +176,7 @@ def _luna(path: Path) -> Iterable[Event]:
 
 
 def _rows(path: Path) -> Iterable[Event]:
-    from stageguard.formats._stage_rows import read_rows
+    from stageguard.formats.tables.stage_rows import read_rows
 
     table = read_rows(path, ("onset", "duration"))
     column = next((name for name in STAGE_COLUMNS if name in table.header), None)

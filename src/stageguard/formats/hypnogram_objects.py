@@ -13,9 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.errors import Argument, InputError, Message
-from stageguard.formats._density_file import file_error
-from stageguard.formats._frame_columns import (
+from stageguard.base.errors import Argument, InputError, Message
+from stageguard.formats.density import file_error
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.luna import from_stage_rows
+from stageguard.formats.mne import GSSC, numbered, refuse_numbers
+from stageguard.formats.numbers import read_numbered_table, scheme_of_numbering
+from stageguard.formats.stage_codes import NUMBERINGS, names_of
+from stageguard.formats.staged_annotations import Annotation, annotated
+from stageguard.formats.tables.frame_columns import (
     Columns,
     IndexColumns,
     cell_text,
@@ -24,17 +30,11 @@ from stageguard.formats._frame_columns import (
     polars_columns,
     time_cells,
 )
-from stageguard.formats._stage_codes import NUMBERINGS, names_of
-from stageguard.formats._stage_rows import StageRows
-from stageguard.formats._staged_annotations import Annotation, annotated
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
-from stageguard.formats.luna_annotations import from_stage_rows
-from stageguard.formats.mne_annotations import GSSC, numbered, refuse_numbers
-from stageguard.formats.numbered_stages import read_numbered_table, scheme_of_numbering
-from stageguard.formats.text_hypnograms import from_table
-from stageguard.formats.yasa_hypnograms import COLUMNS, frequency_seconds, from_events, scheme_of
-from stageguard.hypnogram import Hypnogram
-from stageguard.stages import AASM5, UNSCORED_NAME, WNR3
+from stageguard.formats.tables.stage_rows import StageRows
+from stageguard.formats.text import from_table
+from stageguard.formats.yasa import COLUMNS, frequency_seconds, from_events, scheme_of
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3
 
 NUMBERS = "numbers-"
 SLEEPECG_SECONDS = 30.0

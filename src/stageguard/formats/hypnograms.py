@@ -14,24 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from stageguard._input_files import faults_named, open_file
-from stageguard.errors import Argument, FileFormatError, InputError, Message, did_you_mean, message_of
-from stageguard.formats._density_file import (
+from stageguard.base.errors import Argument, FileFormatError, InputError, Message, did_you_mean, message_of
+from stageguard.base.input_files import faults_named, open_file
+from stageguard.formats.density import (
     DEFAULT_EPOCH_SECONDS,
     MOST_EPOCHS,
     existing_file,
     file_error,
     settle_epoch_seconds,
 )
-from stageguard.formats._sniffing import HEAD_BYTES, gssc_header
-from stageguard.formats._stage_codes import NUMBERINGS
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.registry import detect, named
-from stageguard.formats.tables import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.measures.bouts import in_scheme
-from stageguard.profile import Profile
-from stageguard.stages import AASM5, SCHEMES, StageScheme, as_scheme, canonical_name
+from stageguard.formats.sniffing import HEAD_BYTES, gssc_header
+from stageguard.formats.stage_codes import NUMBERINGS
+from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import AASM5, SCHEMES, StageScheme, as_scheme, canonical_name
+from stageguard.profile.profile import Profile
 
 STAGE_COLUMNS = (
     *("stage", "sleep_stage", "sleep stage", "stages", "hypnogram"),
@@ -218,8 +217,8 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         argmax = None
         if raw.argmax is not None:
             best = _labels(path, raw.argmax, raw.lines, own)
-            argmax = in_scheme(replace(scored, labels=best, scorer="argmax", assumed=()), wanted)
-        night = in_scheme(scored, wanted)
+            argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(wanted)
+        night = scored.merge(wanted)
         return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.has_clock, raw.left_out)
     except InputError as error:
         raise file_error(path, message_of(error)) from None

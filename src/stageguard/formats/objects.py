@@ -13,17 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stageguard._checks import type_name
-from stageguard.errors import Argument, InputError, Message, message_of
-from stageguard.formats._density_file import (
-    DensityFile,
-    DensityOptions,
-    RawDensity,
-    settle_epoch_seconds,
-)
-from stageguard.formats._file_format import load
-from stageguard.formats._pooling import pool
-from stageguard.hypnodensity import Hypnodensity
+from stageguard.base.checks import type_name
+from stageguard.base.errors import Argument, InputError, Message, message_of
+from stageguard.formats.density import DensityFile, DensityOptions, RawDensity, pool, settle_epoch_seconds
+from stageguard.formats.file_format import load
+from stageguard.night.hypnodensity import Hypnodensity
 
 ObjectPurpose = Literal["density", "hypnogram"]
 
@@ -86,7 +80,7 @@ def _is_triple(source: Any) -> bool:
 
 
 _HYPNOGRAM = "hypnogram_objects:read_object"
-_FRAMES, _ARRAYS = "test_formats_density_frames.py", "test_formats_density_arrays.py"
+_FRAMES, _ARRAYS = "test_density_frames.py", "test_density_arrays.py"
 _UNNAMED = ("stage names", "epoch length", "start time")
 
 OBJECTS: tuple[ObjectKind, ...] = (
@@ -96,8 +90,8 @@ OBJECTS: tuple[ObjectKind, ...] = (
         is_a("yasa", "Hypnogram"),
         density="yasa_probabilities:density_of_yasa",
         hypnogram=_HYPNOGRAM,
-        test="test_formats_density_yasa.py::test_a_hypnogram_of_yasa_gives_its_probabilities, "
-        "test_formats_hypnogram_yasa.py::test_json_of_the_installed_yasa",
+        test="test_density_yasa.py::test_a_hypnogram_of_yasa_gives_its_probabilities, "
+        "test_hypnogram_yasa.py::test_json_of_the_installed_yasa",
     ),
     ObjectKind(
         "mne",
@@ -105,7 +99,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         is_a("mne", "Annotations", "BaseRaw"),
         hypnogram=_HYPNOGRAM,
         loses=("probabilities",),
-        test="test_formats_hypnogram_mne.py::test_a_recording_with_annotations",
+        test="test_hypnogram_mne.py::test_a_recording_with_annotations",
     ),
     ObjectKind(
         "sleepecg",
@@ -113,23 +107,23 @@ OBJECTS: tuple[ObjectKind, ...] = (
         is_a("sleepecg", "SleepRecord"),
         hypnogram=_HYPNOGRAM,
         loses=("probabilities",),
-        test="test_formats_hypnogram_objects.py::test_records_of_the_installed_sleepecg",
+        test="test_hypnogram_objects.py::test_records_of_the_installed_sleepecg",
     ),
     ObjectKind(
         "pandas",
         "pandas.DataFrame, among them YASA's predict_proba and lunapi's POPS tables",
         is_a("pandas", "DataFrame"),
-        density="frames:density_of_pandas",
+        density="tables.frames:density_of_pandas",
         hypnogram=_HYPNOGRAM,
         loses=("start time, unless its index holds times",),
         test=f"{_FRAMES}::test_a_frame_of_pandas_by_column_name, "
-        "test_formats_density_luna.py::test_posteriors_of_the_installed_lunapi",
+        "test_density_luna.py::test_posteriors_of_the_installed_lunapi",
     ),
     ObjectKind(
         "polars",
         "polars.DataFrame",
         is_a("polars", "DataFrame", "LazyFrame"),
-        density="frames:density_of_polars",
+        density="tables.frames:density_of_polars",
         hypnogram=_HYPNOGRAM,
         loses=("start time",),
         test=f"{_FRAMES}::test_a_frame_of_polars_by_column_name",
@@ -138,7 +132,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "pyarrow",
         "pyarrow.Table",
         is_a("pyarrow", "Table"),
-        density="frames:density_of_arrow",
+        density="tables.frames:density_of_arrow",
         loses=("start time",),
         test=f"{_FRAMES}::test_a_table_of_pyarrow_by_column_name",
     ),
@@ -146,7 +140,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "xarray",
         "xarray.DataArray or Dataset",
         is_a("xarray", "DataArray", "Dataset"),
-        density="frames:density_of_xarray",
+        density="tables.frames:density_of_xarray",
         test=f"{_FRAMES}::test_an_array_of_xarray_by_its_coordinates",
     ),
     ObjectKind(
@@ -162,7 +156,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "columns",
         "a dict of columns",
         lambda source: isinstance(source, Mapping),
-        density="frames:density_of_mapping",
+        density="tables.frames:density_of_mapping",
         loses=("start time",),
         test=f"{_FRAMES}::test_a_dict_of_columns",
     ),

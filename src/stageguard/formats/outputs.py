@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._files import write_together
-from stageguard._input_files import parse_json, read_file, read_text
-from stageguard.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats._density_file import file_error
-from stageguard.formats._outgoing import GENERAL, Content, Outgoing
+from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.base.files import write_together
+from stageguard.base.input_files import parse_json, read_file, read_text
+from stageguard.formats.density import file_error
+from stageguard.formats.outgoing import GENERAL, Content, Outgoing
 
 if TYPE_CHECKING:
-    from stageguard.decoded import Decoding
-    from stageguard.profile import Profile
+    from stageguard.guard.decoding import Decoding
+    from stageguard.profile.profile import Profile
 
 REVIEW_SENTENCE = "A trained scorer must review this output before any clinical decision."
 LAYOUT_VERSION = 1

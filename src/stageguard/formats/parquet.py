@@ -9,19 +9,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stageguard._input_files import checked_file, read_file
-from stageguard.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
-from stageguard.formats._density_file import DensityOptions, RawDensity, file_error, listed
-from stageguard.formats._frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
-from stageguard.formats._outgoing import Content, Outgoing
-from stageguard.formats._stage_rows import StageRows
-from stageguard.formats._stage_sniffing import OWN_HEAD
-from stageguard.formats.frames import density_of_columns
+from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
+from stageguard.base.input_files import checked_file, read_file
+from stageguard.formats.density import DensityOptions, RawDensity, file_error, listed
 from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram, stage_column
-from stageguard.formats.stage_tables import stage_columns
-from stageguard.formats.tables import MOST_COLUMNS
-from stageguard.formats.text_hypnograms import from_table
-from stageguard.stages import canonical_name
+from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.own_table import stage_columns
+from stageguard.formats.stage_sniffing import OWN_HEAD
+from stageguard.formats.tables.delimited import MOST_COLUMNS
+from stageguard.formats.tables.frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
+from stageguard.formats.tables.frames import density_of_columns
+from stageguard.formats.tables.stage_rows import StageRows
+from stageguard.formats.text import from_table
+from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked
 COHORT_HEAD = ("id", *OWN_HEAD)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._files import write_together
+from stageguard.base.files import write_together
 from stageguard.formats.outputs import LAYOUT_VERSION, REVIEW_SENTENCE, describe_file, plain
 
 if TYPE_CHECKING:
-    from stageguard.decoded import Decoding
-    from stageguard.smoothing import Posterior
+    from stageguard.guard.decoding import Decoding
+    from stageguard.guard.posterior import Posterior
 
 TABLE_SUFFIX = ".posterior.csv"
 SIDECAR_SUFFIX = ".posterior.json"

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from stageguard._input_files import open_file
-from stageguard.errors import Argument, FileFormatError, InputError, Message, did_you_mean
-from stageguard.formats import _sniffing as sniffing
-from stageguard.formats._density_formats import DENSITY_FORMATS
-from stageguard.formats._file_format import FileFormat, Kind
-from stageguard.formats._hypnogram_formats import HYPNOGRAM_FORMATS
+from stageguard.base.errors import Argument, FileFormatError, InputError, Message, did_you_mean
+from stageguard.base.input_files import open_file
+from stageguard.formats import sniffing as sniffing
+from stageguard.formats.density_formats import DENSITY_FORMATS
+from stageguard.formats.file_format import FileFormat, Kind
+from stageguard.formats.hypnogram_formats import HYPNOGRAM_FORMATS
 
 PURPOSES = {"density": "probabilities", "hypnogram": "hypnograms", "write": "writing"}
 
@@ -127,6 +127,6 @@ def _named(form: FileFormat) -> Argument:
 
 
 def _error(path: Path, message: str) -> FileFormatError:
-    from stageguard.formats._density_file import file_error
+    from stageguard.formats.density import file_error
 
     return file_error(path, message)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._checks import array_of, type_name
-from stageguard.errors import Argument, Message, did_you_mean
-from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
-from stageguard.formats._timing import read_timing
+from stageguard.base.checks import array_of, type_name
+from stageguard.base.errors import Argument, Message, did_you_mean
 from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
+from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats.tables.timing import read_timing
 from stageguard.formats.yasa_probabilities import without_undefined
-from stageguard.stages import canonical_name
+from stageguard.night.stages import canonical_name
 
 FIVE = ("W", "N1", "N2", "N3", "R")
 # Tool -> order of its columns, where the tool has one; braindecode's is its user's.

@@ -6,15 +6,15 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stageguard.errors import MissingExtraError, StageGuardWarning
-from stageguard.formats._outgoing import Outgoing, stage_texts
-from stageguard.formats.mne_annotations import clock_notes
-from stageguard.formats.yasa_hypnograms import yasa_document
-from stageguard.hypnodensity import Hypnodensity
-from stageguard.hypnogram import Hypnogram
+from stageguard.base.errors import MissingExtraError, StageGuardWarning
+from stageguard.formats.mne import clock_notes
+from stageguard.formats.outgoing import Outgoing, stage_texts
+from stageguard.formats.yasa import yasa_document
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
 
 if TYPE_CHECKING:
-    from stageguard.decoded import Decoding
+    from stageguard.guard.decoding import Decoding
 
 
 def to_yasa(night: Decoding | Hypnogram) -> Any:
@@ -71,7 +71,7 @@ def to_frame(night: Decoding | Hypnogram | Hypnodensity) -> Any:
 
 
 def _outgoing(night: Decoding | Hypnogram | Hypnodensity) -> Outgoing:
-    from stageguard.formats._sources import outgoing_of
+    from stageguard.formats.sources import outgoing_of
 
     return outgoing_of(night)
 

@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.formats._density_file import DensityOptions, RawDensity, Where, file_error, listed
-from stageguard.formats._json_file import load_json
+from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats.json_file import load_json
 
 STAGES = {
     2: ("WAKE", "SLEEP"),

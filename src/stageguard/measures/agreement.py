@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard.decoded import Decoding
-from stageguard.errors import InputError
-from stageguard.hypnogram import Hypnogram
-from stageguard.measures.bouts import Labels, Mask, ScoredNight, check_aligned, hypnogram_of, in_scheme
-from stageguard.profile import Profile
-from stageguard.stages import StageScheme
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.bouts import Labels, Mask, ScoredNight, check_aligned, hypnogram_of
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import StageScheme
+from stageguard.profile.profile import Profile
 
 Pairs = tuple[tuple[str, str], ...]
 Counts = npt.NDArray[np.int64]
@@ -111,7 +111,7 @@ def agreement(
     reference, compared = hypnogram_of(expert), hypnogram_of(night)
     check_aligned(reference, compared)
     scheme = common_scheme(reference.scheme, compared.scheme)
-    truth, labels = in_scheme(reference, scheme).labels, in_scheme(compared, scheme).labels
+    truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
     rare = _rare_pairs(night, scheme, pairs)
     both = (truth >= 0) & (labels >= 0)
     n_epochs, n_stages = int(np.count_nonzero(both)), scheme.n_stages
@@ -184,7 +184,7 @@ def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
 
 def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
     if isinstance(pair, str) or not isinstance(pair, Iterable) or len(two := tuple(pair)) != 2:
-        raise InputError(f"a rare pair is {_checks.shown(pair)}, expected two stages such as ('W', 'R').")
+        raise InputError(f"a rare pair is {checks.shown(pair)}, expected two stages such as ('W', 'R').")
     a, b = (scheme.names[scheme.index(stage)] for stage in two)
     if a == b:
         raise InputError(

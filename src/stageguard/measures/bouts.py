@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard.decoded import Decoding
-from stageguard.errors import InputError, Message, NightNumber
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.stages import StageScheme
+from stageguard.base import checks
+from stageguard.base.errors import InputError, Message, NightNumber
+from stageguard.guard.decoding import Decoding
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import StageScheme, canonical_name
 
 Labels = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
@@ -82,7 +83,7 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
     if isinstance(night, Decoding):
         return night.hypnogram
     raise InputError(
-        f"the night is {_checks.shown(night)}, expected a Hypnogram or a Decoding. "
+        f"the night is {checks.shown(night)}, expected a Hypnogram or a Decoding. "
         "Wrap an array of labels: Hypnogram(labels, scheme, epoch_seconds)."
     )
 
@@ -90,14 +91,6 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
 def hypnogram_before(decoding: Decoding) -> Hypnogram:
     """Return the stager's own choice as a hypnogram, to be measured beside the decoded one."""
     return replace(decoding.hypnogram, labels=decoding.argmax, scorer=decoding.source, assumed=())
-
-
-def in_scheme(hypnogram: Hypnogram, scheme: StageScheme) -> Hypnogram:
-    """Return a hypnogram merged into a coarser scheme, or as it is."""
-    if hypnogram.scheme == scheme:
-        return hypnogram
-    merge = np.append(hypnogram.scheme.merge_map(scheme), UNSCORED).astype(np.int8)  # index -1 finds UNSCORED
-    return replace(hypnogram, labels=merge[hypnogram.labels], scheme=scheme)
 
 
 THE_EXPERT, THE_NIGHT = NightNumber(1, "the expert"), NightNumber(2, "the night")
@@ -159,8 +152,47 @@ def cuts_of(night: ScoredNight) -> Sequence[int]:
     return [start for (_, stop), (start, _) in pairwise(spans) if start == stop]
 
 
-def clock_at(hypnogram: Hypnogram, epoch: int) -> datetime | None:
-    """Return when an epoch begins, or None when the start is not known."""
-    if hypnogram.start is None:
-        return None
-    return hypnogram.start + timedelta(seconds=epoch * hypnogram.epoch_seconds)
+REM_INTERRUPTION_SECONDS = 15 * 60.0
+DIVIDING_WAKE_SECONDS = 15 * 60.0
+SHORTEST_REM_PERIOD_SECONDS = 5 * 60.0
+SHORTEST_NREM_SECONDS = 15 * 60.0
+
+_LIGHT = b"W1?"
+
+
+def count_cycles(epochs: bytes, scheme: StageScheme, epoch_seconds: float) -> int:
+    """Return the number of cycles in label bytes, 255 where unscored; the scheme must have wake and REM."""
+    text = epochs.translate(_letters(scheme))
+    shortest_rem = whole_epochs(SHORTEST_REM_PERIOD_SECONDS, epoch_seconds)
+    shortest_nrem = whole_epochs(SHORTEST_NREM_SECONDS, epoch_seconds)
+    n_cycles = begin = 0
+    for divider in _dividers(epoch_seconds).finditer(text):
+        if n_cycles and divider[0][:1] == b"R" and len(divider[0]) < shortest_rem:
+            continue
+        n_cycles += _n_nrem(text[begin : divider.start()]) >= shortest_nrem
+        begin = divider.end()
+    return n_cycles + (_n_nrem(text[begin:]) >= shortest_nrem)
+
+
+def _n_nrem(between: bytes) -> int:
+    """Return the epochs of NREM from the first that is deeper than N1."""
+    asleep = between.lstrip(_LIGHT)
+    return asleep.count(b"N") + asleep.count(b"1")
+
+
+@cache
+def _dividers(epoch_seconds: float) -> re.Pattern[bytes]:
+    longest_gap = max(0, whole_epochs(REM_INTERRUPTION_SECONDS, epoch_seconds) - 1)
+    light = whole_epochs(DIVIDING_WAKE_SECONDS, epoch_seconds)
+    return re.compile(rb"R(?:[^R]{0,%d}R)*|[W1?]{%d,}" % (longest_gap, light))
+
+
+@cache
+def _letters(scheme: StageScheme) -> bytes:
+    """Return the table that turns label bytes into W, 1 (N1), N, R and ?."""
+    table = bytearray(b"?" * 256)
+    for label, name in enumerate(scheme.names):
+        table[label] = ord("1" if canonical_name(name) == "N1" else "N")
+        if name in (scheme.wake, scheme.rem):
+            table[label] = ord("W" if name == scheme.wake else "R")
+    return bytes(table)

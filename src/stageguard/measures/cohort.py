@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.errors import InputError
-from stageguard.hypnogram import Hypnogram
-from stageguard.measures.bouts import ScoredNight, hypnogram_of, in_scheme
+from stageguard.base.errors import InputError
+from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.day import Moment, Stretch, lights_words
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
 from stageguard.measures.validity import validity
-from stageguard.profile import Profile
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.profile import Profile
 
 FloatMatrix = npt.NDArray[np.float64]
 
@@ -137,7 +137,7 @@ class CohortNight:
         other = self.after if self.after is not None else self.before
         expert = self.expert
         if expert is not None and other is not None:
-            expert = in_scheme(expert, other.scheme)
+            expert = expert.merge(other.scheme)
         found = {"before": self.before, "after": self.after, "expert": expert}
         return {name: scoring for name, scoring in found.items() if scoring is not None}
 

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard._common_epochs import recording_start
-from stageguard.errors import Argument, InputError, Message
-from stageguard.hypnogram import Hypnogram
-from stageguard.measures.bouts import Integers, Labels, bouts_of, clock_at
-from stageguard.stages import StageScheme
+from stageguard.base import checks
+from stageguard.base.errors import Argument, InputError, Message
+from stageguard.measures.bouts import Integers, Labels, bouts_of
+from stageguard.night.common_epochs import recording_start
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import StageScheme
 
 Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording
 
@@ -86,7 +86,7 @@ def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Mom
 
 
 def _moment_words(hypnogram: Hypnogram, epoch: int) -> str:
-    clock = clock_at(hypnogram, epoch)
+    clock = hypnogram.clock_at(epoch)
     seconds = f"{hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds:.10g} s"
     return seconds if clock is None else f"{clock:%H:%M:%S}, {seconds}"
 
@@ -169,7 +169,7 @@ def _epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int) -> in
         raise InputError(
             Message(
                 Argument(what),
-                f" is {_checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
+                f" is {checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
                 f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h.",
             )
         )
@@ -188,12 +188,12 @@ def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: 
         return moment.total_seconds() - hypnogram.offset_seconds
     if not isinstance(moment, datetime):
         try:
-            return _checks.number(moment, what) - hypnogram.offset_seconds
+            return checks.number(moment, what) - hypnogram.offset_seconds
         except InputError:
             raise InputError(
                 Message(
                     Argument(what),
-                    f" is {_checks.shown(moment)}, expected seconds since the beginning of the recording, or "
+                    f" is {checks.shown(moment)}, expected seconds since the beginning of the recording, or "
                     "a time such as '22:30'.",
                 )
             ) from None
@@ -234,6 +234,6 @@ def _clock_seconds(text: str, what: str) -> float:
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise InputError(
-            Message(Argument(what), f" is {_checks.shown(text)}, expected a time of day such as '07:00'.")
+            Message(Argument(what), f" is {checks.shown(text)}, expected a time of day such as '07:00'.")
         )
     return hours * 3600.0 + minutes * 60.0 + seconds

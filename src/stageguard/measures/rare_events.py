@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from stageguard import _checks
-from stageguard.decoded import Decoding
-from stageguard.errors import InputError
-from stageguard.evidence import Floats
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import Floats
 from stageguard.measures.agreement import TOLERANCE_EPOCHS
-from stageguard.measures.bouts import Labels, clock_at, cuts_of
-from stageguard.stages import StageScheme
+from stageguard.measures.bouts import Labels, cuts_of
+from stageguard.night.stages import StageScheme
 
 Fate = Literal["kept", "lost", "new"]
 
@@ -86,10 +86,10 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
     """
     if not isinstance(decoding, Decoding):
         raise InputError(
-            f"the night is {_checks.shown(decoding)}, expected a Decoding, which knows what it was before. "
+            f"the night is {checks.shown(decoding)}, expected a Decoding, which knows what it was before. "
             "Use the result of decode."
         )
-    soon = _checks.number(within_minutes, "within_minutes", positive=True)
+    soon = checks.number(within_minutes, "within_minutes", positive=True)
     scheme = decoding.hypnogram.scheme
     before, after = decoding.argmax, decoding.hypnogram.labels
     evidence, cuts = decoding.night.calibrated(), cuts_of(decoding)
@@ -104,7 +104,7 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
             RareEvent(
                 kind=kind,
                 epoch=epoch,
-                clock=clock_at(decoding.hypnogram, epoch),
+                clock=decoding.hypnogram.clock_at(epoch),
                 in_before=in_before,
                 in_after=in_after,
                 n_epochs=length,

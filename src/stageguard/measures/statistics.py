@@ -30,12 +30,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from stageguard import _checks
-from stageguard.hypnogram import UNSCORED
-from stageguard.measures.bouts import Labels, ScoredNight, bouts_of, hypnogram_of, whole_epochs
-from stageguard.measures.cycles import count_cycles
+from stageguard.base import checks
+from stageguard.measures.bouts import Labels, ScoredNight, bouts_of, count_cycles, hypnogram_of, whole_epochs
 from stageguard.measures.day import Moment, Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
-from stageguard.stages import StageScheme, canonical_name
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.stages import StageScheme, canonical_name
 
 Convention = Literal["aasm", "yasa", "luna"]
 
@@ -125,7 +124,7 @@ class SleepStatistics(NamedTuple):
 
     @property
     def cycles(self) -> float:
-        """NREM-REM cycles, as `stageguard.measures.cycles` defines them."""
+        """NREM-REM cycles, as `stageguard.measures.bouts` defines them."""
         if self._why_no_cycles() is not None:
             return NAN
         return float(count_cycles(self.epochs, self.scheme, self.epoch_seconds))
@@ -261,7 +260,7 @@ def sleep_statistics(
     """
     hypnogram = hypnogram_of(night)
     if convention not in CONVENTIONS:
-        _checks.choice(convention, "convention", CONVENTIONS)
+        checks.choice(convention, "convention", CONVENTIONS)
     scheme, epoch_seconds, labels = hypnogram.scheme, hypnogram.epoch_seconds, hypnogram.labels
     first, assumed = 0, _WHOLE
     if lights_off is not None or lights_on is not None:
@@ -274,7 +273,7 @@ def sleep_statistics(
     zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
     shortest_rem = 1
     if min_first_rem_seconds:
-        seconds = _checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
+        seconds = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
         shortest_rem = max(1, whole_epochs(seconds, epoch_seconds))
     epochs, words = labels.tobytes(), _words(scheme)
     counts = [epochs.count(label) for label in words.counted]

@@ -27,11 +27,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard.automaton import minimum_epochs
-from stageguard.decoded import Decoding
-from stageguard.errors import Argument, InputError, Message
-from stageguard.hypnogram import UNSCORED, Hypnogram
+from stageguard.base import checks
+from stageguard.base.errors import Argument, InputError, Message
+from stageguard.guard.automaton import minimum_epochs
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (
     Bouts,
     Labels,
@@ -40,12 +39,12 @@ from stageguard.measures.bouts import (
     check_aligned,
     cuts_of,
     hypnogram_of,
-    in_scheme,
     pair_counts,
 )
 from stageguard.measures.day import Moment, lights_window
-from stageguard.profile import Profile
-from stageguard.stages import WNR3, StageScheme
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import WNR3, StageScheme
+from stageguard.profile.profile import Profile
 
 Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
@@ -218,7 +217,7 @@ def validity_of(
     if expert is not None:
         _check_expert(expert, night)
     first, stop = lights_window(night, *lights)
-    scored = in_scheme(night, profile.scheme)
+    scored = night.merge(profile.scheme)
     hypnogram = replace(scored, labels=scored.labels[first:stop])
     # an unscored epoch in every cut between segments: nothing is adjacent across it
     inside = [cut - first for cut in cuts if first < cut < stop]
@@ -362,7 +361,7 @@ def _with_minimum(profile: Profile, stages: Labels) -> Mapping[str, int]:
 
 def _check_expert(expert: Hypnogram, night: Hypnogram) -> None:
     if not isinstance(expert, Hypnogram):
-        raise InputError(f"expert is {_checks.shown(expert)}, expected a Hypnogram.")
+        raise InputError(f"expert is {checks.shown(expert)}, expected a Hypnogram.")
     check_aligned(expert, night)
 
 
@@ -370,7 +369,7 @@ def _expert_bouts(
     profile: Profile, night: Hypnogram, expert: Hypnogram, minimum: npt.NDArray[np.int32]
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Return the expert's bouts that the minimum forbids, and those that left no trace in the night."""
-    scored = in_scheme(expert, profile.scheme).labels
+    scored = expert.merge(profile.scheme).labels
     bouts = bouts_of(scored)
     short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
     n_kept = np.add.reduceat(night.labels == scored, bouts.starts, dtype=np.intp)

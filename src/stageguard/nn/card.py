@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from stageguard import _checks
-from stageguard.errors import InputError, ProfileError, did_you_mean
-from stageguard.nn._document import Document
-from stageguard.nn._torch import nn
+from stageguard.base import checks
+from stageguard.base.errors import InputError, ProfileError, did_you_mean
+from stageguard.night.stages import StageScheme
 from stageguard.nn.backbones import SET_BY_FEATURES, build_backbone
+from stageguard.nn.document import Document
 from stageguard.nn.normalise import Normalisation
-from stageguard.profile import Profile
-from stageguard.stages import StageScheme
+from stageguard.nn.pytorch import nn
+from stageguard.profile.profile import Profile
 
 Trained = Literal["natural", "balanced"]
 
@@ -139,7 +139,7 @@ class ModelCard:
             backbone=backbone,
             network=dict(network.content),
             scheme=profile.scheme,
-            epoch_seconds=_checks.epoch_seconds(held.entry("epoch_seconds")),
+            epoch_seconds=checks.epoch_seconds(held.entry("epoch_seconds")),
             recipe=features.text("recipe"),
             recipe_document=None if recipe is None else dict(features.table("recipe_document").content),
             features=names,
@@ -147,7 +147,7 @@ class ModelCard:
             normalisation=normalisation,
             length=None if held.entry("length") is None else held.whole("length"),
             temperature=held.number("temperature", positive=True),
-            trained=cast(Trained, _checks.choice(held.entry("trained"), "trained", ("natural", "balanced"))),
+            trained=cast(Trained, checks.choice(held.entry("trained"), "trained", ("natural", "balanced"))),
             profile=profile,
             training=dict(held.table("training").content),
         )

@@ -13,18 +13,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from stageguard import __version__
-from stageguard._files import write_together
-from stageguard._input_files import parse_json, read_file
-from stageguard.errors import FileFormatError, InputError
-from stageguard.hypnodensity import Hypnodensity
-from stageguard.nn._document import Document
-from stageguard.nn._safetensors import SafetensorError, load, save
-from stageguard.nn._torch import Tensor, nn, torch
-from stageguard.nn._warning import warn
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.files import write_together
+from stageguard.base.input_files import parse_json, read_file
+from stageguard.base.version import __version__
+from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.card import ModelCard as ModelCard
 from stageguard.nn.data import FeatureTable, read_features
+from stageguard.nn.document import Document
 from stageguard.nn.inference import soften, table_probabilities
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.warning import warn
+from stageguard.nn.weights import SafetensorError, load, save
 
 LAYOUT_VERSION = 1
 WEIGHTS = "model.safetensors"

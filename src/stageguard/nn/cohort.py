@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from stageguard.errors import InputError
+from stageguard.base.errors import InputError
+from stageguard.night.stages import StageScheme
 from stageguard.nn.feature_table import FeatureTable, Labels
-from stageguard.stages import StageScheme
 
 
 def check_together(tables: Sequence[FeatureTable]) -> None:

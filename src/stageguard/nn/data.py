@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard._files import read_cell
-from stageguard._input_files import open_file, parse_json
-from stageguard.errors import FileFormatError, InputError
-from stageguard.formats.tables import DELIMITERS, read_text, split_line
-from stageguard.hypnogram import UNSCORED
+from stageguard.base import checks
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.files import read_cell
+from stageguard.base.input_files import open_file, parse_json
+from stageguard.formats.tables.delimited import DELIMITERS, read_text, split_line
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.stages import AASM5, StageScheme
 from stageguard.nn.cohort import check_together
 from stageguard.nn.feature_table import FeatureTable as FeatureTable
 from stageguard.nn.feature_table import Labels
-from stageguard.stages import AASM5, StageScheme
 
 Choice = Callable[[Sequence[str]], Sequence[int]]
 
@@ -251,7 +251,7 @@ def _recipe(held: npt.NDArray[Any]) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"array 'recipe' is not JSON ({error}).") from None
     if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):
-        raise InputError(f"array 'recipe' holds {_checks.shown(document)}, expected a recipe with its name.")
+        raise InputError(f"array 'recipe' holds {checks.shown(document)}, expected a recipe with its name.")
     return document
 
 

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.decoding import decode
-from stageguard.errors import StageGuardWarning
+from stageguard.base.errors import StageGuardWarning
+from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
-from stageguard.nn._torch import Tensor, nn
 from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.inference import best_temperature, table_probabilities
 from stageguard.nn.normalise import Normalisation
-from stageguard.profile import Profile
+from stageguard.nn.pytorch import Tensor, nn
+from stageguard.profile.profile import Profile
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]

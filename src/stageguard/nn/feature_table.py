@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard.errors import InputError
-from stageguard.formats._timing import MOST_MISSING
-from stageguard.hypnogram import UNSCORED
-from stageguard.stages import StageScheme
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.formats.tables.timing import MOST_MISSING
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.stages import StageScheme
 
 Features = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class FeatureTable:
             object.__setattr__(self, "labels", _checked_labels(where, self.labels, n_epochs, self.scheme))
         if self.epoch_seconds is not None:
             try:
-                object.__setattr__(self, "epoch_seconds", _checks.epoch_seconds(self.epoch_seconds))
+                object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
             except InputError as error:
                 raise InputError(f"{where}: {error}") from None
 

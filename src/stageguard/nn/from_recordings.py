@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard._input_files import faults_named
+from stageguard.base.errors import FileFormatError, InputError, StageGuardError
+from stageguard.base.input_files import faults_named
 from stageguard.datasets import Entry, entries
-from stageguard.errors import FileFormatError, InputError, StageGuardError
-from stageguard.experts import consensus
-from stageguard.extraction import Recipe, features
-from stageguard.hypnogram import UNSCORED, Hypnogram
-from stageguard.measures.bouts import in_scheme
+from stageguard.measures.experts import consensus
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording
+from stageguard.night.stages import StageScheme
 from stageguard.nn.feature_table import FeatureTable, Labels
-from stageguard.recording import Recording
-from stageguard.stages import StageScheme
+from stageguard.signals.features import Recipe, features
 
 
 def table_of(
@@ -64,7 +63,7 @@ def _labels(recording: Recording, scheme: StageScheme, epoch_seconds: float, n_e
         return None
     nights = [_fitting(recording, night, epoch_seconds) for night in recording.scorings.values()]
     try:
-        scored = in_scheme(nights[0] if len(nights) == 1 else consensus(nights), scheme)
+        scored = (nights[0] if len(nights) == 1 else consensus(nights)).merge(scheme)
     except InputError as error:
         raise InputError(f"{recording.id}: {error}") from None
     labels = np.full(n_epochs, UNSCORED, dtype=np.int64)

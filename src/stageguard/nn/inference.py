@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.nn._torch import Tensor, nn, torch
 from stageguard.nn.feature_table import Features, FeatureTable
 from stageguard.nn.normalise import Normalisation
+from stageguard.nn.pytorch import Tensor, nn, torch
 
 Floats = npt.NDArray[np.float64]
 

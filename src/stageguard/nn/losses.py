@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from stageguard import _checks
-from stageguard.errors import StageGuardWarning
-from stageguard.hypnogram import UNSCORED
-from stageguard.nn import _inputs
-from stageguard.nn._torch import Tensor, functional, nn, torch
-from stageguard.nn._warning import warn
-from stageguard.profile import Profile
+from stageguard.base import checks
+from stageguard.base.errors import StageGuardWarning
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.nn import inputs
+from stageguard.nn.pytorch import Tensor, functional, nn, torch
+from stageguard.nn.warning import warn
+from stageguard.profile.profile import Profile
 
 
 class LossParts(NamedTuple):
@@ -54,7 +54,7 @@ class TransitionPenalty(nn.Module):
 
     def __init__(self, profile: Profile | str) -> None:
         super().__init__()
-        self.profile = _inputs.as_profile(profile)
+        self.profile = inputs.as_profile(profile)
         names = self.profile.scheme.names
         rare = torch.zeros(len(names), len(names))  # [first, second]
         for pair in self.profile.rare:
@@ -85,15 +85,15 @@ class TransitionPenalty(nn.Module):
         Tensor
             A scalar; 0 where the batch has no pair.
         """
-        logits = _inputs.check_logits(logits, self.profile.scheme)
-        mask = _inputs.check_mask(mask, logits)
-        segment_ids = _inputs.check_segment_ids(segment_ids, logits)
-        scores = _inputs.stages_first(logits, mask)
+        logits = inputs.check_logits(logits, self.profile.scheme)
+        mask = inputs.check_mask(mask, logits)
+        segment_ids = inputs.check_segment_ids(segment_ids, logits)
+        scores = inputs.stages_first(logits, mask)
         penalty = self._of(scores, mask, segment_ids)
         # without a pair to look at the penalty is 0, whatever the network says
         seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
         if not math.isfinite(seen.item()):
-            raise _inputs.explain_not_finite(seen.item(), logits, mask, self.profile.scheme)
+            raise inputs.explain_not_finite(seen.item(), logits, mask, self.profile.scheme)
         return penalty.to(logits.dtype)
 
     def _has_pairs(self, scores: Tensor) -> bool:
@@ -107,7 +107,7 @@ class TransitionPenalty(nn.Module):
         # [s', b, t]: probability at t of the stages from which s' is rare
         arriving = _exactly(self._rare.to(p).t(), p.flatten(1)).view_as(p)
         joint = arriving[..., :-1] * p[..., 1:]
-        paired = _inputs.paired_epochs(mask, segment_ids)
+        paired = inputs.paired_epochs(mask, segment_ids)
         if paired is None:
             return joint.sum() / (p.shape[1] * (p.shape[2] - 1))
         return (joint * paired).sum() / paired.sum().clamp(min=1)
@@ -158,10 +158,10 @@ class StageGuardLoss(nn.Module):
         label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
-        self.profile = _inputs.as_profile(profile)
-        self.weight = _checks.number(weight, "weight", low=0.0)
-        self.label_smoothing = _checks.number(label_smoothing, "label_smoothing", low=0.0, high=1.0)
-        own = _inputs.class_weights_for(class_weights, self.profile.scheme)
+        self.profile = inputs.as_profile(profile)
+        self.weight = checks.number(weight, "weight", low=0.0)
+        self.label_smoothing = checks.number(label_smoothing, "label_smoothing", low=0.0, high=1.0)
+        own = inputs.class_weights_for(class_weights, self.profile.scheme)
         self.register_buffer("_class_weights", own, persistent=False)
         with warnings.catch_warnings():
             if self.weight == 0.0:
@@ -200,8 +200,8 @@ class StageGuardLoss(nn.Module):
         segment_ids : integer Tensor (batch, epochs), optional
             Epochs with the same number follow each other in time; no pair crosses a change.
         """
-        batch = _inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
-        scores = _inputs.stages_first(batch.logits, batch.mask)
+        batch = inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
+        scores = inputs.stages_first(batch.logits, batch.mask)
         scored = batch.targets if batch.mask is None else batch.targets.masked_fill(~batch.mask, UNSCORED)
         cross_entropy = functional.cross_entropy(
             scores.flatten(1)[None],
@@ -213,7 +213,7 @@ class StageGuardLoss(nn.Module):
         penalty = self.penalty._of(scores, batch.mask, batch.segment_ids)
         total = cross_entropy + self.weight * penalty
         if not math.isfinite(total.item()):
-            raise _inputs.explain_not_finite(total.item(), batch.logits, batch.mask, self.profile.scheme)
+            raise inputs.explain_not_finite(total.item(), batch.logits, batch.mask, self.profile.scheme)
         return LossParts(total, cross_entropy, penalty)
 
     def extra_repr(self) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard.errors import InputError, did_you_mean
-from stageguard.hypnogram import UNSCORED
-from stageguard.nn._document import Document
+from stageguard.base import checks
+from stageguard.base.errors import InputError, did_you_mean
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.nn.document import Document
 from stageguard.nn.feature_table import Features, FeatureTable
 from stageguard.nn.sequences import Stretch
 
@@ -49,8 +49,8 @@ class Normalisation:
                     "one for each."
                 )
             for feature, value in zip(self.absolute, values, strict=True):
-                _checks.number(value, f"{name} of {feature!r}", positive=name == "spread")
-        _checks.number(self.clip, "clip", positive=True)
+                checks.number(value, f"{name} of {feature!r}", positive=name == "spread")
+        checks.number(self.clip, "clip", positive=True)
 
     @classmethod
     def fit(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from stageguard.nn._torch import Tensor, nn, torch
 from stageguard.nn.feature_table import Labels
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.options import TrainingOptions
+from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.nn.semi_markov import SemiMarkovLoss
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
 
 
 class Objective(nn.Module):

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from stageguard import _checks
-from stageguard._input_files import read_text
-from stageguard.errors import FileFormatError, InputError, did_you_mean
-from stageguard.nn._values import flag, whole
+from stageguard.base import checks
+from stageguard.base.errors import FileFormatError, InputError, did_you_mean
+from stageguard.base.input_files import read_text
 from stageguard.nn.backbones import SET_BY_FEATURES
 from stageguard.nn.backbones.recipes import OPTIMISERS, SCHEDULES
-from stageguard.profile import Profile
+from stageguard.nn.values import flag, whole
+from stageguard.profile.profile import Profile
 
 LOSSES = ("penalty", "semi-markov")
 DEVICES = ("auto", "cpu", "cuda")
@@ -105,30 +105,30 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         """Check every option by name."""
-        _checks.text(self.backbone, "backbone", empty=False)
+        checks.text(self.backbone, "backbone", empty=False)
         if not isinstance(self.profile, Profile):
-            _checks.text(self.profile, "profile", empty=False)
-        _checks.text(self.recipe, "recipe")
-        _checks.choice(self.loss, "loss", LOSSES)
-        _checks.choice(self.device, "device", DEVICES)
+            checks.text(self.profile, "profile", empty=False)
+        checks.text(self.recipe, "recipe")
+        checks.choice(self.loss, "loss", LOSSES)
+        checks.choice(self.device, "device", DEVICES)
         flag(self.balanced, "balanced")
         _check_network(self.network)
         is_list = isinstance(self.absolute, list | tuple)
         if not is_list or not all(isinstance(name, str) for name in self.absolute):
-            raise InputError(f"absolute is {_checks.shown(self.absolute)}, expected a list of feature names.")
+            raise InputError(f"absolute is {checks.shown(self.absolute)}, expected a list of feature names.")
         object.__setattr__(self, "absolute", tuple(self.absolute))
         for name, given in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES)):
             if getattr(self, name) is not None:
-                _checks.choice(getattr(self, name), name, given)
+                checks.choice(getattr(self, name), name, given)
         for name, low in _WHOLE.items():
             if getattr(self, name) is not None:
                 high = LARGEST_SEED if name == "seed" else None
                 object.__setattr__(self, name, whole(getattr(self, name), name, low=low, high=high))
         for name, limits in _NUMBERS.items():
             if getattr(self, name) is not None:
-                _checks.number(getattr(self, name), name, **limits)
+                checks.number(getattr(self, name), name, **limits)
         if self.epoch_seconds is not None:
-            _checks.epoch_seconds(self.epoch_seconds)
+            checks.epoch_seconds(self.epoch_seconds)
         if self.penalty_weight is None:
             object.__setattr__(self, "penalty_weight", 0.5 if self.loss == "penalty" else 0.0)
         if self.loss == "semi-markov":
@@ -170,7 +170,7 @@ class TrainingOptions:
 
 def _check_network(network: object) -> None:
     if not isinstance(network, Mapping):
-        raise InputError(f"network is {_checks.shown(network)}, expected a table of options.")
+        raise InputError(f"network is {checks.shown(network)}, expected a table of options.")
     for name in network:
         if name in SET_BY_FEATURES:
             raise InputError(
@@ -241,9 +241,9 @@ def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
     for key in ("data", "output"):
         if key not in document:
             raise InputError(f"says no {key} folder. Add a line such as {_EXAMPLES[key]}.")
-        places[key] = path.parent / _checks.text(document.pop(key), key, empty=False)
+        places[key] = path.parent / checks.text(document.pop(key), key, empty=False)
     if dataset is not None:
-        _checks.text(dataset, "dataset", empty=False)
+        checks.text(dataset, "dataset", empty=False)
         if "recipe" not in document:
             raise InputError('names a dataset but no recipe for its features. Add recipe = "NAME".')
     profile = document.get("profile")

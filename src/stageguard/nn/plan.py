@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil, cos, pi
 from typing import Any
 
-from stageguard.errors import InputError
+from stageguard.base.errors import InputError
 from stageguard.nn.backbones.recipes import GENERIC, TrainingRecipe, training_recipe
 from stageguard.nn.options import TrainingOptions
 

@@ -10,16 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stageguard._files import write_together
-from stageguard._input_files import checked_file, parse_json
-from stageguard.errors import OVERWRITE, FileFormatError, InputError, Message, OutputError, OutputExistsError
-from stageguard.nn._document import Document
-from stageguard.nn._safetensors import SafetensorError, safe_open
-from stageguard.nn._safetensors import save as to_bytes
-from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.base.errors import (
+    OVERWRITE,
+    FileFormatError,
+    InputError,
+    Message,
+    OutputError,
+    OutputExistsError,
+)
+from stageguard.base.files import write_together
+from stageguard.base.input_files import checked_file, parse_json
 from stageguard.nn.checkpoint import CARD, WEIGHTS, first_difference, plain_tensors
+from stageguard.nn.document import Document
 from stageguard.nn.evaluation import Score
 from stageguard.nn.options import TrainingOptions
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.weights import SafetensorError, safe_open
+from stageguard.nn.weights import save as to_bytes
 
 STATE = "training.safetensors"
 LOG = "log.jsonl"

@@ -12,14 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from stageguard import _checks
-from stageguard.errors import InputError
-from stageguard.nn import _inputs
-from stageguard.nn._lattice import Floats, Lattice, Paths, cut
-from stageguard.nn._torch import Tensor, nn, torch
-from stageguard.nn._warning import warn
-from stageguard.profile import Profile
-from stageguard.strength import fixed_log_weight
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.guard.strength import fixed_log_weight
+from stageguard.nn import inputs
+from stageguard.nn.lattice import Floats, Lattice, Paths, cut
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.warning import warn
+from stageguard.profile.profile import Profile
 
 # Beyond this share of labels no path can hold, the profile is not the right one for them.
 _MANY_FREED = 0.10
@@ -94,10 +94,10 @@ class SemiMarkovLoss(nn.Module):
         reduction: Literal["mean", "sum", "none"] = "mean",
     ) -> None:
         super().__init__()
-        self.profile = _inputs.as_profile(profile)
-        self.reduction = _checks.choice(reduction, "reduction", ("mean", "sum", "none"))
+        self.profile = inputs.as_profile(profile)
+        self.reduction = checks.choice(reduction, "reduction", ("mean", "sum", "none"))
         own_seconds = self.profile.epoch_seconds
-        seconds = own_seconds if epoch_seconds is None else _checks.epoch_seconds(epoch_seconds)
+        seconds = own_seconds if epoch_seconds is None else checks.epoch_seconds(epoch_seconds)
         self.assumed: tuple[str, ...] = ()
         weight = self._weight_of(transition_weight)
         flip = self.profile.flip_flop
@@ -113,7 +113,7 @@ class SemiMarkovLoss(nn.Module):
 
     def _weight_of(self, transition_weight: float | None) -> float:
         if transition_weight is not None:
-            return _checks.number(transition_weight, "transition_weight", low=0.0)
+            return checks.number(transition_weight, "transition_weight", low=0.0)
         if self.profile.transition_weight is not None:
             return self.profile.transition_weight
         self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
@@ -152,7 +152,7 @@ class SemiMarkovLoss(nn.Module):
         segment_ids : integer Tensor (batch, epochs), optional
             Epochs with the same number follow each other in time; a change begins another recording.
         """
-        batch = _inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
+        batch = inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
         evidence = self._evidence(batch.logits)
         paths = self._read(evidence, batch)
         apply: Callable[..., Tensor] = _NegativeLogLikelihood.apply
@@ -178,7 +178,7 @@ class SemiMarkovLoss(nn.Module):
                 evidence = evidence + torch.tensor(biases, dtype=torch.float64, device=logits.device)
         return evidence
 
-    def _read(self, evidence: Tensor, batch: _inputs.Batch) -> Paths:
+    def _read(self, evidence: Tensor, batch: inputs.Batch) -> Paths:
         n_sequences, n_epochs = batch.targets.shape
         scored, ids = (None if x is None else x.cpu().numpy() for x in (batch.mask, batch.segment_ids))
         paths = Paths(
@@ -189,7 +189,7 @@ class SemiMarkovLoss(nn.Module):
             cut((n_sequences, n_epochs), scored, ids),
         )
         if not math.isfinite(paths.spread):
-            raise _inputs.explain_not_finite(paths.spread, evidence, batch.mask, self.profile.scheme)
+            raise inputs.explain_not_finite(paths.spread, evidence, batch.mask, self.profile.scheme)
         return paths
 
     def _learned_scores(self) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.hypnogram import UNSCORED
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.nn.feature_table import Features, Labels
 
 

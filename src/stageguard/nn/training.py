@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
-from stageguard.errors import InputError
-from stageguard.nn._torch import torch
+from stageguard.base.errors import InputError
 from stageguard.nn.checkpoint import ModelCard, TrainedModel, save_model
 from stageguard.nn.cohort import (
     absolute_features,
@@ -30,9 +29,10 @@ from stageguard.nn.normalise import Normalisation
 from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.plan import filled, in_steps, rate_at, recipe_of
+from stageguard.nn.pytorch import torch
 from stageguard.nn.run_state import STATE, Place, Run, check_output, log, remember, resume, save, start
 from stageguard.nn.sequences import Stretch, make_batch, round_of_batches
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)

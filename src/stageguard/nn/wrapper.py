@@ -9,15 +9,15 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import _checks
-from stageguard.decoded import Decoding
-from stageguard.decoding import Pins, Training, decode
-from stageguard.errors import InputError
-from stageguard.nn import _inputs
-from stageguard.nn._torch import Tensor, nn, torch
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.guard.decode import Pins, Training, decode
+from stageguard.guard.decoding import Decoding
+from stageguard.nn import inputs
 from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss
-from stageguard.profile import Profile
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.profile.profile import Profile
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,13 +75,13 @@ class Guarded(nn.Module):
         if class_axis not in (None, 1, -1):
             raise InputError(f"class_axis is {class_axis!r}, expected 1, -1 or None.")
         self.model = model
-        self.profile = _inputs.as_profile(profile)
+        self.profile = inputs.as_profile(profile)
         self.class_axis = class_axis
-        self.outputs = _checks.choice(outputs, "outputs", ("logits", "probabilities"))
+        self.outputs = checks.choice(outputs, "outputs", ("logits", "probabilities"))
         self.per_epoch = bool(per_epoch)
         self.trained = trained
         if trained is not None:
-            _checks.choice(trained, "trained", ("natural", "balanced"))
+            checks.choice(trained, "trained", ("natural", "balanced"))
         if criterion is not None:
             _check_criterion(criterion)
         self.criterion = criterion

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stageguard.measures.agreement import Agreement
+from stageguard.night.stages import StageScheme
 from stageguard.report.numbers import count, difference, shown
-from stageguard.stages import StageScheme
 
 
 @dataclass(frozen=True, slots=True)

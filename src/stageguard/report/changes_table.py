@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stageguard.decoded import Decoding
-from stageguard.explanation import Change, in_bouts
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.explain import Change, in_bouts
 from stageguard.report.ledger_table import time_of
 from stageguard.report.numbers import count, shown
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.hypnogram import UNSCORED
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.report.night_panels import MARKS, Mark, NightPicture, Panel, draw_night
 from stageguard.report.stage_look import COLOURS as COLOURS
 from stageguard.report.stage_look import colour_of, top_down
@@ -17,9 +17,9 @@ from stageguard.report.svg import GAP, GREY, INK, document, rect, shortened, tex
 from stageguard.report.time_axis import Axis, Frame
 
 if TYPE_CHECKING:
-    from stageguard.decoded import Decoding
-    from stageguard.hypnogram import Hypnogram
-    from stageguard.stages import StageScheme
+    from stageguard.guard.decoding import Decoding
+    from stageguard.night.hypnogram import Hypnogram
+    from stageguard.night.stages import StageScheme
 
 FILE_FRAME = Frame(width=1200.0, left=186.0, right=30.0, name_left=24.0)
 PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from stageguard.decoded import Decoding
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.intervals import Intervals, intervals, is_foreign, shortest_first_rem
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.report.measures import Lights
 from stageguard.report.numbers import ABSENT, count, shown
-from stageguard.uncertainty import Intervals, intervals, is_foreign, shortest_first_rem
 
 
 def night_intervals(decoding: Decoding, lights: Lights) -> Intervals | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from stageguard.decoded import Decoding
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.rare_events import RareEvent
 from stageguard.report.night_panels import Mark
 from stageguard.report.numbers import arrowed, count, duration, shown

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
-from stageguard.decoded import Decoding
-from stageguard.hypnogram import Hypnogram
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme
-from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before, in_scheme
+from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, sleep_statistics
 from stageguard.measures.validity import Validity, validity_of
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.hypnogram_svg import expert_name
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
     own = decoding.hypnogram
     check_aligned(expert, own)
     scheme = common_scheme(expert.scheme, own.scheme)
-    return replace(in_scheme(expert, scheme), start=own.start, offset_seconds=own.offset_seconds)
+    return replace(expert.merge(scheme), start=own.start, offset_seconds=own.offset_seconds)
 
 
 def measure(decoding: Decoding, expert: Hypnogram | None, lights: Lights) -> Measured:

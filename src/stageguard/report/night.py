@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stageguard import __version__
-from stageguard._input_files import read_text
-from stageguard.decoded import Decoding
-from stageguard.errors import InputError
-from stageguard.explanation import explain
+from stageguard.base.errors import InputError
+from stageguard.base.input_files import read_text
+from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.hypnogram import Hypnogram
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.explain import explain
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.report import changes_table, ledger_table, profile_words, validity_table, words
 from stageguard.report.agreement_table import agreement_caption, agreement_rows
 from stageguard.report.bands_svg import bands_svg

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.night.stages import StageScheme
 from stageguard.report.stage_look import colour_of, top_down
 from stageguard.report.svg import GAP, GREY, INK, PALE, rect, runs, shortened, text_at
 from stageguard.report.time_axis import Axis, draw_axis
-from stageguard.stages import StageScheme
 
 Labels = npt.NDArray[np.int8]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.decoded import Decoding
-from stageguard.profile import Profile
+from stageguard.guard.decoding import Decoding
+from stageguard.profile.profile import Profile
 
 ACTIONS = {"warn": "warns", "refuse": "refuses"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stageguard.stages import StageScheme, canonical_name
+from stageguard.night.stages import StageScheme, canonical_name
 
 # Tol's high-contrast set (ochre, rose, blue) with lighter blues for lighter sleep: told apart by
 # colour-blind readers and in grey, where depth of sleep reads as darkness.

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from stageguard.measures.intervals import Intervals
 from stageguard.measures.statistics import SleepStatistics
 from stageguard.report.interval_words import interval_cell
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import difference, shown
-from stageguard.uncertainty import Intervals
 
 # Field of SleepStatistics, name, unit, decimals.
 FIELDS = (

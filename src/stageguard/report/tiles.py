@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.decoded import Decoding
+from stageguard.guard.decoding import Decoding
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stageguard.measures.validity import Indicator, Validity
-from stageguard.profile import Profile
+from stageguard.profile.profile import Profile
 from stageguard.report.bands_svg import BandRow
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, decimals_for, shown

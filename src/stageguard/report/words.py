@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stageguard.decoded import Decoding, many_changes_advice
+from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SleepStatistics
 from stageguard.measures.validity import Validity

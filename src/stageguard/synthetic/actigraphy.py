@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.recording import Recording, Series
-from stageguard.synthetic._motion import TURN_SIZE, movement
-from stageguard.synthetic._noise import Floats, Samples, drift, held, shaped_noise
+from stageguard.night.recording import Recording, Series
 from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import LIGHTS_OFF_HOUR, SCORER, Night
+from stageguard.synthetic.motion import TURN_SIZE, movement
+from stageguard.synthetic.noise import Floats, Samples, drift, held, shaped_noise
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.hypnogram import Hypnogram
-from stageguard.synthetic._noise import Floats, drift
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.synthetic.noise import Floats, drift
 
 STRONG_LIKENESS = (0.75, 1.0)  # how far an epoch that looks like another stage does so
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from stageguard.recording import Recording, Signal
-from stageguard.synthetic import _breath, _heart
-from stageguard.synthetic._motion import TURN_SIZE, movement
-from stageguard.synthetic._noise import Floats, Samples, drift, moments
+from stageguard.night.recording import Recording, Signal
+from stageguard.synthetic import breath as breath_module
+from stageguard.synthetic import heart
 from stageguard.synthetic.appearance import appearances
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import SCORER, Night
+from stageguard.synthetic.motion import TURN_SIZE, movement
+from stageguard.synthetic.noise import Floats, Samples, drift, moments
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 
@@ -40,11 +41,13 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     seconds = truth.n_epochs * truth.epoch_seconds
     looks = appearances(stream(seed, "looks", sleeper.number), truth, ALIKE, linger=LINGER)
     per_hour = float(sleeper.covariates.get("ahi", 0.0))
-    apnoeas = _breath.apnoeas(stream(seed, "apnoeas", sleeper.number), truth, per_hour)
-    breath = _breath.breathe(stream(seed, "breath", sleeper.number), looks, truth.epoch_seconds, apnoeas)
+    apnoeas = breath_module.apnoeas(stream(seed, "apnoeas", sleeper.number), truth, per_hour)
+    breath = breath_module.breathe(
+        stream(seed, "breath", sleeper.number), looks, truth.epoch_seconds, apnoeas
+    )
     move = movement(stream(seed, "movement", sleeper.number), looks, truth.epoch_seconds)
     rng = stream(seed, "heart", sleeper.number)
-    beats = _heart.beat_times(rng, looks, truth.epoch_seconds, breath, apnoeas, move)
+    beats = heart.beat_times(rng, looks, truth.epoch_seconds, breath, apnoeas, move)
     rng = stream(seed, "radar", sleeper.number)
     way = _way(rng, breath, beats, move, round(seconds * RATE_HZ))
     i, q = _echo(rng, way)
@@ -71,10 +74,12 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     return Simulated(recording, night, in_order(events + apnoeas))
 
 
-def _way(rng: np.random.Generator, breath: _breath.Breath, beats: Floats, move: Floats, n: int) -> Floats:
+def _way(
+    rng: np.random.Generator, breath: breath_module.Breath, beats: Floats, move: Floats, n: int
+) -> Floats:
     """Return the distance of the body's surface from where it was, in mm."""
     times = moments(n, RATE_HZ)
-    slow_times = moments(len(breath.phase), _breath.RATE_HZ)
+    slow_times = moments(len(breath.phase), breath_module.RATE_HZ)
     chest = rng.uniform(*CHEST_MM) / 2 * breath.depth * breath.effort * breath.wave
     way = np.interp(times, slow_times, chest)
     pulse = np.interp(times, beats, np.arange(len(beats)))

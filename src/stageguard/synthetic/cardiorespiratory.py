@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from stageguard.recording import Recording, Series, Signal
-from stageguard.synthetic import _breath, _heart
-from stageguard.synthetic._motion import movement
-from stageguard.synthetic._noise import Floats, Samples, drift, moments
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.synthetic import breath as breath_module
+from stageguard.synthetic import heart
 from stageguard.synthetic.appearance import appearances
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import SCORER, Night
+from stageguard.synthetic.motion import movement
+from stageguard.synthetic.noise import Floats, Samples, drift, moments
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 
@@ -29,7 +30,7 @@ ALIKE = {
 }
 LINGER = 0.15
 
-DESATURATION = {_breath.APNOEA: (4.0, 9.0), _breath.HYPOPNOEA: (2.5, 5.5)}  # percent
+DESATURATION = {breath_module.APNOEA: (4.0, 9.0), breath_module.HYPOPNOEA: (2.5, 5.5)}  # percent
 DELAY_SECONDS = 18.0  # from the lung to the finger
 CLIP_MV = 1.25  # where the amplifier of SHHS ends
 
@@ -40,13 +41,15 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     seconds = truth.n_epochs * truth.epoch_seconds
     looks = appearances(stream(seed, "looks", sleeper.number), truth, ALIKE, linger=LINGER)
     per_hour = float(sleeper.covariates.get("ahi", 0.0))
-    apnoeas = _breath.apnoeas(stream(seed, "apnoeas", sleeper.number), truth, per_hour)
-    breath = _breath.breathe(stream(seed, "breath", sleeper.number), looks, truth.epoch_seconds, apnoeas)
+    apnoeas = breath_module.apnoeas(stream(seed, "apnoeas", sleeper.number), truth, per_hour)
+    breath = breath_module.breathe(
+        stream(seed, "breath", sleeper.number), looks, truth.epoch_seconds, apnoeas
+    )
     move = movement(stream(seed, "movement", sleeper.number), looks, truth.epoch_seconds)
-    beats = _heart.beat_times(
+    beats = heart.beat_times(
         stream(seed, "heart", sleeper.number), looks, truth.epoch_seconds, breath, apnoeas, move
     )
-    ecg = _heart.ecg(stream(seed, "ecg", sleeper.number), beats, breath, ECG_HZ, round(seconds * ECG_HZ))
+    ecg = heart.ecg(stream(seed, "ecg", sleeper.number), beats, breath, ECG_HZ, round(seconds * ECG_HZ))
     slow = _belts(stream(seed, "belts", sleeper.number), breath, move)
     slow["spo2"] = _saturation(stream(seed, "spo2", sleeper.number), apnoeas, int(seconds))
     slow["heart_rate"] = _rate(beats, int(seconds))
@@ -68,7 +71,7 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     return Simulated(recording, night, in_order(events + apnoeas))
 
 
-def _belts(rng: np.random.Generator, breath: _breath.Breath, move: Floats) -> dict[str, Samples]:
+def _belts(rng: np.random.Generator, breath: breath_module.Breath, move: Floats) -> dict[str, Samples]:
     n = len(breath.phase)
     times = moments(n, BELT_HZ)
     moving = np.interp(times, np.arange(len(move)) + 0.5, move)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stageguard.recording import Recording, Signal
-from stageguard.synthetic._noise import Floats, Samples, shaped_noise
+from stageguard.night.recording import Recording, Signal
 from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import SCORER, Night
+from stageguard.synthetic.noise import Floats, Samples, shaped_noise
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 

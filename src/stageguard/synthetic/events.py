@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.recording import Recording
+from stageguard.night.recording import Recording
 from stageguard.synthetic.hypnograms import Night
 
 LARGEST_SHARE = 0.15  # of a short recording that one event may take

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from stageguard.hypnogram import Hypnogram
-from stageguard.synthetic._chain import draw
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.synthetic.chain import draw
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 from stageguard.synthetic.sleepers import Kind, day_clock, night_clock

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from stageguard.errors import InputError, did_you_mean
+from stageguard.base.errors import InputError, did_you_mean
 
 VARIANTS = ("adult", "narcolepsy", "infant")
 

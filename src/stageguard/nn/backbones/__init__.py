@@ -13,10 +13,10 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, cast
 
-from stageguard import _checks
-from stageguard.errors import InputError, did_you_mean
-from stageguard.nn._values import flag, whole
+from stageguard.base import checks
+from stageguard.base.errors import InputError, did_you_mean
 from stageguard.nn.backbones.recipes import TrainingRecipe, plain_name, training_recipe
+from stageguard.nn.values import flag, whole
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,12 +91,12 @@ def build_backbone(
         "n_features": whole(n_features, "n_features"),
         "n_stages": whole(n_stages, "n_stages", low=2),
     }
-    width = _checks.number(width, "width", positive=True, high=WIDEST)
+    width = checks.number(width, "width", positive=True, high=WIDEST)
     sizes = {"width": width, "depth": depth, "small": flag(small, "small")}
     given |= {key: value for key, value in sizes.items() if value != _DEFAULTS[key]}
     _check_options(name, build, {**given, **options})
     if epoch_seconds is not None:
-        seconds = _checks.epoch_seconds(epoch_seconds)
+        seconds = checks.epoch_seconds(epoch_seconds)
         given |= {"epoch_seconds": seconds} if "epoch_seconds" in inspect.signature(build).parameters else {}
     network = _built(name, build, {**given, **options})
     missing = [attribute for attribute in CONTRACT if not hasattr(network, attribute)]
@@ -114,7 +114,7 @@ def _added() -> dict[str, EntryPoint]:
 
 
 def _find(name: str) -> tuple[str, Callable[..., nn.Module]]:
-    plain = plain_name(_checks.text(name, "the name of a backbone"))
+    plain = plain_name(checks.text(name, "the name of a backbone"))
     if plain in BUILT_IN:  # first, so that a name of ours stays ours
         return plain, getattr(import_module(f"{__name__}.{plain}"), BUILT_IN[plain])
     if (entry := _added().get(plain)) is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from stageguard.errors import InputError
-from stageguard.nn._torch import Tensor, nn, torch
-from stageguard.nn._values import flag, whole
-from stageguard.nn.backbones._shared import RAW_FRAMES, Backbone, Spectrogram, scaled
+from stageguard.base.errors import InputError
+from stageguard.nn.backbones.shared import RAW_FRAMES, Backbone, Spectrogram, scaled
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.values import flag, whole
 
 
 class AccuSleep(Backbone):

@@ -7,9 +7,9 @@ approach for sleep stage classification with single-channel EEG. IEEE Trans. Neu
 
 from __future__ import annotations
 
-from stageguard.nn._torch import Tensor, functional, nn, torch
-from stageguard.nn._values import whole
-from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled
+from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
+from stageguard.nn.pytorch import Tensor, functional, nn, torch
+from stageguard.nn.values import whole
 
 # Attention runs along the places that pooling leaves of an epoch; with fewer there is nothing to attend to.
 FEWEST_PLACES = 8

@@ -6,9 +6,9 @@ raw single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 25(11): 1998-2008
 
 from __future__ import annotations
 
-from stageguard.nn._torch import Tensor, functional, nn, torch
-from stageguard.nn._values import whole
-from stageguard.nn.backbones._shared import Backbone, sampling_rate, scaled
+from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
+from stageguard.nn.pytorch import Tensor, functional, nn, torch
+from stageguard.nn.values import whole
 
 
 class DeepSleepNet(Backbone):

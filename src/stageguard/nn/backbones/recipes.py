@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stageguard import _checks
-from stageguard.errors import InputError, did_you_mean
+from stageguard.base import checks
+from stageguard.base.errors import InputError, did_you_mean
 
 OPTIMISERS = ("adamw", "adam", "adam-amsgrad", "sgd")
 SCHEDULES = ("one-cycle", "constant", "decay", "drop")
@@ -196,7 +196,7 @@ SMALL = {
 def training_recipe(name: str, *, small: bool = False) -> TrainingRecipe:
     """Return the recipe of a built-in network: its authors', or the one for its small size."""
     recipes = SMALL if small else PUBLISHED
-    plain = plain_name(_checks.text(name, "the name of a backbone"))
+    plain = plain_name(checks.text(name, "the name of a backbone"))
     if plain not in recipes:
         hint = did_you_mean(plain, recipes)
         raise InputError(f"there is no recipe for {name!r}. Known: {', '.join(recipes)}.{hint}")

@@ -7,10 +7,10 @@ Eng. 27(3): 400-410.
 
 from __future__ import annotations
 
-from stageguard.errors import InputError
-from stageguard.nn._torch import Tensor, nn, torch
-from stageguard.nn._values import flag, whole
-from stageguard.nn.backbones._shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
+from stageguard.base.errors import InputError
+from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.values import flag, whole
 
 
 class SeqSleepNet(Backbone):

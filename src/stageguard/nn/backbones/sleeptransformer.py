@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from stageguard.nn._torch import Tensor, functional, nn, torch
-from stageguard.nn._values import whole
-from stageguard.nn.backbones._shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
+from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
+from stageguard.nn.pytorch import Tensor, functional, nn, torch
+from stageguard.nn.values import whole
 
 N_HEADS = 8
 DROPOUT = 0.1

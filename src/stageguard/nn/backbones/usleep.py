@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import log2, sqrt
 
-from stageguard.nn._torch import Tensor, functional, nn, torch
-from stageguard.nn._values import whole
-from stageguard.nn.backbones._shared import Backbone, scaled
+from stageguard.nn.backbones.shared import Backbone, scaled
+from stageguard.nn.pytorch import Tensor, functional, nn, torch
+from stageguard.nn.values import whole
 
 KERNEL = 9
 LEVELS = 12  # of the published network, which halves 3,840 samples to about one place per epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard._synthetic import MARK_WORD
-from stageguard.errors import MissingExtraError
-from stageguard.hypnogram import Hypnogram
-from stageguard.recording import Signal
+from stageguard.base.errors import MissingExtraError
+from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Signal
 from stageguard.synthetic.events import Simulated
-from stageguard.synthetic.layouts._mat import write_mat
-from stageguard.synthetic.layouts._text import write_rows
+from stageguard.synthetic.layouts.text import write_rows
 
 LABEL_SECONDS = 2.5
 CODES = {"R": 1, "W": 2, "N": 3}
@@ -77,3 +77,35 @@ def _write_parquet(path: Path, columns: dict[str, npt.NDArray[np.float32]]) -> N
         ) from None
     table = pyarrow.table(columns, metadata={"synthetic": HEADER})
     parquet.write_table(table, path, row_group_size=ROW_GROUP)
+
+
+INT8, INT32, UINT32, SINGLE, DOUBLE, MATRIX = 1, 5, 6, 7, 9, 14  # element types
+CLASSES = {np.dtype(np.float32): (7, SINGLE), np.dtype(np.float64): (6, DOUBLE)}  # array class, element type
+HEADER_BYTES = 116
+
+
+def write_mat(path: Path, name: str, values: npt.NDArray[np.floating], *, header: str) -> None:
+    """Write a row vector.
+
+    Parameters
+    ----------
+    name : str
+        Of the variable.
+    values : array (n,) of float32 or float64
+        What it holds.
+    header : str
+        Text the file begins with, up to 116 letters; MATLAB shows it.
+    """
+    kind, element = CLASSES[values.dtype]
+    flags = struct.pack("<IIII", UINT32, 8, kind, 0)
+    dimensions = struct.pack("<IIii", INT32, 8, 1, len(values))
+    letters = name.encode("ascii")
+    named = struct.pack("<II", INT8, len(letters)) + letters.ljust(-(-len(letters) // 8) * 8, b"\0")
+    body = flags + dimensions + named + struct.pack("<II", element, values.nbytes)
+    rest = -values.nbytes % 8
+    text = f"MATLAB 5.0 MAT-file, {header}".encode("ascii").ljust(HEADER_BYTES)[:HEADER_BYTES]
+    with path.open("xb") as file:
+        file.write(text + bytes(8) + struct.pack("<H2s", 0x0100, b"IM"))
+        file.write(struct.pack("<II", MATRIX, len(body) + values.nbytes + rest) + body)
+        np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tofile(file)
+        file.write(bytes(rest))

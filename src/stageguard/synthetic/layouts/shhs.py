@@ -12,11 +12,11 @@ from xml.sax.saxutils import escape
 import numpy as np
 import numpy.typing as npt
 
-from stageguard import __version__
-from stageguard._synthetic import MARK_WORD
-from stageguard.hypnogram import Hypnogram
-from stageguard.recording import Signal
-from stageguard.synthetic._breath import APNOEA, HYPOPNOEA
+from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.version import __version__
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Signal
+from stageguard.synthetic.breath import APNOEA, HYPOPNOEA
 from stageguard.synthetic.events import Event, Simulated
 
 FIRST_ID = 900_000  # the study's own ids end at 205804

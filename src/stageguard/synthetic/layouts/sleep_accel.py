@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.recording import Series
+from stageguard.night.recording import Series
 from stageguard.synthetic.events import Simulated
-from stageguard.synthetic.layouts._text import write_rows
+from stageguard.synthetic.layouts.text import write_rows
 
 CODES = {"W": 0, "N1": 1, "N2": 2, "N3": 3, "R": 5}
 FILES = {  # role -> folder, ending, format

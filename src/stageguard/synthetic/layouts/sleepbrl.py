@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from stageguard import __version__, _toml
-from stageguard._synthetic import MARK_WORD
-from stageguard.hypnogram import Hypnogram
-from stageguard.recording import Signal
+from stageguard.base import toml
+from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.version import __version__
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Signal
 from stageguard.synthetic.events import Simulated
 
 CODES = {"W": "W", "N1": "1", "N2": "2", "N3": "3", "R": "R"}
@@ -64,7 +65,7 @@ def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
     for subject in subjects:
         lines += ["", "[[recordings]]", f'file = "{subject.subject}.npz"', f'subject = "{subject.subject}"']
         lines += [f"start = {subject.start.isoformat()}"] if subject.start is not None else []
-        lines += ["", "[recordings.covariates]", _toml.dumps(subject.covariates).rstrip()]
+        lines += ["", "[recordings.covariates]", toml.dumps(subject.covariates).rstrip()]
     (folder / "recordings.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

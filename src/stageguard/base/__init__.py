@@ -1,0 +1,1 @@
+"""What every layer stands on: errors, checks, documents, files, units."""

@@ -1,0 +1,31 @@
+"""Import libraries that come with an extra, when they are first needed. Installs nothing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from stageguard.base.errors import MissingExtraError
+
+
+def library(name: str, what: str, extra: str = "recordings") -> Any:
+    """Return a module of an optional library, or say how to get it.
+
+    Parameters
+    ----------
+    name : str
+        Module, such as "scipy.signal".
+    what : str
+        What needs it, for the message: "heartbeats from an ECG".
+    extra : str
+        The extra of this package that brings it.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise MissingExtraError(
+            f"{what} needs {package!r}. Install with: pip install 'stageguard[{extra}]'"
+        ) from None

@@ -1,0 +1,155 @@
+"""Units of signals: how they are spelt, and what one is in another. Knows nothing about files or sensors."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError, did_you_mean
+
+STANDARD_GRAVITY = 9.80665  # m/s2 in one g
+
+# Quantity -> its units with (factor, offset): value in the quantity's first unit = value x factor + offset.
+_QUANTITIES: dict[str, dict[str, tuple[float, float]]] = {
+    "voltage": {"uV": (1.0, 0.0), "nV": (1e-3, 0.0), "mV": (1e3, 0.0), "V": (1e6, 0.0)},
+    "acceleration": {"g": (1.0, 0.0), "mg": (1e-3, 0.0), "m/s2": (1 / STANDARD_GRAVITY, 0.0)},
+    "rate": {"bpm": (1.0, 0.0), "Hz": (60.0, 0.0)},
+    "share": {"%": (1.0, 0.0), "fraction": (100.0, 0.0)},
+    "angle": {"rad": (1.0, 0.0), "mrad": (1e-3, 0.0), "deg": (np.pi / 180, 0.0)},
+    "temperature": {"degC": (1.0, 0.0), "degF": (5 / 9, -160 / 9), "K": (1.0, -273.15)},
+    "time": {"s": (1.0, 0.0), "ms": (1e-3, 0.0), "min": (60.0, 0.0)},
+    "pressure": {"mmHg": (1.0, 0.0), "cmH2O": (0.73555912, 0.0), "kPa": (7.50061683, 0.0)},
+    "count": {"counts": (1.0, 0.0)},
+}
+
+# Spellings met in EDF, WFDB, HDF5 and watch files, in lower case with the micro sign written u.
+_SPELLINGS = {
+    "uV": ("uv", "muv", "microv", "microvolt", "microvolts", "uv rms", "uvrms", "uv-mrs"),
+    "nV": ("nv", "nanovolt", "nanovolts"),
+    "mV": ("mv", "millivolt", "millivolts"),
+    "V": ("v", "volt", "volts"),
+    "g": ("g", "gee", "g-force", "gs"),
+    "mg": ("mg", "milli-g", "millig"),
+    "m/s2": ("m/s2", "m/s^2", "m/s/s", "m s-2", "ms-2", "m.s-2", "m/s**2"),
+    "bpm": ("bpm", "1/min", "/min", "min-1", "beats/min", "beats per minute", "breaths/min", "b/min"),
+    "Hz": ("hz", "1/s", "hertz"),
+    "%": ("%", "percent", "pct", "%sat", "% sat", "%sao2", "%spo2"),
+    "fraction": ("fraction", "ratio"),
+    "rad": ("rad", "radian", "radians"),
+    "mrad": ("mrad", "milliradian", "milliradians"),
+    "deg": ("deg", "degree", "degrees", "°"),
+    "degC": ("degc", "deg c", "°c", "celsius", "c"),
+    "degF": ("degf", "deg f", "°f", "fahrenheit", "f"),
+    "K": ("k", "kelvin"),
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "ms": ("ms", "msec", "millisecond", "milliseconds"),
+    "min": ("min", "minute", "minutes"),
+    "mmHg": ("mmhg",),
+    "cmH2O": ("cmh2o", "cm h2o"),
+    "kPa": ("kpa",),
+    "counts": ("counts", "count"),
+}
+_BY_SPELLING = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings}
+_QUANTITY_OF = {unit: quantity for quantity, units in _QUANTITIES.items() for unit in units}
+_MICRO = str.maketrans(
+    {"µ": "u", "μ": "u", "Â": None}
+)  # Â comes before µ and ° where UTF-8 was taken for Latin-1
+
+
+def known_unit(text: str) -> str | None:
+    """Return the unit a spelling stands for ("uV" for µV, microvolt, uv, ...), or None.
+
+    Case is ignored: no physiological signal comes in megavolts or milligrams.
+    """
+    # NFKC joins the two micro signs and lifts superscripts: m/s² becomes m/s2
+    plain = unicodedata.normalize("NFKC", text).translate(_MICRO).strip().strip("[]").casefold()
+    return _BY_SPELLING.get(" ".join(plain.split()))
+
+
+def quantity_of(text: str) -> str | None:
+    """Return what a unit measures ("voltage", "acceleration", "rate", ...), or None for an unknown one."""
+    unit = known_unit(text)
+    return None if unit is None else _QUANTITY_OF[unit]
+
+
+def standard_unit(text: str) -> str:
+    """Return the unit signals of this kind are kept in: uV for voltages, g, bpm, %, rad, degC, s, mmHg.
+
+    A unit that is not known stays as it is spelt.
+    """
+    quantity = quantity_of(text)
+    return text.strip() if quantity is None else next(iter(_QUANTITIES[quantity]))
+
+
+def can_convert(unit: str, wanted: str) -> bool:
+    """Whether values of one unit can be told in another."""
+    quantity = quantity_of(unit)
+    return unit == wanted or (quantity is not None and quantity == quantity_of(wanted))
+
+
+def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float, float]:
+    """Return factor and offset: value in ``wanted`` = value in ``unit`` x factor + offset.
+
+    Raises
+    ------
+    InputError
+        The units measure different things, or one is unknown; the line says which.
+    """
+    if unit == wanted:
+        return 1.0, 0.0
+    own, target = known_unit(unit), known_unit(wanted)
+    if target is None:
+        raise InputError(_unknown(wanted, f"{what} was asked for in"))
+    if own is None:
+        raise InputError(_unknown(unit, f"{what} is in", f", expected one that measures like {wanted!r}"))
+    quantity = _QUANTITY_OF[own]
+    if quantity != _QUANTITY_OF[target]:
+        raise InputError(
+            f"{what} is in {unit!r} ({quantity}), expected {wanted!r} ({_QUANTITY_OF[target]}). "
+            "Map another channel, or correct its unit."
+        )
+    if own == target:
+        return 1.0, 0.0
+    units = _QUANTITIES[quantity]
+    (factor, offset), (target_factor, target_offset) = units[own], units[target]
+    return factor / target_factor, (offset - target_offset) / target_factor
+
+
+def to_unit(
+    values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the signal"
+) -> npt.NDArray[np.float64]:
+    """Return values given in one unit as float64 in another.
+
+    Parameters
+    ----------
+    values : array-like of numbers
+        NaN stays NaN.
+    unit, wanted : str
+        Any known spelling: ``"mV"``, ``"µV"``, ``"m/s^2"``, ``"°C"``, ...
+    what : str
+        Whose values they are, for the error.
+
+    Returns
+    -------
+    array of float64
+        A new array unless nothing had to be done.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    factor, offset = scale_to(unit, wanted, what=what)
+    if factor == 1.0 and offset == 0.0:
+        return array
+    return array * factor + offset if offset else array * factor
+
+
+def spellings() -> Iterable[str]:
+    """Return every unit under its usual name."""
+    return _SPELLINGS.keys()
+
+
+def _unknown(unit: str, before: str, after: str = "") -> str:
+    hint = did_you_mean(unit, [*_BY_SPELLING, *_SPELLINGS])
+    return f"{before} the unknown unit {checks.shown(unit)}{after}. Known: {', '.join(_SPELLINGS)}.{hint}"

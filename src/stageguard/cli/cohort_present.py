@@ -1,0 +1,211 @@
+"""Print what `stats` found: one night in full, many as means, groups as differences. Computes means only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stageguard.cli.cohort_files import scoring_names
+from stageguard.cli.cohort_run import CohortResult
+from stageguard.cli.present import MOST_ROWS
+from stageguard.cli.summary import TITLES, shown
+from stageguard.cli.terminal import console, count, one_line, print_heading, print_list, table
+from stageguard.measures.cohort import CohortTable, describe_measure
+from stageguard.measures.groups import METHOD, GroupDifference
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NAN = float("nan")
+MOST_WARNINGS = 5
+# What a row per night has room for.
+NIGHT_COLUMNS = ("fragmentation_index", "tst_minutes", "rem_latency_minutes", "waso_minutes", "awakenings")
+
+
+def print_stats(result: CohortResult) -> None:
+    """Print the tables a person wants to see; the files hold the rest."""
+    cohort = result.cohort
+    if cohort is None:
+        return
+    out = console()
+    if len(cohort.nights) == 1:
+        _print_one(result, out)
+    else:
+        if not result.written and len(cohort.nights) <= MOST_ROWS:
+            _print_nights(cohort.table, out)
+        _print_means(cohort.table, out)
+    if cohort.differences:
+        _print_groups(cohort.table, cohort.differences, out)
+    convention = f"sleep statistics by the {cohort.options.convention} convention"
+    warned = [
+        f"{report['id']}: {text}" for report in result.reports if report["ok"] for text in report["warnings"]
+    ]
+    print_list(out, "Warning", warned[:MOST_WARNINGS])
+    if len(warned) > MOST_WARNINGS:
+        out.print(f"  and {len(warned) - MOST_WARNINGS} more, all of them in --json")
+    print_list(out, "Note", [convention, *result.notes])
+    print_list(out, "Wrote", result.written)
+
+
+def _titled(names: Iterable[str]) -> list[tuple[str, str, int]]:
+    """Return key, short title and decimals of the measures a table shows."""
+    names = list(names)
+    rows = [(key, short, decimals) for key, (_, short, decimals) in TITLES.items() if key in names]
+    shares = [(name, _stage_title(name), 1) for name in names if name.startswith("stage_percent_")]
+    return rows + shares
+
+
+def _stage_title(name: str) -> str:
+    stage, _, phase = name.removeprefix("stage_percent_").partition("_")
+    return f"{stage} ({phase}, %)" if phase in ("light", "dark") else f"{stage} (% of TST)"
+
+
+def _column_titles(cohort: CohortTable) -> dict[str, str]:
+    after = "after" if "before" in cohort.values else "scored"
+    return {"before": "before", "after": after, "delta": "change", "expert": "expert"}
+
+
+def _columns_of(cohort: CohortTable, name: str) -> dict[str, Any]:
+    own = {scoring: cohort.of(name, scoring) for scoring in ("before", "after") if scoring in cohort.values}
+    if len(own) == 2:
+        own["delta"] = cohort.delta(name)
+    if "expert" in cohort.values:
+        own["expert"] = cohort.of(name, "expert")
+    return own
+
+
+def _print_one(result: CohortResult, out: Console) -> None:
+    """Every measure of the only night."""
+    assert result.cohort is not None
+    cohort, (night,) = result.cohort.table, result.cohort.nights
+    facts = result.cohort.facts[0]
+    hours = facts.n_epochs * facts.epoch_seconds / 3600
+    length = f"{count(facts.n_epochs, 'epoch')} of {facts.epoch_seconds:g} s"
+    out.print(f"{one_line(night.night_id)}: {length} ({hours:.1f} h)")
+    titles = [_column_titles(cohort)[name] for name in _columns_of(cohort, cohort.names[0])]
+    made = table("", *titles, "unit", right=tuple(titles))
+    for name in cohort.names:
+        text, unit = describe_measure(name)
+        decimals = _decimals(name, unit)
+        columns = _columns_of(cohort, name)
+        made.add_row(
+            text.partition(":")[0], *(_number(v[0], decimals, key) for key, v in columns.items()), unit
+        )
+    out.print(made)
+    if facts.epochs_changed is not None:
+        out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
+    reasons = dict.fromkeys(reason for own in night.measures.values() for reason in own.reasons.values())
+    print_list(out, "Why n/a", reasons)
+
+
+def _decimals(name: str, unit: str) -> int:
+    if unit == "count":
+        return 0
+    if name == "fragmentation_index":
+        return 3
+    return 2 if unit.startswith(("per", "% of adj")) or "bout_minutes" in name else 1
+
+
+def _number(value: float, decimals: int, column: str) -> str:
+    if column == "delta" and not isnan(value):
+        return f"{value:+.{decimals}f}"
+    return shown(value, decimals)
+
+
+def _print_nights(cohort: CohortTable, out: Console) -> None:
+    """One short row per night: what counts, and how far decoding changed it."""
+    rows = [row for row in _titled(cohort.names) if row[0] in NIGHT_COLUMNS]
+    titles = [short for _, short, _ in rows]
+    made = table("night", *titles, right=tuple(titles))
+    for place, night in enumerate(cohort.night_ids):
+        made.add_row(
+            one_line(night), *(_night_cell(cohort, key, place, decimals) for key, _, decimals in rows)
+        )
+    out.print(made)
+    hint = "All columns: --output cohort.tsv"
+    if {"before", "after"} <= cohort.values.keys():
+        hint = f"After decoding where there was any, in brackets the change by it. {hint}"
+    out.print(hint, style="dim")
+
+
+def _night_cell(cohort: CohortTable, key: str, place: int, decimals: int) -> str:
+    values = {name: float(own[place]) for name, own in _columns_of(cohort, key).items()}
+    final = next(
+        (values[name] for name in ("after", "before", "expert") if not isnan(values.get(name, NAN))), NAN
+    )
+    text, delta = shown(final, decimals), values.get("delta", NAN)
+    return text if isnan(delta) else f"{text} ({delta:+.{decimals}f})"
+
+
+def _print_means(cohort: CohortTable, out: Console) -> None:
+    print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
+    rows = _titled(cohort.names)
+    known = [
+        column
+        for column in _columns_of(cohort, cohort.names[0])
+        if any(_n_known(_columns_of(cohort, key)[column]) for key, _, _ in rows)
+    ]
+    titles = [_column_titles(cohort)[column] for column in known]
+    made = table("", "nights", *titles, right=("nights", *titles))
+    for key, title, decimals in rows:
+        columns = {name: values for name, values in _columns_of(cohort, key).items() if name in known}
+        counts = {_n_known(values) for values in columns.values()} - {0}
+        if counts:
+            n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+            means = [_mean(values, max(1, decimals), column) for column, values in columns.items()]
+            made.add_row(title, n_nights, *means)
+    out.print(made)
+
+
+def _n_known(values: Any) -> int:
+    return int(np.count_nonzero(~np.isnan(values)))
+
+
+def _mean(values: Any, decimals: int, column: str) -> str:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return "n/a"
+    mean = _number(float(known.mean()), decimals, column)
+    return mean if len(known) < 2 else f"{mean} ± {known.std(ddof=1):.{decimals}f}"
+
+
+def _print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:
+    """One table per pair of groups."""
+    names = scoring_names(cohort.values)
+    for first, second in dict.fromkeys((found.first, found.second) for found in differences):
+        own = [d for d in differences if (d.first, d.second) == (first, second)]
+        sizes = max(d.result.n_first for d in own), max(d.result.n_second for d in own)
+        print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
+        titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
+        made = table("", "stages", *titles, right=titles)
+        for key, title, decimals in _titled(cohort.names):
+            shown_title = title
+            for found in own:
+                if found.measure == key and found.result.n_first + found.result.n_second:
+                    cells = _difference_cells(found, max(1, decimals), sizes)
+                    made.add_row(shown_title, names[found.scoring], *cells)
+                    shown_title = ""
+        out.print(made)
+    print_list(out, "Method", [METHOD])
+
+
+def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, int]) -> list[str]:
+    own = found.result
+
+    def sample(mean: float, sd: float, n: int, size: int) -> str:
+        text = shown(mean, decimals) if isnan(sd) else f"{mean:.{decimals}f} ± {sd:.{decimals}f}"
+        return text if n == size else f"{text} (n = {n})"
+
+    def interval(value: float, low: float, high: float, places: int) -> str:
+        text = shown(value, places)
+        return text if isnan(low) else f"{text} [{low:.{places}f}, {high:.{places}f}]"
+
+    return [
+        sample(own.mean_first, own.sd_first, own.n_first, sizes[0]),
+        sample(own.mean_second, own.sd_second, own.n_second, sizes[1]),
+        interval(own.difference, own.low, own.high, decimals),
+        interval(own.d, own.d_low, own.d_high, 2),
+    ]

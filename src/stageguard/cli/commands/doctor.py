@@ -1,0 +1,179 @@
+"""`stageguard doctor`: what is installed, and does it work. Parses and prints only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+
+DECODER = "decoder"
+COMPILED = "compiled"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at, and what to do when it is not as it should be."""
+
+    name: str
+    state: str
+    ok: bool = True
+    advice: str = ""
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
+    """Say what is installed, what is missing and how to get it, and decode a test night."""
+    from stageguard.cli.terminal import console, print_json, print_list, table
+
+    findings = [*_versions(), *_libraries(), *_extras(), *_profiles(), *_self_test()]
+    ok = all(finding.ok for finding in findings)
+    if as_json:
+        print_json({"ok": ok, "findings": [asdict(finding) for finding in findings]})
+    else:
+        shown = table("", "what", "found")
+        for finding in findings:
+            shown.add_row("ok" if finding.ok else "!!", finding.name, finding.state)
+        out = console()
+        out.print(shown)
+        # Not in the table: a command that a column breaks cannot be copied.
+        todo = [f"{finding.name}: {finding.advice}" for finding in findings if finding.advice]
+        print_list(out, "To do", todo, whole_lines=True)
+        out.print(_verdict(findings), style="bold")
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _verdict(findings: list[Finding]) -> str:
+    if not all(finding.ok for finding in findings):
+        return "See the lines marked !!."
+    if any(finding.name == DECODER and finding.state != COMPILED for finding in findings):
+        return "Everything works, but slowly: the compiled core is missing."
+    return "Everything works."
+
+
+def _versions() -> list[Finding]:
+    import platform
+    from pathlib import Path
+
+    from stageguard.base.version import __version__
+
+    return [
+        Finding("stageguard", f"{__version__} in {Path(__file__).parents[1]}"),
+        Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+    ]
+
+
+def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+# What each library is for; the base install brings all of them.
+LIBRARIES = {
+    "numpy": "arrays",
+    "typer": "command line",
+    "rich": "tables on the terminal",
+    "jinja2": "the HTML report",
+    "defusedxml": "scorings in XML",
+    "edfio": "EDF and EDF+",
+}
+
+
+def _libraries() -> list[Finding]:
+    findings = []
+    for name, purpose in LIBRARIES.items():
+        version = _version(name)
+        advice = "" if version else f"pip install {name}"
+        findings.append(Finding(f"{name} ({purpose})", version or "missing", version is not None, advice))
+    return findings
+
+
+# What the extras of pyproject.toml are for; nothing is wrong without them.
+EXTRAS = {
+    "torch": "training and predicting",
+    "recordings": "signals, quality and features",
+    "formats": "tables and containers of other tools",
+    "studies": "repeating the studies",
+    "test": "make test",
+    "bench": "make bench",
+}
+
+
+def _extras() -> list[Finding]:
+    findings = []
+    for extra, names in _extra_libraries().items():
+        versions = {name: _version(name) for name in names}
+        missing = [name for name in names if versions[name] is None]
+        here = ", ".join(f"{name} {version}" for name, version in versions.items())
+        state = f"not installed: {', '.join(missing)}" if missing else here
+        advice = f"to use it, pip install 'stageguard[{extra}]'" if missing else ""
+        findings.append(Finding(f"extra {extra} ({EXTRAS[extra]})", state, True, advice))
+    return findings
+
+
+def _extra_libraries() -> dict[str, list[str]]:
+    """Return the libraries of each extra, as the installed package states them."""
+    import re
+    from importlib.metadata import requires
+
+    libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
+    for line in requires("stageguard") or []:  # such as: scipy>=1.15; extra == "recordings"
+        if of_extra := re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line):
+            libraries[of_extra[2]].append(of_extra[1])
+    return libraries
+
+
+def _profiles() -> list[Finding]:
+    from stageguard.base.errors import ProfileError
+    from stageguard.profile.profile import Profile, profiles
+
+    try:
+        names = [Profile.load(name).name for name in profiles()]
+    except ProfileError as error:
+        return [Finding("profiles", str(error), False, "reinstall stageguard")]
+    return [
+        Finding("profiles", f"{len(names)} built in", bool(names), "" if names else "reinstall stageguard")
+    ]
+
+
+def _self_test() -> list[Finding]:
+    """Decode a synthetic night and time it."""
+    import time
+    import warnings
+
+    from stageguard.base.errors import StageGuardError
+    from stageguard.guard.decode import decode
+    from stageguard.guard.kernels import TO_COMPILE
+    from stageguard.synthetic.night import simulate_night
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            night = simulate_night("human-psg-5", seed=1)
+            core = decode(night.density, "human-psg-5").provenance()["core"]
+            seconds = []
+            for _ in range(5):
+                began = time.perf_counter()
+                decoding = decode(night.density, "human-psg-5")
+                decoding.hypnogram.labels.sum()
+                seconds.append(time.perf_counter() - began)
+    except (StageGuardError, ImportError) as error:
+        return [Finding("self-test", f"failed: {error}", False, "reinstall stageguard")]
+    compiled = core == COMPILED
+    agreement = 100 * float((decoding.hypnogram.labels == night.expert.labels).mean())
+    return [
+        Finding(
+            DECODER,
+            COMPILED if compiled else "NumPy reference: the same results, about 100 to 500 times slower",
+            advice="" if compiled else TO_COMPILE,
+        ),
+        Finding(
+            "self-test",
+            f"a night of {night.density.n_epochs} epochs decoded in {1000 * min(seconds):.2f} ms, "
+            f"{agreement:.0f} % as its synthetic truth",
+        ),
+    ]

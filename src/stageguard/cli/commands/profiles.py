@@ -1,0 +1,247 @@
+"""`stageguard profiles`: which profiles there are, and what one of them says. Parses and prints only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stageguard.profile.profile import Profile
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of a built-in profile, or path of a .toml file.")
+]
+
+profiles_app = typer.Typer(help="List the built-in profiles, or show one.", rich_markup_mode=None)
+
+
+@profiles_app.callback(invoke_without_command=True)
+def profiles(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the built-in profiles, or show one."""
+    if context.invoked_subcommand is None:
+        list_profiles(as_json)
+
+
+@profiles_app.command("list")
+def list_profiles(as_json: AsJson = False) -> None:
+    """List the built-in profiles."""
+    from stageguard.cli.terminal import console, print_json, table
+    from stageguard.profile.profile import Profile
+    from stageguard.profile.profile import profiles as names
+
+    loaded = [Profile.load(name) for name in names()]
+    if as_json:
+        print_json([_headline(profile) for profile in loaded])
+        return
+    shown = table("name", "stages", "epoch", "summary")
+    for profile in loaded:
+        shown.add_row(
+            profile.name, " ".join(profile.scheme.names), f"{profile.epoch_seconds:g} s", profile.summary
+        )
+    out = console()
+    out.print(shown)
+    out.print("More about one: stageguard profiles show NAME")
+
+
+@profiles_app.command("show")
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show everything one profile assumes, and whom it is not for."""
+    from stageguard.cli.terminal import console, print_json
+    from stageguard.profile.profile import Profile
+
+    profile = Profile.load(name)
+    if as_json:
+        print_json({**_headline(profile), "definition": profile.to_dict()})
+        return
+    out = console()
+    _print_words(profile, out)
+    _print_rules(profile, out)
+    _print_transitions(profile, out)
+    _print_bands(profile, out)
+    _print_provenance(profile, out)
+
+
+@profiles_app.command("path")
+def path(name: Name, as_json: AsJson = False) -> None:
+    """Print where a profile's file is, to copy it and make it your own."""
+    from stageguard.cli.terminal import print_json
+    from stageguard.profile.profile import FOLDER, Profile
+
+    Profile.load(name)  # complains about unknown names
+    built_in = FOLDER / f"{name}.toml"
+    place = built_in if built_in.is_file() else Path(name)
+    if as_json:
+        print_json({"name": name, "path": str(place.resolve())})
+    else:
+        print(place.resolve())
+
+
+def _headline(profile: Profile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "summary": profile.summary,
+        "intended_for": profile.intended_for,
+        "stages": list(profile.scheme.names),
+        "epoch_seconds": profile.epoch_seconds,
+        "sha256": profile.sha256,
+    }
+
+
+def _print_words(profile: Profile, out: Console) -> None:
+    from rich.text import Text
+
+    from stageguard.cli.terminal import escaped, print_heading, table
+
+    out.print(Text.assemble((escaped(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
+    for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
+        if line:
+            out.print(escaped(line))
+    if not profile.not_for:
+        return
+    print_heading(out, "Whom it is not for")
+    shown = table("--cohort", "decode", "why")
+    for caution in profile.not_for:
+        action = "refuses" if caution.action == "refuse" else "warns"
+        shown.add_row(escaped(caution.cohort), action, escaped(caution.reason))
+    out.print(shown)
+
+
+def _print_rules(profile: Profile, out: Console) -> None:
+    from stageguard.cli.terminal import escaped, print_heading, table
+
+    print_heading(out, "Rules")
+    shown = table("rule", "value")
+    for rule, value in _rules(profile).items():
+        shown.add_row(rule, escaped(value))
+    out.print(shown)
+
+
+def _rules(profile: Profile) -> dict[str, str]:
+    from stageguard.cli.terminal import count
+
+    seconds = profile.epoch_seconds
+    bouts = [
+        f"{stage} {value:g} s = {count(_n_epochs(value, seconds), 'epoch')}"
+        for stage, value in profile.min_bout_seconds.items()
+    ]
+    rare = [f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare]
+    counted = [f"{source}→{target}" for source, target in profile.tvr_pairs]
+    flip = profile.flip_flop
+    rules = {
+        "stages": f"{' '.join(profile.scheme.names)} ({profile.scheme.name})",
+        "epoch length": f"{seconds:g} s",
+        "strength": _strength(profile),
+        "minimum bouts": ", ".join(bouts) or "none",
+        "discouraged transitions": ", ".join(rare) or "none",
+        "transitions TVR counts": ", ".join(counted) or "none",
+        "flip-flop penalty": f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
+        if flip.penalty_nats
+        else "off",
+        "staying in a stage": "log of the self-transition" if profile.stay == "self" else "free",
+        "first and last bout": "may be short, the recording cut them"
+        if profile.ends == "censored"
+        else "the first must reach its minimum, the last may be short",
+    }
+    if profile.calibration.temperature != 1 or profile.calibration.biases is not None:
+        biases = profile.calibration.biases or ()
+        rules["calibration"] = f"temperature {profile.calibration.temperature:g}" + (
+            f", biases {' '.join(f'{bias:g}' for bias in biases)} nats" if biases else ""
+        )
+    if profile.durations:
+        rules["explicit bout lengths"] = ", ".join(profile.durations)
+    if profile.prior_exponent:
+        rules["prior exponent"] = f"{profile.prior_exponent:g}"
+    return rules
+
+
+def _n_epochs(seconds: float, epoch_seconds: float) -> int:
+    from math import ceil
+
+    return ceil(seconds / epoch_seconds - 1e-9)
+
+
+def _strength(profile: Profile) -> str:
+    rule = profile.strength
+    if rule is None:
+        return f"fixed transition weight {profile.transition_weight:g}"
+    if rule.rule == "match":
+        return f"match: set per night so that the fragmentation index is nearest to {rule.fi_target:g}"
+    low, high = rule.floor * rule.fi_target, rule.cap * rule.fi_target
+    return f"band: set per night to bring the fragmentation index into {low:g} to {high:g}, else untouched"
+
+
+def _print_transitions(profile: Profile, out: Console) -> None:
+    from stageguard.cli.terminal import escaped, print_heading, table
+
+    names = tuple(escaped(name) for name in profile.scheme.names)
+    print_heading(out, f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
+    shown = table("from \\ to", *names, right=names)
+    for name, row in zip(names, profile.transitions, strict=True):
+        shown.add_row(name, *(_probability(value) for value in row))
+    out.print(shown)
+
+
+def _probability(value: float) -> str:
+    """Return four decimals, or two digits of what would look impossible or certain with four."""
+    if value in (0.0, 1.0):
+        return f"{value:g}"
+    if value < 0.001:
+        return f"{value:.2g}"
+    return f"{value:.4f}" if value < 0.99995 else f"{value:.6g}"
+
+
+def _print_bands(profile: Profile, out: Console) -> None:
+    from stageguard.cli.terminal import escaped, print_heading, table
+
+    if not profile.bands:
+        return
+    sources = {band.source for band in profile.bands.values()}
+    one_source = len(sources) == 1 and all(sources)
+    print_heading(out, "Expert ranges" + (f": {escaped(sources.pop())}" if one_source else ""))
+    columns = ("indicator", "low", "high", "unit") + (() if one_source else ("source",))
+    shown = table(*columns, right=("low", "high"))
+    for name, band in profile.bands.items():
+        row = (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, band.source)
+        shown.add_row(*map(escaped, row[: len(columns)]))
+    out.print(shown)
+
+
+def _print_provenance(profile: Profile, out: Console) -> None:
+    from stageguard.cli.terminal import print_heading
+
+    if profile.provenance:
+        print_heading(out, "Provenance")
+        _print_nested(profile.provenance, out, 0)
+
+
+def _print_nested(mapping: Any, out: Console, depth: int) -> None:
+    """One entry per line; entries within an entry are indented."""
+    from rich.padding import Padding
+
+    from stageguard.cli.terminal import escaped
+
+    for key, value in mapping.items():
+        if hasattr(value, "items"):
+            out.print(Padding(f"{escaped(key)}:", (0, 0, 0, 2 * depth), expand=False))
+            _print_nested(value, out, depth + 1)
+        elif key == "rows" and "columns" in mapping:
+            out.print(Padding(_rows_table(mapping["columns"], value), (0, 0, 0, 2 * depth), expand=False))
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            out.print(Padding(escaped(f"{key}: {text}"), (0, 0, 0, 2 * depth), expand=False))
+
+
+def _rows_table(columns: Any, rows: Any) -> Any:
+    """Return a table that a profile holds, such as that of a fit's candidates."""
+    from stageguard.cli.terminal import escaped, table
+
+    names = [escaped(column) for column in columns]
+    shown = table(*names, right=tuple(names[1:]))
+    for row in rows:
+        shown.add_row(*(escaped(f"{cell:.4g}" if isinstance(cell, float) else cell) for cell in row))
+    return shown

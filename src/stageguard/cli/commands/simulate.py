@@ -1,0 +1,135 @@
+"""`stageguard simulate`: a made-up cohort in a dataset's own layout. Parses and prints only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stageguard.cli.options import AsJson, Overwrite
+
+if TYPE_CHECKING:
+    from stageguard.synthetic import Plan, Subject
+
+
+class Modality(StrEnum):
+    """What is recorded."""
+
+    eeg_emg = "eeg-emg"
+    actigraphy = "actigraphy"
+    cardiorespiratory = "cardiorespiratory"
+    bioradar = "bioradar"
+
+
+class Variant(StrEnum):
+    """Whose sleep."""
+
+    adult = "adult"
+    narcolepsy = "narcolepsy"
+    infant = "infant"
+
+
+ModalityName = Annotated[Modality, typer.Option("--modality", "-m", help="What is recorded.")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FOLDER", help="For the cohort; a new or empty folder.")
+]
+Subjects = Annotated[int, typer.Option("--subjects", "-n", metavar="N", help="How many, up to 999.")]
+Hours = Annotated[
+    float | None,
+    typer.Option(metavar="H", help="Length of each recording. Default: 4 for mice, 8 for people."),
+]
+Seed = Annotated[int, typer.Option(metavar="S", help="Same seed, same cohort, to the byte.")]
+VariantName = Annotated[Variant, typer.Option("--variant", help="Whose sleep.")]
+Layout = Annotated[
+    str | None,
+    typer.Option(metavar="KIND", help="Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf."),
+]
+Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Subjects at a time; 0 means one per core.")]
+
+
+def simulate(
+    modality: ModalityName,
+    output: Output,
+    subjects: Subjects = 4,
+    hours: Hours = None,
+    seed: Seed = 0,
+    variant: VariantName = Variant.adult,
+    layout: Layout = None,
+    overwrite: Overwrite = False,
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Write a made-up cohort with a known truth, in the layout of a real dataset.
+
+    The folder appears when it is complete. With --overwrite an earlier simulation in it is replaced; a folder
+    that holds anything else is never touched.
+    """
+    from stageguard.cli.terminal import print_json
+    from stageguard.synthetic import Plan, simulate_cohort
+
+    plan = Plan(str(modality), subjects, hours, seed, str(variant), layout)
+    made = simulate_cohort(plan, output, overwrite=overwrite, run=_Runner(jobs, quiet=as_json))
+    if as_json:
+        print_json(_report(plan, made, output))
+    else:
+        _print(plan, made, output)
+
+
+class _Runner:
+    """Several processes, and a progress bar for somebody who watches."""
+
+    def __init__(self, jobs: int, *, quiet: bool) -> None:
+        self._jobs, self._quiet = jobs, quiet
+
+    def __call__(self, task: Callable[[int], Subject], numbers: Sequence[int]) -> Iterable[Subject]:
+        from stageguard.cli.terminal import progress
+        from stageguard.cli.workers import run_all
+
+        with closing(run_all(task, numbers, self._jobs)) as results:
+            yield from progress(results, "Simulating", len(numbers), quiet=self._quiet)
+
+
+def _report(plan: Plan, made: Sequence[Subject], folder: Path) -> dict[str, Any]:
+    subjects = [
+        {
+            "subject": one.subject,
+            "covariates": dict(one.covariates),
+            "statistics": dict(one.statistics),
+            "stage_percent": dict(one.stage_percent),
+            "n_events": len(one.events),
+        }
+        for one in made
+    ]
+    return plan.to_dict() | {"output": str(folder), "subjects": subjects}
+
+
+def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
+    from stageguard.cli.terminal import console, count, table
+
+    out = console()
+    noun = "mouse" if plan.recorded.is_mouse else "subject"
+    who = f"{len(made)} mice" if noun == "mouse" and len(made) != 1 else count(len(made), noun)
+    out.print(
+        f"SYNTHETIC: {who}, {plan.hours:g} h of {plan.modality} each, made up with seed {plan.seed}. "
+        "No evidence about real sleepers."
+    )
+    stages = tuple(made[0].stage_percent)
+    numbers = (*(f"{name} %" for name in stages), "events")
+    facts = [name for name in ("age", "osa", "sex") if name in made[0].covariates]
+    shown = table("subject", *facts, *numbers, right=("age", *numbers))
+    for one in made:
+        told = (one.covariates[name] for name in facts)
+        cells = [f"{fact:g}" if isinstance(fact, float) else fact for fact in told]
+        shares = (f"{share:.0f}" for share in one.stage_percent.values())
+        shown.add_row(one.subject, *cells, *shares, str(len(one.events)))
+    out.print(shown)
+    unit = " --dataset-option unit=uV" if plan.recorded.dataset == "accusleep" else ""
+    out.print(f"Wrote {folder}. What is in it: {folder / 'README.txt'}")
+    out.print(
+        f"Go on:  stageguard quality {folder} --dataset {plan.recorded.dataset}{unit} -o QUALITY",
+        soft_wrap=True,
+    )

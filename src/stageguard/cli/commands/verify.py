@@ -1,0 +1,38 @@
+"""`stageguard verify`: decode again and compare. Parses and prints only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def verify(
+    output: Annotated[
+        Path, typer.Argument(metavar="OUTPUT", help="A .hypnogram.tsv or .hypnogram.json that decode wrote.")
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="The probabilities. Default: the recorded file."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Check that an output is what its profile and its input give, by decoding again."""
+    from stageguard.cli.terminal import console, one_line, print_json, table
+    from stageguard.cli.verification import verify_output
+
+    verification = verify_output(output, source)
+    if as_json:
+        print_json(verification.to_dict())
+    else:
+        shown = table("", "check", "finding")
+        for check in verification.checks:
+            shown.add_row("ok" if check.ok else "DIFFERS", check.name, one_line(check.finding))
+        out = console()
+        out.print(shown)
+        for note in verification.notes:
+            out.print(f"Note: {one_line(note)}")
+        out.print(f"{output.name}: {'verified' if verification.ok else 'NOT verified'}", style="bold")
+    if not verification.ok:
+        raise typer.Exit(1)

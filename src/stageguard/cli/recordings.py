@@ -1,0 +1,211 @@
+"""Recordings as commands are given them: files, or a dataset's folder. Prints nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.cli.terminal import failure_text, progress, warned_of
+
+if TYPE_CHECKING:
+    from stageguard.night.recording import Recording
+
+SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, for every command that reads them
+
+Recordings = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RECORDINGS",
+        help="EDF, EDF+ or WFDB (.hea) files or folders of them; with --dataset the dataset's folder.",
+    ),
+]
+Channel = Annotated[
+    list[str] | None,
+    typer.Option("--channel", metavar="ROLE=NAME", help="Which channel is eeg, emg, radar_i, ... Repeat it."),
+]
+DatasetName = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME", help="Read the folders as this dataset (stageguard data)."),
+]
+DatasetOption = Annotated[
+    list[str] | None,
+    typer.Option("--dataset-option", metavar="KEY=VALUE", help="An option of the dataset's. Repeat it."),
+]
+Scoring = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Expert scoring of the one recording, where it holds none."),
+]
+Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Recordings at a time; 0 means one per core.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A recording that is read when its turn comes; can be sent to another process.
+
+    Parameters
+    ----------
+    file : str
+        What a report calls it.
+    name : str
+        Of its outputs.
+    place : Path
+        Folder for its outputs.
+    read : callable
+        Returns the recording and remarks on how it was read.
+    modality : str
+        The dataset's, where it has one.
+    """
+
+    file: str
+    name: str
+    place: Path
+    read: Callable[[], tuple[Recording, tuple[str, ...]]] = field(repr=False)
+    modality: str = ""
+
+
+def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    """Return what ``KEY=VALUE`` options say."""
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        key, mark, value = text.partition("=")
+        if not mark or not key.strip() or not value.strip():
+            raise typer.BadParameter(f"{option} is {text!r}, expected {example}.")
+        if pairs.setdefault(key.strip(), value.strip()) != value.strip():
+            raise typer.BadParameter(f"{option} says {key.strip()!r} twice. Keep one.")
+    return pairs
+
+
+def find_sources(
+    paths: Sequence[Path],
+    dataset: str | None,
+    dataset_option: Sequence[str] | None,
+    channel: Sequence[str] | None,
+    scoring: Path | None,
+    output: Path | None,
+) -> list[Source]:
+    """Return what there is to read, in order, checked against the options that go together."""
+    channels = parse_pairs(channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
+    options = parse_pairs(dataset_option, "--dataset-option", "a name and a value, such as scheme=wnr3")
+    if dataset is None:
+        if options:
+            raise typer.BadParameter("--dataset-option needs --dataset: say which dataset it is.")
+        files = [file for path in paths for file in _files(path)]
+        if scoring is not None and len(files) != 1:
+            raise typer.BadParameter("--scoring belongs to one recording: give the recordings one by one.")
+        return [
+            Source(str(file), file.stem, output or file.parent, partial(_read_file, file, channels, scoring))
+            for file in files
+        ]
+    if scoring is not None:
+        raise typer.BadParameter("--scoring is for files; a dataset brings its own scorings.")
+    if output is None:
+        raise typer.BadParameter("--dataset needs --output: say where to write, the dataset stays as it is.")
+    from stageguard.datasets import dataset as described
+
+    about = described(dataset)
+    modality = "" if about.modality == "any" else about.modality
+    found = []
+    for folder in paths:
+        for entry in about.entries(folder, **{key: _value(text) for key, text in options.items()}):
+            read = partial(_read_entry, entry, channels)
+            found.append(Source(entry.id, _file_name(entry.id), output, read, modality))
+    if not found:
+        raise InputError(f"{paths[0]} holds no recording of {dataset}. See: stageguard data show {dataset}")
+    return found
+
+
+def run_each(
+    work: Callable[[Source], dict[str, Any]], sources: Sequence[Source], jobs: int, what: str, *, quiet: bool
+) -> list[dict[str, Any]]:
+    """Return a report per recording, in order; a failure is a report with its one-line `error`."""
+    from stageguard.cli.workers import run_all
+
+    claimed: dict[Path, str] = {}
+    planned: list[Source | dict[str, Any]] = []
+    for source in sources:
+        first = claimed.setdefault(source.place.absolute() / source.name.casefold(), source.file)
+        if first is source.file:
+            planned.append(source)
+        else:
+            error = f"{source.file}: has the same output as {first}. Put it into another folder."
+            planned.append({"file": source.file, "ok": False, "error": error, "warnings": []})
+    distinct = [item for item in planned if isinstance(item, Source)]
+    with closing(run_all(partial(_attempt, work), distinct, jobs)) as results:
+        shown = progress(planned, what, len(planned), quiet=quiet)
+        return [next(results) if isinstance(item, Source) else item for item in shown]
+
+
+def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recording:
+    """Return a recording in which roles are played by the channels named, by their name or their old role."""
+    if not channels:
+        return recording
+    signals = dict(recording.signals)
+    by_name = {signal.name: signal for signal in signals.values()}
+    for role, name in channels.items():
+        found = recording.signals.get(name) or by_name.get(name)
+        if found is None:
+            recording.channel(name)  # raises, and lists what there is
+        assert found is not None
+        signals[role] = found
+    return dataclasses.replace(recording, signals=signals)
+
+
+def _attempt(work: Callable[[Source], dict[str, Any]], source: Source) -> dict[str, Any]:
+    began = time.perf_counter()
+    report: dict[str, Any] = {"file": source.file, "ok": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        try:
+            report |= work(source) | {"ok": True}
+        except Exception as error:
+            report["error"] = failure_text(error, Path(source.file))
+    said = warned_of(caught)
+    return report | {"warnings": list(dict.fromkeys(said)), "seconds": time.perf_counter() - began}
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+    if not found:
+        raise InputError(
+            f"{path} holds no recording. Expected files named {', '.join(SUFFIXES)}; for a dataset in its "
+            "own layout, name it with --dataset."
+        )
+    return found
+
+
+def _read_file(
+    path: Path, channels: Mapping[str, str], scoring: Path | None
+) -> tuple[Recording, tuple[str, ...]]:
+    from stageguard.formats.recordings.read import read_recording_file
+
+    found = read_recording_file(path, channels=channels or None, scoring=scoring)
+    return found.recording, found.notes
+
+
+def _read_entry(entry: Any, channels: Mapping[str, str]) -> tuple[Recording, tuple[str, ...]]:
+    return with_channels(entry.read(), channels), ()
+
+
+def _value(text: str) -> str | int | bool:
+    """Return an option's value as what it looks like."""
+    if text.casefold() in ("true", "false"):
+        return text.casefold() == "true"
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
+
+
+def _file_name(name: str) -> str:
+    """Return a recording's name as one for a file."""
+    return re.sub(r"[^\w.+-]+", "_", name).strip("._") or "recording"

@@ -1,0 +1,111 @@
+"""The rows that a before/after table shows, and how it names them. Prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from stageguard.measures.bouts import cuts_of, hypnogram_before
+from stageguard.measures.cohort import StatisticsOptions, measure
+from stageguard.measures.validity import Indicator, validity_of
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+
+NAN = float("nan")
+
+# Measure -> its title in a table, the title where space is short, and decimals.
+TITLES = {
+    "fragmentation_index": ("Fragmentation index (changes per epoch)", "FI (per epoch)", 3),
+    "tvr_percent": ("Uncommon transitions, TVR (%)", "TVR (%)", 2),
+    "tst_minutes": ("Total sleep time (min)", "TST (min)", 1),
+    "se_percent": ("Sleep efficiency (% of TIB)", "SE (%)", 1),
+    "sol_minutes": ("Sleep onset latency (min)", "SOL (min)", 1),
+    "rem_latency_minutes": ("REM latency (min)", "REM latency (min)", 1),
+    "waso_minutes": ("Wake after sleep onset (min)", "WASO (min)", 1),
+    "awakenings": ("Awakenings", "Awakenings", 0),
+    "bouts": ("Bouts", "Bouts", 0),
+}
+DECODED_ROWS = tuple(key for key in TITLES if key != "sol_minutes")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A measure before and after, and the experts' range where the profile knows one."""
+
+    key: str
+    before: float
+    after: float
+    low: float = NAN
+    high: float = NAN
+    before_place: str = ""
+    after_place: str = ""
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; places are below, inside or above the experts' range."""
+        row: dict[str, Any] = {"before": self.before, "after": self.after}
+        if not isnan(self.low):
+            row |= {"expert_low": self.low, "expert_high": self.high}
+            row |= {"before_place": self.before_place, "after_place": self.after_place}
+        return row | ({"reason": self.reason} if self.reason else {})
+
+    def cells(self) -> list[str]:
+        """Title, before, after and expert range as a table shows them."""
+        title, _, decimals = TITLES[self.key]
+        band = "" if isnan(self.low) else f"{self.low:.{decimals}f} to {self.high:.{decimals}f}"
+        places = (self.before_place, self.after_place)
+        values = [
+            f"{shown(v, decimals)} {p}".strip()
+            for v, p in zip((self.before, self.after), places, strict=True)
+        ]
+        return [title, *values, band]
+
+
+def shown(value: float, decimals: int) -> str:
+    """Return a number as a table shows it."""
+    return "n/a" if isnan(value) else f"{value:.{decimals}f}"
+
+
+def summarise(decoding: Decoding, options: StatisticsOptions | None = None) -> list[Row]:
+    """Rows of the before/after table; a measure that neither has is left out."""
+    nights = hypnogram_before(decoding), decoding
+    before, after = (measure(night, None, options) for night in nights)
+    lights = (None, None) if options is None else (options.lights_off, options.lights_on)
+    cuts = cuts_of(decoding)
+    valid = [
+        validity_of(night, decoding.profile, cuts, lights).indicators
+        for night in (nights[0], decoding.hypnogram)
+    ]
+    rows = []
+    for key in DECODED_ROWS:
+        if key in valid[0]:
+            row = _indicator_row(key, *valid)
+        else:
+            reason = after.reasons.get(key, before.reasons.get(key, ""))
+            row = Row(key, before.values[key], after.values[key], reason=reason)
+        if not (isnan(row.before) and isnan(row.after)):
+            rows.append(row)
+    return rows
+
+
+def _indicator_row(key: str, before: Mapping[str, Indicator], after: Mapping[str, Indicator]) -> Row:
+    own, now = before[key], after[key]
+    places = ["" if one.place == "no band" else one.place for one in (own, now)]
+    reason = now.reason or own.reason
+    return Row(key, own.value, now.value, now.low, now.high, places[0], places[1], reason)
+
+
+def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
+    """Say why a night that satisfies the strength's rule can lie outside the experts' range, or nothing."""
+    rule, strength = decoding.profile.strength, decoding.strength
+    place = next((row.after_place for row in rows if row.key == "fragmentation_index"), "")
+    if rule is None or strength.rule != "band" or place not in ("above", "below"):
+        return ""
+    if not strength.fi_low <= strength.fi_after <= strength.fi_high:
+        return ""
+    factor = rule.cap if place == "above" else rule.floor
+    times = {2.0: "twice", 0.5: "half"}.get(factor, f"{factor:g} times")
+    return f"FI: the rule stops at {times} the experts' mean; single expert nights lie in the range shown."

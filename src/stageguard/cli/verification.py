@@ -1,0 +1,306 @@
+"""Compare a written hypnogram with a fresh decoding of its input. Prints nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
+from stageguard.base.input_files import read_file
+from stageguard.base.version import __version__
+from stageguard.cli.decode_file import DecodeOptions, decode_file
+from stageguard.formats.density import file_error
+from stageguard.formats.outputs import (
+    JSON_SUFFIX,
+    TSV_SUFFIX,
+    HypnogramTable,
+    WrittenFiles,
+    derived_sidecar,
+    describe_file,
+    output_paths,
+    read_hypnogram_tsv,
+    read_sidecar,
+    read_whole_sidecar,
+    sidecar_sha256,
+)
+from stageguard.profile.profile import Profile, profiles
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+
+# What reading a record raises when its values are not what `decode` wrote.
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
+SCORE_TOLERANCE = 1e-6  # other processors may add up in another order
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing compared."""
+
+    name: str
+    ok: bool
+    finding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """All checks of one output, and remarks that are no failures."""
+
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(check.ok for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        checks = [{"name": c.name, "ok": c.ok, "finding": c.finding} for c in self.checks]
+        return {"ok": self.ok, "checks": checks, "notes": list(self.notes)}
+
+
+def verify_output(output: Path, source: Path | None = None) -> Verification:
+    """Check table, profile and input against the sidecar, then decode again and compare labels."""
+    if not output.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+        raise file_error(
+            output, f"is not an output of decode: expected a {TSV_SUFFIX} or {JSON_SUFFIX} file."
+        )
+    files = output_paths(output)
+    for path in (files.sidecar, files.tsv):
+        if not path.is_file():
+            raise file_error(
+                path, "is missing: an output is a .hypnogram.tsv with a .hypnogram.json beside it."
+            )
+    content = read_whole_sidecar(files.sidecar)
+    record = content["stageguard"]
+    table = read_hypnogram_tsv(files.tsv)
+    try:
+        checks = [_check_table(files.tsv, record), *_check_beside(files.sidecar, record)]
+        checks += [_check_sidecar(files.sidecar, content)] if "sha256" in record else []
+        profile, profile_check = _check_profile(record)
+        input_path, input_check = _check_input(files.sidecar, record, source)
+        checks += [profile_check, input_check]
+        if input_path is not None:
+            checks += _check_again(input_path, profile, content, table, files)
+        notes = _notes(record)
+    except StageGuardError:
+        raise
+    except MALFORMED as error:
+        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
+    return Verification(tuple(checks), notes)
+
+
+def decode_recorded(
+    output: Path, start: datetime | None = None, source: Path | None = None
+) -> tuple[Decoding, tuple[str, ...]]:
+    """Decode the input of an output again, as recorded; an output that this does not give is refused."""
+    files = output_paths(output)
+    record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
+    try:
+        profile, _ = _check_profile(record)
+        options = _recorded_options(record, table)
+        source, check = _check_input(files.sidecar, record, source)
+        if source is None:
+            raise file_error(
+                output, "comes without the probabilities it was decoded from, expected them beside it. "
+                "Name the file that holds them instead, or in a list's column probabilities (--list)."
+            )  # fmt: skip
+        decoding, notes = decode_file(source, profile, options, start)
+    except StageGuardError:
+        raise
+    except MALFORMED as error:
+        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
+    if not check.ok or not np.array_equal(decoding.hypnogram.labels, table.labels):
+        raise file_error(
+            output, f"is not what {source.name} gives, expected an output that was not edited. "
+            f"See: stageguard verify {output.name}."
+        )  # fmt: skip
+    return decoding, notes
+
+
+def _check_table(path: Path, record: dict[str, Any]) -> Check:
+    same = hashlib.sha256(read_file(path, "text")).hexdigest() == record["hypnogram"]["sha256"]
+    return Check("hypnogram file", same, "as written" if same else f"{path.name} was changed after writing")
+
+
+def _check_profile(record: dict[str, Any]) -> tuple[Profile, Check]:
+    recorded = record["profile"]
+    try:
+        profile = Profile.from_dict(recorded["definition"])
+    except ProfileError as error:
+        raise ProfileError(f"the recorded profile is not valid: {error}") from None
+    same = profile.sha256 == recorded["sha256"]
+    finding = f"{profile.name}, sha256 {profile.sha256[:12]}"
+    return profile, Check(
+        "profile", same, finding if same else f"{finding}, but {recorded['sha256'][:12]} is recorded"
+    )
+
+
+def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> tuple[Path | None, Check]:
+    recorded = record["input"]
+    if recorded is None and source is None:
+        return None, Check("input", False, "no input file is recorded. Name it with --input.")
+    path = source if source is not None else _recorded_input(sidecar.parent, recorded)
+    if not path.is_file():
+        return None, Check("input", False, f"{path} not found. Name it with --input.")
+    found = describe_file(path)
+    if recorded is None:
+        return path, Check("input", True, f"{path.name}, sha256 {found['sha256'][:12]} (none recorded)")
+    same = found["sha256"] == recorded["sha256"]
+    finding = f"{path.name}, sha256 {found['sha256'][:12]}"
+    if same and found["bytes"] != recorded["bytes"]:
+        finding = f"{path.name}, {found['bytes']} bytes, but {str(recorded['bytes'])[:20]} is recorded"
+        return path, Check("input", False, finding)
+    return path, Check(
+        "input", same, finding if same else f"{finding}, but {recorded['sha256'][:12]} is recorded"
+    )
+
+
+def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
+    """Return the input's file: beside the output, or where it was then, if it is that file and no other."""
+    beside = folder / Path(recorded["file"]).name
+    if beside.is_file() or not recorded.get("path"):
+        return beside
+    path = Path(os.path.normpath(folder / recorded["path"]))
+    is_it = path.name == beside.name and path.is_file()
+    return path if is_it and describe_file(path)["sha256"] == recorded["sha256"] else beside
+
+
+def _check_again(
+    path: Path, profile: Profile, content: dict[str, Any], table: HypnogramTable, files: WrittenFiles
+) -> list[Check]:
+    """Decode once more, and compare the labels and all that the sidecar says of them."""
+    record = content["stageguard"]
+    options = _recorded_options(record, table)
+    start = record["options"].get("start")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)
+            decoding, notes = decode_file(
+                path, profile, options, None if start is None else datetime.fromisoformat(start)
+            )
+    except StageGuardError as error:
+        return [Check("decoded again", False, f"failed: {error}")]
+    fresh = derived_sidecar(decoding, files, options.quality, notes)
+    fresh["stageguard"]["options"] = options.to_dict()
+    return [_check_labels(decoding, table), _check_record(fresh, content)]
+
+
+def _check_record(fresh: dict[str, Any], content: dict[str, Any]) -> Check:
+    """Compare what the sidecar says with what it would say now; sentences only of this version."""
+    # an output from before recordings could begin with an offset has none
+    said = {"stageguard.night.hypnogram.offset_seconds": 0.0} | _leaves(content)
+    is_same_version = content["stageguard"]["provenance"].get("stageguard") == __version__
+    compared = {
+        name: value for name, value in _leaves(fresh).items() if is_same_version or not isinstance(value, str)
+    }
+    wrong = [
+        f"{name.removeprefix('stageguard.')} is {_shown(now)}, but {_shown(said.get(name))} is recorded"
+        for name, now in compared.items()
+        if not _same(said.get(name), now)
+    ]
+    more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
+    return Check("record", not wrong, "; ".join(wrong[:5] + more) or f"{len(compared)} fields as recorded")
+
+
+def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+    """Return every value within dictionaries and lists under the names that lead to it."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not items:
+        return {name: value}
+    leaves: dict[str, Any] = {}
+    for key, item in items:
+        leaves |= _leaves(item, f"{name}.{key}" if name else str(key))
+    return leaves
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)[:60]
+
+
+def _same(said: Any, now: Any) -> bool:
+    if isinstance(now, bool) or not isinstance(now, int | float):
+        return type(said) is type(now) and bool(said == now)
+    return _same_number(said, now)
+
+
+def _check_sidecar(path: Path, content: dict[str, Any]) -> Check:
+    same = sidecar_sha256(content) == content["stageguard"]["sha256"]
+    return Check("sidecar", same, "as written" if same else f"{path.name} was changed after writing")
+
+
+def _check_beside(sidecar: Path, record: dict[str, Any]) -> list[Check]:
+    """Compare the picture and the table of changes with what was written."""
+    checks = []
+    for recorded in record.get("beside", ()):
+        path = sidecar.parent / Path(recorded["file"]).name
+        same = path.is_file() and describe_file(path) == recorded
+        problem = "was changed after writing" if path.is_file() else "is missing"
+        checks.append(Check(path.name, same, "as written" if same else f"{path.name} {problem}"))
+    return checks
+
+
+def _same_number(said: Any, now: float) -> bool:
+    if said is None:  # how the sidecar writes a number that is none
+        return not np.isfinite(now)
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return False
+    return bool(abs(said - now) <= SCORE_TOLERANCE * max(1.0, abs(now)))
+
+
+def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
+    fresh, written = decoding.hypnogram.labels, table.labels
+    if len(fresh) != len(written):
+        return Check("decoded again", False, f"{len(fresh)} epochs, but {len(written)} are written")
+    names = (*decoding.hypnogram.scheme.names, "?")
+    stages = np.array(names)[fresh]
+    different = np.flatnonzero((fresh != written) | (stages != np.array(table.stages)))
+    if not len(different):
+        return Check("decoded again", True, f"all {len(fresh):,} epoch{'s' * (len(fresh) != 1)} the same")
+    shown = ", ".join(f"{t}: {table.stages[t]} now {stages[t]}" for t in different[:5].tolist())
+    more = f" and {len(different) - 5} more" if len(different) > 5 else ""
+    return Check(
+        "decoded again", False, f"{len(different)} of {len(fresh)} epochs differ (epoch {shown}{more})"
+    )
+
+
+def _recorded_options(record: dict[str, Any], table: HypnogramTable) -> DecodeOptions:
+    options = record["options"]
+    pins = options.get("pins")
+    stages = options.get("stages")
+    return DecodeOptions(
+        stages=None if stages is None else tuple(stages),
+        epoch_seconds=options.get("epoch_seconds"),
+        logits=bool(options.get("logits")),
+        log=bool(options.get("log")),
+        quality=table.quality if options.get("quality") else None,
+        pins=None if pins is None else {int(epoch): stage for epoch, stage in pins.items()},
+        cohort=options.get("cohort"),
+        trained=options.get("trained"),
+        format=options.get("format"),
+        pool_to_seconds=options.get("pool_to_seconds"),
+    )
+
+
+def _notes(record: dict[str, Any]) -> tuple[str, ...]:
+    """Remarks on versions that explain a difference and are none themselves."""
+    recorded = record["profile"]
+    notes = []
+    if "sha256" not in record:
+        notes.append(
+            "the sidecar was written before sidecars had a hash of their own: what does not follow from the "
+            "input, such as versions, is not checked."
+        )
+    if recorded["name"] in profiles() and Profile.load(recorded["name"]).sha256 != recorded["sha256"]:
+        notes.append(
+            f"the profile {recorded['name']!r} installed here differs from the recorded one, which was used."
+        )
+    return tuple(notes)

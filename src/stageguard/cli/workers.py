@@ -1,0 +1,170 @@
+"""Run a function over items in this process or in several. Knows nothing of what it runs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import TypeVar
+
+from stageguard.base.errors import StageGuardError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
+CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
+LONGEST_END_SECONDS = 20.0  # that a worker may take over its last file
+LOST = "the process at work was killed: by hand, or for want of memory."
+
+_is_stopping = False  # in a worker: SIGTERM has come
+_is_busy = False  # in a worker: a job is running, or tidying up
+
+
+def run_all(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    jobs: int = 1,
+    lost: Callable[[Item], Result] | None = None,
+) -> Generator[Result, None, None]:
+    """Results in the order of the items; `jobs` = 0 means one process per core.
+
+    No more than a few chunks of items are under way or waiting to be taken at any time, however many there
+    are. When the caller is interrupted, nothing else is begun and the processes end. When a process is
+    killed, what it may have had in hand is done again one by one; an item that kills its process once more
+    has the result that `lost` gives it, or is a StageGuardError.
+    """
+    n_workers = min(jobs or os.cpu_count() or 1, len(items))
+    if n_workers <= 1:
+        yield from map(function, items)
+        return
+    size = max(1, min(MOST_IN_CHUNK, len(items) // (8 * n_workers)))
+    chunks = [items[first : first + size] for first in range(0, len(items), size)]
+    n_done = 0
+    while n_done < len(chunks):
+        try:
+            for results in _run_chunks(function, chunks[n_done:], n_workers):
+                n_done += 1
+                yield from results
+        except BrokenProcessPool:
+            again = chunks[n_done : n_done + 2 * n_workers]  # those that were under way are among them
+            n_done += len(again)
+            yield from _run_singly(function, [item for chunk in again for item in chunk], lost)
+
+
+def _run_chunks(
+    function: Callable[[Item], Result], chunks: Sequence[Sequence[Item]], n_workers: int
+) -> Generator[list[Result], None, None]:
+    # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin)
+    waiting: deque[Future[list[Result]]] = deque()
+    try:
+        for chunk in chunks:
+            with _ctrl_c_ignored():  # a terminal sends it to the workers too, who inherit this
+                waiting.append(pool.submit(_run_chunk, function, chunk))
+            if len(waiting) >= CHUNKS_AHEAD * n_workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        _end(multiprocessing.active_children())
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end(workers: Sequence[BaseProcess]) -> None:
+    """End processes, and wait until they have: until then one may finish the file it has in hand."""
+    deadline = time.monotonic() + LONGEST_END_SECONDS
+    while workers and time.monotonic() < deadline:
+        for worker in workers:
+            worker.terminate()  # the first ends a job, the next the wait for another one
+        workers[0].join(0.2)
+        workers = [worker for worker in workers if worker.is_alive()]
+    for worker in workers:
+        worker.kill()
+        worker.join()
+
+
+def _run_singly(
+    function: Callable[[Item], Result], items: Sequence[Item], lost: Callable[[Item], Result] | None
+) -> Generator[Result, None, None]:
+    """Run items one after the other in one process, so that it is known which one a kill was about."""
+    n_done = 0
+    while n_done < len(items):
+        try:
+            for results in _run_chunks(function, [[item] for item in items[n_done:]], 1):
+                n_done += 1
+                yield from results
+        except BrokenProcessPool:
+            if lost is None:
+                raise StageGuardError(f"{LOST} Run it again with fewer processes (--jobs 1).") from None
+            n_done += 1
+            yield lost(items[n_done - 1])
+
+
+def _begin() -> None:
+    """Prepare a worker: quiet, since what a job warns of comes back in its result, and easy to end."""
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _stop(*_: int | FrameType | None) -> None:
+    """End by an exception, so that half-written files are removed."""
+    global _is_stopping
+    if _is_stopping and _is_busy:  # the first one is tidying up, and must not be disturbed
+        return
+    _is_stopping = True
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that began this one, which may be killed without a word."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    parent.join()
+    while True:  # the first ends a job, the next the wait for another one
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+
+
+def _run_chunk(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    return [_unless_stopping(function, item) for item in items]
+
+
+def _unless_stopping(function: Callable[[Item], Result], item: Item) -> Result:
+    global _is_busy
+    if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
+        raise SystemExit(128 + signal.SIGTERM)
+    _is_busy = True
+    try:
+        return function(item)
+    finally:
+        _is_busy = False
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,235 @@
+"""Check a local copy of a dataset: what is there, whether it is as published, whether it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from stageguard.base.errors import MissingExtraError, StageGuardError
+from stageguard.base.input_files import faults_named, read_text
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets.download import difference
+from stageguard.datasets.getting import Kept, missing_members, read_ledger
+from stageguard.datasets.listings import SUMS, parse_sha256sums
+from stageguard.night.recording import Recording, Series, Signal
+
+_BLOCK = 1 << 20  # samples
+
+Depth = Literal["none", "ends", "all"]
+OnStep = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a file or a recording."""
+
+    what: str
+    kind: Literal["missing", "unreadable", "changed", "incomplete", "twice"]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A recording that is there and can be read."""
+
+    id: str
+    subject: str
+    hours: float
+    channels: tuple[str, ...]
+    scored_epochs: dict[str, int]  # by scorer
+    is_synthetic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What it was to be.
+    folder : Path
+        Where.
+    n_found : int
+        Recordings there, readable or not.
+    recordings : tuple of Present
+        Those that can be read.
+    problems : tuple of Problem
+        Everything that is wrong.
+    n_compared : int
+        Files whose digest or size was compared with what was published.
+    n_listed, n_absent : int
+        Files that are published, as far as the folder knows, and those of them that are not here.
+    """
+
+    dataset: Dataset
+    folder: Path
+    n_found: int
+    recordings: tuple[Present, ...]
+    problems: tuple[Problem, ...]
+    n_compared: int = 0
+    n_listed: int = 0
+    n_absent: int = 0
+
+    @property
+    def n_subjects(self) -> int:
+        """Number of different subjects among the recordings that can be read."""
+        return len({one.subject for one in self.recordings})
+
+    @property
+    def hours(self) -> float:
+        """Hours of all recordings that can be read."""
+        return sum(one.hours for one in self.recordings)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether as many recordings are there as the dataset has."""
+        expected = self.dataset.n_recordings
+        return expected is None or len(self.recordings) >= expected
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing is wrong with what is there; it may still be a part only."""
+        return not self.problems
+
+
+def check(
+    dataset: Dataset,
+    folder: str | Path,
+    *,
+    depth: Depth = "ends",
+    digests: bool = True,
+    on_step: OnStep | None = None,
+    **options: Any,
+) -> Check:
+    """Check a local copy.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What it is to be.
+    folder : path-like
+        Where it is.
+    depth : "none", "ends" or "all"
+        How much of each signal is read: nothing, its first and last second, or everything.
+    digests : bool
+        Whether to compare files with published digests, where the folder has them: a SHA256SUMS.txt, or the
+        notes that `get` leaves. It reads every byte.
+    on_step : callable, optional
+        Called with a name, the place of it, and how many there are, before each file and recording.
+    **options
+        Those of the dataset's reader.
+    """
+    place = Path(folder)
+    entries = list(dataset.entries(place, **options))
+    problems = list(_leftovers(place))
+    problems += [Problem(entry.id, "missing", name) for entry in entries for name in entry.missing]
+    problems += _twice(entries)
+    present: list[Present] = []
+    for number, entry in enumerate(entries):
+        if on_step is not None:
+            on_step(entry.id, number, len(entries))
+        try:
+            with faults_named(entry.id):
+                recording = entry.read()
+                read_through(recording, depth)
+                present.append(_present(recording))
+        except MissingExtraError:
+            raise
+        except (StageGuardError, OSError) as error:
+            problems.append(Problem(entry.id, "unreadable", " ".join(str(error).split())))
+    result = Check(dataset, place, len(entries), tuple(present), tuple(problems))
+    return _compare(result, digests, on_step)
+
+
+def read_through(recording: Recording, depth: Depth) -> None:
+    """Read signals, to see whether they can be."""
+    for signal in recording.signals.values():
+        if depth == "none" or isinstance(signal, Series):
+            continue
+        second = max(1, round(signal.rate_hz))
+        if depth == "ends":
+            _read(signal, 0, min(second, signal.n_samples))
+            _read(signal, max(0, signal.n_samples - second), signal.n_samples)
+            continue
+        for first in range(0, signal.n_samples, _BLOCK):
+            _read(signal, first, min(first + _BLOCK, signal.n_samples))
+
+
+def _read(signal: Signal, first: int, end: int) -> None:
+    values = signal.read(first, end)
+    if len(values) != end - first:
+        raise StageGuardError(f"{signal.name}: samples {first:,} to {end:,} are {len(values):,} samples.")
+
+
+def _present(recording: Recording) -> Present:
+    scored = {
+        scorer: int(np.count_nonzero(night.labels >= 0)) for scorer, night in recording.scorings.items()
+    }
+    hours = recording.seconds / 3600
+    channels = tuple(recording.signals)
+    return Present(recording.id, recording.subject, hours, channels, scored, recording.is_synthetic)
+
+
+def _twice(entries: list[Entry]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.id in seen:
+            yield Problem(entry.id, "twice", "another recording has the same name")
+        seen.add(entry.id)
+
+
+def _leftovers(folder: Path) -> Iterator[Problem]:
+    for path in sorted(folder.rglob("*.part")):
+        name = path.relative_to(folder).as_posix()
+        yield Problem(name, "incomplete", "a download that broke off: run `stageguard data get` again")
+
+
+def _compare(result: Check, digests: bool, on_step: OnStep | None) -> Check:
+    """Compare files with what was published, as far as the folder knows it."""
+    published, problems = _published(result.folder)
+    here = {path: file for path, file in published.items() if (result.folder / path).is_file()}
+    n_compared = 0
+    for number, (path, file) in enumerate(here.items()):
+        known = file if digests else replace(file, sha256=None, md5=None)
+        if known.size is None and not known.sha256 and not known.md5:
+            continue
+        if on_step is not None:
+            on_step(path, number, len(here))
+        wrong = difference(known, result.folder / path)
+        n_compared += 1
+        if wrong is not None:
+            problems.append(Problem(path, "changed", wrong))
+    return replace(
+        result,
+        problems=(*result.problems, *problems),
+        n_compared=n_compared,
+        n_listed=len(published),
+        n_absent=len(published) - len(here),
+    )
+
+
+def _published(folder: Path) -> tuple[dict[str, RemoteFile], list[Problem]]:
+    """Files that are published, by path, with size and digest; and archives that lost what they held."""
+    files: dict[str, RemoteFile] = {}
+    problems: list[Problem] = []
+    sums = folder / SUMS
+    if sums.is_file():
+        digests = parse_sha256sums(read_text(sums, "a list", errors="replace"))
+        files = {path: RemoteFile(path, "", sha256=digest) for path, digest in digests.items()}
+    for path, kept in read_ledger(folder).items():
+        if kept.unpacked:
+            problems += _lost(kept, folder)
+        elif path != SUMS:
+            files[path] = kept.file
+    return files, problems
+
+
+def _lost(kept: Kept, folder: Path) -> Iterator[Problem]:
+    for path in missing_members(kept, folder):
+        kind: Literal["missing", "changed"] = "changed" if (folder / path).is_file() else "missing"
+        yield Problem(path, kind, f"was unpacked from {kept.file.path}")

@@ -1,0 +1,326 @@
+"""Radar recordings of one's own, by a mapping file or by standard names. Reads no PhysioNet records."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.errors import FileFormatError, InputError, did_you_mean
+from stageguard.base.input_files import read_text
+from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.units import scale_to
+from stageguard.datasets.dataset import Entry
+from stageguard.datasets.radar_files import SUFFIXES, RadarFile, open_radar_file, time_axis
+from stageguard.datasets.samples import Scaled, broken
+from stageguard.formats.hypnograms import UNSCORED_WORDS, read_hypnogram
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme, as_scheme, canonical_name
+
+MAPPING = "recordings.toml"
+EPOCH_SECONDS = 30.0
+
+# What arrays are called where no mapping says otherwise: role -> (name, column, part); the first one counts.
+_STANDARD = {
+    "radar_i": (("radar_i", None, None), ("radar_iq", 0, "real")),
+    "radar_q": (("radar_q", None, None), ("radar_iq", 1, "imag")),
+    "radar_phase": (("radar_phase", None, None),),
+}
+_TOP_KEYS = ("epoch_seconds", "scheme", "channels", "stages", "recordings", "covariates")
+_RECORDING_KEYS = (
+    "file",
+    "subject",
+    "id",
+    "scoring",
+    "start",
+    "channels",
+    "stages",
+    "covariates",
+    "epoch_seconds",
+)
+_CHANNEL_KEYS = ("name", "rate_hz", "unit", "column", "part")
+_UNITS = {"radar_phase": "rad"}
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Where a role's samples are; what is None the file itself must say."""
+
+    name: str
+    rate_hz: float | None = None
+    unit: str | None = None
+    column: int | None = None
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """What is known of one recording before its file is opened."""
+
+    path: Path
+    id: str
+    subject: str | None = None
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    scoring: str | None = None  # an array in the file
+    scoring_file: Path | None = None
+    stages: Mapping[str, str] = field(default_factory=dict)  # code -> name
+    scheme: StageScheme | None = None
+    epoch_seconds: float | None = None
+    start: datetime | None = None
+    covariates: Mapping[str, float | str] = field(default_factory=dict)
+
+
+def find_mapped(folder: Path, mapping: Path) -> Iterator[Entry]:
+    """Yield the recordings a mapping file lists, in its order."""
+    seen: set[str] = set()
+    for mapped in _parse(mapping, folder):
+        if mapped.id in seen:
+            raise broken(mapping, f"names two recordings {mapped.id!r}. Give each an id of its own.")
+        seen.add(mapped.id)
+        files = tuple(path for path in (mapped.path, mapped.scoring_file) if path is not None)
+        missing = tuple(_below(folder, path) for path in files if not path.is_file())
+        assert mapped.subject is not None
+        yield Entry(mapped.id, mapped.subject, files, partial(read_mapped, mapped), missing)
+
+
+def find_standard(folder: Path, files: list[Path]) -> Iterator[Entry]:
+    """Yield files whose arrays have the standard names; one without a subject in it is its own subject."""
+    for path in files:
+        name = "_".join(path.relative_to(folder).with_suffix("").parts)
+        mapped = Mapped(path, name)
+        try:
+            subject = _subject(open_radar_file(path), mapped)
+        except (FileFormatError, OSError):
+            subject = name  # the reader says what is wrong with the file
+        yield Entry(name, subject, (path,), partial(read_mapped, mapped))
+
+
+def read_mapped(mapped: Mapped) -> Recording:
+    """Read one recording; its samples stay in the file."""
+    file = open_radar_file(mapped.path)
+    channels = mapped.channels or _standard_channels(file)
+    signals: dict[str, Signal | Series] = {
+        role: _signal(file, role, channel) for role, channel in channels.items()
+    }
+    epoch_seconds = mapped.epoch_seconds or file_number(file, "epoch_seconds") or EPOCH_SECONDS
+    signals |= _features(file, epoch_seconds)
+    if not signals:
+        raise broken(
+            mapped.path,
+            f"has none of {', '.join(_STANDARD)}, features; it has: {', '.join(file.names()) or 'nothing'}. "
+            f"Map its names in {MAPPING}.",
+        )
+    scoring = _scoring(file, mapped, epoch_seconds)
+    return Recording(
+        mapped.id,
+        _subject(file, mapped),
+        signals,
+        {} if scoring is None else {"expert": scoring},
+        start=mapped.start or getattr(file, "start", None),
+        covariates=mapped.covariates,
+        is_synthetic=is_synthetic(mapped.path),
+        source="radar container",
+    )
+
+
+def _subject(file: RadarFile, mapped: Mapped) -> str:
+    told = file.small("subject") if mapped.subject is None else None
+    return str(told.item()) if told is not None else mapped.subject or mapped.id
+
+
+def _standard_channels(file: RadarFile) -> dict[str, Channel]:
+    names = set(file.names())
+    found = {}
+    for role, places in _STANDARD.items():
+        for name, column, part in places:
+            if name in names:
+                found[role] = Channel(name, None, None, column if len(file.shape(name)) > 1 else None, part)
+                break
+    return found
+
+
+def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
+    names = file.names()
+    if channel.name not in names:
+        raise broken(
+            file.path,
+            f"has no {channel.name!r} for {role}; it has: {', '.join(names)}."
+            f"{did_you_mean(channel.name, names)}",
+        )
+    shape = file.shape(channel.name)
+    columns = 1 if len(shape) < 2 else shape[1 - time_axis(shape)]
+    if (
+        len(shape) not in (1, 2)
+        or (columns > 1 and channel.column is None)
+        or (channel.column or 0) >= columns
+    ):
+        raise broken(file.path, f"{channel.name} has shape {shape}. Give the column of {role} in {MAPPING}.")
+    rate = channel.rate_hz if channel.rate_hz is not None else file.told(channel.name, "rate_hz")
+    if rate is None:
+        raise broken(
+            file.path, f"does not say the rate of {channel.name}. Give rate_hz, in it or in {MAPPING}."
+        )
+    unit = str(channel.unit if channel.unit is not None else file.told(channel.name, "unit") or "")
+    samples = file.row(channel.name, channel.column, channel.part)
+    wanted = _UNITS.get(role)
+    if wanted and unit and unit != wanted:
+        samples = Scaled(samples, scale_to(unit, wanted, what=role)[0])
+    return Signal(channel.name, samples, float(rate), wanted or unit)
+
+
+def _features(file: RadarFile, epoch_seconds: float) -> dict[str, Signal | Series]:
+    """Features per epoch, each a signal of one value per epoch; NaN where there is none."""
+    values = file.small("features")
+    if values is None:
+        return {}
+    if values.ndim != 2 or values.dtype.kind not in "iuf" or not values.size:
+        raise broken(file.path, f"features have shape {values.shape}, expected numbers (epochs, features).")
+    names = file.small("feature_names")
+    told = (
+        [f"feature_{i + 1}" for i in range(values.shape[1])]
+        if names is None
+        else [str(n) for n in names.ravel()]
+    )
+    if len(told) != values.shape[1] or len(set(told)) < len(told):
+        raise broken(
+            file.path, f"has {values.shape[1]} features and {len(set(told))} different names for them."
+        )
+    columns = values.astype(np.float64).T
+    return {name: Signal(name, column, 1 / epoch_seconds) for name, column in zip(told, columns, strict=True)}
+
+
+def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram | None:
+    if mapped.scoring_file is not None:
+        night = read_hypnogram(mapped.scoring_file, scheme=mapped.scheme, epoch_seconds=mapped.epoch_seconds)
+        if night.offset_seconds:
+            raise broken(
+                mapped.scoring_file,
+                f"its first epoch begins {night.offset_seconds:g} s after the recording, expected epochs "
+                "from its start. Cut the recording, or correct the times.",
+            )
+        return replace(night, scorer="expert", assumed=())
+    name = mapped.scoring or "stages"
+    codes = file.small(name)
+    if codes is None:
+        if mapped.scoring is not None:
+            raise broken(file.path, f"has no {name!r} for the scoring; it has: {', '.join(file.names())}.")
+        return None
+    names = [_stage(file.path, code, mapped.stages) for code in codes.ravel().tolist()]
+    found = {name for name in names if name is not None}
+    scheme = next((one for one in (WNR3, AASM5, WS2) if found <= set(one.names)), None)
+    if scheme is None:
+        raise broken(file.path, f"stages {', '.join(sorted(found))} belong to no scheme. Correct [stages].")
+    labels = np.array([UNSCORED if n is None else scheme.index(n) for n in names], dtype=np.int8)
+    if mapped.scheme is not None:
+        merged = np.append(scheme.merge_map(mapped.scheme), UNSCORED)
+        labels, scheme = merged[labels].astype(np.int8), mapped.scheme
+    return Hypnogram(labels, scheme, epoch_seconds, scorer="expert")
+
+
+def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
+    """Return the name of a stage, None for unscored. A bare number means nothing without [stages]."""
+    text = (code.decode() if isinstance(code, bytes) else str(code)).strip()
+    text = text.removesuffix(".0")
+    named = stages.get(text, text)
+    if named.lower() in UNSCORED_WORDS:
+        return None
+    name = canonical_name(named)
+    if name is None:
+        known = ", ".join(f"{key} = {value}" for key, value in stages.items()) or "none"
+        raise broken(
+            path, f"stage {text!r} is no name, and [stages] of {MAPPING} has: {known}. Add it there."
+        )
+    return name
+
+
+def file_number(file: RadarFile, name: str) -> float | None:
+    """Return a single number the file says, or None."""
+    found = file.small(name)
+    return None if found is None else checks.number(found.item(), name, positive=True)
+
+
+def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
+    try:
+        document = tomllib.loads(read_text(path, "TOML"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise broken(path, f"is no TOML ({error}).") from None
+    _known(path, document, _TOP_KEYS, "it")
+    listed = document.get("recordings")
+    if not isinstance(listed, list) or not listed:
+        raise broken(path, "lists no recording. Add [[recordings]] with file and subject.")
+    for number, table in enumerate(listed, 1):
+        where = f"recording {number}"
+        _known(path, table, _RECORDING_KEYS, where)
+        for key in ("file", "subject"):
+            if not isinstance(table.get(key), str) or not table[key].strip():
+                raise broken(
+                    path, f"{where} has no {key}, expected a text: two nights of one person need the same."
+                )
+        start = table.get("start")
+        if start is not None and not isinstance(start, datetime):
+            raise broken(path, f"{where} starts at {start!r}, expected a time such as 2024-05-01T22:30:00.")
+        yield _mapped(path, folder, document, table, where)
+
+
+def _mapped(path: Path, folder: Path, document: dict[str, Any], table: dict[str, Any], where: str) -> Mapped:
+    scoring = table.get("scoring")
+    scheme = document.get("scheme")
+    seconds = table.get("epoch_seconds", document.get("epoch_seconds"))
+    channels = table.get("channels", document.get("channels", {}))
+    return Mapped(
+        folder / table["file"],
+        str(table.get("id", Path(table["file"]).stem)),
+        table["subject"],
+        {role: _channel(path, role, told, where) for role, told in channels.items()},
+        str(scoring["name"]) if isinstance(scoring, dict) and "name" in scoring else None,
+        folder / scoring if isinstance(scoring, str) else None,
+        {
+            str(code): str(name)
+            for code, name in {**document.get("stages", {}), **table.get("stages", {})}.items()
+        },
+        None if scheme is None else as_scheme(scheme),
+        None if seconds is None else checks.epoch_seconds(seconds),
+        table.get("start"),
+        {**document.get("covariates", {}), **table.get("covariates", {})},
+    )
+
+
+def _channel(path: Path, role: str, told: Any, where: str) -> Channel:
+    if isinstance(told, str):
+        return Channel(told)
+    if not isinstance(told, dict) or not isinstance(told.get("name"), str):
+        raise broken(
+            path, f"{where}: channel {role} is {told!r}, expected a name or {{name = ..., rate_hz = ...}}."
+        )
+    _known(path, told, _CHANNEL_KEYS, f"channel {role}")
+    return Channel(**told)
+
+
+def _known(path: Path, table: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
+    unknown = next((key for key in table if key not in keys), None)
+    if unknown is not None:
+        raise broken(
+            path, f"{where} has the key {unknown!r}, expected {', '.join(keys)}.{did_you_mean(unknown, keys)}"
+        )
+
+
+def _below(folder: Path, path: Path) -> str:
+    try:
+        return path.relative_to(folder).as_posix()
+    except ValueError:
+        return str(path)
+
+
+def radar_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that may hold radar."""
+    if folder.is_file():
+        raise InputError(f"{folder} is a file, expected the folder it is in.")
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())

@@ -1,0 +1,293 @@
+"""Samples that stay in MAT, HDF5, Parquet or CSV files until a slice is asked for. Knows no dataset."""
+
+from __future__ import annotations
+
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import FileFormatError, StageGuardError
+from stageguard.base.extras import library
+from stageguard.base.input_files import checked_file, open_file, open_text
+from stageguard.formats.recordings.raw import bounds
+from stageguard.night.recording import Samples
+
+Array = npt.NDArray[Any]
+
+LONGEST_HEADER = 1 << 20  # characters of a CSV file's first line
+LARGEST_ROW_GROUP = 1 << 22  # rows of a Parquet file that are decoded at once
+_BLOCK = 1 << 20  # rows
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+def named(path: Path) -> str:
+    """Return a file with its folder, which tells one EEG.mat from another."""
+    return f"{path.parent.name}/{path.name}" if path.parent.name else path.name
+
+
+def broken(path: Path, message: str) -> FileFormatError:
+    """One line that begins with the file."""
+    return FileFormatError(f"{named(path)}: {message}")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say which file it is when a library stumbles over one."""
+    try:
+        yield
+    except (StageGuardError, MemoryError):
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise broken(path, _told(error)) from error
+    except Exception as error:
+        raise broken(path, _told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    detail = " ".join(str(error).split())
+    return f"cannot be read ({type(error).__name__}{': ' * bool(detail)}{detail[:200]}). Is it damaged?"
+
+
+def spool(blocks: Iterable[Array], path: Path) -> Array:
+    """Put blocks one after another into a file nobody sees, and return it as one array outside of memory."""
+    return spool_columns(((block,) for block in blocks), path, 1)[0]
+
+
+def spool_columns(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -> list[Array]:
+    """Like `spool`, for several columns that come together."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile(prefix="stageguard-")) for _ in range(n_columns)]
+        length, dtypes = 0, [np.dtype(np.float64)] * n_columns
+        for blocks in rows:
+            for i, (file, block) in enumerate(zip(files, blocks, strict=True)):
+                if block.dtype.kind not in "iufb":
+                    raise broken(path, f"holds {block.dtype} values, expected numbers.")
+                dtypes[i] = dtypes[i] if length else block.dtype
+                file.write(np.ascontiguousarray(block, dtype=dtypes[i]).data)
+            length += len(blocks[0])
+        if not length:
+            raise broken(path, "holds no samples.")
+        for file in files:
+            file.flush()
+        return [
+            np.memmap(file, dtype=dtype, mode="r", shape=(length,))
+            for file, dtype in zip(files, dtypes, strict=True)
+        ]
+
+
+@dataclass(slots=True)
+class Spooled:
+    """Samples of a file that can only be read whole: read at the first slice, then kept on disk."""
+
+    length: int
+    load: Callable[[], Iterable[Array]] = field(repr=False)
+    path: Path
+    _array: Array | None = field(default=None, init=False, repr=False)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self.length
+
+    def __getitem__(self, where: slice) -> Array:
+        """Return those of a slice with step 1."""
+        first, end = bounds(where, self.length)
+        if self._array is None:
+            self._array = spool(self.load(), self.path)
+            if len(self._array) != self.length:
+                raise broken(
+                    self.path, f"holds {len(self._array):,} samples, its header says {self.length:,}."
+                )
+        return np.asarray(self._array[first:end])
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Samples times a factor."""
+
+    samples: Samples
+    factor: float
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.samples)
+
+    def __getitem__(self, where: slice) -> Array:
+        """Return those of a slice with step 1."""
+        return np.asarray(self.samples[where], dtype=np.float64) * self.factor
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Row:
+    """A one-dimensional HDF5 dataset, or one row or column of a larger one."""
+
+    path: Path
+    name: str
+    length: int
+    place: tuple[int | None, ...]  # fixed index per axis; None for the axis of time
+
+    def __len__(self) -> int:
+        """Return how many samples there are."""
+        return self.length
+
+    def __getitem__(self, where: slice) -> Array:
+        """Return those of a slice with step 1."""
+        first, end = bounds(where, self.length)
+        h5py = library("h5py", f"reading {named(self.path)}")
+        with reading(self.path), h5py.File(checked_file(self.path, "a recording"), "r") as file:
+            where_in = tuple(slice(first, end) if at is None else at for at in self.place)
+            return np.asarray(file[self.name][where_in])
+
+
+def hdf5_row(path: Path, dataset: Any) -> Hdf5Row:
+    """Return the samples of an HDF5 dataset with one long axis; MATLAB's 1 x N and N x 1 are such."""
+    shape = tuple(int(n) for n in dataset.shape)
+    long = [axis for axis, n in enumerate(shape) if n > 1]
+    if dataset.dtype.kind not in "iuf" or len(long) > 1 or not shape or 0 in shape:
+        kind = "" if dataset.dtype.kind in "iuf" else f" of {dataset.dtype} values"
+        raise broken(
+            path, f"{dataset.name.lstrip('/')} has shape {shape}{kind}, expected one row of numbers."
+        )
+    axis = long[0] if long else len(shape) - 1
+    return Hdf5Row(
+        path, dataset.name, shape[axis], tuple(None if i == axis else 0 for i in range(len(shape)))
+    )
+
+
+def mat_row(path: Path, variable: str) -> Samples:
+    """Return a vector of a MAT-file, version 5 to 7 (through scipy) or 7.3 (through h5py)."""
+    with open_file(path, "a recording") as file:
+        head = file.read(1024)
+    if head.startswith(b"MATLAB 5.0") and _HDF5 not in head:
+        return _mat5_row(path, variable)
+    if _HDF5 in head:
+        h5py = library("h5py", f"{named(path)} is a MAT-file of version 7.3; reading it")
+        with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
+            return hdf5_row(path, file[_pick(path, variable, [n for n in file if n != "#refs#"])])
+    raise broken(path, "is no MAT-file of version 5 to 7.3. Was it written completely?")
+
+
+def _mat5_row(path: Path, variable: str) -> Samples:
+    io = library("scipy.io", f"reading {named(path)}")
+    with reading(path):
+        shapes = {name: shape for name, shape, _ in io.whosmat(checked_file(path, "a recording"))}
+    name = _pick(path, variable, list(shapes))
+    shape = tuple(int(n) for n in shapes[name])
+    length = int(np.prod(shape))
+    if length < 1 or max(shape) != length:
+        raise broken(path, f"{name} has shape {shape}, expected one row of numbers.")
+    return Spooled(length, lambda: _mat5_blocks(path, name), path)
+
+
+def _mat5_blocks(path: Path, name: str) -> Iterator[Array]:
+    io = library("scipy.io", f"reading {named(path)}")
+    with reading(path):
+        values = np.ravel(io.loadmat(checked_file(path, "a recording"), variable_names=[name])[name])
+    yield values
+
+
+def _pick(path: Path, wanted: str, names: Sequence[str]) -> str:
+    """Return the variable of that name, whatever its case."""
+    if wanted in names:
+        return wanted
+    alike = [name for name in names if name.lower() == wanted.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    raise broken(path, f"has no variable {wanted!r}; it has: {', '.join(names) or 'none'}.")
+
+
+def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
+    """Return columns of a Parquet or CSV table by name; those it lacks are left out."""
+    if path.suffix.lower() == ".parquet":
+        return _parquet_columns(path, wanted)
+    return _csv_columns(path, wanted)
+
+
+def _parquet_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
+    parquet = library("pyarrow.parquet", f"reading {named(path)}")
+    with reading(path), parquet.ParquetFile(checked_file(path, "a recording")) as file:
+        facts = file.metadata
+        names = [name for name in wanted if name in file.schema_arrow.names]
+        rows = [facts.row_group(i).num_rows for i in range(facts.num_row_groups)]
+    if not sum(rows):
+        raise broken(path, "has no rows.")
+    ends = tuple(np.cumsum(rows).tolist())
+    if max(rows) > LARGEST_ROW_GROUP:
+        return {name: Spooled(ends[-1], _Batches(path, name), path) for name in names}
+    return {name: ParquetColumn(path, name, ends) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    """A Parquet column, some rows at a time."""
+
+    path: Path
+    column: str
+
+    def __call__(self) -> Iterator[Array]:
+        parquet = library("pyarrow.parquet", f"reading {named(self.path)}")
+        with reading(self.path), parquet.ParquetFile(checked_file(self.path, "a recording")) as file:
+            for batch in file.iter_batches(batch_size=_BLOCK, columns=[self.column]):
+                yield batch.column(0).to_numpy(zero_copy_only=False)
+
+
+@dataclass(slots=True)
+class ParquetColumn:
+    """A column of a Parquet file; the row groups read last are kept."""
+
+    path: Path
+    column: str
+    ends: tuple[int, ...]  # rows until the end of each row group
+    _last: tuple[int, int, Array] = field(default=(0, 0, np.empty(0)), init=False, repr=False)
+
+    def __len__(self) -> int:
+        """Return how many samples there are."""
+        return self.ends[-1]
+
+    def __getitem__(self, where: slice) -> Array:
+        """Return those of a slice with step 1."""
+        first, end = bounds(where, len(self))
+        if first == end:
+            return np.empty(0)
+        begin, until, values = self._last
+        if not begin <= first < end <= until:
+            low, high = bisect_right(self.ends, first), bisect_left(self.ends, end)
+            begin, values = self.ends[low - 1] if low else 0, self._groups(range(low, high + 1))
+            self._last = begin, begin + len(values), values
+        return values[first - begin : end - begin]
+
+    def _groups(self, groups: range) -> Array:
+        parquet = library("pyarrow.parquet", f"reading {named(self.path)}")
+        with reading(self.path), parquet.ParquetFile(checked_file(self.path, "a recording")) as file:
+            values: Array = file.read_row_groups(list(groups), columns=[self.column]).column(0).to_numpy()
+        if values.dtype.kind not in "iuf":
+            raise broken(self.path, f"column {self.column!r} holds {values.dtype} values, expected numbers.")
+        return values
+
+
+def _csv_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
+    """Columns of a CSV file, parsed once into files of their own: text has no places to jump to."""
+    csv = library("pyarrow.csv", f"reading {named(path)}")
+    with open_text(path, "a recording", encoding="utf-8-sig") as file:
+        header = [name.strip().strip('"') for name in file.readline(LONGEST_HEADER).split(",")]
+    names = [name for name in wanted if name in header]
+    if not names:
+        return {}
+    options = csv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, "float64"))
+    layout = csv.ReadOptions(column_names=header, skip_rows=1)
+    with (
+        reading(path),
+        csv.open_csv(
+            checked_file(path, "a recording"), read_options=layout, convert_options=options
+        ) as reader,
+    ):
+        rows = ([column.to_numpy(zero_copy_only=False) for column in batch.columns] for batch in reader)
+        return dict(zip(names, spool_columns(rows, path, len(names)), strict=True))

@@ -1,0 +1,244 @@
+"""Read stages of BIDS event tables, with what their JSON says about them, and write both.
+
+BIDS has no rule for sleep stages yet: they are texts of `trial_type`, or of a column of their own whose
+numbers the JSON beside it explains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from stageguard.formats.density import file_error, listed
+from stageguard.formats.hypnograms import (
+    STAGE_COLUMNS,
+    UNSCORED_WORDS,
+    HypnogramOptions,
+    RawHypnogram,
+    is_stage,
+)
+from stageguard.formats.json_file import load_json
+from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
+from stageguard.formats.stage_codes import BOAS, names_of
+from stageguard.formats.staged_annotations import Annotation, annotated
+from stageguard.formats.tables.stage_rows import StageRows, as_number, read_rows
+from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
+
+BOAS_COLUMNS = ("stage_hum", "stage_ai")
+OWN_KEY = "StageGuard"
+MISSING = "n/a"
+
+
+def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of `*_events.tsv` or `*_hypnogram.tsv`; other events are left alone."""
+    table = read_rows(path, ("onset", "duration"))
+    column = stage_column(path, table)
+    meanings = _levels(path).get(column, {})
+    texts = [_text(path, cell, meanings) for cell in table.column(column)]
+    return _with_record(path, _annotated(path, table, texts, options))
+
+
+def stage_column(path: Path, table: StageRows) -> str:
+    """Return the column that tells stages, by their names or by numbers that the JSON explains."""
+    levels = _levels(path)
+    known = (*STAGE_COLUMNS, "value")
+    column = next((name for name in known if name in table.header and _may_be(table, name, levels)), None)
+    if column is None:
+        raise file_error(
+            path,
+            f"has the columns {listed(table.header)}, none of them with names of sleep stages. Give numbers "
+            f"their names in {path.with_suffix('.json').name}, under Levels.",
+        )
+    return column
+
+
+def write_bids_events(night: Outgoing, path: Path) -> Content:
+    """Write `*_events.tsv`, a row per epoch and other annotation, and the JSON that says what they are."""
+    texts = stage_texts(night, "BIDS")
+    confidence = _confidence(night)
+    header = ["onset", "duration", "trial_type", *(["confidence"] if confidence else [])]
+    seconds = number(night.epoch_seconds)
+    rows = [
+        (onset, (number(onset), seconds, text, *([confidence[place]] if confidence else [])))
+        for place, (onset, text) in enumerate(zip(night.onsets, texts, strict=True))
+    ]
+    for event in night.events:
+        lasting = MISSING if event.seconds is None else number(event.seconds)
+        cells = (number(event.onset), lasting, plain_text(event.text), *([MISSING] if confidence else []))
+        rows.append((event.onset, cells))
+    rows.sort(key=lambda row: row[0])
+    table = "\n".join("\t".join(cells) for cells in (header, *(cells for _, cells in rows))) + "\n"
+    sidecar = json.dumps(_sidecar(night, bool(confidence)), indent=2, allow_nan=False) + "\n"
+    is_named = path.name.endswith(("_events.tsv", "_hypnogram.tsv"))
+    lost = ("probabilities of the other stages",) if confidence else ()
+    return Content(
+        {path: table, path.with_suffix(".json"): sidecar},
+        has_probabilities=bool(confidence),
+        has_profile=True,
+        n_events=len(night.events),
+        lost=lost,
+        notes=() if is_named else ("BIDS expects names that end with _events.tsv",),
+    )
+
+
+def _confidence(night: Outgoing) -> list[str]:
+    """Return the stager's probability of each epoch's stage, where there are probabilities."""
+    if night.density is None or night.hypnogram is None:
+        return []
+    rows = zip(night.density.probabilities.tolist(), night.hypnogram.labels.tolist(), strict=True)
+    found = [row[label] if label >= 0 else float("nan") for row, label in rows]
+    return [MISSING if value != value else f"{value:.6g}" for value in found]
+
+
+def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
+    """Column meanings as BIDS has them, and under one key of our own what BIDS has no word for."""
+    from stageguard.base.version import __version__
+
+    hypnogram = night.stages("BIDS")
+    profile = night.profile
+    method = "manual or unknown" if profile is None else "automatic"
+    names = stage_words(night, {name: {} for name in SCHEMES}, "BIDS")
+    levels = {
+        f"Sleep stage {name}": "Unscored" if name == UNSCORED_NAME else f"Sleep stage {name}"
+        for name in dict.fromkeys((*sorted({*names} - {UNSCORED_NAME}), UNSCORED_NAME))
+    }
+    columns: dict[str, Any] = {
+        "onset": {"Description": "Start, from the start of the recording", "Units": "s"},
+        "duration": {"Description": "How long it lasts", "Units": "s"},
+        "trial_type": {"Description": "Sleep stage of the epoch, or another annotation", "Levels": levels},
+    }
+    if has_confidence:
+        columns["confidence"] = {"Description": "The stager's probability of the stage", "Units": "1"}
+    start = hypnogram.start
+    own = {
+        "Version": __version__,
+        "AnnotationMethod": method,
+        "Scorer": hypnogram.scorer,
+        "Scheme": {"Name": hypnogram.scheme.name, "Stages": list(hypnogram.scheme.names)},
+        "EpochSeconds": hypnogram.epoch_seconds,
+        "OffsetSeconds": hypnogram.offset_seconds,
+        "NumberOfEpochs": hypnogram.n_epochs,
+        "Start": None if start is None else start.isoformat(),
+        "Profile": None if profile is None else {"Name": profile.name, "SHA256": profile.sha256},
+        "Methods": None if night.decoding is None else night.decoding.methods_text(),
+    }
+    return columns | {OWN_KEY: own}
+
+
+def _with_record(path: Path, raw: RawHypnogram) -> RawHypnogram:
+    """Add the start, the scorer and the scheme that this package wrote into the JSON."""
+    beside = path.with_suffix(".json")
+    content = load_json(beside) if beside.is_file() else None
+    own = content.get(OWN_KEY) if isinstance(content, dict) else None
+    if not isinstance(own, dict):
+        return raw
+    start, scorer, scheme = own.get("Start"), own.get("Scorer"), own.get("Scheme")
+    name = scheme.get("Name") if isinstance(scheme, dict) else None
+    try:
+        moment = None if start is None else datetime.fromisoformat(str(start))
+    except ValueError:
+        raise file_error(beside, f"has the start {str(start)[:40]!r}, expected a date and time.") from None
+    offset = own.get("OffsetSeconds")
+    # whole epochs before the first are read as unscored ones
+    seconds_before = offset - raw.offset_seconds if isinstance(offset, int | float) else 0.0
+    known = SCHEMES.get(name) if isinstance(name, str) else None
+    if known is not None and not {*raw.stages} <= {*known.names, UNSCORED_NAME}:
+        known = None  # the table was edited
+    return replace(
+        raw,
+        start=raw.start if moment is None else moment - timedelta(seconds=seconds_before),
+        has_clock=moment is not None,
+        scorer=scorer if isinstance(scorer, str) and scorer else raw.scorer,
+        scheme=known or raw.scheme,
+    )
+
+
+def _text(path: Path, cell: str, meanings: dict[str, str]) -> str:
+    """Return what a cell says: its own text, or what a number of its stands for."""
+    if as_number(cell) is None or cell in UNSCORED_WORDS:
+        return meanings.get(cell, cell) if not is_stage(cell, None) else cell
+    meaning = meanings.get(_key(cell), "")
+    if not meaning or not is_stage(meaning, None):
+        raise file_error(
+            path,
+            f"{path.with_suffix('.json').name} says {meaning[:40]!r} for {cell[:20]}, expected a stage such "
+            "as W, N1, N2, N3, REM, or Unscored.",
+        )
+    return meaning
+
+
+def read_boas_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of the Bitbrain Open Access Sleep dataset: those of the experts where they are there."""
+    table = read_rows(path, ("onset", "duration"))
+    columns = [name for name in BOAS_COLUMNS if name in table.header]
+    if not columns:
+        raise file_error(path, f"has no column {' or '.join(BOAS_COLUMNS)}.")
+    codes = table.numbers(path, columns[0])
+    stages = names_of(path, codes.tolist(), BOAS, what="line", first=table.lines[0])
+    raw = _annotated(path, table, [f"Sleep stage {stage}" for stage in stages], options)
+    return replace(raw, notes=(*raw.notes, f"stages are those of the column {columns[0]}"))
+
+
+def _annotated(path: Path, table: StageRows, texts: list[str], options: HypnogramOptions) -> RawHypnogram:
+    onsets = table.numbers(path, "onset").tolist()
+    lasting = []
+    for line, cell in zip(table.lines, table.column("duration"), strict=True):
+        seconds = as_number(cell)
+        if seconds is None and cell.casefold() not in UNSCORED_WORDS:
+            raise file_error(path, f"line {line}, column 'duration': expected seconds, got {cell[:40]!r}.")
+        lasting.append(seconds or None)
+    _refuse_missing(path, table, texts, lasting)
+    rows = zip(onsets, lasting, texts, strict=True)
+    annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
+    return annotated(path, annotations, options, only_stages=True)
+
+
+def _refuse_missing(
+    path: Path, table: StageRows, texts: Sequence[str], lasting: Sequence[float | None]
+) -> None:
+    """Refuse stages that are names alone and do not last, which may be anything."""
+    if any(text.casefold().startswith(("sleep stage", "stage")) for text in texts):
+        return
+    for line, text, seconds in zip(table.lines, texts, lasting, strict=True):
+        if seconds is None and canonical_name(text) is not None:
+            raise file_error(
+                path,
+                f"line {line} has the stage {text[:40]!r} without a duration, expected the seconds it lasts. "
+                "Fill the column duration.",
+            )
+
+
+def _may_be(table: StageRows, name: str, levels: dict[str, dict[str, str]]) -> bool:
+    """Whether a column holds texts, or numbers that the JSON explains."""
+    if name in levels:
+        return True
+    cells = [cell for cell in table.column(name) if cell.casefold() not in UNSCORED_WORDS]
+    return bool(cells) and not all(as_number(cell) is not None for cell in cells)
+
+
+def _levels(path: Path) -> dict[str, dict[str, str]]:
+    """Return what the JSON beside a table says about the values of its columns."""
+    beside = path.with_suffix(".json")
+    if not beside.is_file():
+        return {}
+    content: Any = load_json(beside)
+    found = {}
+    for column, told in content.items() if isinstance(content, dict) else ():
+        levels = told.get("Levels") if isinstance(told, dict) else None
+        if isinstance(levels, dict):
+            found[str(column).casefold()] = {_key(str(key)): _meaning(value) for key, value in levels.items()}
+    return found
+
+
+def _meaning(value: object) -> str:
+    """Text of a level, which newer versions of BIDS put into a mapping."""
+    return str(value.get("Description", "")) if isinstance(value, dict) else str(value)
+
+
+def _key(cell: str) -> str:
+    number = as_number(cell)
+    return f"{number:g}" if number is not None else cell.strip()

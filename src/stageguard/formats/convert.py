@@ -1,0 +1,324 @@
+"""Write nights in any tool's format, and convert from one to another. Decides no stage.
+
+Files appear whole or not at all, never over one that was read, and what a format cannot carry is said.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stageguard.base import checks
+from stageguard.base.errors import Argument, InputError, Message, message_of
+from stageguard.base.files import as_path, check_places, write_together
+from stageguard.formats import registry
+from stageguard.formats.file_format import FileFormat
+from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.placing import with_events_of, with_plain_events
+from stageguard.formats.reading_back import lost_events, lost_in
+from stageguard.formats.sources import Reading, outgoing_of
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import StageScheme, as_scheme
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+
+COHORT_FORMAT = "parquet"
+OWN_FORMAT = "stageguard-tsv"  # holds a decoding as it is
+PROBABILITIES_ALONE = ("npz", "stageguard-csv", COHORT_FORMAT)  # formats that need no stages
+FULL_SUFFIX = {"mne-fif": "-annot.fif"}
+ARGMAX_NOTE = "stages are the most probable ones, not decoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: the files, the main one first, and what their format could not carry.
+
+    Attributes
+    ----------
+    files : tuple of Path
+        Where it is.
+    format : str
+        Name of the format.
+    lost : tuple of str
+        What reading the files will not give back.
+    notes : tuple of str
+        What was assumed.
+    """
+
+    files: tuple[Path, ...]
+    format: str
+    lost: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The main file."""
+        return self.files[0]
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        more = f" and {', '.join(path.name for path in self.files[1:])}" if self.files[1:] else ""
+        lost = f"; lost: {', '.join(self.lost)}" if self.lost else "; nothing lost"
+        return f"{self.path}{more} ({self.format}){lost}"
+
+
+def save(
+    night: Decoding | Hypnogram | Hypnodensity,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    overwrite: bool = False,
+    annotations_from: str | os.PathLike[str] | None = None,
+    spare: Iterable[Path] = (),
+) -> Written:
+    """Write a night in the format of a tool.
+
+    Parameters
+    ----------
+    night : Decoding, Hypnogram or Hypnodensity
+        What to write.
+    path : path-like
+        The file.
+    format : str, optional
+        Name of the format (see docs/formats.md); by default the only one that files of this name have.
+    overwrite : bool
+        Replace an existing file, which is an error otherwise.
+    annotations_from : path-like, optional
+        A file whose other annotations (arousals, apnoeas, lights) are written too: EDF+, NSRR or Profusion
+        XML, Luna .annot, BIDS events. The night is put where it lies in that recording by their clocks:
+        epochs before its first are unscored.
+    spare : iterable of Path
+        Files that were read, which are never written over.
+
+    Returns
+    -------
+    Written
+        The files, and what the format could not carry.
+    """
+    target = as_path(path, "path")
+    among = PROBABILITIES_ALONE if isinstance(night, Hypnodensity) else None
+    form = _format_for(target, format, "format", among)
+    outgoing = outgoing_of(night)
+    spare = list(spare)
+    if annotations_from is not None:
+        source = as_path(annotations_from, "annotations_from")
+        outgoing = with_events_of(outgoing, source, is_placed=form.name != OWN_FORMAT)
+        spare.append(source)
+    try:
+        return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
+    except InputError as error:  # `convert` can merge stages, and is what writers think of
+        raise InputError(message_of(error).replace_parts(_merging_by_hand)) from None
+
+
+def _merging_by_hand(part: object) -> object:
+    """Return how to merge stages without `convert`."""
+    if isinstance(part, Argument) and part.name == "merge_to":
+        return Argument("merge_to", part.value, f"sg.merge_stages(night, {part.value!r})")
+    return part
+
+
+def convert(
+    source: Any,
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    target_format: str | None = None,
+    stages: Sequence[str] | None = None,
+    scheme: StageScheme | str | None = None,
+    epoch_seconds: float | None = None,
+    merge_to: StageScheme | str | None = None,
+    reepoch_to: float | None = None,
+    annotations_from: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    logits: bool = False,
+    log: bool = False,
+    pool_to_seconds: float | None = None,
+) -> Written:
+    """Convert a night from any format that is read to any that is written.
+
+    Parameters
+    ----------
+    source : path-like, object, or list of these
+        Anything `read_hypnogram` or `read_density` takes, or a decoding. Its arousals, apnoeas and other
+        annotations go with it where the target can hold them. A list becomes one Parquet file.
+    target : path-like
+        The file to write.
+    format, target_format : str, optional
+        Names of the formats, where content or name leave several.
+    stages, scheme, epoch_seconds : optional
+        What the source does not say about itself: names of its columns, its scheme, its epoch length.
+    merge_to : StageScheme or str, optional
+        A coarser scheme for the target, such as "wnr3".
+    reepoch_to : float, optional
+        Another epoch length for the target, in seconds.
+    annotations_from : path-like, optional
+        Another file whose annotations besides stages are written too, in whose recording the night is put.
+    overwrite : bool
+        Replace an existing target, which is an error otherwise.
+    logits, log, pool_to_seconds : optional
+        How to read probabilities, as in `read_density`.
+
+    Returns
+    -------
+    Written
+        The files, what the target's format could not carry, and what was assumed.
+    """
+    place = as_path(target, "target")
+    form = _format_for(place, target_format, "target_format")
+    reading = Reading(
+        format,
+        None if stages is None else tuple(stages),
+        None if scheme is None else as_scheme(scheme),
+        None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
+        None if merge_to is None else as_scheme(merge_to),
+        None if reepoch_to is None else checks.epoch_seconds(reepoch_to),
+        logits,
+        log,
+        None if pool_to_seconds is None else checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
+    )
+    beside = None if annotations_from is None else as_path(annotations_from, "annotations_from")
+    spare = [] if beside is None else [beside]
+    if isinstance(source, list) and all(map(_is_night, source)):
+        _refuse_list(source, form, has_annotations=beside is not None)
+        return _write_cohort(form, source, reading, place, overwrite=overwrite)
+    night = outgoing_of(source, reading)
+    if beside is not None:
+        night = with_events_of(night, beside, is_placed=form.name != OWN_FORMAT)
+    if isinstance(source, str | os.PathLike):
+        spare.append(Path(source))
+    return _write(form, replace(night, id=night.id or place.stem), place, overwrite=overwrite, spare=spare)
+
+
+def _write(
+    form: FileFormat, night: Outgoing, path: Path, *, overwrite: bool, spare: Iterable[Path]
+) -> Written:
+    if night.hypnogram is None and form.name not in PROBABILITIES_ALONE:
+        night = _most_probable(night)
+    written, renamed = with_plain_events(form.name, night)
+    content: Content = form.load("write")(written, path)
+    check_places(content.files, overwrite=overwrite)
+    lost = (*lost_in(form, written, content), *renamed)
+    write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
+    return Written(tuple(content.files), form.name, lost, (*night.notes, *content.notes))
+
+
+def _write_cohort(
+    form: FileFormat, sources: Sequence[Any], reading: Reading, path: Path, *, overwrite: bool
+) -> Written:
+    from stageguard.formats.parquet import write_cohort
+
+    nights = []
+    for place, source in enumerate(sources, start=1):
+        night = outgoing_of(source, reading)
+        nights.append(replace(night, id=night.id or f"night-{place}"))
+    ids = [night.id for night in nights]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"two nights are called {twice!r}, expected names that tell them apart. Rename a file."
+        )
+    content = write_cohort(nights, path)
+    events = [event for night in nights for event in night.events]
+    left = [loss for night in nights for loss in night.left]
+    lost = left + lost_events(replace(nights[0], events=tuple(events)), content)
+    if any(night.profile is not None for night in nights):
+        lost.append("profile")
+    spare = [Path(source) for source in sources if isinstance(source, str | os.PathLike)]
+    write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
+    notes = dict.fromkeys(note for night in nights for note in night.notes)
+    return Written(tuple(content.files), form.name, tuple(lost), tuple(notes))
+
+
+def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: bool) -> None:
+    """Refuse nights that one file cannot hold."""
+    if not sources:
+        raise InputError("got an empty list, expected one or more nights to convert.")
+    if form.name != COHORT_FORMAT:
+        raise InputError(
+            f"got a list of {len(sources)} night{'s' * (len(sources) != 1)}, but {form.name} holds one. "
+            "Convert them one by one, or write one .parquet file."
+        )
+    if has_annotations:
+        raise InputError(
+            Message(
+                Argument("annotations_from"), " belongs to one night, got several. Convert them one by one."
+            )
+        )
+
+
+def _is_night(source: Any) -> bool:
+    """Whether this is a night of a list of them, rather than the stage of an epoch."""
+    from stageguard.guard.decoding import Decoding
+
+    if isinstance(source, str):
+        return Path(source).exists()
+    return isinstance(source, os.PathLike | Decoding | Hypnogram | Hypnodensity)
+
+
+def _most_probable(night: Outgoing) -> Outgoing:
+    density = night.density
+    assert density is not None
+    labels = Hypnogram(
+        density.argmax(),
+        density.scheme,
+        density.epoch_seconds,
+        density.start,
+        offset_seconds=density.offset_seconds,
+    )
+    return replace(night, hypnogram=labels, notes=(*night.notes, ARGMAX_NOTE))
+
+
+def usual_suffix(form: FileFormat) -> str:
+    """Return how files of a format end."""
+    return FULL_SUFFIX.get(form.name, form.suffixes[0])
+
+
+def _format_for(
+    path: Path, name: str | None, argument: str, among: Sequence[str] | None = None
+) -> FileFormat:
+    """Return the format to write: the one that was named, or the only one that files of this name have."""
+    if name is not None:
+        return registry.named(name, "write")
+    able = [form for form in registry.FORMATS if form.does("write") and (not among or form.name in among)]
+    lower = path.name.lower()
+    lengths = {
+        form.name: max((len(s) for s in form.suffixes if lower.endswith(s)), default=0) for form in able
+    }
+    longest = max(lengths.values())
+    found = [form for form in able if longest and lengths[form.name] == longest]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(f"{form.name} ({form.title})" for form in found)
+        which = Argument("target_format", python=argument)
+        raise InputError(
+            Message(f"{path.name}: may be several formats. Say which with ", which, f": {listed}.")
+        )
+    if among:
+        _refuse_stages(path, argument)
+    listed = ", ".join(form.name for form in able)
+    which = Argument("target_format", python=argument)
+    raise InputError(
+        Message(f"{path.name}: no format has such a name. Say which with ", which, f": {listed}.")
+    )
+
+
+def _refuse_stages(path: Path, argument: str) -> None:
+    """Refuse a name of formats that hold stages, for probabilities alone."""
+    try:
+        found = _format_for(path, None, argument)
+    except InputError:
+        return
+    raise InputError(
+        Message(
+            f"{path.name}: {found.name} holds stages, but there are only probabilities. Decode them first. "
+            "For the most probable ones say it: ",
+            Argument("target_format", found.name, f"{argument}={found.name!r}"),
+            ".",
+        )
+    )

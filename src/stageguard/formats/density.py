@@ -1,0 +1,424 @@
+"""From a plain matrix and column names to a Hypnodensity. Knows no file format, and no library's objects."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import (
+    Argument,
+    FileFormatError,
+    InputError,
+    Message,
+    MissingFileError,
+    StageGuardWarning,
+    message_of,
+)
+from stageguard.base.input_files import checked_file
+from stageguard.night.align import reepoch
+from stageguard.night.hypnodensity import (
+    ROUNDING,
+    SUM_TOLERANCE,
+    FloatMatrix,
+    Hypnodensity,
+    as_float_matrix,
+    explain_bad_probabilities,
+)
+from stageguard.night.stages import StageScheme, canonical_name, scheme_for
+
+SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
+DEFAULT_EPOCH_SECONDS = 30.0
+MOST_LISTED = 8
+MOST_EPOCHS = 1_000_000  # of a hypnogram: almost a year at 30 s, six weeks at 4 s
+
+Where = Path | str  # a file, or what an object in memory is called
+
+
+@dataclass(frozen=True, slots=True)
+class DensityOptions:
+    """What the caller says about a file or an object, before it is opened."""
+
+    stages: tuple[str, ...] | None = None
+    epoch_seconds: float | None = None
+    default_epoch_seconds: float | None = None  # of the profile or the night it goes with
+    logits: bool = False
+    log: bool = False
+    scheme: StageScheme | None = None  # the profile's: columns with exactly its names are its stages
+    format: str | None = None
+    pool_to_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DensityFile:
+    """A file's hypnodensity, and what was assumed or left out while reading it."""
+
+    density: Hypnodensity
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RawDensity:
+    """What a format found in a file: numbers, their column names, and its remarks."""
+
+    values: npt.ArrayLike
+    names: tuple[str, ...]
+    epoch_seconds: float | None = None
+    start: datetime | None = None
+    notes: tuple[str, ...] = field(default=())
+    lines: Sequence[int] | None = None  # where each row stands, as editors count, where rows are lines
+    epoch_source: str = ""  # the columns that tell the epoch length
+    places: npt.NDArray[np.intp] | None = None  # epoch of each row where some epochs have none
+    is_told: bool = False  # the file tells the epoch length, in a way that is not read
+    usual_seconds: float | None = None  # epoch length of the tool where its files tell none
+    tool: str = ""  # who usually writes epochs of `usual_seconds`
+    is_chosen: bool = False  # users of the tool choose the epoch length, and `usual_seconds` is its default
+    source: str | None = None  # where it came from, in place of the file's name
+    offset_seconds: float = 0.0  # from the recording's start to the first epoch
+
+
+def file_error(path: Where, message: str) -> FileFormatError:
+    """One line that begins with the file's name, or with what an object is called."""
+    if isinstance(path, str):
+        return FileFormatError(Message(path, ": ", message))
+    name = path.name if path.name not in ("", "..") else path.resolve().name or str(path)
+    return FileFormatError(Message(name, ": ", message))
+
+
+def existing_file(source: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is there; anything else is one line that says what to do."""
+    path = Path(source)
+    if "\x00" in str(path):
+        raise InputError(f"the path {str(path)[:60]!r} has a NUL in it, expected the name of a file.")
+    try:
+        return checked_file(path, "a recording")
+    except IsADirectoryError:
+        raise file_error(path, "is a folder, expected a file. Name the files in it.") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFileError(
+            f"{path}: No such file or directory, expected a file to read. Check its name."
+        ) from None
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise MissingFileError(f"{str(path)[:200]}: cannot be read ({error.strerror}).") from None
+
+
+def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
+    """Names for a line of text; of very many only the first ones, and how many more there are."""
+    shown = ", ".join(name[:40] for name in names[:most])
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
+
+
+def settle_epoch_seconds(
+    path: Where, given: float | None, found: float | None, source: str = ""
+) -> float | None:
+    """Epoch length the caller or the file says; both must say the same, or there is an error."""
+    if found is None:
+        return given
+    owner = "the file" if isinstance(path, Path) else "the object"
+    by = f"by its {source}" if source else f"by {owner}"
+    if not SHORTEST_EPOCH <= found <= LONGEST_EPOCH:
+        raise file_error(
+            path,
+            f"an epoch lasts {found:g} s {by}, expected {SHORTEST_EPOCH:g} to {LONGEST_EPOCH:g} s. "
+            "Write times in seconds.",
+        )
+    if given is not None and not abs(given - found) <= 1e-3 * found:
+        raise file_error(
+            path,
+            Message(
+                f"an epoch lasts {found:g} s {by}, got ",
+                Argument("epoch_seconds", float(given)),
+                f". Leave it out, or correct {owner}.",
+            ),
+        )
+    return found
+
+
+def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> DensityFile:
+    """Check and order a raw matrix; every complaint names the file."""
+    if options.logits and options.log:
+        raise InputError("logits and log exclude each other: give the one the file holds.")
+    epoch_seconds, notes = _epoch_seconds(path, raw, options)
+    try:
+        scheme, columns = match_columns(raw.names, options.scheme, is_given=options.stages is not None)
+        matrix = as_float_matrix(raw.values, len(raw.names), raw.names)
+        matrix = _with_gaps(_ordered(matrix, columns), raw.places)
+        matrix, assumed = to_probabilities(matrix, scheme.names, logits=options.logits, log=options.log)
+        source = path if isinstance(path, str) else path.name
+        remarks = (*notes, *assumed)
+        density = Hypnodensity(
+            *(matrix, scheme, epoch_seconds, raw.start, raw.source or source, remarks, raw.offset_seconds)
+        )
+        if options.pool_to_seconds is not None:
+            density, pooled = pool(density, options.pool_to_seconds)
+            remarks += pooled
+            density = replace(density, assumed=remarks) if pooled else density
+    except InputError as error:
+        raise file_error(path, _with_line(message_of(error), raw)) from None
+    return DensityFile(density, remarks)
+
+
+def _epoch_seconds(path: Where, raw: RawDensity, options: DensityOptions) -> tuple[float, list[str]]:
+    """Epoch length that the caller, the file, the tool or the default says, and who said it."""
+    notes = list(raw.notes)
+    owner = "the file" if isinstance(path, Path) else "the object"
+    seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds, raw.epoch_source)
+    if raw.epoch_source and options.epoch_seconds is None:
+        notes.append(f"epochs last {seconds:g} s: from {owner}'s {raw.epoch_source}")
+    if seconds is not None:
+        return seconds, notes
+    silent = f"{owner}'s epoch length could not be read" if raw.is_told else (
+        f"{owner} does not say how long an epoch is"
+    )  # fmt: skip
+    if raw.usual_seconds is not None:
+        if raw.is_chosen:
+            check_usual(path, raw.usual_seconds, options.default_epoch_seconds, raw.tool)
+        notes.append(f"{silent}: {raw.usual_seconds:g} s assumed, as {raw.tool} usually has")
+        return raw.usual_seconds, notes
+    seconds = options.default_epoch_seconds or DEFAULT_EPOCH_SECONDS
+    notes.append(f"{silent}: {seconds:g} s assumed")
+    return seconds, notes
+
+
+def check_usual(path: Where, usual: float, expected: float | None, tool: str) -> None:
+    """Refuse to guess between a tool's default epoch length and that of the profile or night beside it."""
+    if expected is not None and abs(usual - expected) > 1e-3 * usual:
+        raise file_error(
+            path,
+            Message(
+                f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s "
+                "that of the profile or night it goes with. Say which: ",
+                Argument("epoch_seconds", float(expected)),
+                ".",
+            ),
+        )
+
+
+def _ordered(matrix: FloatMatrix, columns: npt.NDArray[np.intp]) -> FloatMatrix:
+    if np.array_equal(columns, np.arange(matrix.shape[1])):
+        return matrix
+    return np.ascontiguousarray(matrix[:, columns])
+
+
+def _with_gaps(matrix: FloatMatrix, places: npt.NDArray[np.intp] | None) -> FloatMatrix:
+    """Put rows at their epochs; the epochs in between have no evidence."""
+    if places is None:
+        return matrix
+    spread = np.full((int(places[-1]) + 1, matrix.shape[1]), np.nan)
+    spread[places] = matrix
+    return spread
+
+
+def _with_line(message: Message, raw: RawDensity) -> Message:
+    """Rows count from 0 like array indices; say the line of the file too."""
+    lines = raw.lines
+    if lines is None:
+        return message
+
+    def both(found: re.Match[str]) -> str:
+        row = int(found[1]) if raw.places is None else int(np.searchsorted(raw.places, int(found[1])))
+        return f"{found[0]} (line {lines[row]})" if row < len(lines) else found[0]
+
+    first, *rest = message.parts
+    return Message(re.sub(r"\brow (\d+)", both, str(first), count=1), *rest)
+
+
+def match_columns(
+    names: Sequence[str], own: StageScheme | None = None, *, is_given: bool = False
+) -> tuple[StageScheme, npt.NDArray[np.intp]]:
+    """Scheme of these names and the column of each of its stages; a custom scheme where none fits.
+
+    `own` is a scheme that goes before all others when the names are exactly its stages. Known stages that are
+    no standard scheme together are an error, unless the caller has given them (`is_given`).
+    """
+    if own is not None and sorted(names) == sorted(own.names):
+        return own, np.array([list(names).index(name) for name in own.names], dtype=np.intp)
+    try:
+        scheme, columns = scheme_for(names)
+        return scheme, np.asarray(columns, dtype=np.intp)
+    except InputError:
+        if not is_given and all(canonical_name(name) for name in names):
+            raise
+    meaning = {canonical_name(name): name for name in names}
+    scheme = StageScheme.custom(tuple(names), wake=meaning.get("W"), rem=meaning.get("R"))
+    return scheme, np.arange(len(names), dtype=np.intp)
+
+
+FloatVector = npt.NDArray[np.float64]
+
+# Probabilities that something shook (interpolation, a smoother) stay near [0, 1], and their sums near 1.
+SHAKEN_VALUES = (-0.5, 1.5)
+SHAKEN_SUMS = (0.5, 1.5)
+EDGE = 1e-9  # of the sum of decimals
+
+
+def to_probabilities(
+    matrix: FloatMatrix, names: Sequence[str], *, logits: bool = False, log: bool = False
+) -> tuple[FloatMatrix, tuple[str, ...]]:
+    """Probabilities of what was read, and what was assumed to make them.
+
+    Parameters
+    ----------
+    matrix : array, shape (n_epochs, n_stages)
+        A row of NaN is an epoch without evidence.
+    names : sequence of str
+        Stage names, for the message.
+    logits, log : bool
+        It is known that these are logits, or natural log-probabilities. Else they are told apart.
+    """
+    if logits:
+        return _softmax(matrix, "logits"), ()
+    if log:
+        return _same_sums(_exponential(matrix), names)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = matrix @ np.ones(matrix.shape[1])
+    if matrix.min() >= -ROUNDING and np.abs(sums - 1).max() <= SUM_TOLERANCE:
+        return matrix, ()
+    scored = np.asarray(~np.isnan(matrix).all(axis=1))
+    if not scored.any() or np.isnan(matrix[scored]).any():
+        return matrix, ()  # whoever checks probabilities names the row that is NaN in part
+    if matrix[scored].min() >= -ROUNDING:
+        return _same_sums(matrix, names)
+    return _with_negative(matrix, names, scored)
+
+
+def _same_sums(matrix: FloatMatrix, names: Sequence[str]) -> tuple[FloatMatrix, tuple[str, ...]]:
+    """Rows divided by their sum where that is the same for all of them."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = matrix.sum(axis=1)
+    known = sums[~np.isnan(sums)]
+    if not np.isfinite(known).all():
+        raise explain_bad_probabilities(matrix, names)
+    if (np.abs(known - 1) <= SUM_TOLERANCE).all():
+        return matrix, ()
+    off = np.nan_to_num(np.abs(sums - 1))
+    if (off <= SUM_TOLERANCE + EDGE).all():  # decimals that are off by exactly the tolerance
+        at_edge = off > SUM_TOLERANCE - EDGE
+        n_rows = int(at_edge.sum())
+        note = f"{n_rows} row{'s' * (n_rows != 1)} off by {SUM_TOLERANCE:g}: divided by the sum"
+        return matrix / np.where(at_edge, sums, 1.0)[:, None], (note,)
+    usual = float(np.median(known))
+    varies = np.abs(known - usual) > SUM_TOLERANCE * usual
+    if len(known) > 1 and usual > 0 and not varies.any():
+        return matrix / sums[:, None], (f"rows sum to {usual:.6g}: divided by their sums",)
+    most_vary = 2 * np.count_nonzero(varies) >= len(known)
+    if len(known) < 2 or most_vary or abs(usual - 1) <= SUM_TOLERANCE:
+        raise explain_bad_probabilities(matrix, names)
+    row = int(np.flatnonzero(~np.isnan(sums))[np.argmax(varies)])
+    raise InputError(
+        f"probabilities: row {row} sums to {sums[row]:.6g} and most others to {usual:.6g}, expected the same "
+        "sum in every row. Correct the row, or set all of it to NaN (no evidence)."
+    )
+
+
+def _with_negative(
+    matrix: FloatMatrix, names: Sequence[str], scored: npt.NDArray[np.bool_]
+) -> tuple[FloatMatrix, tuple[str, ...]]:
+    """Logits or log-probabilities, where it is clear which of them."""
+    values = matrix[scored]
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = values.sum(axis=1)
+        is_row_fine = (values >= -ROUNDING).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)
+        adds_up = np.abs(np.exp(np.minimum(values, 1.0)).sum(axis=1) - 1) <= SUM_TOLERANCE
+    if is_row_fine.any() or (np.abs(sums - 1) <= SUM_TOLERANCE).all() or np.isposinf(values).any():
+        raise explain_bad_probabilities(matrix, names)
+    if values.max() <= SUM_TOLERANCE:
+        if adds_up.all():
+            note = "read as natural log-probabilities: none is above 0, and their exponentials sum to 1"
+            return _exponential(matrix), (note,)
+        row = int(np.flatnonzero(scored)[np.argmin(adds_up)])
+        raise InputError(
+            Message(
+                f"row {row} has no value above 0, but its exponentials do not sum to 1: logarithms to "
+                "another base, or not normalised? Pass ",
+                Argument("logits", True),
+                " if their softmax is meant, else convert them first.",
+            )
+        )
+    if _is_inside(values, SHAKEN_VALUES) and _is_inside(sums, SHAKEN_SUMS):
+        row = int(np.flatnonzero(scored)[np.argmax((values < -ROUNDING).any(axis=1))])
+        column = int(np.argmax(matrix[row] < -ROUNDING))
+        raise InputError(
+            Message(
+                f"row {row} has {matrix[row, column]:.6g} for {names[column]}: these may be logits, or "
+                "probabilities that something pushed below 0. Pass ",
+                Argument("logits", True),
+                ", or correct them.",
+            )
+        )
+    return _softmax(matrix, "logits"), ("read as logits: the softmax was taken",)
+
+
+def _is_inside(values: npt.NDArray[np.float64], limits: tuple[float, float]) -> bool:
+    return bool(values.min() >= limits[0] and values.max() <= limits[1])
+
+
+def _exponential(matrix: FloatMatrix) -> FloatMatrix:
+    _peaks(matrix, "log-probabilities")
+    with np.errstate(over="ignore"):
+        return np.exp(matrix)
+
+
+def _softmax(matrix: FloatMatrix, kind: str) -> FloatMatrix:
+    weights = np.exp(matrix - _peaks(matrix, kind)[:, None])
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _peaks(matrix: FloatMatrix, kind: str) -> FloatVector:
+    """Largest value of each row, 0 where there is no evidence; rows without a finite one are refused."""
+    missing = np.isnan(matrix).all(axis=1)
+    peak = np.asarray(matrix.max(axis=1, where=~np.isnan(matrix), initial=-np.inf))
+    bad = ~missing & ~np.isfinite(peak)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"row {row} has no finite largest value ({peak[row]}), so it cannot be read as {kind}. "
+            "Leave the row empty where there is no evidence."
+        )
+    return np.where(missing, 0.0, peak)
+
+
+def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str, ...]]:
+    """Mean probabilities over epochs of `seconds`, counted from the first row, and what was left out.
+
+    The rule is that of `night.align.reepoch`: where some rows of a longer epoch have no evidence, the
+    mean is over the others, and an epoch with less than half of it has none. Rows that do not fill a last
+    epoch are dropped.
+    """
+    ratio = seconds / density.epoch_seconds
+    n_joined = round(ratio)
+    if n_joined < 1 or abs(ratio - n_joined) > 1e-6 * n_joined:
+        raise InputError(
+            f"rows of {density.epoch_seconds:g} s cannot be pooled to {seconds:g} s, expected a whole "
+            f"multiple such as {density.epoch_seconds * max(2, n_joined):g}. Leave it out, or correct it."
+        )
+    if n_joined == 1:
+        return density, ()
+    n_epochs, n_left = divmod(density.n_epochs, n_joined)
+    if not n_epochs:
+        raise InputError(
+            f"{density.n_epochs} rows of {density.epoch_seconds:g} s do not fill one epoch of {seconds:g} s."
+        )
+    has_evidence = ~np.isnan(density.probabilities[: n_epochs * n_joined, 0])
+    n_known = has_evidence.reshape(n_epochs, n_joined).sum(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # what is left out is a note here
+        pooled = reepoch(density, seconds)
+    notes = [f"{n_joined} rows of {density.epoch_seconds:g} s averaged to one epoch of {seconds:g} s"]
+    is_kept = ~np.isnan(pooled.probabilities[:, 0])
+    n_partly = int(np.count_nonzero(is_kept & (n_known < n_joined)))
+    if n_partly:
+        notes.append(f"{n_partly:,} of these epochs averaged from the rows that have evidence")
+    n_sparse = int(np.count_nonzero(~is_kept & (n_known > 0)))
+    if n_sparse:
+        notes.append(f"{n_sparse:,} of them have evidence in less than half of their rows: left without")
+    if n_left:
+        notes.append(f"{n_left} row{'s' * (n_left != 1)} at the end fill no epoch: dropped")
+    return pooled, tuple(notes)

@@ -1,0 +1,68 @@
+"""Read hypnograms of the Dreem Open Datasets: a JSON list, or an array in HDF5. Reads no signals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from stageguard.base.errors import Argument, Message, StageGuardError
+from stageguard.base.extras import library
+from stageguard.base.input_files import checked_file
+from stageguard.formats.density import MOST_EPOCHS, file_error, listed
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.json_file import number_list
+from stageguard.formats.stage_codes import NUMBERINGS, names_of
+from stageguard.night.stages import AASM5
+
+EPOCH_SECONDS = 30.0
+
+
+def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read a list of numbers: -1 not scored, 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
+    if options.format is None:
+        raise file_error(
+            path,
+            Message(
+                "is a bare list of numbers, and tools number stages differently. Say whose: ",
+                Argument("format", "dreem-json"),
+                f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
+            ),
+        )
+    return _raw(path, number_list(path), None)
+
+
+def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read the array `hypnogram` of a night."""
+    h5py = library("h5py", f"reading {path.name}", extra="formats")
+    try:
+        with h5py.File(checked_file(path, "a recording"), "r") as file:
+            if "hypnogram" not in file:
+                raise file_error(path, f"holds {listed(list(file))}, expected an array named hypnogram.")
+            if not 0 < file["hypnogram"].size <= MOST_EPOCHS:
+                raise file_error(path, f"its hypnogram has {file['hypnogram'].size:,} values.")
+            values = np.ravel(np.asarray(file["hypnogram"][()], dtype=np.float64))
+            start = _start(file.attrs.get("start_time"))
+    except (StageGuardError, MemoryError):
+        raise
+    except Exception as error:  # a damaged file makes the library raise almost anything
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise file_error(path, f"is damaged or cut short ({reason}).") from None
+    return _raw(path, values.tolist(), start)
+
+
+def _raw(path: Path, values: Sequence[float], start: datetime | None) -> RawHypnogram:
+    stages = names_of(path, values, NUMBERINGS["yasa"], what="epoch", first=0)
+    lines = tuple(range(len(stages)))
+    return RawHypnogram(stages, lines, EPOCH_SECONDS, start, scheme=AASM5, has_clock=start is not None)
+
+
+def _start(value: object) -> datetime | None:
+    """When a night began, told in seconds since 1970."""
+    try:
+        seconds = float(np.ravel(np.asarray(value, dtype=np.float64))[0])
+        return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None) if seconds > 0 else None
+    except (TypeError, ValueError, IndexError, OverflowError, OSError):
+        return None

@@ -1,0 +1,246 @@
+"""Read stages among annotations of MNE: FIF, text and CSV; write FIF. Needs no MNE, and reads no recordings.
+
+A FIF file is a chain of tags: kind, type, size and where the next one is, then the data, all big-endian.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from stageguard.base.errors import Argument, Message
+from stageguard.base.input_files import read_file
+from stageguard.formats.density import file_error
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.outgoing import Content, Outgoing, stage_texts
+from stageguard.formats.stage_codes import NUMBERINGS, names_of
+from stageguard.formats.stage_sniffing import FIF_HEAD
+from stageguard.formats.staged_annotations import Annotation, annotated
+from stageguard.formats.tables.delimited import split_line
+from stageguard.formats.tables.stage_rows import as_number, read_rows, text_lines
+
+GSSC = "yasa"  # whose numbers GSSC has too
+BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
+ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
+FILE_ID, DIRECTORY, FREE_LIST, NOTHING = 100, 101, 106, 108
+NO_DATA, INTEGER, DOUBLE, TEXT, ID = 0, 3, 5, 10, 31  # types of data
+VERSION = (1 << 16) + 3  # of the format: 1.3
+MOST_TAGS = 100_000
+_TYPES = {3: ">i4", 4: ">f4", 5: ">f8"}
+
+
+def read_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a file that `Annotations.save("...-annot.fif")` wrote."""
+    annotations, start = read_fif_annotations(path)
+    refuse_numbers(path, annotations)
+    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+
+
+def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
+    annotations, start = read_fif_annotations(path)
+    stages = numbered(path, annotations, GSSC)
+    return annotated(path, stages, options, start=start, has_clock=start is not None, only_stages=True)
+
+
+def refuse_numbers(path: Path, annotations: Sequence[Annotation]) -> None:
+    """Refuse annotations that are all numbers, since nobody says whose."""
+    if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
+        raise file_error(
+            path,
+            Message(
+                "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
+                Argument("format", "gssc-fif"),
+                ".",
+            ),
+        )
+
+
+def numbered(path: Path, annotations: Sequence[Annotation], numbering: str) -> list[Annotation]:
+    """Return annotations that name their stages, of some whose texts are a tool's numbers."""
+    codes = []
+    for each in annotations:
+        code = as_number(each.text)
+        if code is None:
+            known = "GSSC's numbers 0 to 4" if numbering == GSSC else "a number of a stage"
+            raise file_error(path, f"has the annotation {each.text[:40]!r}, expected {known}.")
+        codes.append(code)
+    names = names_of(path, codes, NUMBERINGS[numbering], what="annotation")
+    return [
+        Annotation(each.onset, each.seconds, f"Sleep stage {name}")
+        for each, name in zip(annotations, names, strict=True)
+    ]
+
+
+def write_fif(night: Outgoing, path: Path) -> Content:
+    """Write what `mne.read_annotations` opens: one annotation per epoch, and the others."""
+    texts = stage_texts(night, "MNE")
+    rows = [(onset, night.epoch_seconds, text) for onset, text in zip(night.onsets, texts, strict=True)] + [
+        (event.onset, event.seconds or 0.0, event.text) for event in night.events
+    ]
+    rows.sort(key=lambda row: row[0])
+    onsets = np.array([onset for onset, _, _ in rows])
+    ends = onsets + np.array([seconds for _, seconds, _ in rows])
+    text = ":".join(text.replace(":", "{COLON}") for _, _, text in rows)
+    parts = [
+        _tag(FILE_ID, ID, struct.pack(">5i", VERSION, 0, 0, 0, 0)),
+        _tag(DIRECTORY, INTEGER, struct.pack(">i", -1)),
+        _tag(FREE_LIST, INTEGER, struct.pack(">i", -1)),
+        _tag(BLOCK_START, INTEGER, struct.pack(">i", ANNOTATIONS)),
+        _tag(ONSETS, DOUBLE, onsets.astype(">f8").tobytes()),
+        _tag(ENDS, DOUBLE, ends.astype(">f8").tobytes()),
+        _tag(DESCRIPTIONS, TEXT, text.encode()),
+        *_date_tags(night.recording_start),
+        _tag(BLOCK_END, INTEGER, struct.pack(">i", ANNOTATIONS)),
+        _tag(NOTHING, NO_DATA, b"", -1),
+    ]
+    is_named = path.name.endswith(("-annot.fif", "_annot.fif"))
+    notes = clock_notes(night.recording_start)
+    if not is_named:
+        notes += ("MNE expects names that end with -annot.fif",)
+    return Content({path: b"".join(parts)}, n_events=len(night.events), notes=notes)
+
+
+def clock_notes(start: datetime | None) -> tuple[str, ...]:
+    """Say how far the instant is off where MNE takes a clock of another zone for UTC."""
+    offset = None if start is None else start.utcoffset()
+    if not offset:
+        return ()
+    hours = offset.total_seconds() / 3600
+    return (f"the clock time is stamped as UTC, as MNE does for EDF: {abs(hours):g} h off the instant",)
+
+
+def _tag(kind: int, kind_type: int, data: bytes, following: int = 0) -> bytes:
+    return struct.pack(">4i", kind, kind_type, len(data), following) + data
+
+
+def _date_tags(start: datetime | None) -> list[bytes]:
+    """When the recording began, in seconds and microseconds since 1970; a date out of range is left out."""
+    if start is None:
+        return []
+    apart = start.replace(tzinfo=None) - datetime(1970, 1, 1)
+    seconds = apart.days * 86_400 + apart.seconds
+    if not -(2**31) <= seconds < 2**31:
+        return []
+    return [_tag(MEASUREMENT_DATE, INTEGER, struct.pack(">2i", seconds, apart.microseconds))]
+
+
+def read_text(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of MNE's text: `# MNE-Annotations`, then onset, duration and description per line."""
+    annotations, start = read_text_annotations(path)
+    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+
+
+def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+    """All annotations of MNE's text, and when the recording began."""
+    start, annotations = None, []
+    for number, line in enumerate(text_lines(path), start=1):
+        if line.startswith("#"):
+            key, _, value = line.lstrip("# ").partition(":")
+            if key.strip() == "orig_time" and value.strip():
+                start = _moment(path, number, value.strip())
+            continue
+        cells = split_line(line, ",")
+        onset, seconds = (as_number(cell) for cell in cells[:2]) if len(cells) > 2 else (None, None)
+        if onset is None or seconds is None:
+            raise file_error(
+                path, f"line {number} is {line[:40]!r}, expected onset, duration and description."
+            )
+        annotations.append(Annotation(onset, seconds, cells[2]))
+    return annotations, start
+
+
+def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of MNE's CSV, whose onsets are dates: of 1970 where nobody knows the true ones."""
+    annotations, start = read_csv_annotations(path)
+    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+
+
+def read_csv_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+    """All annotations of MNE's CSV, and when the first of them is."""
+    table = read_rows(path, ("onset", "duration", "description"))
+    lasting = table.numbers(path, "duration").tolist()
+    moments = [
+        _moment(path, line, cell) for line, cell in zip(table.lines, table.column("onset"), strict=True)
+    ]
+    first = min(moments)
+    origin = first
+    start: datetime | None = first
+    if first.year == 1970 and first.month == 1:
+        origin, start = datetime(1970, 1, 1, tzinfo=first.tzinfo), None
+    annotations = [
+        Annotation((moment - origin).total_seconds(), seconds, text)
+        for moment, seconds, text in zip(moments, lasting, table.column("description"), strict=True)
+    ]
+    return annotations, start
+
+
+def _moment(path: Path, line: int, text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    except ValueError:
+        raise file_error(path, f"line {line} has the time {text[:40]!r}, expected a date and time.") from None
+
+
+def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+    """All annotations of a FIF file, and when the recording began."""
+    tags = _tags(path, read_file(path, "annotations"))
+    if (BLOCK_START, RECORDING) in {(kind, value) for kind, value in tags if isinstance(value, int)}:
+        raise file_error(
+            path, "holds a recording. Save its stages alone: raw.annotations.save('night-annot.fif')."
+        )
+    found = dict(tags)
+    onsets, ends, text = (found.get(kind) for kind in (ONSETS, ENDS, DESCRIPTIONS))
+    if not isinstance(onsets, list) or not isinstance(ends, list) or not isinstance(text, str):
+        raise file_error(path, "holds no annotations. Was it saved by Annotations.save?")
+    texts = [part.replace("{COLON}", ":") for part in text.split(":")]
+    if not len(onsets) == len(ends) == len(texts):
+        raise file_error(path, f"has {len(onsets)} onsets and {len(texts)} texts. It is damaged.")
+    rows = zip(onsets, ends, texts, strict=True)
+    annotations = [Annotation(onset, end - onset, each) for onset, end, each in rows]
+    return annotations, _date(found.get(MEASUREMENT_DATE))
+
+
+def _tags(path: Path, data: bytes) -> list[tuple[int, object]]:
+    """Kind and value of every tag that means something here."""
+    found: list[tuple[int, object]] = []
+    place = 0
+    if not data.startswith(FIF_HEAD):
+        raise file_error(path, "is no FIF file of MNE.")
+    for _ in range(MOST_TAGS):
+        if place + 16 > len(data):
+            break
+        kind, kind_type, size, following = struct.unpack_from(">iiii", data, place)
+        end = place + 16 + size
+        if size < 0 or end > len(data) or (following not in (0, -1) and following <= place):
+            raise file_error(path, "is damaged or cut short: one of its parts ends after the file.")
+        content = data[place + 16 : end]
+        if kind in (BLOCK_START, BLOCK_END) and size == 4:
+            found.append((kind, struct.unpack(">i", content)[0]))
+        elif kind in (ONSETS, ENDS, MEASUREMENT_DATE) and kind_type in _TYPES:
+            dtype = np.dtype(_TYPES[kind_type])
+            if size % dtype.itemsize:
+                raise file_error(path, "is damaged: its times are cut.")
+            found.append((kind, np.frombuffer(content, dtype).astype(np.float64).tolist()))
+        elif kind == DESCRIPTIONS:
+            found.append((kind, content.decode("utf-8", errors="replace")))
+        if following == -1:
+            return found
+        place = following or end
+    raise file_error(path, "is cut short: its last part is missing.")
+
+
+def _date(value: object) -> datetime | None:
+    """When the recording began: seconds since 1970, or seconds and microseconds."""
+    if not isinstance(value, list) or not value:
+        return None
+    seconds = value[0] + (value[1] * 1e-6 if len(value) > 1 else 0.0)
+    try:
+        return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None)
+    except (OverflowError, OSError, ValueError):
+        return None

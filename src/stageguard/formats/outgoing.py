@@ -1,0 +1,190 @@
+"""A night on its way to a file: what a writer gets, and what it returns. Knows no format, writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stageguard.base.errors import Argument, InputError, Message
+from stageguard.night.common_epochs import from_recording_start, recording_start
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import SCHEMES, UNSCORED_NAME, StageScheme
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+    from stageguard.profile.profile import Profile
+
+GENERAL = "stageguard-csv"  # carries any scheme
+_PREFIX = "Sleep stage "
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An annotation that is no stage: an arousal, an apnoea, lights off.
+
+    `onset` counts from the recording's start. `kind` and `concept` are what the source files it under,
+    `details` what else it says, by name.
+    """
+
+    onset: float
+    seconds: float | None
+    text: str
+    kind: str = ""
+    channel: str = ""
+    concept: str = ""
+    details: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A night to write: stages, probabilities or both, other annotations, and where it came from."""
+
+    hypnogram: Hypnogram | None
+    density: Hypnodensity | None = None
+    events: tuple[Event, ...] = ()
+    decoding: Decoding | None = None
+    profile: Profile | None = None
+    id: str = ""
+    notes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # what its source told besides, which is lost in any format
+
+    @property
+    def any(self) -> Hypnogram | Hypnodensity:
+        """The stages, or the probabilities where there are none."""
+        found = self.hypnogram if self.hypnogram is not None else self.density
+        assert found is not None
+        return found
+
+    @property
+    def scheme(self) -> StageScheme:
+        """What the labels mean."""
+        return self.any.scheme
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Epoch length."""
+        return self.any.epoch_seconds
+
+    @property
+    def offset_seconds(self) -> float:
+        """Seconds from the recording's start to the first epoch."""
+        return self.any.offset_seconds
+
+    def from_recording_start(self) -> Outgoing:
+        """Return the night for a format without onsets: whole epochs before its first are unscored."""
+        hypnogram, density = self.hypnogram, self.density
+        return replace(
+            self,
+            hypnogram=None if hypnogram is None else from_recording_start(hypnogram),
+            density=None if density is None else from_recording_start(density),
+        )
+
+    @property
+    def recording_start(self) -> datetime | None:
+        """When the recording began, which onsets count from."""
+        return recording_start(self.any)
+
+    @property
+    def onsets(self) -> list[float]:
+        """Seconds from the recording's start to each epoch."""
+        seconds = self.epoch_seconds
+        # rounded to nanoseconds, which floating point cannot tell apart over a night
+        return [round(self.offset_seconds + place * seconds, 9) for place in range(self.any.n_epochs)]
+
+    def stages(self, tool: str) -> Hypnogram:
+        """Return the stages, which a format that holds nothing else needs."""
+        if self.hypnogram is None:
+            raise InputError(f"{tool} holds stages, but there are only probabilities. Decode them first.")
+        return self.hypnogram
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a writer made: files and their contents, the main one first, and what is in them."""
+
+    files: Mapping[Path, str | bytes]
+    has_stages: bool = True
+    has_probabilities: bool = False
+    has_profile: bool = False
+    n_events: int = 0
+    keeps: frozenset[str] = frozenset()  # of events, besides time and text: "kind", "channel", "details"
+    lost: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def standard_scheme(scheme: StageScheme) -> tuple[StageScheme, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """Return the standard scheme that tells the same stages apart, and the label there of each own one.
+
+    A scheme that no standard one equals is returned as it is.
+    """
+    for standard in SCHEMES.values():
+        if standard.n_stages == scheme.n_stages:
+            try:
+                places = scheme.merge_map(standard)
+            except InputError:
+                continue
+            if len(set(places.tolist())) == scheme.n_stages:
+                return standard, places
+    return scheme, np.arange(scheme.n_stages, dtype=np.intp)
+
+
+def stage_words(
+    night: Outgoing, words: Mapping[str, Mapping[str, str]], tool: str, unscored: str = UNSCORED_NAME
+) -> list[str]:
+    """Return each epoch's stage in the words of a tool.
+
+    Parameters
+    ----------
+    night : Outgoing
+        With stages.
+    words : mapping of str to mapping
+        For each scheme that the tool knows, by its name, the tool's word for a stage where it is another.
+    tool : str
+        For the error where it does not know the scheme.
+    unscored : str
+        The tool's word for an unscored epoch.
+    """
+    hypnogram = night.stages(tool)
+    standard, places = standard_scheme(hypnogram.scheme)
+    if standard.name not in words:
+        raise _unknown(hypnogram.scheme, words, tool)
+    own = words[standard.name]
+    names = [own.get(standard.names[place], standard.names[place]) for place in places]
+    return [(*names, unscored)[label] for label in hypnogram.labels.tolist()]
+
+
+def stage_texts(night: Outgoing, tool: str) -> list[str]:
+    """Return each epoch's stage as EDF+ spells it: "Sleep stage N2", "Sleep stage ?"."""
+    words = stage_words(night, {name: {} for name in SCHEMES}, tool)
+    return [_PREFIX + word for word in words]
+
+
+def _unknown(scheme: StageScheme, words: Mapping[str, Mapping[str, str]], tool: str) -> InputError:
+    known = "; ".join(", ".join(words[name].get(s, s) for s in SCHEMES[name].names) for name in words)
+    for name in words:
+        try:
+            scheme.merge_map(SCHEMES[name])
+        except InputError:
+            continue
+        do: str = Message("Merge the stages first: ", Argument("merge_to", name), ".")
+        break
+    else:
+        do = f"Write another format, such as {GENERAL}."
+    got = f"{tool} knows the stages {known}, but the night has {', '.join(scheme.names)}. "
+    return InputError(Message(got, do))
+
+
+def plain_text(text: str) -> str:
+    """Return a text on one line, without characters that end a cell or an annotation."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def number(value: float) -> str:
+    """Return a number in the shortest digits that mean exactly it, whole ones without a point."""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

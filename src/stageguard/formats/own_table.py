@@ -1,0 +1,92 @@
+"""Read and write this package's own table: one row per epoch with its stage and probabilities."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from stageguard.base.errors import InputError
+from stageguard.formats.density import DensityOptions, RawDensity, file_error
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.outgoing import Content, Outgoing, number
+from stageguard.formats.stage_sniffing import OWN_HEAD
+from stageguard.formats.tables.delimited import read_table
+from stageguard.formats.tables.stage_rows import read_rows
+from stageguard.formats.text import read_text_hypnogram
+
+RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
+
+
+def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
+    """Probabilities of such a table."""
+    raw = read_table(path, options, is_own=True)
+    start = raw.start if raw.start is not None else _start(path)
+    return replace(raw, start=start)
+
+
+def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of such a table."""
+    raw = read_text_hypnogram(path, options)
+    start = raw.start if raw.start is not None else _start(path)
+    return replace(raw, start=start, has_clock=start is not None)
+
+
+def write_stage_table(night: Outgoing, path: Path) -> Content:
+    """Write a row per epoch: when, how long, which stage, and the probability of each stage."""
+    return Content({path: table_text(night)}, has_probabilities=night.density is not None)
+
+
+def table_text(night: Outgoing) -> str:
+    """Return such a table; digits read back exactly."""
+    columns = stage_columns(night)
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(map(_cell, column) for column in columns.values()), strict=True))
+    return stream.getvalue()
+
+
+def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
+    """Columns of a night by name; onsets count from the recording's start."""
+    taken = [name for name in night.scheme.names if name.casefold() in RESERVED]
+    if taken:
+        raise InputError(
+            f"the stage {taken[0]!r} has the name of another column of the table. Rename it, or write "
+            "another format."
+        )
+    onsets, start = night.onsets, night.recording_start
+    columns: dict[str, Sequence[Any]] = {"onset": onsets, "duration": [night.epoch_seconds] * len(onsets)}
+    columns["time"] = [None if start is None else start + timedelta(seconds=onset) for onset in onsets]
+    if night.hypnogram is not None:
+        columns["stage"] = night.hypnogram.stages.tolist()
+    if night.density is not None:
+        columns |= dict(zip(night.scheme.names, night.density.probabilities.T.tolist(), strict=True))
+    return columns
+
+
+def _cell(value: Any) -> str:
+    """Return a cell that comes back as it is; nothing for what is missing."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _start(path: Path) -> datetime | None:
+    """When the first epoch begins, where the table tells it."""
+    table = read_rows(path, ("onset", "time"))
+    text = table.column("time")[0]
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise file_error(
+            path, f"line {table.lines[0]} has the time {text[:40]!r}, expected a date and time."
+        ) from None

@@ -1,0 +1,143 @@
+"""Lay scorings over a recording, epoch 0 at its first sample. Moves no stage in time.
+
+Where the epochs of a scoring do not begin with the recording, the recording is cut: a few seconds of signal
+are lost, but no epoch is shifted against its stage.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import numpy as np
+
+from stageguard.base.errors import FileFormatError, StageGuardWarning
+from stageguard.formats.recordings.raw import crop
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.recording import Recording, Series, Signal
+
+SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
+SNAP = 0.01  # of an epoch: clocks of two files are rounded to seconds
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """A hypnogram and when it begins, in seconds since the recording's start (negative: before it)."""
+
+    hypnogram: Hypnogram
+    begins: float = 0.0
+
+
+def lay_over(
+    recording: Recording, scorings: Mapping[str, Scoring], *, trailing: bool = False
+) -> tuple[Recording, tuple[str, ...]]:
+    """Return the recording with these scorings, and what was done to make them fit.
+
+    Parameters
+    ----------
+    recording : Recording
+        Without scorings.
+    scorings : mapping of str to Scoring
+        By scorer.
+    trailing : bool
+        Whether the dataset is known for scored epochs beyond the recording's end; else a warning counts them.
+    """
+    cuts = {name: _cut(scoring) for name, scoring in scorings.items()}
+    if len({round(cut, 3) for cut in cuts.values()}) > 1:
+        shown = ", ".join(f"{name} {cut:g} s" for name, cut in cuts.items())
+        raise FileFormatError(
+            f"{recording.id}: its scorings begin at different places within an epoch ({shown}). Give one."
+        )
+    cut = next(iter(cuts.values()), 0.0)
+    notes: tuple[str, ...] = ()
+    if cut:
+        recording = cropped(recording, cut, recording.seconds)
+        notes = (f"its epochs begin {cut:g} s after the recording: the signals before that are left out",)
+    placed = {}
+    for name, scoring in scorings.items():
+        begins = scoring.begins - cut
+        placed[name] = fit(scoring.hypnogram, recording, begins, trailing=trailing)
+    return replace(recording, scorings=placed), notes
+
+
+def fit(night: Hypnogram, recording: Recording, begins: float = 0.0, *, trailing: bool = False) -> Hypnogram:
+    """Return a hypnogram with exactly the recording's epochs; those it does not have are unscored."""
+    n_epochs = int((recording.seconds + SLACK_SECONDS) // night.epoch_seconds)
+    if n_epochs < 1:
+        raise FileFormatError(
+            f"{recording.id}: lasts {recording.seconds:g} s, expected at least one scored epoch of "
+            f"{night.epoch_seconds:g} s."
+        )
+    shift = round(begins / night.epoch_seconds)
+    labels = np.full(n_epochs, UNSCORED, dtype=np.int8)
+    first, end = max(shift, 0), min(shift + night.n_epochs, n_epochs)
+    if first < end:
+        labels[first:end] = night.labels[first - shift : end - shift]
+    n_scored = int((night.labels != UNSCORED).sum())
+    n_lost = n_scored - int((labels != UNSCORED).sum())
+    if n_scored and n_lost == n_scored:
+        raise FileFormatError(
+            f"{recording.id}: none of the {n_scored:,} scored epochs lies within the recording of "
+            f"{recording.seconds:,.0f} s. Does the scoring belong to it?"
+        )
+    if n_lost > 1 and not trailing:
+        text = (
+            f"{recording.id}: {n_lost:,} of {n_scored:,} scored epochs lie outside the recording of "
+            f"{recording.seconds:,.0f} s and are left out. Does the scoring belong to it?"
+        )
+        warnings.warn(StageGuardWarning(text), stacklevel=3)
+    return Hypnogram(labels, night.scheme, night.epoch_seconds, recording.start, night.scorer)
+
+
+def begins_after(night: Hypnogram, recording: Recording) -> float | None:
+    """Seconds from the start of a recording to that of its scoring, by their clocks; None if they are apart.
+
+    Where a clock is missing, both begin together. Files of one night may carry different dates, since dates
+    are often removed: then their times of day count, if they agree to within an epoch.
+    """
+    scored, recorded = night.start, recording.start
+    if scored is None or recorded is None or (scored.tzinfo is None) != (recorded.tzinfo is None):
+        return 0.0
+    shift = (scored - recorded).total_seconds()
+    if -night.n_epochs * night.epoch_seconds < shift < recording.seconds:
+        return shift
+    of_day = (shift + DAY / 2) % DAY - DAY / 2
+    return of_day if abs(of_day) <= max(1.0, night.epoch_seconds) else None
+
+
+def cropped(recording: Recording, first_seconds: float, end_seconds: float) -> Recording:
+    """Return the part of a recording between two times; scorings are cut at the epochs nearest to them."""
+    signals: dict[str, Signal | Series] = {}
+    for role, signal in recording.signals.items():
+        part = crop(signal, first_seconds, end_seconds)
+        if part is not None:
+            signals[role] = part
+    start = None if recording.start is None else recording.start + timedelta(seconds=first_seconds)
+    scorings = {}
+    for name, night in recording.scorings.items():
+        first, end = (round(at / night.epoch_seconds) for at in (first_seconds, end_seconds))
+        scorings[name] = Hypnogram(
+            night.labels[max(first, 0) : end], night.scheme, night.epoch_seconds, start, night.scorer
+        )
+    return replace(
+        recording,
+        signals=signals,
+        start=start,
+        scorings=scorings,
+        lights_off_seconds=_moved(recording.lights_off_seconds, first_seconds),
+        lights_on_seconds=_moved(recording.lights_on_seconds, first_seconds),
+    )
+
+
+def _moved(seconds: float | None, by: float) -> float | None:
+    return None if seconds is None else seconds - by
+
+
+def _cut(scoring: Scoring) -> float:
+    """Seconds from the recording's start to the first boundary between epochs."""
+    epoch = scoring.hypnogram.epoch_seconds
+    cut = scoring.begins % epoch
+    return 0.0 if min(cut, epoch - cut) <= SNAP * epoch else cut

@@ -1,0 +1,293 @@
+"""Read one recording, its channels by role, and its scoring. Says what was guessed, and judges no signal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import InputError
+from stageguard.base.input_files import faults_named, open_file
+from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.units import known_unit, scale_to, standard_unit
+from stageguard.formats.density import file_error
+from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.recordings.alignment import Scoring, begins_after, lay_over
+from stageguard.formats.recordings.edf_header import NO_DATE
+from stageguard.formats.recordings.raw import RawRecording
+from stageguard.formats.recordings.roles import find_label, guess_roles
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Recording, Samples, Series, Signal
+
+PathLike = str | os.PathLike[str]
+ScoringLike = PathLike | Hypnogram
+# How content begins -> who reads it; WFDB headers are text, told by their name.
+RECORDING_READERS = {
+    "edf": "edf_annotations:read_annotated_edf",
+    "wfdb": "recordings.wfdb:read_wfdb_recording",
+}
+USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed where a file gives none
+EMBEDDED, EXPERT = "annotations", "expert"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingFile:
+    """A file's recording, and what was assumed or left out while reading it."""
+
+    recording: Recording
+    notes: tuple[str, ...] = ()
+
+
+def read_recording(
+    path: PathLike,
+    *,
+    subject: str | None = None,
+    channels: Mapping[str, str] | None = None,
+    scoring: ScoringLike | Mapping[str, ScoringLike] | None = None,
+    units: Mapping[str, str] | None = None,
+) -> Recording:
+    """One recording from a file; long signals stay there until a slice of them is asked for.
+
+    Parameters
+    ----------
+    path : path-like
+        EDF, EDF+ (also with gaps, which are NaN), or the header (.hea) of a WFDB record.
+    subject : str, optional
+        Whose it is; by default what the file says, else the file's name.
+    channels : mapping of str to str, optional
+        Role -> label, for channels whose role their label does not tell: ``{"eeg": "C4-M1"}``. A label
+        "A-B" that is not in the file is the difference of its channels A and B.
+    scoring : path-like, Hypnogram, or mapping of str to these, optional
+        Its expert scoring, or several by scorer. By default the sleep stages in the file's own annotations.
+    units : mapping of str to str, optional
+        Unit of a channel by role or label, where the file gives none.
+
+    Returns
+    -------
+    Recording
+        Voltages in uV. Channels of known kind by role ("eeg", "eeg_2", "emg", "ecg", ...), others by label.
+
+    Raises
+    ------
+    FileFormatError
+        With one line that names the file and what is wrong.
+    InputError
+        A channel that was asked for is not there; the line lists those that are.
+    """
+    return read_recording_file(
+        path, subject=subject, channels=channels, scoring=scoring, units=units
+    ).recording
+
+
+def read_recording_file(
+    path: PathLike,
+    *,
+    id: str | None = None,
+    subject: str | None = None,
+    channels: Mapping[str, str] | None = None,
+    scoring: ScoringLike | Mapping[str, ScoringLike] | None = None,
+    units: Mapping[str, str] | None = None,
+    trailing: bool = False,
+) -> RecordingFile:
+    """Like `read_recording`, with remarks on what was assumed or left out.
+
+    `trailing` is for datasets known for scored epochs beyond the end of their recordings: they are left out
+    without a warning.
+    """
+    path = Path(path)
+    with faults_named(path.name):
+        raw = _reader(path)(path)
+    recording, notes = build_recording(path, raw, id=id, subject=subject, channels=channels, units=units)
+    named, more = _scorings(path, raw, recording, scoring)
+    recording, last = lay_over(recording, named, trailing=trailing) if named else (recording, ())
+    return RecordingFile(recording, notes + more + last)
+
+
+def build_recording(
+    path: Path,
+    raw: RawRecording,
+    *,
+    id: str | None = None,
+    subject: str | None = None,
+    channels: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    roles: Mapping[str, str] | None = None,
+) -> tuple[Recording, tuple[str, ...]]:
+    """Give channels their roles; `roles` (role -> label) are a dataset's own and replace the guess."""
+    notes = list(raw.notes)
+    notes += [f"channel {label!r} left out: {why}" for label, why in raw.unreadable.items()]
+    if not raw.signals:
+        raise file_error(path, "holds no readable signals" + (f": {notes[-1]}." if notes else "."))
+    signals = _with_units(path, raw, units or {}, channels or {}, notes)
+    chosen: dict[str, Signal | Series] = {}
+    for role, wanted in (channels or {}).items():
+        chosen[role] = _chosen(path, raw, signals, role, wanted)
+    taken = {signal.name for signal in chosen.values()}
+    left = {label: signal for label, signal in signals.items() if label not in taken}
+    guessed = (
+        dict(roles) if roles is not None else guess_roles({label: _facts(s) for label, s in left.items()})
+    )
+    guessed = {role: label for role, label in guessed.items() if label in left and role not in chosen}
+    if guessed and roles is None:
+        notes.append("roles by label: " + ", ".join(f"{role} = {label}" for role, label in guessed.items()))
+    chosen |= {role: _usual_unit(role, left.pop(label), notes) for role, label in guessed.items()}
+    chosen |= {label: signal for label, signal in left.items() if label not in chosen}
+    if subject is None and raw.subject is None:
+        notes.append(f"subject {path.stem!r} is the file's name")
+    recording = Recording(
+        id or path.stem,
+        subject or raw.subject or path.stem,
+        chosen,
+        start=raw.start,
+        lights_off_seconds=raw.lights_off_seconds,
+        lights_on_seconds=raw.lights_on_seconds,
+        covariates=raw.covariates,
+        is_synthetic=raw.is_synthetic or is_synthetic(path),
+        source=path.name,
+    )
+    return recording, tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """A channel told in another unit, or the difference of two: first x factor + offset - second x factor."""
+
+    first: Samples
+    factor: float = 1.0
+    offset: float = 0.0
+    second: Samples | None = None
+
+    def __len__(self) -> int:
+        """Return how many samples there are."""
+        return len(self.first)
+
+    def __getitem__(self, where: slice) -> npt.NDArray[np.float64]:
+        """Return those of a slice with step 1."""
+        values = np.asarray(self.first[where], dtype=np.float64)
+        if self.second is not None:
+            values = values - np.asarray(self.second[where], dtype=np.float64)
+        return values * self.factor + self.offset
+
+
+def _reader(path: Path) -> Callable[[Path], RawRecording]:
+    if path.is_dir():
+        raise file_error(path, "is a folder, expected a recording. Name the file in it.")
+    with open_file(path, "a recording") as file:
+        head = file.read(8)
+    kind = "wfdb" if path.suffix.lower() == ".hea" else "edf"
+    if kind == "edf" and not head.startswith((b"0       ", b"\xffBIOSEMI")):
+        found = "is empty (0 bytes)" if not head else f"begins with {head!r}"
+        raise file_error(path, f"{found}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
+    module, _, function = RECORDING_READERS[kind].partition(":")
+    reader: Callable[[Path], RawRecording] = getattr(import_module(f"stageguard.formats.{module}"), function)
+    return reader
+
+
+def _facts(signal: Signal | Series) -> tuple[str, float | None]:
+    return signal.unit, signal.rate_hz if isinstance(signal, Signal) else None
+
+
+def _with_units(
+    path: Path, raw: RawRecording, units: Mapping[str, str], channels: Mapping[str, str], notes: list[str]
+) -> dict[str, Signal | Series]:
+    """Channels with the units a caller gave; one the file gives already is not overruled."""
+    signals = dict(raw.signals)
+    guessed = guess_roles({label: _facts(signal) for label, signal in signals.items()}) if units else {}
+    for name, unit in units.items():
+        label = find_label(channels.get(name, guessed.get(name, name)), list(signals), name, path.name)
+        signal = signals.get(label) if isinstance(label, str) else None
+        if not isinstance(signal, Signal):
+            raise InputError(
+                f"units of {name!r}: give them for single channels of {path.name} that are signals."
+            )
+        if known_unit(signal.unit) is not None:
+            raise InputError(
+                f"channel {label!r} of {path.name} is in {signal.unit} by the file, got units={unit!r}. "
+                "Leave it out, or correct the file."
+            )
+        wanted = standard_unit(unit)
+        factor, offset = scale_to(unit, wanted, what=f"channel {label!r}")
+        samples = (
+            signal.samples if (factor, offset) == (1.0, 0.0) else Combination(signal.samples, factor, offset)
+        )
+        signals[str(label)] = Signal(signal.name, samples, signal.rate_hz, wanted)
+        notes.append(f"channel {label!r} is in {unit}, as given")
+    return signals
+
+
+def _chosen(
+    path: Path, raw: RawRecording, signals: Mapping[str, Signal | Series], role: str, wanted: str
+) -> Signal | Series:
+    """Return the channel a caller mapped to a role."""
+    if wanted in raw.unreadable:
+        raise file_error(path, f"channel {wanted!r} cannot be read: {raw.unreadable[wanted]}.")
+    label = find_label(wanted, list(signals), role, path.name)
+    if isinstance(label, str):
+        return signals[label]
+    first, second = (signals[part] for part in label)
+    if not isinstance(first, Signal) or not isinstance(second, Signal):
+        raise InputError(f"{wanted!r} of {path.name} is a difference of channels at uneven times.")
+    if (first.rate_hz, first.unit, first.n_samples) != (second.rate_hz, second.unit, second.n_samples):
+        raise InputError(
+            f"{first.name!r} ({first.rate_hz:g} Hz, {first.unit or 'no unit'}) and {second.name!r} "
+            f"({second.rate_hz:g} Hz, {second.unit or 'no unit'}) of {path.name} cannot be subtracted."
+        )
+    samples = Combination(first.samples, second=second.samples)
+    return Signal(f"{first.name}-{second.name}", samples, first.rate_hz, first.unit)
+
+
+def _usual_unit(role: str, signal: Signal | Series, notes: list[str]) -> Signal | Series:
+    usual = USUAL_UNITS.get(re.sub(r"_\d+$", "", role))
+    if usual is None or signal.unit or not isinstance(signal, Signal):
+        return signal
+    notes.append(f"channel {signal.name!r} has no unit: {usual} assumed")
+    return replace(signal, unit=usual)
+
+
+def _scorings(
+    path: Path,
+    raw: RawRecording,
+    recording: Recording,
+    scoring: ScoringLike | Mapping[str, ScoringLike] | None,
+) -> tuple[dict[str, Scoring], tuple[str, ...]]:
+    """Scorings by scorer, each with the time it begins."""
+    if scoring is None:
+        given: Mapping[str, ScoringLike] = {EMBEDDED: path} if raw.has_scoring else {}
+    else:
+        given = scoring if isinstance(scoring, Mapping) else {EXPERT: scoring}
+    found: dict[str, Scoring] = {}
+    notes: tuple[str, ...] = ()
+    for name, each in given.items():
+        if isinstance(each, Hypnogram):
+            label = f"the scoring {name!r}"
+            begins = _begins(each, recording, label) if each.start is not None else each.offset_seconds
+            night = each
+        else:
+            label = Path(each).name
+            scored = read_hypnogram_file(each, HypnogramOptions())
+            night = scored.hypnogram
+            notes += tuple(f"{label}: {note}" for note in scored.notes)
+            apart = scoring is not None and scored.has_clock and recording.start not in (None, NO_DATE)
+            begins = _begins(night, recording, label) if apart else night.offset_seconds
+        if begins:
+            notes += (f"{label} begins {begins:g} s after the recording, by their clocks",)
+        found[name] = Scoring(night, begins)
+    return found, notes
+
+
+def _begins(night: Hypnogram, recording: Recording, label: str) -> float:
+    """Seconds from the recording's start to the scoring's, by their clocks."""
+    begins = begins_after(night, recording)
+    if begins is None:
+        raise InputError(
+            f"{label} begins at {night.start:%Y-%m-%d %H:%M:%S}, but recording {recording.id!r} at "
+            f"{recording.start:%Y-%m-%d %H:%M:%S} and lasts {recording.seconds:,.0f} s: they do not overlap. "
+            "Is it another night's?"
+        )
+    return begins

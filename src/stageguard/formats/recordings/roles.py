@@ -1,0 +1,125 @@
+"""Which channel is the EEG, the chin EMG, a belt: by the labels the field uses. Looks at no samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.units import quantity_of
+
+# Standard places of electrodes (10-20 and its older names), and what they are referenced to.
+_SITE = (
+    r"(?:fp[12z]|af[3478z]|f[1-9z]|f10|fc[1-6z]|ft[7-9]|c[1-6z]|cp[1-6z]"
+    r"|t[3-9]|t10|tp[7-9]|p[1-8z]|po[3478z]|o[12z])"
+)
+_REFERENCE = r"(?:m1|m2|a1|a2|m1m2|a1a2|ref|le|avg|ar|cz|oz|pz|fz|fpz|f[34]|c[34]|o[12]|p[34]|t[3-6])"
+_EEG = rf"(?:eeg\b.*|eeg ?\d*|{_SITE}(?: ?[-_:/] ?{_REFERENCE})?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A role, the labels that mean it, and what its unit may measure ("" = a unit that is not given)."""
+
+    role: str
+    labels: re.Pattern[str]
+    quantities: tuple[str, ...] = ()
+    never: re.Pattern[str] | None = None
+
+
+def _rule(role: str, labels: str, quantities: str = "", never: str = "") -> Rule:
+    banned = re.compile(never) if never else None
+    return Rule(role, re.compile(labels), tuple(quantities.split()), banned)
+
+
+# Tried in this order: "EMG chin" is no EEG, "ECG" in "EEG ECG" wins, "EOG" comes before "E".
+RULES = (
+    _rule("radar_i", r"radar[ _-]*i\b|^i[ _-]?channel"),
+    _rule("radar_q", r"radar[ _-]*q\b|^q[ _-]?channel"),
+    _rule("radar_phase", r"radar[ _-]*phase", "angle"),
+    _rule("ecg", r"\b(ecg|ekg)|^(ecg|ekg)", "voltage", r"rate|hr\b|qual|stat"),
+    _rule("eog", r"eog|\b(loc|roc)\b|^e[12]\b|^(loc|roc)", "voltage"),
+    _rule(
+        "emg", r"emg|chin|submental|mentalis", "voltage", r"leg|tib|\blat\b|\brat\b|plm|\barm|masseter|inter"
+    ),
+    _rule("thorax", r"\bthor|^tho\b|thx|\bchest|\bthorac"),
+    _rule("abdomen", r"\babd|\bbelly|\babdo"),
+    _rule(
+        "airflow",
+        r"air ?flow|new ?air|^flow|\bflow\b|nasal|cannula|thermist|thermoc|^therm|ptaf",
+        "",
+        r"snore|rate",
+    ),
+    _rule("spo2", r"sp ?o2|sa ?o2|^so2|o2 ?sat|osat|oximetry$|^sat\b", "share", r"stat|qual|puls"),
+    _rule("heart_rate", r"^h\.? ?r\.?$|heart ?rate|pulse ?rate|^pr$|^pulse$|^bpm$", "rate"),
+    _rule("temperature", r"\btemp", "temperature"),
+    _rule("counts", r"^activity|^counts?$|actigra", "count"),
+    _rule("eeg", rf"^{_EEG}$", "voltage", r"qual|imped|stat"),
+)
+SLOW_EMG_HZ = 20.0  # below this an EMG channel is the envelope of one
+_FIRST_EEG = ("c4", "c3", "f4", "f3", "o2", "o1", "cz", "fpz", "fz", "pz", "oz", "fp2", "fp1")
+
+
+def guess_roles(channels: Mapping[str, tuple[str, float | None]]) -> dict[str, str]:
+    """Role -> label for channels given as label -> (unit, rate in Hz, None where it is uneven).
+
+    Several channels of a kind are numbered: "eeg", "eeg_2", ... Central leads against a mastoid come first,
+    then frontal and occipital ones; otherwise the file's order counts.
+    """
+    found: dict[str, list[str]] = {}
+    for label, (unit, rate_hz) in channels.items():
+        role = _role_of(label, unit)
+        if role == "emg" and rate_hz is not None and rate_hz < SLOW_EMG_HZ:
+            role = "emg_envelope"
+        if role is not None:
+            found.setdefault(role, []).append(label)
+    roles = {}
+    for role, labels in found.items():
+        ordered = sorted(labels, key=_eeg_rank) if role == "eeg" else labels
+        for number, label in enumerate(ordered, start=1):
+            roles[role if number == 1 else f"{role}_{number}"] = label
+    return roles
+
+
+def find_label(wanted: str, labels: Sequence[str], role: str, name: str) -> str | tuple[str, str]:
+    """Label a caller means: exactly, then ignoring case and blanks, then as a difference of two."""
+    if wanted in labels:
+        return wanted
+    plain = {_plain(label).replace(" ", ""): label for label in reversed(labels)}
+    key = _plain(wanted).replace(" ", "")
+    if key in plain:
+        return plain[key]
+    for place in (i for i, letter in enumerate(key) if letter == "-"):
+        pair = key[:place], key[place + 1 :]
+        if all(part in plain for part in pair):
+            return plain[pair[0]], plain[pair[1]]
+    raise InputError(
+        f"{name} has no channel {wanted!r} for the role {role!r}; it has: {', '.join(labels)}."
+        f"{did_you_mean(wanted, labels)}"
+    )
+
+
+def _role_of(label: str, unit: str) -> str | None:
+    plain = _plain(label)
+    quantity = quantity_of(unit)
+    for rule in RULES:
+        if not rule.labels.search(plain) or (rule.never is not None and rule.never.search(plain)):
+            continue
+        if rule.quantities and quantity is not None and quantity not in rule.quantities:
+            continue
+        return rule.role
+    return None
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"^psg[ _]", "", " ".join(label.casefold().replace("'", "").split()))
+
+
+def _eeg_rank(label: str) -> int:
+    """Place of an EEG channel among several; equal ranks keep the file's order."""
+    plain = re.sub(r"^eeg[ _-]*", "", _plain(label))
+    site = re.match(_SITE, plain)
+    if not plain or site is None:
+        return 0 if not plain else len(_FIRST_EEG)
+    return _FIRST_EEG.index(site[0]) if site[0] in _FIRST_EEG else len(_FIRST_EEG)

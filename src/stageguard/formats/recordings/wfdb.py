@@ -1,0 +1,284 @@
+"""Read WFDB records (.hea with .dat) slice by slice, in standard units. Reads no annotations.
+
+Single-segment records in formats 16, 61, 80 and 212, which is what sleep databases use. The layout is that of
+header(5) and signal(5) in the WFDB manuals.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.input_files import open_file, read_text
+from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.units import scale_to, standard_unit
+from stageguard.formats.density import file_error
+from stageguard.formats.recordings.edf_header import NO_DATE
+from stageguard.formats.recordings.raw import RawRecording, bounds
+from stageguard.night.recording import Series, Signal
+
+MOST_SIGNALS = 512
+BLOCK_FRAMES = 1_000_000
+DEFAULT_RATE, DEFAULT_GAIN = 250.0, 200.0
+# Format -> bytes per two samples, and the value that stands for a missing sample.
+FORMATS = {16: (4, -32768), 61: (4, -32768), 80: (2, -128), 212: (3, -2048)}
+_RATE = re.compile(r"([\d.]+(?:e[+-]?\d+)?)(?:/.*)?\Z", re.IGNORECASE)
+_GAIN = re.compile(r"(-?[\d.]+(?:e[+-]?\d+)?)(?:\((-?\d+)\))?(?:/(\S+))?\Z", re.IGNORECASE)
+_FORMAT = re.compile(r"(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class WfdbSignal:
+    """What a header says of one signal."""
+
+    file: str
+    format: int
+    per_frame: int
+    offset_bytes: int
+    gain: float
+    baseline: int
+    unit: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class WfdbHeader:
+    """What a header says of a record."""
+
+    path: Path
+    name: str
+    rate_hz: float
+    n_frames: int
+    start: datetime | None
+    signals: tuple[WfdbSignal, ...]
+    comments: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WfdbChannel:
+    """Samples of one signal in its file, in the unit asked for; NaN where they are marked as missing."""
+
+    path: Path
+    format: int
+    offset_bytes: int
+    frame_samples: int  # of all signals in the file
+    first_sample: int  # of this signal in a frame
+    per_frame: int
+    n_frames: int
+    factor: float = field(default=1.0)  # value = digital x factor + offset
+    offset: float = field(default=0.0)
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return self.n_frames * self.per_frame
+
+    def __getitem__(self, where: slice) -> npt.NDArray[np.float64]:
+        """Return the samples of a slice with step 1."""
+        first, end = bounds(where, len(self))
+        values = np.empty(end - first)
+        at_once = max(1, BLOCK_FRAMES // self.frame_samples)
+        done = 0
+        for frame in range(first // self.per_frame, -(-end // self.per_frame), at_once):
+            n_frames = min(at_once, -(-end // self.per_frame) - frame)
+            digital = self._frames(frame, n_frames)
+            part = digital[:, self.first_sample : self.first_sample + self.per_frame].reshape(-1)
+            begin = frame * self.per_frame
+            part = part[max(first - begin, 0) : end - begin]
+            out = values[done : done + len(part)]
+            np.multiply(part, self.factor, out=out)
+            out += self.offset
+            out[part == FORMATS[self.format][1]] = np.nan
+            done += len(part)
+        return values
+
+    def _frames(self, first: int, n_frames: int) -> npt.NDArray[np.int32]:
+        """Digital samples of all signals of the file, one frame per row."""
+        low, high = first * self.frame_samples, (first + n_frames) * self.frame_samples
+        low_pair, high_pair = low // 2, -(-high // 2)  # two samples of format 212 share three bytes
+        pair_bytes = FORMATS[self.format][0]
+        with open_file(self.path, "a recording") as file:
+            file.seek(self.offset_bytes + low_pair * pair_bytes)
+            data = file.read((high_pair - low_pair) * pair_bytes)
+        samples = unpack(data, self.format)[low - 2 * low_pair :][: high - low]
+        if len(samples) < high - low:
+            raise file_error(self.path, "ends before its last sample. Was it changed meanwhile?")
+        return samples.reshape(n_frames, self.frame_samples)
+
+
+def unpack(data: bytes, format: int) -> npt.NDArray[np.int32]:
+    """Return the samples in bytes of a WFDB format."""
+    if format in (16, 61):
+        usable = data[: len(data) // 2 * 2]
+        return np.frombuffer(usable, dtype="<i2" if format == 16 else ">i2").astype(np.int32)
+    if format == 80:
+        return np.frombuffer(data, dtype=np.uint8).astype(np.int32) - 128
+    if len(data) % 3 == 2:  # an odd number of samples may be stored in two bytes less one
+        data += b"\x00"
+    triples = np.frombuffer(data[: len(data) // 3 * 3], dtype=np.uint8).reshape(-1, 3).astype(np.int32)
+    samples = np.empty((len(triples), 2), dtype=np.int32)
+    samples[:, 0] = triples[:, 0] | (triples[:, 1] & 0x0F) << 8
+    samples[:, 1] = triples[:, 2] | (triples[:, 1] & 0xF0) << 4
+    samples[samples > 2047] -= 4096
+    return samples.reshape(-1)
+
+
+def read_wfdb_recording(path: Path) -> RawRecording:
+    """Channels of a WFDB record by their descriptions; voltages are in uV."""
+    header = read_wfdb_header(path)
+    signals: dict[str, Signal | Series] = {}
+    by_file: dict[str, list[WfdbSignal]] = {}
+    for signal in header.signals:
+        by_file.setdefault(signal.file, []).append(signal)
+    for file, group in by_file.items():
+        frame_samples = sum(signal.per_frame for signal in group)
+        first = 0
+        for signal in group:
+            label = signal.description or f"signal {header.signals.index(signal) + 1}"
+            while label in signals:
+                label += "'"
+            unit = standard_unit(signal.unit)
+            factor, shift = scale_to(signal.unit, unit, what=label)
+            channel = WfdbChannel(
+                _data_file(header, file, group, frame_samples),
+                signal.format,
+                signal.offset_bytes,
+                frame_samples,
+                first,
+                signal.per_frame,
+                header.n_frames,
+                factor / signal.gain,
+                shift - signal.baseline * factor / signal.gain,
+            )
+            signals[label] = Signal(label, channel, header.rate_hz * signal.per_frame, unit)
+            first += signal.per_frame
+    made_up = any(MARK_WORD in comment for comment in header.comments)
+    return RawRecording(signals, start=header.start, is_synthetic=made_up, notes=header.notes)
+
+
+def _data_file(header: WfdbHeader, name: str, group: list[WfdbSignal], frame_samples: int) -> Path:
+    """Check that a signal file is there and as long as the header says."""
+    path = header.path.parent / name
+    if Path(name).name != name:
+        raise file_error(header.path, f"names the signal file {name[:60]!r}, expected one beside the header.")
+    if not path.is_file():
+        raise file_error(
+            header.path, f"names the signal file {name!r}, which is not beside it. Copy it there."
+        )
+    formats = {(signal.format, signal.offset_bytes) for signal in group}
+    if len(formats) > 1:
+        raise file_error(header.path, f"gives the signals of {name!r} different formats, expected one.")
+    n_samples = header.n_frames * frame_samples
+    wanted = group[0].offset_bytes + -(-n_samples * FORMATS[group[0].format][0] // 2)
+    size = path.stat().st_size
+    if size < wanted:
+        raise file_error(path, f"holds {size:,} of {wanted:,} bytes. Was it copied completely?")
+    return path
+
+
+def read_wfdb_header(path: Path) -> WfdbHeader:
+    """Read and check a header; anything wrong is one line that names the file."""
+    text = read_text(path, "a header", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    comments = tuple(line[1:].strip() for line in lines if line.startswith("#"))
+    lines = [line for line in lines if not line.startswith("#")]
+    if not lines:
+        raise file_error(path, "is empty, expected the header of a WFDB record.")
+    parts = lines[0].split()
+    if len(parts) < 2 or not parts[1].isdecimal() or not 1 <= int(parts[1][:4]) <= MOST_SIGNALS:
+        raise file_error(
+            path, f"begins with {lines[0][:60]!r}, expected a record's name and number of signals."
+        )
+    if "/" in parts[0]:
+        raise file_error(path, "is a record of several segments, which are not read. Give a single segment.")
+    n_signals = int(parts[1])
+    if len(lines) - 1 < n_signals:
+        raise file_error(path, f"counts {n_signals} signals and describes {len(lines) - 1}. Is it complete?")
+    signals = tuple(_signal(path, line) for line in lines[1 : n_signals + 1])
+    rate_hz = _rate(path, parts[2]) if len(parts) > 2 else DEFAULT_RATE
+    start, notes = _start(path, parts[4:])
+    n_frames = _n_frames(path, parts[3] if len(parts) > 3 else "0", signals)
+    return WfdbHeader(path, parts[0], rate_hz, n_frames, start, signals, comments, notes)
+
+
+def _rate(path: Path, text: str) -> float:
+    found = _RATE.match(text)
+    rate_hz = _float(found[1]) if found is not None else 0.0
+    if not 0 < rate_hz <= 1e6:
+        raise file_error(path, f"gives {text[:40]!r} as sampling rate, expected samples per second.")
+    return rate_hz
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _n_frames(path: Path, text: str, signals: tuple[WfdbSignal, ...]) -> int:
+    """Return the samples per signal; where the header does not say, as many as the first file holds."""
+    if not text.isdecimal() or len(text) > 15:
+        raise file_error(path, f"gives {text[:40]!r} as number of samples, expected a whole number.")
+    if int(text):
+        return int(text)
+    first = signals[0]
+    per_frame = sum(signal.per_frame for signal in signals if signal.file == first.file)
+    data = path.parent / Path(first.file).name
+    n_bytes = data.stat().st_size - first.offset_bytes if data.is_file() else 0
+    n_frames = n_bytes * 2 // FORMATS[first.format][0] // per_frame
+    if n_frames < 1:
+        raise file_error(path, f"does not say how many samples there are, and {first.file!r} holds none.")
+    return n_frames
+
+
+def _signal(path: Path, line: str) -> WfdbSignal:
+    parts = line.split(maxsplit=8)
+    found = _FORMAT.match(parts[1]) if len(parts) > 1 else None
+    if found is None:
+        raise file_error(path, f"has the line {line[:60]!r}, expected a signal: its file, format and gain.")
+    format = int(found[1][:6])
+    per_frame, skew, offset_bytes = (int((part or "0")[:9]) for part in found.groups()[1:])
+    if format not in FORMATS or skew:
+        raise file_error(
+            path,
+            f"has a signal in format {parts[1][:20]}, expected {', '.join(map(str, FORMATS))} without skew. "
+            "Convert the record, for example with xform of the WFDB tools.",
+        )
+    gain, baseline, unit = DEFAULT_GAIN, None, "mV"
+    if len(parts) > 2:
+        told = _GAIN.match(parts[2])
+        if told is None or not math.isfinite(_float(told[1])):
+            raise file_error(
+                path, f"has a signal of gain {parts[2][:40]!r}, expected a number such as 200/mV."
+            )
+        gain = _float(told[1]) or DEFAULT_GAIN
+        baseline, unit = told[2], told[3] or unit
+    zero = parts[4] if len(parts) > 4 else "0"
+    if not re.fullmatch(r"-?\d{1,9}", baseline or zero):
+        raise file_error(path, f"has a signal whose zero is {(baseline or zero)[:20]!r}, expected a number.")
+    description = parts[8].strip() if len(parts) > 8 else ""
+    return WfdbSignal(
+        parts[0], format, per_frame or 1, offset_bytes, gain, int(baseline or zero), unit, description
+    )
+
+
+def _start(path: Path, parts: list[str]) -> tuple[datetime | None, tuple[str, ...]]:
+    """When the record begins; a time without a date is told on a date that stands for it."""
+    time = re.fullmatch(r"(?:(\d{1,2}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,6})?)", parts[0]) if parts else None
+    if time is None:
+        return None, ()
+    clock = timedelta(hours=int(time[1] or 0), minutes=int(time[2]), seconds=float(time[3]))
+    date = re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{4})", parts[1]) if len(parts) > 1 else None
+    try:
+        if date is not None:
+            return datetime(int(date[3]), int(date[2]), int(date[1])) + clock, ()
+    except ValueError:
+        pass
+    return NO_DATE + clock, (f"the header gives no date: {NO_DATE:%Y-%m-%d} stands for it",)

@@ -1,0 +1,240 @@
+"""From anything that can be read to a night to write: stages, probabilities and other annotations."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.formats import read_density_file, read_density_object, registry
+from stageguard.formats.density import DensityOptions, file_error
+from stageguard.formats.events import read_events
+from stageguard.formats.hypnograms import (
+    HypnogramFile,
+    HypnogramOptions,
+    is_hypnogram,
+    read_hypnogram_file,
+)
+from stageguard.formats.losses import left_columns, merged_stages
+from stageguard.formats.objects import OBJECTS
+from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.night.align import merge_stages, reepoch
+from stageguard.night.common_epochs import begun
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import StageScheme
+
+# Formats that hold stages beside probabilities, where the others that are read as both hold one of them.
+BOTH = ("yasa-json", "stageguard-csv", "parquet", "gssc-csv")
+SUFFIXES = (TSV_SUFFIX, "_events.tsv", "_hypnogram.tsv", "-annot.fif", "_annot.fif")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the caller says about a source, and what to do with it on the way."""
+
+    format: str | None = None
+    stages: tuple[str, ...] | None = None
+    scheme: StageScheme | None = None
+    epoch_seconds: float | None = None
+    merge_to: StageScheme | None = None
+    reepoch_to: float | None = None
+    logits: bool = False
+    log: bool = False
+    pool_to_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNight(os.PathLike[str]):
+    """A file whose night a list gives a name, and a start where the file tells none."""
+
+    path: Path
+    id: str
+    start: datetime | None = None
+
+    def __fspath__(self) -> str:
+        """Return the path."""
+        return os.fspath(self.path)
+
+    def name(self, night: Outgoing) -> Outgoing:
+        """Return a night of this name and start."""
+        return replace(
+            night,
+            id=self.id,
+            hypnogram=None if night.hypnogram is None else begun(night.hypnogram, self.start),
+            density=None if night.density is None else begun(night.density, self.start),
+        )
+
+
+def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
+    """Return a night to write, of a file, of an object of this package or of another library's."""
+    from stageguard.guard.decoding import Decoding
+
+    reading = reading or Reading()
+    if isinstance(source, str | os.PathLike):
+        night = _of_file(Path(source), reading)
+        night = source.name(night) if isinstance(source, NamedNight) else night
+    elif isinstance(source, Decoding):
+        night = Outgoing(
+            source.hypnogram,
+            source.density,
+            decoding=source,
+            profile=source.profile,
+        )
+    elif isinstance(source, Hypnogram):
+        night = Outgoing(source)
+    elif isinstance(source, Hypnodensity):
+        night = Outgoing(None, source)
+    else:
+        night = _of_object(source, reading)
+    return _changed(night, reading)
+
+
+def night_name(path: Path) -> str:
+    """Return what a night is called: the file's name without what tells its format."""
+    for suffix in SUFFIXES:
+        if path.name.endswith(suffix) and path.name != suffix:
+            return path.name.removesuffix(suffix)
+    return path.stem
+
+
+def _of_file(path: Path, reading: Reading) -> Outgoing:
+    if path.is_dir():
+        raise file_error(path, "is a folder, expected a file. Name the files in it.")
+    name = reading.format
+    is_read_as = {form.name: form.does("hypnogram") + 2 * form.does("density") for form in registry.FORMATS}
+    if name is not None and is_read_as.get(name, 0) == 0:
+        registry.named(name, "density")  # says what there is
+    by_content = name is None or is_read_as[name] == 3
+    is_scored = is_hypnogram(path, reading.scheme) if by_content else is_read_as[str(name)] == 1
+    if is_scored:
+        form = registry.detect(path, "hypnogram") if name is None else registry.named(name, "hypnogram")
+        found = _read_stages(path, reading, form.name)
+        beside = _or_none(lambda: _read_density(path, reading, form.name)) if form.name in BOTH else None
+        hypnogram = found.hypnogram
+        if hypnogram.scorer == path.name:  # nobody said who scored it
+            hypnogram = replace(hypnogram, scorer=None)
+        night = Outgoing(
+            hypnogram,
+            events=read_events(path, form.name),
+            profile=found.profile,
+            notes=tuple(note for note in found.notes if note not in found.left_out)
+            + merged_stages(path, form.name),
+            left=left_columns(path, form.name),
+        )
+        return replace(_with_density(night, beside), id=night_name(path))
+    form = registry.detect(path, "density") if name is None else registry.named(name, "density")
+    density = _read_density(path, reading, form.name)
+    stages = _or_none(lambda: _read_stages(path, reading, form.name)) if form.name in BOTH else None
+    night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
+    return replace(_with_density(night, density), id=night_name(path))
+
+
+def _of_object(source: Any, reading: Reading) -> Outgoing:
+    kind = next((each for each in OBJECTS if each.is_it(source)), None)
+    options = HypnogramOptions(reading.scheme, reading.epoch_seconds, format=reading.format)
+    density = DensityOptions(reading.stages, reading.epoch_seconds, format=reading.format)
+    if kind is not None and kind.density is not None:
+        found = _or_none(lambda: read_density_object(source, density))
+        stages = _or_none(lambda: read_hypnogram_file(source, options))
+        if found is not None or stages is not None:
+            night = Outgoing(None if stages is None else stages.hypnogram)
+            return _with_density(night, None if found is None else (found.density, found.notes))
+        read_density_object(source, density)  # says why
+    read = read_hypnogram_file(source, options)
+    return Outgoing(read.hypnogram, notes=read.notes)
+
+
+def _read_stages(path: Path, reading: Reading, format: str) -> HypnogramFile:
+    return read_hypnogram_file(path, HypnogramOptions(reading.scheme, reading.epoch_seconds, format=format))
+
+
+def _read_density(path: Path, reading: Reading, format: str) -> tuple[Hypnodensity, tuple[str, ...]]:
+    options = DensityOptions(
+        reading.stages,
+        reading.epoch_seconds,
+        logits=reading.logits,
+        log=reading.log,
+        scheme=reading.scheme,
+        format=format,
+        pool_to_seconds=reading.pool_to_seconds,
+    )
+    found = read_density_file(path, options)
+    return found.density, found.notes
+
+
+def _or_none(read: Callable[[], Found]) -> Found | None:
+    try:
+        return read()
+    except (FileFormatError, InputError):
+        return None
+
+
+def _with_density(night: Outgoing, found: tuple[Hypnodensity, tuple[str, ...]] | None) -> Outgoing:
+    """Return a night with its probabilities, which must be of the same epochs and stages as its labels."""
+    if found is None:
+        return night
+    density, notes = found
+    hypnogram = night.hypnogram
+    if hypnogram is not None:
+        merged = _or_none(lambda: density.merge(hypnogram.scheme))
+        if merged is None or _epochs(merged) != _epochs(hypnogram):
+            return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))
+        density = merged
+    return replace(night, density=density, notes=tuple(dict.fromkeys((*night.notes, *notes))))
+
+
+def _epochs(night: Hypnogram | Hypnodensity) -> tuple[int, float]:
+    return night.n_epochs, night.offset_seconds
+
+
+def _changed(night: Outgoing, reading: Reading) -> Outgoing:
+    """Return a night in the scheme and the epochs that are wanted."""
+    hypnogram, density = night.hypnogram, night.density
+    notes: list[str] = []
+    with _noting(notes):
+        if reading.merge_to is not None:
+            hypnogram = None if hypnogram is None else merge_stages(hypnogram, reading.merge_to)
+            density = None if density is None else merge_stages(density, reading.merge_to)
+        before = hypnogram
+        if reading.reepoch_to is not None:
+            hypnogram = None if hypnogram is None else reepoch(hypnogram, reading.reepoch_to)
+            density = None if density is None else reepoch(density, reading.reepoch_to)
+    is_same = (hypnogram, density) == (night.hypnogram, night.density)
+    return replace(
+        night,
+        hypnogram=hypnogram,
+        density=density,
+        decoding=night.decoding if is_same else None,
+        notes=tuple(dict.fromkeys((*night.notes, *notes))),
+        left=(*night.left, *_gone(before, hypnogram)),
+    )
+
+
+def _gone(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
+    """Say which stages longer epochs have no room for."""
+    if before is None or after is None:
+        return ()
+    left = [name for name in before.scheme.names if name in before.stages and name not in after.stages]
+    return (
+        (f"stages that no epoch of {after.epoch_seconds:g} s has most of: {', '.join(left)}",) if left else ()
+    )
+
+
+@contextmanager
+def _noting(notes: list[str]) -> Iterator[None]:
+    """Turn this package's warnings into notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        yield
+    notes += [
+        str(each.message).rstrip(".") for each in caught if issubclass(each.category, StageGuardWarning)
+    ]

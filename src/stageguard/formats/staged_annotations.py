@@ -1,0 +1,281 @@
+"""From texts with times to one stage per epoch: which of them are stages. Reads no file."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+
+from stageguard.base.errors import StageGuardWarning
+from stageguard.formats.density import file_error, listed
+from stageguard.formats.hypnograms import (
+    UNSCORED_WORDS,
+    HypnogramOptions,
+    RawHypnogram,
+    is_stage,
+    unknown_stage,
+)
+from stageguard.formats.staged_intervals import Interval, Staged, stage_epochs
+from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
+
+_PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
+_LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
+MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
+BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
+COARSE = frozenset(("N", "S"))  # alone they may be the beginning of another word
+TOLERANCE = 0.01  # of an epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Text at a time: seconds since the first sample, and how long it lasts where the file says so."""
+
+    onset: float
+    seconds: float | None
+    text: str
+
+
+def annotated(
+    path: Path,
+    annotations: Sequence[Annotation],
+    options: HypnogramOptions,
+    *,
+    start: datetime | None = None,
+    has_clock: bool = False,
+    only_stages: bool = False,
+    expected: str = "texts such as 'Sleep stage W'",
+    scorer: str | None = None,
+    end_seconds: float | None = None,
+    may_lack_end: bool = False,
+) -> RawHypnogram:
+    """Return the sleep stages among annotations, which count from a recording's start.
+
+    Stages without the words "Sleep stage" (W, N2, REM) count where no annotation has them, and for whole
+    epochs that no other stage covers. Unknown stages are unscored, with a warning; texts of another kind are
+    left out, with a note. Where all stages are unknown, that is an error.
+
+    Parameters
+    ----------
+    path : Path
+        For the errors.
+    annotations : sequence of Annotation
+        In any order.
+    options : HypnogramOptions
+        What the caller said.
+    start : datetime, optional
+        When the recording began.
+    has_clock : bool
+        Whether the file told it by a clock of its own.
+    only_stages : bool
+        Whether one kind of stage is enough, and other texts are worth a remark.
+    expected : str
+        For the error where there are no stages.
+    scorer : str, optional
+        Who scored it.
+    end_seconds : float, optional
+        When the recording ends, for a last stage without a duration.
+    may_lack_end : bool
+        Whether names alone are stages where nothing says how long they last.
+    """
+    chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
+    if not chosen:
+        texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
+        found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
+        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.")
+    remarks = _remarks(path, chosen)
+    chosen += _unscored_ends(annotations, chosen)
+    left_out = _left_out(annotations, chosen) if only_stages else ()
+    prefixed = any(_LONG_PREFIX.match(each.text) for each, _ in chosen)
+    intervals, without_length = _intervals(chosen)
+    staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
+    remarks += without_length
+    scheme = AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None
+    raw = raw_of(
+        staged,
+        start=start,
+        has_clock=has_clock,
+        scheme=scheme if prefixed or not only_stages else None,
+        notes=remarks,
+        scorer=scorer,
+    )
+    return replace(raw, left_out=left_out)
+
+
+def raw_of(
+    staged: Staged,
+    *,
+    start: datetime | None = None,
+    has_clock: bool = False,
+    scheme: StageScheme | None = None,
+    notes: tuple[str, ...] = (),
+    scorer: str | None = None,
+) -> RawHypnogram:
+    """Return staged epochs as a reader's result; `start` is that of the recording."""
+    if start is not None:
+        start += timedelta(seconds=staged.offset_seconds)
+    return RawHypnogram(
+        staged.stages,
+        tuple(range(1, len(staged.stages) + 1)),
+        epoch_seconds=staged.epoch_seconds,
+        start=start,
+        scheme=scheme,
+        offset_seconds=staged.offset_seconds,
+        has_clock=has_clock,
+        notes=staged.notes + notes,
+        scorer=scorer,
+    )
+
+
+def stage_annotations(
+    annotations: Sequence[Annotation], *, least: int = 2, may_lack_end: bool = False
+) -> list[tuple[Annotation, str | None]]:
+    """Annotations that are sleep stages, each with its name, "?" or None where the name is not known.
+
+    Names alone ("W", "N2") are stages where at least so many different ones are there.
+    """
+    prefixed = [(each, _stage(_words(each))) for each in annotations if _PREFIX.match(each.text)]
+    # what is merely called "Stage ..." may be anything
+    chosen = [(each, stage) for each, stage in prefixed if stage or _LONG_PREFIX.match(each.text)]
+    if chosen:
+        moving = [each for each in annotations if _words(each).casefold() in ("movement time", "mt")]
+        return chosen + _bare_stages(annotations, chosen) + [(each, UNSCORED_NAME) for each in moving]
+    lasting = [each for each in annotations if each.seconds or (may_lack_end and each.seconds is None)]
+    named = [(each, canonical_name(_words(each))) for each in lasting]
+    stages: list[tuple[Annotation, str | None]] = [(each, stage) for each, stage in named if stage]
+    kinds = {stage for _, stage in stages}
+    if len(kinds) < least or kinds <= COARSE:
+        return []
+    return stages + [(each, UNSCORED_NAME) for each, _ in named if _words(each).casefold() in BARE_UNSCORED]
+
+
+def _words(annotation: Annotation) -> str:
+    """Return a text without the channel that EDF+ puts behind it: "Sleep stage W@@C3"."""
+    return annotation.text.partition("@@")[0].strip()
+
+
+def _bare_stages(
+    annotations: Sequence[Annotation], chosen: Sequence[tuple[Annotation, str | None]]
+) -> list[tuple[Annotation, str | None]]:
+    """Stages that are names alone, where they are whole epochs that no other stage covers."""
+    taken = {id(each) for each, _ in chosen}
+    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    if not lasting:
+        return []
+    step = min(lasting)
+    spans = sorted((each.onset, each.onset + (each.seconds or step)) for each, _ in chosen)
+    begins, ends = [begin for begin, _ in spans], list(accumulate((end for _, end in spans), max))
+    found: list[tuple[Annotation, str | None]] = []
+    for each in annotations:
+        stage = canonical_name(_words(each))
+        if id(each) in taken or stage is None or stage in COARSE or not each.seconds:
+            continue
+        places = ((each.onset - begins[0]) / step, each.seconds / step)
+        if any(abs(place - round(place)) > TOLERANCE for place in places):
+            continue
+        n_before = bisect_left(begins, each.onset + each.seconds - TOLERANCE * step)
+        if not n_before or ends[n_before - 1] <= each.onset + TOLERANCE * step:
+            found.append((each, stage))
+    return found
+
+
+def _intervals(chosen: Sequence[tuple[Annotation, str | None]]) -> tuple[list[Interval], tuple[str, ...]]:
+    """Stages with their times; of those that last, without others of no length, which cropping leaves."""
+    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    shortest = TOLERANCE * median(lasting) if lasting else 0.0
+    kept, n_left = [], 0
+    for each, stage in chosen:
+        if lasting and each.seconds is not None and each.seconds <= shortest:
+            n_left += 1
+            continue
+        kept.append(Interval(each.onset, each.seconds or None, stage or UNSCORED_NAME))
+    what = "stage of no length" if n_left == 1 else "stages of no length"
+    return kept, (f"{n_left} {what} left out, as cropping leaves them",) if n_left else ()
+
+
+def _stage(text: str) -> str | None:
+    """Name of a stage, "?" where it says that there is none, None where it is not known."""
+    bare = _PREFIX.sub("", text).strip(" -:_")
+    if not bare:
+        return None
+    if bare.casefold() in UNSCORED_WORDS:
+        return UNSCORED_NAME
+    return canonical_name(f"stage {bare}")
+
+
+def _unscored_ends(
+    annotations: Sequence[Annotation], chosen: Sequence[tuple[Annotation, str | None]]
+) -> list[tuple[Annotation, str | None]]:
+    """Whole epochs before the first and after the last stage that say that nobody scored them."""
+    taken = {id(each) for each, _ in chosen}
+    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    if not lasting:
+        return []
+    step = min(lasting)
+    first = min(each.onset for each, _ in chosen)
+    end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
+    found: list[tuple[Annotation, str | None]] = []
+    for each in annotations:
+        if id(each) in taken or not each.seconds or _words(each).casefold() not in (*UNSCORED_WORDS, "m"):
+            continue
+        if end > each.onset > first - each.seconds + TOLERANCE * step:
+            continue
+        places = ((each.onset - first) / step, each.seconds / step)
+        if all(abs(place - round(place)) <= TOLERANCE for place in places):
+            found.append((each, UNSCORED_NAME))
+    return found
+
+
+def _remarks(path: Path, chosen: Sequence[tuple[Annotation, str | None]]) -> tuple[str, ...]:
+    """Say what is unscored because nobody knows the stage, which is warned of too; and what was a guess."""
+    unknown = sorted({each.text for each, stage in chosen if stage is None})
+    if not unknown:
+        bare = sorted({each.text for each, stage in chosen if not _PREFIX.match(each.text)} - {*MOVING})
+        is_mixed = any(_PREFIX.match(each.text) for each, _ in chosen)
+        return (
+            (f"{listed(bare)} read as stages without the words 'Sleep stage'",) if bare and is_mixed else ()
+        )
+    if not any(stage not in (None, UNSCORED_NAME) for _, stage in chosen):
+        raise file_error(
+            path, f"none of its stages is known: {listed(unknown)}. Expected texts such as 'Sleep stage W'."
+        )
+    remark = f"{listed(unknown)} read as unscored: no stage of that name is known"
+    warnings.warn(StageGuardWarning(f"{path.name}: {remark}."), stacklevel=4)
+    return (remark,)
+
+
+def _left_out(
+    annotations: Sequence[Annotation], chosen: Sequence[tuple[Annotation, str | None]]
+) -> tuple[str, ...]:
+    """Say which texts are no stages."""
+    taken = {id(each) for each, _ in chosen}
+    texts = {each.text for each in annotations if id(each) not in taken}
+    others = sorted(text for text in texts if text.casefold() not in UNSCORED_WORDS)
+    return (f"no stages, left out: {listed(others)}",) if others else ()
+
+
+def named_intervals(
+    path: Path,
+    lines: Sequence[int],
+    onsets: Sequence[float],
+    lasting: Sequence[float | None],
+    texts: Sequence[str],
+    options: HypnogramOptions,
+    *,
+    what: str = "line",
+) -> tuple[Interval, ...]:
+    """Return stages with onset and duration; a text that is no stage is an error that names its line."""
+    own = options.scheme or options.default_scheme
+    intervals = []
+    for line, onset, seconds, text in zip(lines, onsets, lasting, texts, strict=True):
+        if not text or not is_stage(text, own):
+            raise file_error(path, f"{what} {line}: {unknown_stage(text, own or AASM5)}")
+        stage = UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text
+        intervals.append(Interval(onset, seconds, stage))
+    return tuple(intervals)

@@ -1,0 +1,45 @@
+"""Read the hypnodensity of Stanford STAGES: bare numbers, five per 15 s. Its other outputs are not read.
+
+The stages are wake, S1, S2, S3/4 and REM, in this order. Numbers stand between commas, or between spaces.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from stageguard.formats.density import DensityOptions, RawDensity, file_error
+from stageguard.formats.tables.cells import is_number
+from stageguard.formats.tables.delimited import read_bytes
+
+STAGES = ("W", "N1", "N2", "N3", "R")
+TOOL, USUAL_SECONDS = "Stanford STAGES", 15.0
+
+
+def read_stanford_stages(path: Path, options: DensityOptions) -> RawDensity:
+    """Probabilities of a `.hypnodensity.txt`."""
+    rows = []
+    lines = read_bytes(path).decode().rstrip().split("\n")
+    for number, line in enumerate(lines, start=1):
+        cells = line.replace(",", " ").split()
+        if len(cells) != len(STAGES):
+            raise file_error(
+                path, f"line {number} has {len(cells)} numbers, expected {len(STAGES)}: W, N1, N2, N3, R."
+            )
+        for cell in cells:
+            if not is_number(cell):
+                raise file_error(path, f"line {number}: expected a number, got {cell[:40]!r}.")
+        rows.append([float(cell) for cell in cells])
+    names = STAGES if options.stages is None else tuple(options.stages)
+    if len(names) != len(STAGES):
+        raise file_error(path, f"has {len(STAGES)} columns, got {len(names)} names in stages.")
+    assumed = f"columns read as {', '.join(names)}, the order of {TOOL}"
+    return RawDensity(
+        np.array(rows),
+        names,
+        notes=(assumed,) if options.stages is None else (),
+        lines=range(1, len(rows) + 1),
+        usual_seconds=USUAL_SECONDS,
+        tool=TOOL,
+    )

@@ -1,0 +1,300 @@
+"""Read and write text and tables with a stage per epoch, or onset and duration. No number is a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
+from stageguard.formats.density import file_error, listed
+from stageguard.formats.hypnograms import (
+    DIGITS,
+    UNSCORED_WORDS,
+    HypnogramOptions,
+    RawHypnogram,
+    is_stage,
+    stage_column,
+)
+from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths, read_sidecar
+from stageguard.formats.stage_sniffing import OWN_HEAD
+from stageguard.formats.staged_annotations import COARSE, Annotation, annotated, named_intervals, raw_of
+from stageguard.formats.staged_intervals import LONGEST_GUESS, stage_epochs
+from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
+from stageguard.formats.tables.frame_columns import INDEX, NAMELESS, nameless_index
+from stageguard.formats.tables.row_times import Meaning, RowTimes, row_times, timing_of
+from stageguard.formats.tables.several import PART_COLUMNS, is_night_column, refuse_many
+from stageguard.formats.tables.stage_rows import (
+    FloatVector,
+    StageRows,
+    as_number,
+    first_filled,
+    rows_below,
+    text_lines,
+)
+from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, row_name
+from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
+from stageguard.profile.profile import Profile
+
+ARGMAX_COLUMN = "argmax_stage"
+LEAST_SHORT = 0.75  # of the steps between rows must be the shortest one, so that the others are gaps
+EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
+
+
+def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a table with a column for them, or of text with one stage per line."""
+    lines = text_lines(path)
+    table = find_table(path, lines)
+    if table is not None:
+        return from_table(path, table, options)
+    number = first_filled(lines)
+    first = lines[number].strip()
+    is_mixed = first in DIGITS and any(canonical_name(line.strip()) in ("W", "R") for line in lines)
+    if not is_mixed and not is_stage(first, options.scheme or options.default_scheme):
+        raise file_error(
+            path,
+            f"line {number + 1} is {first[:40]!r}, expected a stage name such as W, N1, N2, N3, R, or a "
+            "header with a column named stage. Numbers are not read, since tools number stages differently.",
+        )
+    if len(lines) == number + 1 and canonical_name(first) in COARSE:
+        raise file_error(path, f"holds {first!r} and nothing else. Was it written completely?")
+    return read_stage_lines(path)
+
+
+def write_text(night: Outgoing, path: Path) -> Content:
+    """Write one stage name per line, ? where unscored."""
+    stages = night.from_recording_start().stages("text").stages
+    return Content({path: "\n".join(stages.tolist()) + "\n"})
+
+
+def find_table(path: Path, lines: Sequence[str]) -> StageRows | None:
+    """Return the table below the first line that names a column of stages, or None."""
+    for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
+        for delimiter in DELIMITERS:
+            header = split_line(line, delimiter)
+            if stage_column(header) is not None:
+                return rows_below(path, lines, number, delimiter, header)
+    return None
+
+
+def from_table(
+    path: Path,
+    table: StageRows,
+    options: HypnogramOptions,
+    meanings: Mapping[str, Meaning] | None = None,
+) -> RawHypnogram:
+    """Stages of a table's rows: one row per epoch, or stages with onset and duration.
+
+    Onsets count from the recording's start: epochs that rows skip are unscored, and so are whole ones before
+    the first row, unless this package wrote the table. `meanings` says what columns are whose names do not
+    tell when rows are.
+    """
+    place = stage_column(table.header)
+    if place is None:
+        raise file_error(
+            path,
+            f"has the columns {listed(table.header)}, expected one named stage. Rename the right one.",
+        )
+    name = table.header[place]
+    recorded = _recorded(path, len(table.rows))  # before rows that are missing count as unscored
+    _refuse_several(path, table, name)
+    table, meanings = _with_index(path, table, meanings)
+    others = [each for each in dict.fromkeys(table.header) if each != name]
+    times = row_times(path, [(each, table.column(each)) for each in others], meanings)
+    for each in times.unread:
+        if each in TIMING_COLUMNS:
+            _refuse_texts(path, table, each)
+    is_own = recorded is not None or ARGMAX_COLUMN in table.header or _is_own_table(table.header)
+    if (
+        times.onset is not None
+        and times.lasting is not None
+        and not _is_tiled(times.onset - (times.onset[0] if is_own else 0.0), times.lasting)
+    ):
+        return _from_events(path, table, name, times, options)
+    _refuse_doubtful(path, table, times, options)
+    timing, start = timing_of(
+        path,
+        times,
+        table.lines,
+        given=options.epoch_seconds,
+        missing="unscored",
+        fills_lead=not is_own,
+    )
+    if recorded is not None:
+        start = recorded[1]
+    raw = RawHypnogram(
+        table.column(name),
+        tuple(table.lines),
+        epoch_seconds=timing.epoch_seconds,
+        start=start,
+        profile=None if recorded is None else recorded[0],
+        argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
+        offset_seconds=timing.offset_seconds,
+        has_clock=recorded is None and start is not None,
+        notes=_other_columns(table, name, times, is_own=recorded is not None) + table.notes + timing.notes,
+        scorer=None if recorded is None else f"StageGuard {recorded[0].name}",
+    )
+    return raw if timing.places is None else _spread(raw, timing.places)
+
+
+def _with_index(
+    path: Path, table: StageRows, meanings: Mapping[str, Meaning] | None
+) -> tuple[StageRows, Mapping[str, Meaning] | None]:
+    """Give a nameless first or last column, as pandas writes its index, the name it has in memory."""
+    places = [place for place, name in enumerate(table.header) if name in NAMELESS]
+    if len(places) != 1 or meanings or INDEX in table.header:
+        return table, meanings
+    name = table.header[places[0]]
+    index = nameless_index(path, np.array(table.column(name), dtype=object))
+    header = (
+        tuple(INDEX if each == name else each for each in table.header) if index.columns else table.header
+    )
+    return replace(table, header=header, notes=table.notes + index.notes), index.meanings
+
+
+def _spread(raw: RawHypnogram, places: npt.NDArray[np.intp]) -> RawHypnogram:
+    """Put rows at their epochs; the epochs in between are unscored."""
+
+    def put(cells: Sequence[str]) -> tuple[str, ...]:
+        found = [UNSCORED_NAME] * (int(places[-1]) + 1)
+        for epoch, cell in zip(places.tolist(), cells, strict=True):
+            found[epoch] = cell
+        return tuple(found)
+
+    lines = np.repeat(raw.lines, np.diff(places, prepend=-1))
+    argmax = None if raw.argmax is None else put(raw.argmax)
+    return replace(raw, stages=put(raw.stages), lines=tuple(lines.tolist()), argmax=argmax)
+
+
+def _refuse_several(path: Path, table: StageRows, name: str) -> None:
+    """Refuse a table of several nights or scorers, or with several columns of stages of one name."""
+    if table.header.count(name) > 1:
+        raise file_error(
+            path, f"has {table.header.count(name)} columns named {name}, expected one. Rename or remove one."
+        )
+    for each in dict.fromkeys(table.header):
+        is_of_event = name in EVENT_COLUMNS and PART_COLUMNS.get(each) == "channels"
+        if is_night_column(each) and not is_of_event:
+            refuse_many(path, each, table.column(each))
+
+
+def _refuse_doubtful(path: Path, table: StageRows, times: RowTimes, options: HypnogramOptions) -> None:
+    """Refuse rows that may be runs of epochs, and times that nobody here can read."""
+    if times.unread and not times.columns and options.epoch_seconds is None:
+        name = times.unread[0]
+        cell = next(cell for cell in table.column(name) if cell)
+        raise file_error(
+            path,
+            Message(
+                f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and "
+                "time such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: ",
+                Argument("epoch_seconds", 30),
+                ".",
+            ),
+        )
+    if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
+        return
+    steps = np.diff(times.onset)
+    is_short = steps <= (1 + TOLERANCE) * steps.min()
+    if is_short.all() or steps.min() <= 0:
+        return
+    if is_short.mean() < LEAST_SHORT or steps.min() > LONGEST_GUESS:
+        row = int(np.argmin(is_short))
+        raise file_error(
+            path,
+            f"{row_name(table.lines, row + 1)} is {steps[row]:g} s after the row before, others are "
+            f"{steps.min():g} s apart: stages that last, or epochs that are missing? Add a column duration "
+            "in seconds, or write one row per epoch, ? for unscored epochs.",
+        )
+
+
+def _refuse_texts(path: Path, table: StageRows, name: str) -> None:
+    """Refuse a column that must hold numbers, by its first cell that is none."""
+    wanted = "a number" if name == "epoch" else "seconds"
+    for line, cell in zip(table.lines, table.column(name), strict=True):
+        if as_number(cell) is None and not (name == "duration" and cell.casefold() in UNSCORED_WORDS):
+            raise file_error(path, f"line {line}, column {name!r}: expected {wanted}, got {cell[:40]!r}.")
+
+
+def _other_columns(table: StageRows, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
+    """Say which columns are not read, but for those this package wrote itself."""
+    others = [each for each in table.header if each.startswith("stage") and each not in (name, "stage_n")]
+    notes: tuple[str, ...] = ()
+    if others:
+        notes = (f"stages are those of the column {name}; left out: {listed(others)}",)
+    taken = {name, ARGMAX_COLUMN, "stage_n", *others, *times.used}
+    ignored = [each or "(unnamed)" for each in table.header if each not in taken]
+    if ignored and not is_own and not _is_own_table(table.header):
+        notes += (f"columns ignored: {listed(ignored)}",)
+    return notes
+
+
+def _is_own_table(header: Sequence[str]) -> bool:
+    """Whether columns are those of this package's table, in a file of one night or of a cohort."""
+    names = tuple(header)
+    return OWN_HEAD in (names[: len(OWN_HEAD)], names[1 : len(OWN_HEAD) + 1])
+
+
+def read_stage_lines(
+    path: Path, words: Mapping[str, str] | None = None, scheme: StageScheme | None = None
+) -> RawHypnogram:
+    """One stage per line; words (in lower case) that are another tool's own are replaced."""
+    lines = [line.strip() for line in text_lines(path)]
+    first = first_filled(lines)
+    for number, line in enumerate(lines[first:], start=first + 1):
+        if not line:
+            raise file_error(path, f"line {number} is empty. Write ? for an unscored epoch.")
+    stages = tuple((words or {}).get(line.casefold(), line) for line in lines[first:])
+    return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme)
+
+
+def _is_tiled(onsets: FloatVector, lasting: FloatVector) -> bool:
+    """Whether every row is one epoch that begins where the last one ended, from 0 on."""
+    if not lasting[0] > 0 or not np.abs(lasting - lasting[0]).max() <= 1e-6:
+        return False
+    expected = lasting[0] * np.arange(len(onsets))
+    return bool(np.abs(onsets - expected).max() <= TOLERANCE * lasting[0])
+
+
+def _from_events(
+    path: Path, table: StageRows, name: str, times: RowTimes, options: HypnogramOptions
+) -> RawHypnogram:
+    """Stages with onset and duration, in seconds: runs of epochs, with gaps that nobody scored."""
+    assert times.onset is not None and times.lasting is not None
+    onsets = times.onset.tolist()
+    lasting = [None if seconds != seconds else seconds for seconds in times.lasting.tolist()]
+    notes = _other_columns(table, name, times) + table.notes + times.notes
+    if name in EVENT_COLUMNS:
+        rows = zip(onsets, lasting, table.column(name), strict=True)
+        annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
+        raw = annotated(
+            path, annotations, options, start=times.start, has_clock=times.start is not None, only_stages=True
+        )
+        return replace(raw, notes=raw.notes + notes)
+    texts = [text or UNSCORED_NAME for text in table.column(name)]
+    lasting = [seconds or None for seconds in lasting]
+    intervals = named_intervals(path, table.lines, onsets, lasting, texts, options)
+    staged = stage_epochs(path, intervals, options.epoch_seconds)
+    return raw_of(staged, start=times.start, has_clock=times.start is not None, notes=notes)
+
+
+def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None] | None:
+    """Profile and start that `decode` recorded beside its table, or None."""
+    sidecar = output_paths(path).sidecar
+    if not path.name.endswith(TSV_SUFFIX) or not sidecar.is_file():
+        return None
+    record = read_sidecar(sidecar)
+    try:
+        check_recorded(path, record, n_rows)
+        start = record["hypnogram"]["start"]
+        profile = Profile.from_dict(record["profile"]["definition"])
+        return profile, None if start is None else datetime.fromisoformat(start)
+    except FileFormatError:
+        raise
+    except (KeyError, TypeError, ValueError, ProfileError) as error:
+        raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None

@@ -1,0 +1,65 @@
+"""Read and write hypnograms of U-Time and U-Sleep: a stage per line, or intervals. No probabilities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
+from stageguard.formats.staged_annotations import named_intervals, raw_of
+from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.tables.stage_rows import StageRows, read_bare_rows, read_rows
+from stageguard.formats.text import read_stage_lines
+from stageguard.night.stages import AASM5
+
+WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
+COLUMNS = ("init_sec", "duration_sec", "stage")
+UNSCORED = {"out_of_bounds": "?"}
+USLEEP_WORDS = {"aasm5": {"R": "REM"}}
+
+
+def read_hyp(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read one stage per line (`.hyp`)."""
+    return read_stage_lines(path, UNSCORED, AASM5)
+
+
+def read_ids(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read onset, duration and stage of each run (`.ids`), without a header."""
+    return _runs(path, read_bare_rows(path, COLUMNS, ","), options)
+
+
+def read_tsv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read the same with a header (`.tsv`)."""
+    return _runs(path, read_rows(path, COLUMNS), options)
+
+
+def _runs(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogram:
+    onsets, lasting = table.numbers(path, "init_sec"), table.numbers(path, "duration_sec")
+    texts = [UNSCORED.get(text.casefold(), text) for text in table.column("stage")]
+    intervals = named_intervals(path, table.lines, onsets.tolist(), lasting.tolist(), texts, options)
+    return raw_of(stage_epochs(path, intervals, options.epoch_seconds), scheme=AASM5)
+
+
+def write_hyp(night: Outgoing, path: Path) -> Content:
+    """Write one stage per line (`.hyp`)."""
+    return Content({path: "\n".join(_words(night.from_recording_start())) + "\n"})
+
+
+def write_ids(night: Outgoing, path: Path) -> Content:
+    """Write onset, duration and stage of each epoch (`.ids`), without a header."""
+    return Content({path: "\n".join(_lines(night, ",")) + "\n"})
+
+
+def write_tsv(night: Outgoing, path: Path) -> Content:
+    """Write the same with a header (`.tsv`)."""
+    return Content({path: "\n".join(["\t".join(COLUMNS), *_lines(night, "\t")]) + "\n"})
+
+
+def _words(night: Outgoing) -> list[str]:
+    return stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN")
+
+
+def _lines(night: Outgoing, mark: str) -> list[str]:
+    # one line per epoch, where U-Sleep joins runs of equal stages: so the epoch length is told
+    seconds, rows = number(night.epoch_seconds), zip(night.onsets, _words(night), strict=True)
+    return [mark.join((number(onset), seconds, word)) for onset, word in rows]

@@ -1,0 +1,98 @@
+"""Read hypnograms of Visbrain Sleep and of Elan. Does not thin them out: a value per second stays one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stageguard.formats.density import file_error
+from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.stage_codes import NUMBERINGS, names_of
+from stageguard.formats.stage_sniffing import description
+from stageguard.formats.staged_annotations import named_intervals, raw_of
+from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.tables.stage_rows import as_number, text_lines
+from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
+
+ELAN_HEADER = ("time_base", "sampling_period", "epoch_nb", "epoch_list")
+ELAN_CODES = {**NUMBERINGS["rk"], -2: UNSCORED_NAME}
+
+
+def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read a stage and the second it ends at per line; lines that begin with * tell of the recording."""
+    lines, onsets, lasting, texts = [], [], [], []
+    before = 0.0
+    for number, line in enumerate(text_lines(path), start=1):
+        name, _, rest = line.strip().partition("\t") if "\t" in line else line.strip().partition(" ")
+        if name.startswith("*"):
+            continue
+        end = as_number(rest)
+        if end is None or end <= before:
+            raise file_error(
+                path,
+                f"line {number} is {line.strip()[:40]!r}, expected a stage and a time after {before:g} s.",
+            )
+        lines.append(number)
+        onsets.append(before)
+        lasting.append(end - before)
+        texts.append(name)
+        before = end
+    if not lines:
+        raise file_error(path, "has no stages. Expected lines such as 'N2 1230'.")
+    intervals = named_intervals(path, lines, onsets, lasting, texts, options)
+    return raw_of(stage_epochs(path, intervals, options.epoch_seconds), scheme=AASM5)
+
+
+def read_samples(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read a number per line; the file `<name>_description.txt` says what they are and how long they last."""
+    told = description(path)
+    if not told.is_file():
+        raise file_error(path, f"needs {told.name} beside it, which says what its numbers are.")
+    numbering: dict[int, str] = {}
+    seconds = None
+    for number, line in enumerate(text_lines(told), start=1):
+        name, _, value = line.strip().rpartition(" ")
+        found = as_number(value)
+        if found is None or not name:
+            raise file_error(told, f"line {number} is {line[:40]!r}, expected a name and a number.")
+        if name.casefold() == "time":
+            seconds = found
+            continue
+        stage = UNSCORED_NAME if name.casefold() in UNSCORED_WORDS else canonical_name(name)
+        if stage is None:
+            raise file_error(told, f"line {number}: {name[:40]!r} is not a stage.")
+        numbering[int(found)] = stage
+    codes = _codes(path, text_lines(path), 1)
+    stages = names_of(path, codes, numbering, what="line")
+    lines = tuple(range(1, len(stages) + 1))
+    return RawHypnogram(stages, lines, epoch_seconds=seconds, scheme=AASM5)
+
+
+def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Read Elan's header, then a number per epoch: 4 is N3 and 5 is REM."""
+    lines = text_lines(path)
+    header = [line.split() for line in lines[:4]]
+    if [cells[0] if cells else "" for cells in header] != list(ELAN_HEADER):
+        raise file_error(path, f"does not begin with the lines {', '.join(ELAN_HEADER)} of Elan.")
+    seconds = as_number(header[0][1]) if len(header[0]) > 1 else None
+    if seconds is None or seconds <= 0:
+        raise file_error(path, f"line 1 is {lines[0][:40]!r}, expected 'time_base' and seconds above 0.")
+    codes = _codes(path, lines[4:], 5)
+    told = as_number(header[2][1]) if len(header[2]) > 1 else None
+    if told is not None and told != len(codes):
+        raise file_error(
+            path, f"has {len(codes)} epochs, but its header says {told:g}. Was it written completely?"
+        )
+    stages = names_of(path, codes, ELAN_CODES, what="line", first=5)
+    return RawHypnogram(stages, tuple(range(5, 5 + len(stages))), epoch_seconds=seconds, scheme=AASM5)
+
+
+def _codes(path: Path, lines: list[str], first: int) -> list[float]:
+    codes = []
+    for number, line in enumerate(lines, start=first):
+        code = as_number(line.strip())
+        if code is None:
+            raise file_error(path, f"line {number} is {line.strip()[:40]!r}, expected a number of a stage.")
+        codes.append(code)
+    if not codes:
+        raise file_error(path, "has no stages. Was it written completely?")
+    return codes

@@ -1,0 +1,58 @@
+"""Read sleep scores of wonambi, as XML and as CSV. Leaves its events and bookmarks alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from stageguard.formats.density import file_error, listed
+from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.staged_annotations import named_intervals, raw_of
+from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.tables.stage_rows import as_number, read_rows
+from stageguard.formats.xml import children, read_xml, text_of
+from stageguard.night.stages import AASM5
+
+
+def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Epochs of the only rater who scored stages (`<annotations>`, `<rater>`, `<stages>`, `<epoch>`)."""
+    root = read_xml(path, "annotations")
+    scored = {}
+    for rater in children(root, "rater"):
+        epochs = [epoch for parent in children(rater, "stages") for epoch in children(parent, "epoch")]
+        if epochs:
+            scored[rater.get("name") or ""] = epochs
+    if len(scored) != 1:
+        found = f"stages of the raters {listed(list(scored))}" if scored else "no stages"
+        raise file_error(path, f"holds {found}, expected those of one rater. Export one from wonambi as CSV.")
+    ((scorer, epochs),) = scored.items()
+    onsets, lasting, texts = [], [], []
+    for place, epoch in enumerate(epochs, start=1):
+        times = [as_number(text_of(epoch, name) or "") for name in ("epoch_start", "epoch_end")]
+        if times[0] is None or times[1] is None:
+            raise file_error(path, f"epoch {place} has no <epoch_start> and <epoch_end> in seconds.")
+        onsets.append(times[0])
+        lasting.append(times[1] - times[0])
+        texts.append(text_of(epoch, "stage") or "?")
+    places = range(1, len(epochs) + 1)
+    intervals = named_intervals(path, places, onsets, lasting, texts, options, what="epoch")
+    start = _start(next((text_of(each, "start_time") for each in children(root, "dataset")), None))
+    staged = stage_epochs(path, intervals, options.epoch_seconds)
+    return raw_of(staged, start=start, has_clock=start is not None, scheme=AASM5, scorer=scorer or None)
+
+
+def read_wonambi_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Rows of an export: time of day, start and end in seconds, stage."""
+    table = read_rows(path, ("clock start time", "start", "end", "stage"))
+    onsets, ends = table.numbers(path, "start"), table.numbers(path, "end")
+    intervals = named_intervals(
+        path, table.lines, onsets.tolist(), (ends - onsets).tolist(), table.column("stage"), options
+    )
+    return raw_of(stage_epochs(path, intervals, options.epoch_seconds), scheme=AASM5)
+
+
+def _start(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        return None

@@ -1,0 +1,110 @@
+"""Read XML that comes from outside (no entities, bounded size), and make XML. Knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stageguard.base.errors import FileFormatError
+from stageguard.base.input_files import open_file
+from stageguard.formats.density import file_error
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+MOST_ELEMENTS = 1_000_000  # a night has some thousands; each takes some 100 bytes of memory
+
+
+def read_xml(path: Path, root: str) -> Element:
+    """Return the first element, which must have this name."""
+    from xml.etree.ElementTree import ParseError, TreeBuilder
+
+    from defusedxml import DefusedXmlException  # type: ignore[import-untyped]
+    from defusedxml.ElementTree import DefusedXMLParser, parse  # type: ignore[import-untyped]
+
+    class Builder(TreeBuilder):
+        """A tree that stops growing before it fills the memory."""
+
+        n_elements = 0
+
+        def start(self, tag: str, attributes: dict[str, str], /) -> Element:
+            self.n_elements += 1 + len(attributes)
+            if self.n_elements > MOST_ELEMENTS:
+                raise file_error(
+                    path, f"is XML of more than {MOST_ELEMENTS:,} elements, expected a scored night."
+                )
+            return super().start(tag, attributes)
+
+    try:
+        with open_file(path, "XML") as file:
+            found: Element = parse(file, DefusedXMLParser(target=Builder())).getroot()
+    except FileFormatError:
+        raise
+    except DefusedXmlException:
+        raise file_error(
+            path, "defines XML entities, which scorings do not need and attacks do. Remove its DOCTYPE."
+        ) from None
+    except (ParseError, LookupError, ValueError) as error:
+        raise file_error(path, f"is not readable XML ({error}). Was it copied completely?") from None
+    if local_name(found) != root:
+        raise file_error(path, f"is XML that begins with <{local_name(found)}>, expected <{root}>.")
+    return found
+
+
+def local_name(element: Element) -> str:
+    """Return an element's name without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def children(element: Element, name: str) -> Iterator[Element]:
+    """Yield the children of a name, whatever their namespace."""
+    return (child for child in element if local_name(child) == name)
+
+
+def text_of(element: Element, name: str) -> str | None:
+    """Return the text of the first child of a name, without the space around it, or None."""
+    child = next(children(element, name), None)
+    return None if child is None else (child.text or "").strip()
+
+
+def epoch_length(path: Path, element: Element) -> float | None:
+    """Return what <EpochLength> says, or None where there is none."""
+    text = text_of(element, "EpochLength")
+    if not text:
+        return None
+    try:
+        seconds = float(text.replace("_", "?"))
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < inf:
+        raise file_error(path, f"has an <EpochLength> of {text[:40]!r}, expected seconds above 0.")
+    return seconds
+
+
+def xml_document(
+    root: str, head: Mapping[str, str], lists: Mapping[str, tuple[str, Sequence[str | Mapping[str, str]]]]
+) -> str:
+    """Return a document: single texts, then lists of elements that hold a text, or texts by name."""
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+    top = Element(root)
+    for name, text in head.items():
+        SubElement(top, name).text = _legal(text)
+    for name, (each, items) in lists.items():
+        parent = SubElement(top, name)
+        for item in items:
+            child = SubElement(parent, each)
+            if isinstance(item, str):
+                child.text = _legal(item)
+            else:
+                for key, text in item.items():
+                    SubElement(child, key).text = _legal(text)
+    indent(top)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(top, encoding="unicode") + "\n"
+
+
+def _legal(text: str) -> str:
+    """Return a text without the control characters that XML cannot hold."""
+    return "".join(c for c in text if c.isprintable() or c in "\t\n")

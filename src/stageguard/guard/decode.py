@@ -1,0 +1,266 @@
+"""Decode stage probabilities under a Profile. Does not read files, measure sleep or train."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import CohortError, InputError, PinError, StageGuardWarning
+from stageguard.guard import inputs
+from stageguard.guard.decoding import Decoding, many_changes_advice
+from stageguard.guard.evidence import Night
+from stageguard.guard.search import NoPathError, advance_together
+from stageguard.guard.solver import Job, Path, solver_for
+from stageguard.guard.strength import Strength
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.profile import Profile
+
+Training = Literal["natural", "balanced"]
+Pins = Mapping[int, str | int]
+
+# Beyond this share of changed epochs a person should look before using the result.
+_MANY_CHANGES = 0.10
+
+
+@overload
+def decode(
+    density: Hypnodensity | npt.NDArray[Any],
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: npt.ArrayLike | None = None,
+    pins: Pins | None = None,
+    segments: Sequence[int] | None = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
+) -> Decoding: ...
+
+
+@overload
+def decode(
+    density: Sequence[Hypnodensity | npt.NDArray[Any]],
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Sequence[npt.ArrayLike | None] | None = None,
+    pins: Sequence[Pins | None] | None = None,
+    segments: Sequence[Sequence[int] | None] | None = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
+) -> list[Decoding]: ...
+
+
+def decode(
+    density: Any,
+    profile: Profile | str,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Any = None,
+    pins: Any = None,
+    segments: Any = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
+) -> Decoding | list[Decoding]:
+    """Most plausible hypnogram under a physiological profile.
+
+    Finds the stage sequence that maximises evidence plus the profile's transition scores under its
+    minimum bouts, exactly, by dynamic programming. A profile whose strength follows a rule constrains
+    each night just enough, and returns a night that needs nothing as it is.
+
+    Parameters
+    ----------
+    density : Hypnodensity, array (n_epochs, n_stages), or a list of either
+        Stage probabilities. A bare array is read in the profile's stage order and epoch length unless
+        `stages` and `epoch_seconds` say otherwise. A list gives a list, decoded in parallel.
+    profile : Profile or str
+        A profile, the name of a built-in one, or the path of a TOML file.
+    stages : sequence of str, optional
+        Names of the array's columns, in any order and by any alias. Finer stages are summed.
+    epoch_seconds : float, optional
+        Epoch length of the array. Transition scores are rescaled when it is not the profile's.
+    quality : array (n_epochs,), optional
+        How far each epoch's signal is lost: 0 clean, 1 lost. Lost evidence fades to uniform.
+    pins : mapping of epoch index to stage, optional
+        Epochs whose stage is known.
+    segments : sequence of int, optional
+        First epochs of stretches that do not follow each other in time.
+    cohort : str, optional
+        Who was recorded. Warns, or refuses, where the profile is not made for them.
+    trained : "natural" or "balanced", optional
+        Whether the stager was trained on natural class frequencies. Unknown counts as balanced.
+    logits, log : bool
+        The numbers are logits, or log-probabilities.
+
+    Returns
+    -------
+    Decoding or list of Decoding
+        Hypnogram, score, the stager's own argmax, and what was changed, filled and assumed.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> result = sg.decode([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], "kdd2026-actigraphy")
+    >>> result.stages.tolist()
+    ['W', 'W', 'W']
+    """
+    options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
+    results, batch = decode_all(density, profile, options, (quality, pins, segments), cohort, trained)
+    _warn_of_many_changes(results)
+    return results if batch else results[0]
+
+
+def decode_all(
+    density: Any,
+    profile: Profile | str,
+    options: inputs.Options,
+    said: tuple[Any, Any, Any],
+    cohort: str | None,
+    trained: Training | None,
+) -> tuple[list[Decoding], bool]:
+    """Decode what one call passed, `said` being quality, pins and segments; also whether it is a list."""
+    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    natural = _is_natural(trained)
+    heed_cohort(profile, cohort, stacklevel=4)
+    profile = profile.for_cohort(cohort)
+    batch = inputs.is_batch(density)
+    items = list(density) if batch else [density]
+    if not items:
+        return [], batch
+    asked = zip(
+        items,
+        *(
+            inputs.per_night(values, len(items), what) if batch else [values]
+            for values, what in zip(said, ("quality", "pins", "segments"), strict=True)
+        ),
+        strict=True,
+    )
+    requests = [inputs.read_request(night, profile, options, q, p, s) for night, q, p, s in asked]
+    nights = inputs.check_nights(requests, profile, is_batch=batch)
+    try:
+        solved = _solve(profile, requests, nights, natural)
+    except NoPathError as failure:
+        at = next(i for i, night in enumerate(nights) if night is failure.job.night)
+        raise _explain_no_path(failure, f"night {at}: " if batch else "") from None
+    results = [
+        _result(profile, request, night, path, strength, cohort, trained)
+        for request, night, (path, strength) in zip(requests, nights, solved, strict=True)
+    ]
+    return results, batch
+
+
+def _is_natural(trained: object) -> bool:
+    if trained is None:
+        return False
+    return checks.choice(trained, "trained", ("natural", "balanced")) == "natural"
+
+
+def heed_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
+    """Warn, or refuse, where the profile is not made for a cohort."""
+    if cohort is None:
+        return
+    caution = profile.caution_for(checks.text(cohort, "cohort", empty=False))
+    if caution is None:
+        return
+    message = f"profile {profile.name!r} is not made for {cohort!r}: {caution.reason}"
+    if caution.action == "refuse":
+        raise CohortError(f"{message} Use the stager's own argmax, or a profile fitted to that cohort.")
+    warnings.warn(message, StageGuardWarning, stacklevel=stacklevel)
+
+
+def _solve(
+    profile: Profile, requests: Sequence[inputs.Request], nights: Sequence[Night], natural: bool
+) -> list[tuple[Path, Strength]]:
+    """Solve every night, those of one epoch length together."""
+    by_length: dict[float, list[int]] = {}
+    for i, request in enumerate(requests):
+        by_length.setdefault(request.epoch_seconds, []).append(i)
+    solved: dict[int, tuple[Path, Strength]] = {}
+    for seconds, members in by_length.items():
+        solver = solver_for(profile, seconds)
+        chosen = [nights[i] for i in members]
+        solved.update(zip(members, advance_together(profile, solver, chosen, natural), strict=True))
+    return [solved[i] for i in range(len(nights))]
+
+
+def _explain_no_path(failure: NoPathError, which: str) -> InputError:
+    """Return the error that names the pins that cannot hold together, or blames the profile."""
+    night, solver = failure.job.night, failure.solver
+    pins = list(night.pins.items())
+
+    def conflicts(subset: Sequence[tuple[int, int]]) -> bool:
+        job = Job(replace(night, pins=dict(subset)), failure.job.trial)
+        return solver.solve([job])[0].score == -np.inf
+
+    if conflicts([]):
+        return InputError(
+            f"{which}no path obeys the profile's forbidden transitions, bout lengths and minimum bouts. "
+            "Give every transition that may occur a probability above 0, or shorten min_bout_seconds."
+        )
+    last = next(i for i in range(len(pins)) if conflicts(pins[: i + 1]))
+    first = next(i for i in range(last, -1, -1) if conflicts(pins[i : last + 1]))
+    names = solver.profile.scheme.names
+    blamed = ", ".join(f"{epoch} ({names[stage]})" for epoch, stage in pins[first : last + 1])
+    return PinError(
+        f"{which}the pins at epochs {blamed} cannot all hold under the profile's minimum bouts and forbidden "
+        "transitions. Remove one of them, or shorten min_bout_seconds."
+    )
+
+
+def _result(
+    profile: Profile,
+    request: inputs.Request,
+    night: Night,
+    path: Path,
+    strength: Strength,
+    cohort: str | None,
+    trained: Training | None,
+) -> Decoding:
+    hypnogram = Hypnogram(
+        path.labels,
+        profile.scheme,
+        request.epoch_seconds,
+        request.start,
+        f"StageGuard {profile.name}",
+        offset_seconds=request.offset_seconds,
+    )
+    return Decoding(
+        profile=profile,
+        hypnogram=hypnogram,
+        strength=strength,
+        assumed=inputs.assumptions(profile, request, cohort, trained),
+        cohort=cohort,
+        trained=trained,
+        night=night,
+        source=request.source,
+        known_score=path.score,
+    )
+
+
+def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
+    shares = [result.changed_share for result in results]
+    many = [share for share in shares if share > _MANY_CHANGES]
+    if not many:
+        return
+    which = "" if len(results) == 1 else f" on {len(many)} of {len(results)} nights"
+    warnings.warn(
+        f"{max(many):.0%} of scored epochs were changed{' at most' if which else ''}{which} (more than "
+        f"{_MANY_CHANGES:.0%}): {many_changes_advice(results[0].profile)}",
+        StageGuardWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,204 @@
+"""The result of decoding one night: what was decided and changed, and how to report it. Does not decode."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import Argument, Message
+from stageguard.base.version import __version__
+from stageguard.guard import kernels
+from stageguard.guard.evidence import Labels, Mask, Night
+from stageguard.guard.search import advance_together
+from stageguard.guard.solver import solver_for
+from stageguard.guard.strength import Strength, chosen_trial
+from stageguard.night.exportable import ExportableStages
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.profile import Profile
+
+CITATION = (
+    "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
+    "KDD 2026. doi:10.1145/3770855.3818916"
+)
+
+
+def many_changes_advice(profile: Profile) -> str:
+    """Return what to do about a night of which much was changed, as far as its profile lets one say."""
+    look = "look at the night before using it"
+    if "cross_validation" in profile.provenance:  # chosen on scored nights of this stager
+        return f"{look}."
+    return f"{look}; the stager or the profile may not fit."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoding(ExportableStages):
+    """One decoded night.
+
+    Attributes
+    ----------
+    hypnogram : Hypnogram
+        The decoded stages; -1 where there is no evidence for more than five minutes.
+    profile : Profile
+        What it was decoded under.
+    strength : Strength
+        How strongly the profile acted, and why.
+    assumed : tuple of str
+        What had to be assumed about the input.
+    cohort, trained : str or None
+        What the caller said.
+    source : str or None
+        Where the probabilities came from.
+    """
+
+    profile: Profile
+    hypnogram: Hypnogram
+    strength: Strength
+    assumed: tuple[str, ...]
+    cohort: str | None
+    trained: str | None
+    source: str | None
+    night: Night
+    known_score: float | None
+
+    def __repr__(self) -> str:
+        """Return length, changes and profile on one line."""
+        return (
+            f"<Decoding {self.hypnogram.n_epochs} epochs of {self.epoch_seconds:g} s, "
+            f"{self.profile.scheme.name}, {int(np.count_nonzero(self.changed))} changed, "
+            f"profile {self.profile.name!r}, strength {self.strength.rule}>"
+        )
+
+    @property
+    def stages(self) -> npt.NDArray[np.str_]:
+        """Stage names per epoch, "?" where unscored."""
+        return self.hypnogram.stages
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Epoch length."""
+        return self.hypnogram.epoch_seconds
+
+    @property
+    def score(self) -> float:
+        """Score of the path in nats: evidence plus weighted transition scores, without an initial term."""
+        if self.known_score is not None:
+            return self.known_score
+        # Only a path without transition scores comes without one: evidence alone, along the labels.
+        added = chosen_trial(self.profile, self.night, self.strength).log_weight
+        rows = np.flatnonzero(self.hypnogram.labels >= 0)
+        return float(
+            self.night.evidence(None if added is None else np.array(added))[
+                rows, self.hypnogram.labels[rows]
+            ].sum()
+        )
+
+    @property
+    def argmax(self) -> Labels:
+        """The stager's own choice per epoch, -1 where it gave none."""
+        labels = self.night.argmax.view()
+        labels.flags.writeable = False
+        return labels
+
+    @property
+    def changed(self) -> Mask:
+        """Epochs decided otherwise than by the stager."""
+        own = self.night.argmax
+        changed: Mask = (self.hypnogram.labels != own) & (own >= 0)
+        return changed
+
+    @property
+    def changed_share(self) -> float:
+        """Share of the stager's epochs that were changed."""
+        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
+        return int(np.count_nonzero(self.changed)) / max(1, n_scored)
+
+    @property
+    def filled(self) -> Mask:
+        """Epochs without evidence that were decoded from their neighbours."""
+        if self.night.filled is None:
+            return np.zeros(self.hypnogram.n_epochs, dtype=bool)
+        return self.night.filled.copy()
+
+    @property
+    def density(self) -> Hypnodensity:
+        """The probabilities that were decoded, in the profile's stage order."""
+        return Hypnodensity(
+            self.night.probabilities,
+            self.profile.scheme,
+            self.epoch_seconds,
+            self.hypnogram.start,
+            self.source,
+            offset_seconds=self.hypnogram.offset_seconds,
+        )
+
+    @property
+    def other_causes(self) -> tuple[str, ...]:
+        """What besides the profile's rules can tell a stage from the stager's own choice on this night."""
+        causes = {
+            "stages that were given": bool(self.night.pins),
+            "calibration": self.night.calibration is not None,
+        }
+        return tuple(cause for cause, acts in causes.items() if acts)
+
+    def advice(self) -> tuple[str, ...]:
+        """Return what the caller could still say, and what it would change."""
+        rule = self.profile.strength
+        if rule is None or rule.rule != "band" or rule.lift is not None or self.trained is not None:
+            return ()
+        if not self.strength.fi_before < self.strength.fi_low:
+            return (
+                Message(
+                    "Knowing how the stager was trained (",
+                    Argument("trained", python="trained=..."),
+                    ") would change nothing on this night.",
+                ),
+            )
+        solver = solver_for(self.profile, self.epoch_seconds)
+        ((path, strength),) = advance_together(self.profile, solver, [self.night], natural=True)
+        n_changed = int(np.count_nonzero(path.labels != self.hypnogram.labels))
+        return (
+            Message(
+                "If the stager was trained on natural class frequencies, ",
+                Argument("trained", "natural"),
+                f" would change {n_changed} epochs; fragmentation index {self.strength.fi_after:.3f} -> "
+                f"{strength.fi_after:.3f}.",
+            ),
+        )
+
+    def methods_text(self) -> str:
+        """Return a Methods paragraph to paste into a paper, with the citation."""
+        n_scored = int(np.count_nonzero(self.night.argmax >= 0))
+        n_changed = int(np.count_nonzero(self.changed))
+        rule = {
+            "fixed": f"with a fixed transition weight of {self.strength.transition_weight:g}",
+            "band": "with its strength set per recording to be about as fragmented as expert scorings",
+            "match": "with its strength set per recording to match the experts' fragmentation",
+        }[self.strength.rule]
+        by = ""
+        if n_changed and self.strength.step == "untouched" and self.other_causes:
+            by = f" by {' and '.join(self.other_causes)}"
+        return (
+            f"Stage probabilities ({', '.join(self.profile.scheme.names)}; {self.epoch_seconds:g}-s epochs) "
+            f"were decoded with StageGuard {__version__} under the profile {self.profile.name} "
+            f"(SHA-256 {self.profile.sha256[:12]}), {rule}. "
+            f"{self.strength} Of {n_scored} epochs scored by the stager, {n_changed} "
+            f"({100 * n_changed / max(1, n_scored):.1f} %) {'was' if n_changed == 1 else 'were'} "
+            f"changed{by}. {CITATION}."
+        )
+
+    def provenance(self) -> dict[str, Any]:
+        """Return what is needed to make this result again."""
+        return {
+            "profile": self.profile.name,
+            "profile_sha256": self.profile.sha256,
+            "stageguard": __version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "core": kernels.active.NAME,
+            "options": {"cohort": self.cohort, "trained": self.trained, "epoch_seconds": self.epoch_seconds},
+        }

@@ -1,0 +1,221 @@
+"""Turn a stager's probabilities into the evidence a path is scored on. Does not decode.
+
+The order is fixed: temperature, biases, renormalise, clip, prior, quality, pins. Epochs without
+evidence are bridged when the run is short and cut out when it is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError, PinError, did_you_mean
+from stageguard.night.stages import StageScheme
+from stageguard.profile.parts import Calibration
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+
+CLIP = 1e-12
+LOG_CLIP = float(np.log(CLIP))
+LONGEST_BRIDGE_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class Night:
+    """One recording as the solver sees it: probabilities, what is said about them, where it is cut."""
+
+    probabilities: Floats  # (n_epochs, n_stages), checked; NaN rows where there is no evidence
+    argmax: Labels  # the stager's own choice, -1 on NaN rows
+    n_switches: int  # stage changes of the argmax, within the spans
+    spans: tuple[tuple[int, int], ...]  # [start, stop) of each stretch decoded by itself
+    filled: Mask | None = None  # NaN rows that are decoded all the same
+    quality: Floats | None = None
+    pins: Mapping[int, int] = field(default_factory=dict)
+    calibration: Calibration | None = None
+    _base: Floats | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the evidence is the probabilities as they stand."""
+        return self.filled is None and self.quality is None and not self.pins and self.calibration is None
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of adjacent epochs that are decoded together."""
+        return sum(stop - start - 1 for start, stop in self.spans)
+
+    def calibrated(self) -> Floats:
+        """Return log-probabilities after temperature, biases, renormalising and clipping; NaN rows stay."""
+        if self._base is None:
+            self._base = log_probabilities(self.probabilities, self.calibration)
+        return self._base
+
+    def mean_probabilities(self) -> Floats:
+        """Return the recording's mean softmax, per stage."""
+        rows = self.probabilities / self.probabilities.sum(axis=1, keepdims=True)
+        if self.calibration is not None:
+            rows = np.exp(self.calibrated())
+        mean: Floats = np.nanmean(rows, axis=0)
+        return mean
+
+    def choices(self, log_weight: Sequence[float] | None = None) -> Labels:
+        """Return the likeliest stage of each epoch by itself, -1 on NaN rows; pins and quality apart."""
+        return best_stages(self.probabilities, self.calibration, log_weight)
+
+    def evidence(self, log_weight: Floats | None) -> Floats:
+        """Return log-evidence with a score added per stage (minus the weighted log prior)."""
+        scores = self.calibrated()
+        if log_weight is not None:
+            scores = scores + log_weight
+        uniform = -np.log(scores.shape[1])
+        if self.quality is not None:
+            beta = self.quality[:, None]
+            scores = (1.0 - beta) * scores + beta * uniform
+        if self.filled is not None:
+            scores = np.where(np.isnan(self.probabilities[:, :1]), uniform, scores)
+        if self.pins:
+            scores = scores.copy()
+            for epoch, stage in self.pins.items():
+                own = scores[epoch, stage]
+                scores[epoch] = -np.inf
+                scores[epoch, stage] = own
+        return np.ascontiguousarray(scores)
+
+
+def best_stages(
+    probabilities: Floats, calibration: Calibration | None, log_weight: Sequence[float] | None
+) -> Labels:
+    """Return the likeliest stage of each row: the first of equals in the scheme, -1 on NaN rows.
+
+    A temperature moves no stage past another, so without biases or a prior these are the stager's own
+    choices to the bit, which logarithms would round.
+    """
+    scores = probabilities
+    biases = () if calibration is None else calibration.biases or ()
+    if len(set(biases)) > 1 or log_weight is not None:
+        scores = log_probabilities(probabilities, calibration)
+        scores = scores if log_weight is None else scores + np.array(log_weight)
+    is_known = ~np.isnan(probabilities[:, 0])
+    return np.where(is_known, scores.argmax(axis=1), -1).astype(np.int8)
+
+
+def log_probabilities(probabilities: Floats, calibration: Calibration | None) -> Floats:
+    """Return log-probabilities after temperature and biases, renormalised and clipped."""
+    if calibration is None:
+        sums = probabilities @ np.ones(probabilities.shape[1])  # several times faster than sum(axis=1)
+        rows: Floats = probabilities / sums[:, None]
+        np.maximum(rows, CLIP, out=rows)
+        return np.log(rows, out=rows)
+    with np.errstate(divide="ignore"):  # rounding may have put a probability just below 0
+        scores: Floats = np.log(np.maximum(probabilities, 0.0)) / calibration.temperature
+    if calibration.biases is not None:
+        scores += np.array(calibration.biases)
+    top = scores.max(axis=1, keepdims=True)
+    scores -= top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
+    return np.maximum(scores, LOG_CLIP, out=scores)
+
+
+def cut(
+    missing: Mask, segments: Sequence[int], epoch_seconds: float
+) -> tuple[tuple[tuple[int, int], ...], Mask]:
+    """Return the stretches to decode and the missing epochs within them.
+
+    Runs of missing epochs up to five minutes are bridged, at the ends too; longer ones are gaps. A
+    stretch with no evidence at all is a gap however short it is.
+    """
+    spans: list[tuple[int, int]] = []
+    filled = np.zeros(len(missing), dtype=bool)
+    bounds = [*segments, len(missing)]
+    for begin, end in pairwise(bounds):
+        gap = np.zeros(end - begin, dtype=bool)
+        for start, stop in runs(missing[begin:end]):
+            gap[start:stop] = (stop - start) * epoch_seconds > LONGEST_BRIDGE_SECONDS + 1e-9
+        for start, stop in runs(~gap):
+            if not missing[begin + start : begin + stop].all():
+                spans.append((begin + start, begin + stop))
+                filled[begin + start : begin + stop] = missing[begin + start : begin + stop]
+    return tuple(spans), filled
+
+
+def runs(mask: Mask) -> list[tuple[int, int]]:
+    """Return [start, stop) of each run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])))).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def check_segments(segments: Sequence[int] | None, n_epochs: int) -> tuple[int, ...]:
+    """Return the first epoch of every segment, 0 included."""
+    if segments is None:
+        return (0,)
+    starts = np.asarray(checks.array_of(segments, "segments", "read_density"))
+    if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
+        raise InputError(f"segments are {segments!r}, expected a list of first epochs such as [0, 480].")
+    starts = starts.astype(np.int64)
+    if starts.size and (starts[0] < 0 or starts[-1] >= n_epochs or np.any(np.diff(starts) <= 0)):
+        raise InputError(
+            f"segments are {starts.tolist()}, expected increasing first epochs from 0 to {n_epochs - 1}."
+        )
+    return tuple(sorted({0, *starts.tolist()}))
+
+
+def check_quality(quality: npt.ArrayLike | None, n_epochs: int) -> Floats | None:
+    """Return beta per epoch (0 clean, 1 lost), or None when all of it is clean."""
+    if quality is None:
+        return None
+    checks.refuse_unordered(quality, "quality values")
+    try:
+        beta = np.asarray(checks.array_of(quality, "quality values", "signal_quality"), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "quality holds no numbers, expected one value from 0 (clean) to 1 (lost) per epoch."
+        ) from None
+    if beta.shape != (n_epochs,):
+        raise InputError(f"quality has shape {beta.shape}, expected one value per epoch: ({n_epochs},).")
+    outside = ~((beta >= 0.0) & (beta <= 1.0))
+    if outside.any():
+        epoch = int(outside.argmax())
+        raise InputError(
+            f"quality is {beta[epoch]:g} at epoch {epoch}, expected 0 (clean) to 1 (lost). "
+            "Give 1 where the signal is missing."
+        )
+    if np.all(beta == 1.0):
+        raise InputError(
+            "quality is 1 (lost) at every epoch, expected evidence for at least one. "
+            "0 is clean and 1 is lost: is it the other way round?"
+        )
+    return beta if beta.any() else None
+
+
+def check_pins(pins: Mapping[int, str | int], scheme: StageScheme, n_epochs: int) -> dict[int, int]:
+    """Return pinned stages by epoch, in order of time."""
+    checked: dict[int, int] = {}
+    if not isinstance(pins, Mapping):
+        raise PinError(
+            f"pins is {checks.shown(pins)}, expected epochs and their stages, such as {{120: 'R'}}."
+        )
+    for epoch, stage in pins.items():
+        if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
+            raise PinError(f"pin {epoch!r}: expected the index of an epoch, a whole number from 0.")
+        if not 0 <= epoch < n_epochs:
+            raise PinError(f"pin at epoch {epoch} is out of range, expected 0 to {n_epochs - 1}.")
+        checked[int(epoch)] = _stage_index(stage, scheme, int(epoch))
+    return dict(sorted(checked.items()))
+
+
+def _stage_index(stage: str | int, scheme: StageScheme, epoch: int) -> int:
+    if isinstance(stage, int | np.integer) and not isinstance(stage, bool):
+        if 0 <= stage < scheme.n_stages:
+            return int(stage)
+        raise PinError(f"pin at epoch {epoch} is stage {stage}, expected 0 to {scheme.n_stages - 1}.")
+    try:
+        return scheme.index(stage)  # type: ignore[arg-type]  # index says what it expected
+    except InputError:
+        known, hint = ", ".join(scheme.names), did_you_mean(str(stage), scheme.names)
+        raise PinError(f"pin at epoch {epoch} is {stage!r}, expected one of {known}.{hint}") from None

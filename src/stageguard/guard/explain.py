@@ -1,0 +1,314 @@
+"""Say what a decoding changed and which rule decided. Changes nothing.
+
+Which rule decided is found by leaving it out: the night is decoded again without pins, without quality,
+without minimum bouts and so on, and a change that does not happen then was made by that rule. What keeping
+the stager's choice would have cost is the score of the best night in which that choice is pinned.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import InputError
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import Floats, Labels, Mask, Night, runs
+from stageguard.guard.path_score import PathScorer
+from stageguard.guard.solver import Job, Solver, Trial, solver_for
+from stageguard.guard.strength import chosen_trial
+from stageguard.profile.profile import Profile
+
+Rule = Literal[
+    "pin", "calibration", "prior", "quality", "minimum bout", "flip-flop", "transition", "several together"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One stretch of epochs that was decided otherwise than by the stager.
+
+    Attributes
+    ----------
+    first_epoch, n_epochs : int
+        Where it is.
+    onset_seconds : float
+        When it begins, from the beginning of the recording.
+    clock : datetime or None
+        When it begins by the clock, if the night has a start.
+    before, after : tuple of str
+        Stage of each epoch by the stager, and as decoded.
+    probability_before, probability_after : float
+        What the stager gave to either, averaged over the epochs.
+    rule : str
+        What decided: ``pin``, ``calibration`` (temperature, biases), ``prior`` (weight of the stages'
+        shares), ``quality``, ``minimum bout``, ``flip-flop``, ``transition``, or ``several together`` where
+        no single one did.
+    evidence_nats : float
+        Evidence given up: that of the stager's choice less that of the decoded one, as the decoder weighed
+        it.
+    prior_nats : float
+        What transitions, bout lengths and the flip-flop window gained by it. Over a night, the sum of
+        ``prior_nats - evidence_nats`` is the score of the output less that of the stager's own choice; where
+        a minimum bout forbade that choice, its score is what it would be without the minimum, and
+        a step of probability 0 counts as -1000 nats.
+    score : float
+        Score of the decoded night.
+    counterfactual_score : float
+        Score of the best night that keeps the stager's choice here; -inf where the rules allow none.
+    """
+
+    first_epoch: int
+    n_epochs: int
+    onset_seconds: float
+    clock: datetime | None
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    probability_before: float
+    probability_after: float
+    rule: Rule
+    evidence_nats: float
+    prior_nats: float
+    score: float
+    counterfactual_score: float
+
+    @property
+    def margin_nats(self) -> float:
+        """What keeping the stager's choice would have cost; inf where the rules forbid it."""
+        return self.score - self.counterfactual_score
+
+    def __str__(self) -> str:
+        """Return the change as one sentence."""
+        last = self.first_epoch + self.n_epochs - 1
+        where = f"epoch {self.first_epoch}" if self.n_epochs == 1 else f"epochs {self.first_epoch}-{last}"
+        when = "" if self.clock is None else f" ({self.clock:%H:%M:%S})"
+        margin = self.margin_nats
+        cost = "no allowed night keeps it" if margin == np.inf else f"keeping it costs {margin:.2f} nats"
+        return f"{where}{when}: {in_bouts(self.before)} -> {in_bouts(self.after)}, by {self.rule}; {cost}"
+
+
+def explain(result: Decoding) -> tuple[Change, ...]:
+    """Return every change of a decoded night, in order of time.
+
+    Parameters
+    ----------
+    result : Decoding
+        What `decode` returned.
+
+    Returns
+    -------
+    tuple of Change
+        One per stretch of changed epochs, cut where the recording is. Together they are the whole difference
+        between the stager's own choice and the output, in epochs and in nats.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> result = sg.decode([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], "kdd2026-actigraphy")
+    >>> print(sg.explain(result)[0])
+    epoch 1: S -> W, by transition; keeping it costs 2.51 nats
+    """
+    if not isinstance(result, Decoding):
+        raise InputError(f"the night is a {type(result).__name__}, expected what decode() returned.")
+    regions = _regions(result)
+    if not regions:
+        return ()
+    trial = chosen_trial(result.profile, result.night, result.strength)
+    night, names = result.night, result.profile.scheme.names
+    rules = _deciding_rules(result, trial, regions)
+    kept = _counterfactual_scores(result, trial, regions)
+    evidence = _evidence_given_up(result, trial)
+    prior = _prior_gained(result, trial, regions)
+    changes = []
+    for i, (first, end) in enumerate(regions):
+        before, after = night.argmax[first:end], result.hypnogram.labels[first:end]
+        epochs, own = np.arange(first, end), night.probabilities
+        changes.append(
+            Change(
+                first_epoch=first,
+                n_epochs=end - first,
+                onset_seconds=result.hypnogram.offset_seconds + first * result.epoch_seconds,
+                clock=result.hypnogram.clock_at(first),
+                before=tuple(names[s] for s in before),
+                after=tuple(names[s] for s in after),
+                probability_before=float(own[epochs, before].mean()),
+                probability_after=float(own[epochs, after].mean()),
+                rule=rules[i],
+                evidence_nats=float(evidence[first:end].sum()),
+                prior_nats=prior[i],
+                score=result.score,
+                counterfactual_score=kept[i],
+            )
+        )
+    return tuple(changes)
+
+
+def in_bouts(stages: Sequence[str]) -> str:
+    """Write W W W N2 as W×3 N2."""
+    bouts = ((name, len(list(group))) for name, group in groupby(stages))
+    return " ".join(name if n == 1 else f"{name}×{n}" for name, n in bouts)
+
+
+def _regions(result: Decoding) -> list[tuple[int, int]]:
+    """Return the stretches of changed epochs, none of them across a cut: spans are decoded by themselves."""
+    return [
+        (start + first, start + end)
+        for start, stop in result.night.spans
+        for first, end in runs(result.changed[start:stop])
+    ]
+
+
+def _added(trial: Trial) -> Floats | None:
+    return None if trial.log_weight is None else np.array(trial.log_weight)
+
+
+def _without_pins(night: Night) -> Night:
+    return replace(night, pins={}) if night.pins else night
+
+
+def _evidence_given_up(result: Decoding, trial: Trial) -> Floats:
+    """Return evidence of the stager's choice less that of the output, per epoch (0 where nothing changed)."""
+    scores = _without_pins(result.night).evidence(_added(trial))
+    given_up = np.zeros(len(scores))
+    rows = np.flatnonzero(result.changed)
+    before, after = result.night.argmax[rows], result.hypnogram.labels[rows]
+    given_up[rows] = scores[rows, before] - scores[rows, after]
+    return given_up
+
+
+def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[float]:
+    """Return what each change adds to the path's score besides evidence, taking them in order of time."""
+    if trial.is_free:
+        return [0.0] * len(regions)
+    score = PathScorer(result.profile, result.epoch_seconds, trial.transition_weight)
+    output = result.hypnogram.labels
+    hybrid = np.where(result.changed, result.night.argmax, output)  # the stager's path, gaps bridged
+    starts = [start for start, _ in result.night.spans]
+    began, ends = _bout_starts(output), len(hybrid) - _bout_starts(hybrid[::-1])[::-1]
+    gained = []
+    for first, end in regions:
+        low, high = result.night.spans[bisect_right(starts, first) - 1]
+        # nothing farther away can tell the difference: the window on either side, and where bout lengths
+        # count, the bouts beside a change with one epoch more, so that they do not seem cut
+        left, right = first - score.window_epochs, end + score.window_epochs
+        if score.counts_lengths:
+            left = min(left, int(began[first - 1]) - 1) if first > low else left
+            right = max(right, int(ends[end]) + 1) if end < high else right
+        low, high = max(low, left), min(high, right)
+        before = hybrid[low:high].copy()
+        hybrid[first:end] = output[first:end]
+        gained.append(score(hybrid[low:high]) - score(before))
+    return gained
+
+
+def _bout_starts(labels: Labels) -> npt.NDArray[np.intp]:
+    """Return for each epoch where its bout begins."""
+    begins = np.ones(len(labels), dtype=bool)
+    begins[1:] = labels[1:] != labels[:-1]
+    starts: npt.NDArray[np.intp] = np.maximum.accumulate(np.where(begins, np.arange(len(labels)), 0))
+    return starts
+
+
+def _counterfactual_scores(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[float]:
+    """Return the score of the best night that keeps the stager's choice in each region."""
+    solver = solver_for(result.profile, result.epoch_seconds)
+    scores: list[float] = solver.keep(Job(result.night, trial), result.night.argmax, regions).tolist()
+    return scores
+
+
+def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[Rule]:
+    """Return for each region the rule that decided it.
+
+    That is the rule without which the stager's choice would have stood; where several would each have
+    overruled it, the first that does so alone.
+    """
+    own, output = result.night.argmax, result.hypnogram.labels
+    pinned = np.zeros(len(own), dtype=bool)
+    pinned[list(result.night.pins)] = True
+    agreeing = [(rule, labels == output) for rule, labels in _choices_of_evidence(result, trial)]
+    without = [(rule, labels == own) for rule, labels in _solve(_ablations(result, trial))]
+    alone = [(rule, labels == output) for rule, labels in _solve(_single_rules(result, trial))]
+    decided: list[Rule] = []
+    for first, end in regions:
+        here = slice(first, end)
+        by_evidence = [rule for rule, agrees in agreeing if agrees[here].all()]
+        if pinned[here].all():
+            decided.append("pin")
+        elif by_evidence:
+            decided.append(by_evidence[0])
+        else:
+            decided.append(_most(without, here) or _most(alone, here) or "several together")
+    return decided
+
+
+def _most(found: Sequence[tuple[Rule, Mask]], here: slice) -> Rule | None:
+    """Return the rule that holds in most epochs of a region, if in more than half; of equals the first."""
+    share, rule = max(
+        ((float(holds[here].mean()), -i) for i, (_, holds) in enumerate(found)), default=(0.0, 0)
+    )
+    return found[-rule][0] if share > 0.5 else None
+
+
+def _solve(variants: Iterator[tuple[Rule, Solver, Job]]) -> list[tuple[Rule, Labels]]:
+    return [(rule, solver.solve([job])[0].labels) for rule, solver, job in variants]
+
+
+def _choices_of_evidence(result: Decoding, trial: Trial) -> list[tuple[Rule, Labels]]:
+    """Return what evidence alone chooses after calibration, and after the prior too."""
+    night = result.night
+    chosen: list[tuple[Rule, Labels]] = []
+    if night.calibration is not None:
+        chosen.append(("calibration", night.choices()))
+    if trial.log_weight is not None:
+        chosen.append(("prior", night.choices(trial.log_weight)))
+    return chosen
+
+
+def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
+    """Yield the night without each rule that acts on it, the most particular rule first."""
+    profile, night, seconds = result.profile, result.night, result.epoch_seconds
+    own = solver_for(profile, seconds)
+    if night.pins:
+        yield "pin", own, Job(_without_pins(night), trial)
+    if night.quality is not None:
+        yield "quality", own, Job(replace(night, quality=None), trial)
+    if not trial.is_free:
+        if profile.min_bout_seconds:
+            yield (
+                "minimum bout",
+                solver_for(_without(profile, "min_bout_seconds"), seconds),
+                Job(night, trial),
+            )
+        if profile.flip_flop.penalty_nats:
+            yield "flip-flop", solver_for(_without(profile, "flip_flop"), seconds), Job(night, trial)
+        yield "transition", own, Job(night, trial._replace(transition_weight=0.0))
+    if trial.log_weight is not None:
+        yield "prior", own, Job(night, trial._replace(log_weight=None))
+    if night.calibration is not None:
+        yield "calibration", own, Job(replace(night, calibration=None, _base=None), trial)
+
+
+def _single_rules(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
+    """Yield the night under transitions alone, minimum bouts alone, and the flip-flop window alone."""
+    if trial.is_free:
+        return
+    profile, seconds = result.profile, result.epoch_seconds
+    jobs = Job(result.night, trial), Job(result.night, trial._replace(transition_weight=0.0))
+    flip, minimum = _without(profile, "flip_flop"), _without(profile, "min_bout_seconds")
+    yield "transition", solver_for(_without(flip, "min_bout_seconds"), seconds), jobs[0]
+    yield "minimum bout", solver_for(flip, seconds), jobs[1]
+    yield "flip-flop", solver_for(minimum, seconds), jobs[1]
+
+
+def _without(profile: Profile, key: str) -> Profile:
+    """Return the profile without one of its rules, made once."""
+    kept = profile._cache.get(("without", key))
+    if kept is None:
+        kept = profile._cache["without", key] = profile.replace(**{key: None})
+    return kept

@@ -1,0 +1,287 @@
+"""Read what the caller passed as one or many nights, and say what was assumed. Does not decode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import Argument, InputError, Message, StageGuardError, message_of
+from stageguard.guard import kernels as kernels_module
+from stageguard.guard.automaton import minimum_epochs
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import Night, check_pins, check_quality, check_segments, cut
+from stageguard.night.hypnodensity import (
+    FloatMatrix,
+    Hypnodensity,
+    as_float_matrix,
+    explain_bad_probabilities,
+    merge_columns,
+)
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import StageScheme, scheme_for
+from stageguard.profile.profile import Profile
+
+
+@dataclass(slots=True)
+class Request:
+    """One night as the caller passed it."""
+
+    matrix: FloatMatrix  # (n_epochs, n_stages) in the profile's order
+    epoch_seconds: float
+    start: datetime | None
+    source: str | None
+    assumed: list[str]
+    quality: npt.ArrayLike | None
+    pins: Mapping[int, str | int] | None
+    segments: Sequence[int] | None
+    offset_seconds: float = 0.0  # from the beginning of the recording to the first epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the caller says the numbers are to be read."""
+
+    stages: Sequence[str] | None
+    epoch_seconds: float | None
+    logits: bool
+    log: bool
+
+
+def is_batch(nights: object) -> bool:
+    """Whether the caller passed several nights: a list of matrices or densities, or one stacked array."""
+    if isinstance(nights, list | tuple):
+        return len(nights) == 0 or checks.n_dimensions(nights[0]) in (2, None)
+    return isinstance(nights, np.ndarray) and nights.ndim == 3
+
+
+def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
+    """Return one value per night of a list that belongs to a batch."""
+    if values is None:
+        return [None] * n_nights
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    if not is_list or len(values) != n_nights:
+        got = f"{len(values)} of them" if is_list else checks.shown(values)
+        raise InputError(
+            f"{what}: got {got} for {n_nights} nights, expected a list with one entry (or None) per night."
+        )
+    return list(values)
+
+
+def read_request(
+    night: Any,
+    profile: Profile,
+    options: Options,
+    quality: npt.ArrayLike | None,
+    pins: Mapping[int, str | int] | None,
+    segments: Sequence[int] | None,
+) -> Request:
+    """Return a night's matrix in the profile's stage order, unchecked as yet, with what was assumed."""
+    assumed: list[str] = []
+    if isinstance(night, Hypnodensity):
+        _refuse_for_density(options)
+        matrix = night.probabilities
+        if night.scheme.names != profile.scheme.names:
+            matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
+        return Request(
+            *(matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments),
+            offset_seconds=night.offset_seconds,
+        )
+    if isinstance(night, Hypnogram | Decoding):
+        hint = "Pass its density." if isinstance(night, Decoding) else "A hypnogram holds none."
+        raise InputError(f"got a {type(night).__name__}, expected probabilities per epoch and stage. {hint}")
+    names = profile.scheme.names if options.stages is None else checked_names(options.stages)
+    matrix = _as_probabilities(night, names, options)
+    if options.stages is None:
+        assumed.append(f"columns are {', '.join(names)}: the profile's order")
+    else:
+        matrix = _reorder(matrix, names, profile.scheme, assumed)
+    if options.epoch_seconds is None:
+        epoch_seconds = profile.epoch_seconds
+        assumed.append(f"epochs last {epoch_seconds:g} s: the profile's epoch length")
+    else:
+        epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
+    return Request(matrix, epoch_seconds, None, None, assumed, quality, pins, segments)
+
+
+def _refuse_for_density(options: Options) -> None:
+    if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
+        raise InputError(
+            "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it. "
+            "Leave them out."
+        )
+
+
+def checked_names(stages: Any) -> tuple[str, ...]:
+    """Return the names of columns, which have an order."""
+    is_list = isinstance(stages, Iterable) and not isinstance(stages, str | Mapping | set | Iterator)
+    names: list[object] = list(stages) if is_list and not hasattr(stages, "columns") else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"stages is {checks.shown(stages)}, expected a list of column names such as ['W', 'N', 'R']."
+        )
+    return tuple(map(str, names))
+
+
+def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> FloatMatrix:
+    if options.logits and options.log:
+        logits, log = Argument("logits", True), Argument("log", True)
+        raise InputError(
+            Message(logits, " and ", log, " exclude each other. Log-probabilities are ", log, ".")
+        )
+    what = "logits" if options.logits else "log-probabilities" if options.log else "probabilities"
+    matrix = as_float_matrix(night, len(names), names, what=what)
+    if matrix is night and matrix.flags.writeable:
+        matrix = matrix.copy()  # the result must not change when the caller's array does
+    if options.logits:
+        top = matrix.max(axis=1, keepdims=True)  # NaN or infinite where a row has no softmax
+        wrong = ~np.isfinite(top[:, 0]) & ~np.isnan(matrix).all(axis=1)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InputError(
+                f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers, "
+                "or a whole row of NaN (no evidence)."
+            )
+        odds = np.exp(matrix - top)
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    if options.log:
+        if np.nanmax(matrix, initial=-np.inf) > 1e-3:
+            row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
+            raise InputError(
+                Message(
+                    f"log-probabilities: row {row} holds {np.nanmax(matrix[row]):.6g}, expected values up to "
+                    "0. Logits are ",
+                    Argument("logits", True),
+                    ".",
+                )
+            )
+        return np.asarray(np.exp(matrix))
+    return matrix
+
+
+def _reorder(
+    matrix: FloatMatrix, names: Sequence[str], scheme: StageScheme, assumed: list[str]
+) -> FloatMatrix:
+    """Bring columns into the scheme's order by their names, summing finer stages where needed."""
+    own = _columns(names, scheme)
+    if own is not None:
+        return matrix if own == list(range(len(own))) else np.ascontiguousarray(matrix[:, own])
+    finer, columns = scheme_for(names)
+    merged = merge_columns(matrix[:, columns], finer, scheme)
+    assumed.append(
+        f"stages {', '.join(finer.names)} are merged into {', '.join(scheme.names)}: the profile's"
+    )
+    return merged
+
+
+def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
+    """Return the column of each of the scheme's stages, or None when they are not the same stages."""
+    if len(names) != scheme.n_stages:
+        return None
+    try:
+        places = [scheme.index(name) for name in names]
+    except InputError:
+        return None
+    return [places.index(stage) for stage in range(len(places))] if len(set(places)) == len(places) else None
+
+
+def assumptions(
+    profile: Profile, request: Request, cohort: str | None, trained: str | None
+) -> tuple[str, ...]:
+    """Return what has to be assumed about a night and about whom it is of."""
+    assumed = list(request.assumed)
+    rule = profile.strength
+    if rule is not None and rule.rule == "band" and rule.lift is None and trained is None:
+        assumed.append("how the stager was trained is not said: taken as class-balanced")
+    if cohort is not None and profile.caution_for(cohort) is None:
+        assumed.append(f"cohort {cohort!r} is not among the profile's cautions")
+    if profile.cohort is not None:
+        assumed += _about_cohort(profile, cohort)
+    if request.epoch_seconds != profile.epoch_seconds:
+        assumed.append(_conversion(profile, request.epoch_seconds))
+    return tuple(assumed)
+
+
+def _about_cohort(profile: Profile, cohort: str | None) -> list[str]:
+    """Return what a profile fitted on one cohort takes for granted about this one."""
+    fitted_on = f"{profile.cohort!r}, which the profile was fitted on"
+    if cohort is None:
+        return [f"the cohort is not said: taken as {fitted_on}"]
+    if profile.is_of(cohort):
+        return []
+    steps = "it steps aside" if profile.other_cohorts == "argmax" else "stage shares and biases are left out"
+    return [f"cohort {cohort!r} is not {fitted_on}: {steps}"]
+
+
+def _conversion(profile: Profile, epoch_seconds: float) -> str:
+    minimum = minimum_epochs(profile, epoch_seconds)
+    bouts = [
+        f"{name} {profile.min_bout_seconds[name]:g} s = {minimum[i]} epochs"
+        for i, name in enumerate(profile.scheme.names)
+        if name in profile.min_bout_seconds
+    ]
+    shown = f"; minimum bouts: {', '.join(bouts)}" if bouts else ""
+    return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
+
+
+def check_nights(requests: Sequence[Request], profile: Profile, *, is_batch: bool) -> list[Night]:
+    """Check every night's numbers in one pass and return them ready to solve."""
+    kernels = kernels_module.for_stages(profile.scheme.n_stages)
+    pieces = [request.matrix for request in requests]
+    weight = np.ones((len(pieces), profile.scheme.n_stages))
+    labels, switches, bad = kernels.argmax(pieces, weight, kernels_module.threads_for(len(pieces)))
+    nights, at = [], 0
+    for i, request in enumerate(requests):
+        own = labels[at : at + len(request.matrix)]
+        at += len(request.matrix)
+        try:
+            nights.append(_check_night(request, profile, own, int(switches[i]), is_bad=bool(bad[i])))
+        except StageGuardError as error:
+            message = message_of(error)
+            raise type(error)(f"night {i}: " + message if is_batch else message) from None
+    return nights
+
+
+def _check_night(
+    request: Request, profile: Profile, argmax: npt.NDArray[np.int8], n_switches: int, *, is_bad: bool
+) -> Night:
+    n_epochs = len(request.matrix)
+    calibration = profile.calibration
+    night = Night(
+        probabilities=request.matrix,
+        argmax=argmax,
+        n_switches=n_switches,
+        spans=((0, n_epochs),),
+        quality=check_quality(request.quality, n_epochs),
+        pins={} if request.pins is None else check_pins(request.pins, profile.scheme, n_epochs),
+        calibration=None if calibration.temperature == 1.0 and not calibration.biases else calibration,
+    )
+    segments = check_segments(request.segments, n_epochs)
+    if not is_bad and len(segments) == 1:
+        return night
+    missing = _missing_rows(request.matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
+    night.argmax = np.where(missing, np.int8(-1), argmax)
+    missing[list(night.pins)] = False  # a pinned epoch is evidence enough
+    night.spans, filled = cut(missing, segments, request.epoch_seconds)
+    if filled.any() or (np.isnan(request.matrix[list(night.pins), 0]).any() if night.pins else False):
+        night.filled = filled
+    return night
+
+
+def _missing_rows(matrix: FloatMatrix, profile: Profile) -> npt.NDArray[np.bool_]:
+    """Return which rows are NaN throughout; refuse a matrix that is wrong in any other way."""
+    missing: npt.NDArray[np.bool_] = np.asarray(np.isnan(matrix).all(axis=1))
+    rest = np.where(missing[:, None], 1.0 / matrix.shape[1], matrix)
+    if not np.all((rest >= -1e-9) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= 1e-3)):
+        raise explain_bad_probabilities(matrix, profile.scheme.names)
+    if missing.all():
+        raise InputError(
+            f"probabilities: all {len(matrix)} rows are NaN, expected evidence for at least one epoch. "
+            "Check which file or columns were read."
+        )
+    return missing

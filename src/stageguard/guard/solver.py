@@ -1,0 +1,331 @@
+"""Run a profile's kernels on many nights at once. Does not choose how strong the profile is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.guard import kernels as kernels_module
+from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
+from stageguard.guard.evidence import LOG_CLIP, Floats, Labels, Night
+from stageguard.profile.profile import Profile
+
+# Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
+_PRODUCT_RANGE_NATS = 690.0
+_RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp
+
+
+class Trial(NamedTuple):
+    """One way to decode a night: how much the prior counts, and what is added to each stage's evidence."""
+
+    transition_weight: float
+    log_weight: tuple[float, ...] | None = None
+    is_free: bool = False  # evidence alone: no transition scores, no minimum bouts
+
+
+class Job(NamedTuple):
+    """A night and how to decode it."""
+
+    night: Night
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What a job gave: labels (-1 in gaps), score (None where the kernel keeps none), fragmentation."""
+
+    labels: Labels
+    score: float | None
+    fragmentation_index: float
+
+
+class Solver:
+    """A profile compiled for one epoch length."""
+
+    def __init__(self, profile: Profile, epoch_seconds: float) -> None:
+        self.profile = profile
+        self.epoch_seconds = epoch_seconds
+        self.tables = compile_tables(profile, epoch_seconds)
+        self.n_stages = profile.scheme.n_stages
+        flip = profile.flip_flop
+        flips = flip.penalty_nats > 0
+        kernels = kernels_module.for_stages(self.n_stages)
+        self.is_greedy = flips and flip.method == "greedy" and not profile.durations
+        self.is_structured = (
+            not flips
+            and not profile.durations
+            and int(self.tables.minimum_epochs.max()) <= kernels.LONGEST_MINIMUM
+            and self.n_stages <= kernels.MOST_STAGES
+        )
+        self.automaton = (
+            None if self.is_greedy or self.is_structured else compile_automaton(profile, epoch_seconds)
+        )
+        # At transition weight 0 nothing else ties one epoch to the next.
+        self.is_free_at_zero = (
+            not flips and not profile.durations and bool(np.all(self.tables.minimum_epochs == 1))
+        )
+        self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
+        self._compiled = self.automaton
+        self._reach_epochs = _reach_epochs(self.tables)
+        scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
+        self._largest_score = float(np.abs(scores).max())
+
+    def is_free(self, trial: Trial) -> bool:
+        """Whether every epoch is decided by itself, which makes the path argmax, ties included."""
+        return trial.is_free or (self.is_free_at_zero and trial.transition_weight == 0.0)
+
+    def solve(self, jobs: Sequence[Job], n_threads: int | None = None) -> list[Path]:
+        """Return the best path of every job, in order."""
+        groups: dict[str, list[int]] = {}
+        for i, job in enumerate(jobs):
+            groups.setdefault(self._route(job), []).append(i)
+        paths: dict[int, Path] = {}
+        for route, members in groups.items():
+            chosen = [jobs[i] for i in members]
+            paths.update(zip(members, self._run(route, chosen, n_threads), strict=True))
+        return [paths[i] for i in range(len(jobs))]
+
+    def _route(self, job: Job) -> str:
+        """Name the kernel for a job, products of probabilities where they cannot underflow."""
+        if self.is_free(job.trial):
+            return "argmax" if job.night.is_plain else "free"
+        if self.is_greedy:
+            return "greedy"
+        if not self.is_structured:
+            return "automaton"
+        if not job.night.is_plain:
+            return "logarithms"
+        added = job.trial.log_weight
+        spread = max(added) - min(added) if added else 0.0
+        worst = -LOG_CLIP + spread + job.trial.transition_weight * self._largest_score
+        return "products" if worst * self._reach_epochs <= _PRODUCT_RANGE_NATS else "logarithms"
+
+    def _run(self, route: str, jobs: Sequence[Job], n_threads: int | None) -> list[Path]:
+        pieces, owners = _pieces(jobs, probabilities=route in ("argmax", "products"))
+        threads = kernels_module.threads_for(len(pieces), n_threads)
+        kernels = kernels_module.for_stages(self.n_stages)
+        weight = _weights(jobs, owners, self.n_stages)
+        if route == "argmax":
+            labels, switches, _ = kernels.argmax(pieces, weight, threads)
+            return _assemble(jobs, pieces, owners, labels, None, switches)
+        table, transition_weights = _tables_of(jobs, owners)
+        if route == "automaton":
+            result = self._run_automaton(pieces, table, transition_weights, threads)
+        elif route == "greedy":
+            flip = self.profile.flip_flop
+            stay, change = self.scores(transition_weights, products=False)
+            result = kernels.greedy(
+                pieces, table, stay, change, self.tables.minimum_epochs, self.profile.ends == "censored",
+                flip.penalty_nats, flip.window_epochs, threads,
+            )  # fmt: skip
+        else:
+            products = route == "products"
+            stay, change = self.scores(transition_weights, products=products)
+            minimum = self.tables.minimum_epochs
+            if route == "free":
+                stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
+            result = kernels.structured(
+                pieces,
+                products,
+                table,
+                weight,
+                stay,
+                change,
+                minimum,
+                self.profile.ends == "censored",
+                threads,
+            )
+        labels, scores, switches = result
+        if route == "free":
+            labels, switches = _chosen_by_epoch(jobs, labels)
+        return _assemble(jobs, pieces, owners, labels, scores, switches)
+
+    def scores(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Floats, Floats]:
+        """Return stays and changes, a row per transition weight, as probabilities or in nats."""
+        rows = [self._scores_at(tau, products) for tau in transition_weights]
+        if len(rows) == 1:
+            return rows[0]
+        return np.concatenate([stay for stay, _ in rows]), np.concatenate([change for _, change in rows])
+
+    def _scores_at(self, transition_weight: float, products: bool) -> tuple[Floats, Floats]:
+        """Return a one-row table at one transition weight, kept for the next night."""
+        key = (transition_weight, products)
+        if key not in self._kept:
+            stay = weigh(self.tables.stay, transition_weight)[None, :]
+            change = weigh(self.tables.change, transition_weight).reshape(1, -1)
+            self._kept[key] = (np.exp(stay), np.exp(change)) if products else (stay, change)
+        return self._kept[key]
+
+    def _run_automaton(
+        self,
+        pieces: list[Floats],
+        table: npt.NDArray[np.int32],
+        transition_weights: Sequence[float],
+        threads: int,
+    ) -> tuple[Labels, Floats, npt.NDArray[np.int64]]:
+        tables = self._automaton_tables(transition_weights)
+        result: tuple[Labels, Floats, npt.NDArray[np.int64]] = kernels_module.active.automaton(
+            pieces, table, *tables, threads
+        )
+        return result
+
+    def _automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
+        """Return an automaton's arrays, weights with a row per transition weight."""
+        if self._compiled is None:  # the kernel for minimum bouts needs none
+            self._compiled = compile_automaton(self.profile, self.epoch_seconds)
+        a = self._compiled
+        weight = np.array([weigh(a.scaled, tau) + a.fixed for tau in transition_weights])
+        final = np.array([weigh(a.final, tau) for tau in transition_weights])
+        initial = np.tile(a.initial, (len(transition_weights), 1))
+        return a.stage, a.first, a.source, weight, initial, final
+
+    def keep(self, job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:
+        """Return for each region the score of the best night that has the given labels there.
+
+        Regions are ``[first, end)``, in order, none across a cut; each is kept by itself. All of them take
+        about as long as decoding the night three times.
+        """
+        night, trial = job
+        pieces, _ = _pieces([job], probabilities=False)
+        flat = np.concatenate([labels[start:stop] for start, stop in night.spans])
+        first, end = np.array(regions, dtype=np.int64).T
+        starts = np.array([start for start, _ in night.spans])
+        piece = np.searchsorted(starts, first, side="right") - 1
+        rows = np.stack([piece, first - starts[piece], end - starts[piece]], axis=1)
+        threads = kernels_module.threads_for(len(pieces))
+        table = np.zeros(len(pieces), dtype=np.int32)
+        if trial.is_free:
+            return _keep_free(job, labels, regions)
+        if self.is_greedy:
+            flip = self.profile.flip_flop
+            stay, change = self.scores([trial.transition_weight], products=False)
+            scores, kept = kernels_module.for_stages(self.n_stages).keep_greedy(
+                pieces, flat, rows, table, stay, change, self.tables.minimum_epochs,
+                self.profile.ends == "censored", flip.penalty_nats, flip.window_epochs, threads,
+            )  # fmt: skip
+        else:
+            tables = self._automaton_tables([trial.transition_weight])
+            scores, kept = kernels_module.active.keep_automaton(pieces, flat, rows, table, *tables, threads)
+        whole: Floats = kept + (scores.sum() - scores[piece])
+        return whole
+
+
+def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
+    """Return the profile compiled for an epoch length and the active kernels, once for all calls."""
+    key = ("solver", epoch_seconds, kernels_module.active.NAME)
+    solver = profile._cache.get(key)
+    if solver is None:
+        solver = profile._cache[key] = Solver(profile, epoch_seconds)
+    return solver
+
+
+def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:
+    """Return the same where every epoch is decided by itself."""
+    weight = None if job.trial.log_weight is None else np.array(job.trial.log_weight)
+    scores = job.night.evidence(weight)
+    best = scores.max(axis=1)
+    total = sum(float(best[start:stop].sum()) for start, stop in job.night.spans)
+    return np.array(
+        [
+            total + float((scores[np.arange(first, end), labels[first:end]] - best[first:end]).sum())
+            for first, end in regions
+        ]
+    )
+
+
+def _reach_epochs(tables: Tables) -> float:
+    """Bound how many worst epochs any stage can lag behind the best path: inf where one cannot be reached."""
+    n = len(tables.stay)
+    hops = np.where(tables.change > -np.inf, 1.0, np.inf)
+    np.fill_diagonal(hops, 0.0)
+    for via in range(n):  # shortest ways between stages (Floyd and Warshall)
+        hops = np.minimum(hops, hops[:, via : via + 1] + hops[via : via + 1, :])
+    longest = int(tables.minimum_epochs.max())
+    if np.any(tables.stay == -np.inf):
+        return np.inf
+    return float(hops.max()) * (longest + 1) + longest + _RESCALE_EVERY_EPOCHS
+
+
+def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], npt.NDArray[np.intp]]:
+    """Return each job's stretches as matrices, and which job each belongs to."""
+    pieces: list[Floats] = []
+    owners: list[int] = []
+    for i, (night, trial) in enumerate(jobs):
+        weight = None if trial.log_weight is None or probabilities else np.array(trial.log_weight)
+        matrix = night.probabilities if probabilities else night.evidence(weight)
+        pieces += [matrix[start:stop] for start, stop in night.spans]
+        owners += [i] * len(night.spans)
+    return pieces, np.array(owners, dtype=np.intp)
+
+
+def _weights(jobs: Sequence[Job], owners: npt.NDArray[np.intp], n_stages: int) -> Floats:
+    """Return what multiplies each stage's probability, per piece."""
+    if all(job.trial.log_weight is None for job in jobs):
+        return np.ones((len(owners), n_stages))
+    zeros = (0.0,) * n_stages
+    weights: Floats = np.exp(np.array([job.trial.log_weight or zeros for job in jobs]))[owners]
+    return weights
+
+
+def _tables_of(
+    jobs: Sequence[Job], owners: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.int32], list[float]]:
+    """Return the table index of every piece and the transition weight of every table."""
+    index: dict[float, int] = {}
+    of_job = [index.setdefault(job.trial.transition_weight, len(index)) for job in jobs]
+    return np.array(of_job, dtype=np.int32)[owners], list(index)
+
+
+def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, npt.NDArray[np.int64]]:
+    """Give every epoch that says something its own best stage; also return the stage changes per piece.
+
+    The kernel's path scores as high, but stays where stages tie. What it gives lost epochs is kept.
+    """
+    labels, switches, at = labels.copy(), [], 0
+    for night, trial in jobs:
+        own = night.choices(trial.log_weight)
+        if night.quality is not None:
+            own[night.quality == 1.0] = -1
+        own[list(night.pins)] = list(night.pins.values())
+        for start, stop in night.spans:
+            piece = labels[at : at + stop - start]
+            np.copyto(piece, own[start:stop], where=own[start:stop] >= 0)
+            switches.append(np.count_nonzero(np.diff(piece)))
+            at += stop - start
+    return labels, np.array(switches, dtype=np.int64)
+
+
+def _sum_by_job(values: npt.NDArray[Any], owners: npt.NDArray[np.intp], n_jobs: int) -> list[Any]:
+    if len(owners) == n_jobs:  # one piece each
+        return list(values.tolist())
+    return list(np.bincount(owners, weights=values, minlength=n_jobs).tolist())
+
+
+def _assemble(
+    jobs: Sequence[Job],
+    pieces: Sequence[Floats],
+    owners: npt.NDArray[np.intp],
+    labels: Labels,
+    scores: Floats | None,
+    switches: npt.NDArray[np.int64],
+) -> list[Path]:
+    totals = _sum_by_job(switches, owners, len(jobs))
+    sums = [None] * len(jobs) if scores is None else _sum_by_job(scores, owners, len(jobs))
+    paths, at = [], 0
+    for (night, _), total, score in zip(jobs, totals, sums, strict=True):
+        n_epochs = len(night.probabilities)
+        if night.spans == ((0, n_epochs),):
+            own = labels[at : at + n_epochs]
+            at += n_epochs
+        else:
+            own = np.full(n_epochs, -1, dtype=np.int8)
+            for start, stop in night.spans:
+                own[start:stop] = labels[at : at + stop - start]
+                at += stop - start
+        n_pairs = night.n_pairs
+        paths.append(Path(own, score, total / n_pairs if n_pairs else float("nan")))
+    return paths

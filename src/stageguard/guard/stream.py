@@ -1,0 +1,381 @@
+"""Decode a recording while it is made, one epoch at a time. Does not choose the strength."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import Argument, InputError, Message, ProfileError, StageGuardError, message_of
+from stageguard.guard import inputs, kernels
+from stageguard.guard import snapshot as snapshot_module
+from stageguard.guard.automaton import Automaton, compile_automaton, weigh
+from stageguard.guard.decode import heed_cohort
+from stageguard.guard.evidence import CLIP, LONGEST_BRIDGE_SECONDS, Floats, best_stages
+from stageguard.guard.posterior import EXACT_WINDOW
+from stageguard.guard.solver import Trial, solver_for
+from stageguard.guard.strength import fixed_log_weight
+from stageguard.night.hypnodensity import ROUNDING, SUM_TOLERANCE, explain_bad_probabilities
+from stageguard.night.stages import UNSCORED_NAME
+from stageguard.profile.profile import Profile
+
+_FLOAT64 = np.dtype(np.float64)
+_ENDLESS_EPOCHS = 1e15  # 30 million years of milliseconds
+_SLACK = 1e-9  # keeps 60 s / 0.1 s at 600 epochs
+
+
+class StreamingDecoder:
+    """The hypnogram of a recording in progress.
+
+    Each `push` takes one epoch's probabilities and returns the stages that are now certain: those on which
+    every path that can still win agrees, and with a lag limit also those that have waited that long. Epochs
+    are given out in order, each once. Without a limit, all that was given out, `finish` included, is what
+    `decode` returns for the whole recording, or, where several paths score the same but for rounding, another
+    of them; with one it is a path the profile allows, decided on what was known by then. Under a profile that
+    steps aside it is argmax, ties included.
+
+    Parameters
+    ----------
+    profile : Profile or str
+        With a fixed transition weight. A rule that sets the strength per recording needs the whole night.
+    max_lag_seconds : float, optional
+        How long an epoch may wait for its stage after it was pushed; whole epochs count, and 0 decides at
+        once. By default as long as it takes.
+    stages, epoch_seconds, cohort, logits, log
+        As in `stageguard.decode`, for the rows that will be pushed.
+
+    Attributes
+    ----------
+    profile : Profile
+        What it decodes under.
+    epoch_seconds : float
+        Epoch length.
+    max_lag_seconds : float or None
+        The limit, None without one.
+    assumed : tuple of str
+        What had to be assumed about the rows, and what differs from `decode`.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> decoder = sg.StreamingDecoder("kdd2026-actigraphy", max_lag_seconds=60)
+    >>> [decoder.push([p, 1 - p]) for p in (0.9, 0.8, 0.3, 0.9, 0.9)]
+    [(), (), ('W',), ('W',), ('W', 'W')]
+    >>> decoder.finish()
+    ('W',)
+    """
+
+    def __init__(
+        self,
+        profile: Profile | str,
+        *,
+        max_lag_seconds: float | None = None,
+        stages: Sequence[str] | None = None,
+        epoch_seconds: float | None = None,
+        cohort: str | None = None,
+        logits: bool = False,
+        log: bool = False,
+    ) -> None:
+        profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+        heed_cohort(profile, cohort, stacklevel=3)
+        self._given, self._cohort = profile, cohort
+        self.profile = profile.for_cohort(cohort)
+        if self.profile.transition_weight is None:
+            rule = self.profile.strength.rule if self.profile.strength else ""
+            raise ProfileError(
+                Message(
+                    f"profile {profile.name!r} sets its strength per recording ({rule!r}), which needs the "
+                    "whole night, expected a fixed one. Take what decode chooses on like nights: ",
+                    Argument("transition_weight", 0.2, "profile.replace(transition_weight=0.2)"),
+                    ".",
+                )
+            )
+        self._options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
+        names = self.profile.scheme.names if stages is None else inputs.checked_names(stages)
+        self._n_columns = len(names)
+        blank = np.zeros((1, self._n_columns))
+        request = inputs.read_request(blank, self.profile, self._options, None, None, None)
+        self.epoch_seconds = request.epoch_seconds
+        self.max_lag_seconds = _lag(max_lag_seconds)
+        flip = self.profile.flip_flop
+        is_greedy = flip.penalty_nats > 0 and flip.method == "greedy"
+        notes = (EXACT_WINDOW,) if is_greedy else ()
+        self.assumed = (*inputs.assumptions(self.profile, request, cohort, None), *notes)
+        self._automaton = compile_automaton(self.profile, self.epoch_seconds)
+        self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
+        self._is_plain = stages is None and not logits and not log
+        self._stream = self._new_stream()
+        trial = Trial(self.profile.transition_weight, fixed_log_weight(self.profile))
+        self._is_free = solver_for(self.profile, self.epoch_seconds).is_free(trial)
+        self._choices: deque[int] = deque()  # of the epochs that wait, where each is decided by itself
+        self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
+
+    def push(self, row: npt.ArrayLike, quality: float | None = None) -> tuple[str, ...]:
+        """Take the next epoch and return the stages that have become certain, the oldest first.
+
+        Parameters
+        ----------
+        row : array, shape (n_stages,)
+            The epoch's probabilities; NaN throughout where there is no evidence. Up to five minutes without
+            evidence are bridged, more is a gap, unscored (``"?"``), after which a new stretch begins.
+        quality : float, optional
+            How far the epoch's signal is lost: 0 clean, 1 lost.
+
+        Returns
+        -------
+        tuple of str
+            Stage names of the epochs from `n_committed` on, often none, ``"?"`` where unscored.
+
+        Raises
+        ------
+        InputError
+            Where the row is no distribution. Nothing has changed then: push the corrected row.
+        """
+        if type(row) is np.ndarray and self._is_plain and row.dtype is _FLOAT64 and row.ndim == 1:
+            values: Floats = row
+        else:
+            values = self._read(row)
+        beta = 0.0 if quality is None else checks.number(quality, "quality", low=0.0, high=1.0)
+        labels = self._push(values, beta)
+        if labels.__class__ is int:
+            raise self._refusal(labels, values)
+        if self._is_free:
+            self._choices.append(-1 if beta == 1.0 else self._choice(values))
+            labels = self._by_choice(labels)  # type: ignore[arg-type]
+        names = self._names
+        return tuple([names[label] for label in labels]) if labels else ()  # type: ignore[union-attr]
+
+    def finish(self) -> tuple[str, ...]:
+        """Return the stages of all epochs that still wait, and begin anew.
+
+        The recording ended: what was pushed last is its end, and the next row would be the first of another.
+        """
+        labels = self._stream.finish()
+        if isinstance(labels, int):
+            raise self._refusal(labels, np.empty(0))
+        if self._is_free:
+            labels = self._by_choice(labels)
+        return tuple([self._names[label] for label in labels])
+
+    @property
+    def stages(self) -> tuple[str, ...] | None:
+        """Names of the rows' columns as they were given; None is the profile's order."""
+        return None if self._options.stages is None else tuple(self._options.stages)
+
+    @property
+    def scale(self) -> str:
+        """What rows hold: probabilities, logits or log-probabilities."""
+        return (
+            "logits"
+            if self._options.logits
+            else "log-probabilities"
+            if self._options.log
+            else "probabilities"
+        )
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs pushed since the recording began."""
+        return int(self._stream.n_epochs)
+
+    @property
+    def n_committed(self) -> int:
+        """Number of epochs whose stage was given out."""
+        return int(self._stream.n_committed)
+
+    @property
+    def n_pending(self) -> int:
+        """Number of epochs that wait for their stage."""
+        return self.n_epochs - self.n_committed
+
+    def snapshot(self) -> bytes:
+        """Return all there is to know as bytes: profile, options and state, with a version and a checksum."""
+        options = self._options
+        header = {
+            "profile": self._given.to_dict(),
+            "profile_sha256": self._given.sha256,
+            "automaton_sha256": self._fingerprint(),
+            "max_lag_seconds": self.max_lag_seconds,
+            "stages": None if options.stages is None else list(options.stages),
+            "epoch_seconds": options.epoch_seconds,
+            "cohort": self._cohort,
+            "logits": options.logits,
+            "log": options.log,
+            "choices": list(self._choices),
+        }
+        return snapshot_module.pack(header, self._stream.state())
+
+    @classmethod
+    def restore(cls, snapshot: bytes) -> StreamingDecoder:
+        """Return a decoder that goes on where `snapshot` was taken."""
+        header, state = snapshot_module.unpack(snapshot)
+        try:
+            profile = Profile.from_dict(header["profile"])
+            keys = ("max_lag_seconds", "stages", "epoch_seconds", "cohort", "logits", "log")
+            decoder = cls(profile, **{key: header[key] for key in keys})
+            expected = header["profile_sha256"], header["automaton_sha256"]
+            choices = [int(label) for label in header["choices"]]
+        except (StageGuardError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(f"the snapshot's profile or options cannot be used: {error}") from None
+        if expected != (profile.sha256, decoder._fingerprint()):
+            raise InputError(
+                "the snapshot's profile compiles to other states here than where it was made. Restore it "
+                "with the StageGuard that made it, or begin a new stream."
+            )
+        limits = snapshot_module.Limits(_most_bridged(decoder.epoch_seconds), decoder._max_lag_epochs())
+        snapshot_module.check_state(state, decoder._automaton.stage, profile.scheme.n_stages, limits)
+        decoder._stream.restore(*state)
+        n_choices = decoder.n_pending if decoder._is_free else 0
+        if len(choices) != n_choices or not all(-1 <= label < profile.scheme.n_stages for label in choices):
+            raise InputError(
+                f"the snapshot holds {len(choices)} choices, expected {n_choices}. Begin a new stream."
+            )
+        decoder._choices.extend(choices)
+        return decoder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by way of a snapshot."""
+        return StreamingDecoder.restore, (self.snapshot(),)
+
+    def __repr__(self) -> str:
+        """Return the profile and how far it is."""
+        lag = "any lag" if self.max_lag_seconds is None else f"lag up to {self.max_lag_seconds:g} s"
+        return (
+            f"<StreamingDecoder {self.profile.name!r}, {lag}, {self.n_epochs} epochs in, "
+            f"{self.n_committed} out>"
+        )
+
+    def _new_stream(self) -> Any:
+        a, profile = self._automaton, self.profile
+        weight, final = _weighed(a, profile)
+        calibration, n_stages = profile.calibration, profile.scheme.n_stages
+        biases = np.zeros(n_stages) if calibration.biases is None else np.array(calibration.biases)
+        is_calibrated = calibration.temperature != 1.0 or bool(calibration.biases)
+        added = fixed_log_weight(profile)
+        return kernels.active.Stream(
+            a.stage,
+            a.first,
+            a.source,
+            weight,
+            a.initial,
+            final,
+            CLIP,
+            SUM_TOLERANCE,
+            ROUNDING,
+            calibration.temperature if is_calibrated else 0.0,
+            biases,
+            np.zeros(n_stages) if added is None else np.array(added),
+            self._max_lag_epochs(),
+            _most_bridged(self.epoch_seconds),
+        )
+
+    def _max_lag_epochs(self) -> int:
+        lag = self.max_lag_seconds
+        return -1 if lag is None else _lag_epochs(lag, self.epoch_seconds)
+
+    def _choice(self, row: Floats) -> int:
+        """Return the likeliest stage of an epoch by itself, as `decode` has it."""
+        profile = self.profile
+        return int(best_stages(row[None], profile.calibration, fixed_log_weight(profile))[0])
+
+    def _by_choice(self, labels: Sequence[int]) -> tuple[int, ...]:
+        """Return the choices of the epochs given out; those that said nothing keep the label beside them."""
+        chosen = [self._choices.popleft() for _ in labels]
+        return tuple(
+            [own if own >= 0 and label >= 0 else label for own, label in zip(chosen, labels, strict=True)]
+        )
+
+    def _fingerprint(self) -> str:
+        """Return a hash of the compiled states, whose order a snapshot relies on."""
+        a = self._automaton
+        weight, final = _weighed(a, self.profile)
+        parts = (a.stage, a.first, a.source, weight, a.initial, final)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+    def _read(self, row: npt.ArrayLike) -> Floats:
+        """Return a row that comes in any other form as probabilities in the profile's order."""
+        try:
+            array = checks.array_of(row, "probabilities", "read_density")
+        except InputError:
+            array = np.empty(())
+        names_values = hasattr(row, "index") and not callable(row.index)  # a row of a table, in its order
+        if array.shape != (self._n_columns,) or names_values:
+            names = self.profile.scheme.names if self._options.stages is None else self._options.stages
+            raise InputError(
+                f"epoch {self.n_epochs} is {checks.shown(row)}, expected {self._n_columns} numbers, one per "
+                f"stage: {', '.join(names)}."
+            )
+        if type(array) is np.ndarray and array.dtype.kind in "fiu":
+            if self._is_plain:
+                return array.astype(np.float64)
+            if self._options.logits and self._options.stages is None:
+                odds = _softmax(array.tolist())
+                if odds is not None:
+                    return odds
+        try:
+            request = inputs.read_request(array[None], self.profile, self._options, None, None, None)
+        except InputError as error:
+            raise self._placed(error) from None
+        converted: Floats = request.matrix[0]
+        return converted
+
+    def _placed(self, error: InputError) -> InputError:
+        """Return an error on a matrix of one row, naming the epoch."""
+        first, *rest = message_of(error).parts
+        text = str(first).replace("row 0", f"epoch {self.n_epochs}")
+        return InputError(Message(text.replace("Every row sums", "The row sums"), *rest))
+
+    def _refusal(self, code: Any, row: Floats) -> InputError:
+        if code == 1:
+            if len(row) != self.profile.scheme.n_stages:
+                return InputError(
+                    f"epoch {self.n_epochs} has {len(row)} numbers, expected {self.profile.scheme.n_stages}, "
+                    f"one per stage: {', '.join(self.profile.scheme.names)}."
+                )
+            return self._placed(explain_bad_probabilities(row[None], self.profile.scheme.names))
+        return InputError(
+            f"epoch {self.n_epochs}: no path obeys the profile's forbidden transitions, bout lengths and "
+            "minimum bouts. Give every transition that may occur a probability above 0, or shorten "
+            "min_bout_seconds."
+        )
+
+
+def _weighed(a: Automaton, profile: Profile) -> tuple[Floats, Floats]:
+    """Return the weights of edges and ends at the profile's transition weight."""
+    tau = profile.transition_weight or 0.0
+    return weigh(a.scaled, tau) + a.fixed, weigh(a.final, tau)
+
+
+def _softmax(row: list[float]) -> Floats | None:
+    """Return the probabilities of finite logits, several times as fast as arrays of a few numbers are."""
+    top = max(row)
+    odds = [math.exp(value - top) for value in row] if math.isfinite(sum(row)) else [math.nan]
+    total = sum(odds)
+    return np.array([value / total for value in odds]) if math.isfinite(total) else None
+
+
+def _lag(seconds: object) -> float | None:
+    if seconds is None or seconds == math.inf:
+        return None
+    return checks.number(seconds, "max_lag_seconds", low=0.0)
+
+
+def _lag_epochs(seconds: float, epoch_seconds: float) -> int:
+    """Return the limit in whole epochs, -1 for one that no recording reaches."""
+    epochs = seconds / epoch_seconds + _SLACK
+    return math.floor(epochs) if epochs < _ENDLESS_EPOCHS else -1
+
+
+def _most_bridged(epoch_seconds: float) -> int:
+    """Return how many epochs without evidence are bridged, as `evidence.cut` has it."""
+    longest = LONGEST_BRIDGE_SECONDS + 1e-9
+    n = math.ceil(longest / epoch_seconds)
+    while n * epoch_seconds > longest:
+        n -= 1
+    return n

@@ -1,0 +1,189 @@
+"""Decide how strongly a profile constrains one recording. Does not decode by itself.
+
+A rule is a generator: it yields the trials it wants decoded and is sent their fragmentation indices, so
+that the searches of many nights advance together. It returns the trial to keep and the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from stageguard.guard.evidence import Night
+from stageguard.guard.solver import Solver, Trial
+from stageguard.profile.profile import Profile
+
+TRANSITION_WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
+PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(15))  # 0, .05, … .70
+_SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
+
+Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "nearest"]
+Search = Generator[list[Trial], list[float], tuple[Trial, "Strength"]]
+
+UNTOUCHED = Trial(0.0, None, is_free=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """How strongly one recording was constrained, and why.
+
+    Attributes
+    ----------
+    rule : str
+        ``fixed`` (the profile's own number), ``band`` or ``match``.
+    step : str
+        What the rule did to the fragmentation index: ``lowered``, ``raised``, ``raised then lowered``,
+        ``untouched`` (no rule acts), ``nearest`` (``match``) or ``fixed``.
+    transition_weight, prior_exponent : float
+        What was used.
+    fi_before, fi_after : float
+        Fragmentation index of argmax and of the output.
+    fi_low, fi_high : float
+        The band's bounds at this epoch length; for ``match`` both are the target; NaN for ``fixed``.
+    """
+
+    rule: Literal["fixed", "band", "match"]
+    step: Step
+    transition_weight: float
+    prior_exponent: float
+    fi_before: float
+    fi_after: float
+    fi_low: float = math.nan
+    fi_high: float = math.nan
+
+    def __str__(self) -> str:
+        """Return the reason as one sentence."""
+        tau = f"transition weight {self.transition_weight:g}"
+        change = f"fragmentation index {self.fi_before:.3f} -> {self.fi_after:.3f}"
+        if self.rule == "fixed":
+            return f"The profile fixes {tau}; {change}."
+        if self.rule == "match":
+            target = f"the experts' fragmentation index {self.fi_low:.3f}"
+            return f"{tau.capitalize()} comes nearest to {target}; {change}."
+        band = f"the rule allows ({self.fi_low:.3f} to {self.fi_high:.3f})"
+        if self.step == "untouched":
+            return self._untouched(band)
+        reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
+        if self.step == "lowered":
+            return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
+        raised = f"Less fragmented than {band}: prior exponent {self.prior_exponent:g} lifts minority stages"
+        if self.step == "raised":
+            return f"{raised}; {change}{reached}."
+        return f"{raised}, then {tau} calms it; {change}{reached}."
+
+    def _untouched(self, band: str) -> str:
+        if math.isnan(self.fi_before):
+            return "Too few epochs to measure fragmentation: no rule of the profile acts."
+        if self.fi_before < self.fi_low:
+            return (
+                f"Less fragmented ({self.fi_before:.3f}) than {band}; minority stages are lifted only for a "
+                "stager known to be trained on natural class frequencies: no rule of the profile acts."
+            )
+        return f"As fragmented ({self.fi_before:.3f}) as {band}: no rule of the profile acts."
+
+
+def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
+    """Return the search that the profile's rule makes on this night."""
+    if profile.strength is None:
+        return _fixed(profile, fi_before)
+    ratio = solver.epoch_seconds / profile.epoch_seconds
+    target = profile.strength.fi_target * ratio
+    if profile.strength.rule == "match":
+        return _match(profile, fi_before, target)
+    band = (profile.strength.floor * target, profile.strength.cap * target)
+    lifts = natural if profile.strength.lift is None else profile.strength.lift
+    return _band(solver, night, fi_before, band, lifts)
+
+
+def fixed_log_weight(profile: Profile) -> tuple[float, ...] | None:
+    """Return what the profile's own prior adds to each stage's evidence, in nats."""
+    if profile.prior_exponent == 0.0 or profile.prior is None:
+        return None
+    return tuple((-profile.prior_exponent * np.log(profile.prior)).tolist())
+
+
+def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
+    """Return what lifting minority stages adds to each stage's evidence on this night, in nats."""
+    return tuple((-exponent * np.log(night.mean_probabilities() + _SHARE_OFFSET)).tolist())
+
+
+def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
+    """Return the trial behind a strength that was found, so that a night can be decoded alike once more."""
+    if strength.rule != "band":
+        return Trial(strength.transition_weight, fixed_log_weight(profile))
+    if strength.step == "untouched":
+        return UNTOUCHED
+    exponent = strength.prior_exponent
+    added = share_log_weight(night, exponent) if exponent else None
+    return Trial(strength.transition_weight, added, is_free=strength.step == "raised")
+
+
+def _fixed(profile: Profile, fi_before: float) -> Search:
+    assert profile.transition_weight is not None
+    trial = Trial(profile.transition_weight, fixed_log_weight(profile))
+    (fi,) = yield [trial]
+    return trial, Strength("fixed", "fixed", trial.transition_weight, profile.prior_exponent, fi_before, fi)
+
+
+def _match(profile: Profile, fi_before: float, target: float) -> Search:
+    trials = [Trial(tau, fixed_log_weight(profile)) for tau in TRANSITION_WEIGHTS]
+    found = yield trials
+    distances = [abs(fi - target) for fi in found]
+    best = int(np.argmin(distances))  # the first of equals: the weaker prior
+    tau = trials[best].transition_weight
+    return trials[best], Strength(
+        "match", "nearest", tau, profile.prior_exponent, fi_before, found[best], target, target
+    )
+
+
+def _band(solver: Solver, night: Night, fi_before: float, band: tuple[float, float], natural: bool) -> Search:
+    low, high = band
+    if fi_before > high:
+        trial, fi = yield from _calm(solver, high, None, fi_before)
+        return trial, Strength("band", "lowered", trial.transition_weight, 0.0, fi_before, fi, *band)
+    if fi_before < low and natural:
+        trial, exponent, fi = yield from _lift(night, low, fi_before)
+        if exponent == 0.0:
+            return UNTOUCHED, Strength("band", "untouched", 0.0, 0.0, fi_before, fi_before, *band)
+        step: Step = "raised"
+        if fi > high:
+            trial, fi = yield from _calm(solver, high, trial.log_weight, fi)
+            step = "raised then lowered"
+        return trial, Strength("band", step, trial.transition_weight, exponent, fi_before, fi, *band)
+    return UNTOUCHED, Strength("band", "untouched", 0.0, 0.0, fi_before, fi_before, *band)
+
+
+def _calm(
+    solver: Solver, high: float, log_weight: tuple[float, ...] | None, fi_free: float
+) -> Generator[list[Trial], list[float], tuple[Trial, float]]:
+    """Find the smallest transition weight that brings fragmentation down to `high`, else take the largest.
+
+    Fragmentation need not fall with every step, so the weights are tried in order; the first is known
+    already where it constrains nothing.
+    """
+    trial, fi = Trial(0.0, log_weight), fi_free
+    for tau in TRANSITION_WEIGHTS[1 if solver.is_free_at_zero else 0 :]:
+        trial = Trial(tau, log_weight)
+        (fi,) = yield [trial]
+        if fi <= high:
+            break
+    return trial, fi
+
+
+def _lift(
+    night: Night, low: float, fi_free: float
+) -> Generator[list[Trial], list[float], tuple[Trial, float, float]]:
+    """Find the smallest prior exponent that brings fragmentation up to `low`, else the best there is."""
+    best, best_exponent, best_fi = UNTOUCHED, 0.0, fi_free
+    for exponent in PRIOR_EXPONENTS[1:]:
+        trial = Trial(0.0, share_log_weight(night, exponent), is_free=True)
+        (fi,) = yield [trial]
+        if fi > best_fi:
+            best, best_exponent, best_fi = trial, exponent, fi
+        if fi >= low:
+            break
+    return best, best_exponent, best_fi

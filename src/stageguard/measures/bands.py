@@ -1,0 +1,116 @@
+"""The range of every validity indicator over experts' scorings. Judges no night by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.measures.bouts import hypnogram_of
+from stageguard.measures.validity import Indicator, validity
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.profile.parts import Band
+from stageguard.profile.profile import Profile
+from stageguard.profile.schema import INDICATORS, STAGE_INDICATORS
+
+SHORTEST_NIGHT_HOURS = 2.0  # scored; indicators of less are too uneven to belong to a range of nights
+FEWEST_SCORINGS = 10  # our choice: the 5th percentile of fewer is the smallest of them
+PERCENTILES = (5.0, 95.0)
+_DIGITS = 4
+
+
+def expert_bands(
+    hypnograms: Sequence[Hypnogram | Sequence[Hypnogram]],
+    profile: Profile | str,
+    *,
+    percentiles: tuple[float, float] = PERCENTILES,
+) -> Mapping[str, Band]:
+    """Count the band of every validity indicator over expert scorings.
+
+    Every scoring counts by itself, so that the bands hold the spread between scorers as well as between
+    nights.
+
+    Parameters
+    ----------
+    hypnograms : sequence of Hypnogram, or of sequences of Hypnogram
+        Scored nights; of a night that several experts scored, all of their scorings.
+    profile : Profile or str
+        Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
+    percentiles : tuple of float
+        Low and high end.
+
+    Returns
+    -------
+    mapping of str to Band
+        By the names of `sg.validity`'s indicators. One that fewer than ten scorings have, or that is the
+        same in all of them, has no band.
+    """
+    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    low, high = _checked(percentiles)
+    panels = _panels(hypnograms)
+    scorings = [hypnogram_of(one) for panel in panels for one in panel]
+    if not scorings:
+        raise InputError("no scoring is given, expected hypnograms of expert-scored nights.")
+    _check_epochs(scorings)
+    found = [
+        validity(one, profile).indicators
+        for one in scorings
+        if np.count_nonzero(one.labels != UNSCORED) * one.epoch_seconds >= 3600.0 * SHORTEST_NIGHT_HOURS
+    ]
+    names = [*INDICATORS, *(f"{kind}_{stage}" for stage in profile.scheme.names for kind in STAGE_INDICATORS)]
+    words = f"{low:g}th to {high:g}th percentile over {_counted(panels)}"
+    bands = {name: _band([one[name] for one in found], (low, high), words) for name in names}
+    return {name: band for name, band in bands.items() if band is not None}
+
+
+def _panels(hypnograms: Any) -> list[list[Any]]:
+    """Return the scorings of each night."""
+    if isinstance(hypnograms, Hypnogram | str) or not isinstance(hypnograms, Iterable):
+        got = "one hypnogram" if isinstance(hypnograms, Hypnogram) else checks.shown(hypnograms)
+        raise InputError(f"got {got}, expected a list of expert-scored nights.")
+    panels = []
+    for number, one in enumerate(hypnograms):
+        several = isinstance(one, Iterable) and not isinstance(one, Hypnogram | str)
+        panels.append(list(one) if several else [one])
+        for scoring in panels[-1]:
+            try:
+                hypnogram_of(scoring)
+            except InputError as error:
+                raise InputError(f"night {number}: {error}") from None
+    return panels
+
+
+def _band(values: Sequence[Indicator], percentiles: tuple[float, float], words: str) -> Band | None:
+    known = [one.value for one in values if not np.isnan(one.value)]
+    if len(known) < FEWEST_SCORINGS:
+        return None
+    low, high = (float(f"{value:.{_DIGITS}g}") for value in np.percentile(known, percentiles))
+    return Band(low, high, words, values[0].unit) if low < high else None
+
+
+def _counted(panels: Sequence[Sequence[Hypnogram]]) -> str:
+    n_scorings = sum(len(panel) for panel in panels)
+    if n_scorings == len(panels):
+        return f"{n_scorings} expert nights"
+    return f"{n_scorings} expert scorings of {len(panels)} nights"
+
+
+def _check_epochs(scorings: Sequence[Hypnogram]) -> None:
+    lengths = sorted({one.epoch_seconds for one in scorings})
+    if len(lengths) > 1:
+        raise InputError(
+            f"epochs last {' s and '.join(f'{s:g}' for s in lengths)} s, expected one epoch length. "
+            "Count the bands of each by itself."
+        )
+
+
+def _checked(percentiles: object) -> tuple[float, float]:
+    if not isinstance(percentiles, list | tuple) or len(percentiles) != 2:
+        raise InputError(f"percentiles is {checks.shown(percentiles)}, expected two numbers such as (5, 95).")
+    low, high = (checks.number(value, "percentiles", low=0.0, high=100.0) for value in percentiles)
+    if low >= high:
+        raise InputError(f"percentiles are {low:g} and {high:g}, expected the lower one first.")
+    return low, high

@@ -1,0 +1,339 @@
+"""Several experts' scorings of one night: their consensus, each one's standing, a stager's place among them.
+
+Trusts no scorer by name: who counts for more is found from how far each agrees with the others.
+
+Soft agreement after Warby et al. 2014 (doi 10.1038/nmeth.2855) and Guillot et al. 2020 (doi
+10.1109/TNSRE.2020.3011181): at each epoch the stage a scorer chose is worth the share of the other
+scorers' votes it has, divided by the share of the most voted stage; the soft agreement of a scorer is the
+mean over epochs, 1 for one who always sides with most of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError, StageGuardError
+from stageguard.measures.agreement import agreement
+from stageguard.measures.bouts import ScoredNight, check_aligned, hypnogram_of
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.stages import StageScheme
+
+Method = Literal["soft-agreement", "majority"]
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int8]
+
+METHODS = ("soft-agreement", "majority")
+
+
+def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement") -> Hypnogram:
+    """Merge several experts' scorings of one night into one hypnogram.
+
+    Parameters
+    ----------
+    hypnograms : sequence of Hypnogram
+        Two or more scorings of the same epochs. Finer schemes are merged into the coarsest.
+    method : {"soft-agreement", "majority"}
+        Both take the most voted stage. A tie goes, by ``soft-agreement``, to the scorer with the highest
+        soft agreement among those who voted for a tied stage; by ``majority`` it is left unscored.
+
+    Returns
+    -------
+    Hypnogram
+        Unscored where nobody scored. Its scorer is "consensus of 5 scorers (soft-agreement)".
+
+    Notes
+    -----
+    An unscored epoch is no vote. Guillot et al. give every tie to the first-ranked scorer, even where that
+    scorer voted for neither tied stage; here the next-ranked one among the tied decides then.
+    """
+    checks.choice(method, "method", METHODS)
+    labels, first = _panel(hypnograms)
+    votes = _votes(labels, first.scheme.n_stages)  # (n_epochs, n_stages)
+    merged = votes.argmax(axis=1).astype(np.int8)
+    most = votes.max(axis=1)
+    tied = (votes == most[:, None]).sum(axis=1) > 1
+    merged[tied] = UNSCORED
+    if method == "soft-agreement":
+        epochs = np.arange(len(merged))
+        for scorer in _ranking(labels, first.scheme.n_stages):
+            own = labels[scorer]
+            decides = tied & (merged == UNSCORED) & (own >= 0) & (votes[epochs, own] == most)
+            merged[decides] = own[decides]
+    merged[most == 0] = UNSCORED
+    who = f"consensus of {len(labels)} scorers ({method})"
+    return Hypnogram(
+        merged,
+        first.scheme,
+        first.epoch_seconds,
+        first.start,
+        who,
+        offset_seconds=first.offset_seconds,
+    )
+
+
+def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
+    """Return the soft agreement of each scorer with the others, in the order given; NaN without overlap."""
+    labels, first = _panel(hypnograms)
+    return _soft_agreements(labels, first.scheme.n_stages)
+
+
+@dataclass(frozen=True, slots=True)
+class AmongExperts:
+    """A stager's agreement with each expert, beside the experts' agreement with one another.
+
+    All numbers are means over nights. With panels of one size for everybody, the stager's soft agreement is
+    the mean over panels that leave one scorer out.
+
+    Attributes
+    ----------
+    scorers : tuple of str
+        Who scored.
+    n_nights : int
+        How many nights were compared.
+    kappa, accuracy : tuple of float
+        The stager's agreement with each scorer.
+    mean_kappa, soft_agreement : float
+        The stager's mean kappa with the scorers, and its soft agreement.
+    scorer_kappa, scorer_soft_agreement : tuple of float
+        Each scorer's mean kappa with the other scorers, and soft agreement.
+    """
+
+    scorers: tuple[str, ...]
+    n_nights: int
+    kappa: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    mean_kappa: float
+    soft_agreement: float
+    scorer_kappa: tuple[float, ...]
+    scorer_soft_agreement: tuple[float, ...]
+
+    @property
+    def reason(self) -> str:
+        """Why the stager has no place among the scorers, else empty."""
+        nothing = "they share no scored epochs, or hold one and the same stage throughout"
+        if math.isnan(self.mean_kappa):
+            return f"kappa of the stager with the scorers does not exist: {nothing}"
+        if not self._known():
+            return f"kappa of the scorers with one another does not exist: {nothing}"
+        return ""
+
+    @property
+    def rank(self) -> int | None:
+        """Place by mean kappa, 1 for the best of the scorers and the stager; None without one."""
+        return None if self.reason else 1 + sum(other > self.mean_kappa for other in self._known())
+
+    @property
+    def place(self) -> Literal["below", "inside", "above"] | None:
+        """Where the stager's mean kappa lies in the range of the scorers'; None without one."""
+        if self.reason:
+            return None
+        known = self._known()
+        if self.mean_kappa < min(known):
+            return "below"
+        return "above" if self.mean_kappa > max(known) else "inside"
+
+    def __str__(self) -> str:
+        """Return the finding as one sentence."""
+        if self.reason:
+            return f"No place among {len(self.scorers)} scorers: {self.reason}."
+        known, n = self._known(), len(self.scorers)
+        others = "" if len(known) == n else f" ({n - len(known)} of them without kappa)"
+        return (
+            f"Mean kappa with {n} scorers{others} {self.mean_kappa:.3f}, {self.place} the range of the "
+            f"scorers with one another ({min(known):.3f} to {max(known):.3f}): rank {self.rank} of "
+            f"{len(known) + 1}."
+        )
+
+    def _known(self) -> list[float]:
+        return [kappa for kappa in self.scorer_kappa if not math.isnan(kappa)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        return {
+            "n_nights": self.n_nights,
+            "mean_kappa": self.mean_kappa,
+            "soft_agreement": self.soft_agreement,
+            "rank": self.rank,
+            "of": len(self._known()) + 1,
+            "place": self.place,
+            "reason": self.reason,
+            "scorers": [
+                {
+                    "scorer": scorer,
+                    "stager_kappa": kappa,
+                    "stager_accuracy": accuracy,
+                    "kappa_with_others": own,
+                    "soft_agreement": soft,
+                }
+                for scorer, kappa, accuracy, own, soft in zip(
+                    self.scorers,
+                    self.kappa,
+                    self.accuracy,
+                    self.scorer_kappa,
+                    self.scorer_soft_agreement,
+                    strict=True,
+                )
+            ],
+        }
+
+
+def among_experts(
+    night: ScoredNight | Sequence[ScoredNight],
+    experts: Sequence[Hypnogram] | Sequence[Sequence[Hypnogram]],
+) -> AmongExperts:
+    """Compare a stager with each of several experts, and its agreement with theirs.
+
+    Parameters
+    ----------
+    night : Hypnogram or Decoding, or a list of either
+        What the stager made of the night, or of several.
+    experts : list of Hypnogram, or a list of such lists
+        Two or more scorings of each night; for several nights by the same scorers in the same order.
+
+    Returns
+    -------
+    AmongExperts
+        The stager's kappa with each scorer and its place in the range of the scorers with one another.
+    """
+    nights, panels = _paired(night, experts)
+    found = []
+    for number, (own, panel) in enumerate(zip(nights, panels, strict=True)):
+        try:
+            found.append(_compare(hypnogram_of(own), panel))
+        except StageGuardError as error:
+            raise InputError(f"night {number}: {error}" if len(nights) > 1 else str(error)) from None
+    if len({len(one.kappa) for one in found}) > 1:
+        raise InputError(
+            f"nights have {', '.join(str(len(panel)) for panel in panels)} experts, expected the same "
+            "scorers in the same order for every night. Leave out nights that some did not score."
+        )
+    return AmongExperts(
+        scorers=tuple(one.scorer or f"scorer {i + 1}" for i, one in enumerate(panels[0])),
+        n_nights=len(found),
+        kappa=_mean([one.kappa for one in found]),
+        accuracy=_mean([one.accuracy for one in found]),
+        mean_kappa=_mean([(one.mean_kappa,) for one in found])[0],
+        soft_agreement=_mean([(one.soft_agreement,) for one in found])[0],
+        scorer_kappa=_mean([one.scorer_kappa for one in found]),
+        scorer_soft_agreement=_mean([one.scorer_soft_agreement for one in found]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OneNight:
+    kappa: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    mean_kappa: float
+    soft_agreement: float
+    scorer_kappa: tuple[float, ...]
+    scorer_soft_agreement: tuple[float, ...]
+
+
+def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> _OneNight:
+    if len(panel) < 2:
+        raise InputError(f"got {len(panel)} expert, expected two or more to compare among themselves.")
+    labels, first = _panel([*panel, night])
+    scheme = first.scheme
+    kappas = np.full((len(labels), len(labels)), np.nan)
+    accuracies = kappas.copy()
+    whole = [Hypnogram(own, scheme, first.epoch_seconds) for own in labels]
+    for i, one in enumerate(whole):
+        for j in range(i):
+            found = agreement(one, whole[j])
+            kappas[i, j] = kappas[j, i] = found.kappa
+            accuracies[i, j] = accuracies[j, i] = found.accuracy
+    rest = [np.delete(labels[:-1], j, axis=0) for j in range(len(panel))]
+    without_one = [_soft_agreement(labels[-1], others, scheme.n_stages) for others in rest]
+    return _OneNight(
+        kappa=tuple(kappas[-1, :-1].tolist()),
+        accuracy=tuple(accuracies[-1, :-1].tolist()),
+        mean_kappa=float(_nanmean(kappas[-1, :-1])),
+        soft_agreement=float(_nanmean(np.array(without_one))),
+        scorer_kappa=tuple(_nanmean(kappas[:-1, :-1]).tolist()),
+        scorer_soft_agreement=_soft_agreements(labels[:-1], scheme.n_stages),
+    )
+
+
+def _paired(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
+    """Return nights and panels as two lists of one length."""
+    if not isinstance(experts, Sequence) or isinstance(experts, str):
+        raise InputError(f"experts are {checks.shown(experts)}, expected a list of hypnograms.")
+    if not isinstance(night, list | tuple):
+        return [night], [list(experts)]
+    if len(night) != len(experts) or not night:
+        raise InputError(
+            f"got {len(night)} nights and experts of {len(experts)}, expected a list of scorings per night."
+        )
+    for number, panel in enumerate(experts):
+        if not isinstance(panel, Sequence) or isinstance(panel, str):
+            raise InputError(
+                f"night {number}: experts are {checks.shown(panel)}, expected a list of hypnograms."
+            )
+    return list(night), [list(panel) for panel in experts]
+
+
+def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
+    """Return labels (n_scorers, n_epochs) in one scheme, and a hypnogram that says what they mean."""
+    is_one = isinstance(hypnograms, Hypnogram)
+    if not is_one and (not hasattr(hypnograms, "__len__") or isinstance(hypnograms, str)):
+        raise InputError(
+            f"got {checks.shown(hypnograms)}, expected a list of two or more scorings of the same night."
+        )
+    n = 1 if is_one else len(hypnograms)
+    if n < 2:
+        raise InputError(f"got {n} scoring{'s' * (n != 1)}, expected two or more of the same night.")
+    found = [hypnogram_of(one) for one in hypnograms]
+    scheme = _coarsest(found)
+    for one in found[1:]:
+        check_aligned(found[0], one)
+    merged = [one.merge(scheme) for one in found]
+    return np.stack([one.labels for one in merged]), merged[0]
+
+
+def _coarsest(hypnograms: Sequence[Hypnogram]) -> StageScheme:
+    return min((one.scheme for one in hypnograms), key=lambda scheme: scheme.n_stages)
+
+
+def _votes(labels: Labels, n_stages: int) -> npt.NDArray[np.int64]:
+    """Return how many scorers chose each stage: (n_epochs, n_stages)."""
+    return np.asarray((labels[:, :, None] == np.arange(n_stages)).sum(axis=0))
+
+
+def _soft_agreement(own: Labels, others: Labels, n_stages: int) -> float:
+    """Return one scorer's soft agreement with others, over the epochs that it and any of them scored."""
+    votes = _votes(others, n_stages)
+    most = votes.max(axis=1)
+    both = (own >= 0) & (most > 0)
+    if not both.any():
+        return float("nan")
+    return float(np.mean(votes[both, own[both]] / most[both]))
+
+
+def _soft_agreements(labels: Labels, n_stages: int) -> tuple[float, ...]:
+    scorers = np.arange(len(labels))
+    return tuple(_soft_agreement(labels[j], labels[scorers != j], n_stages) for j in scorers)
+
+
+def _ranking(labels: Labels, n_stages: int) -> list[int]:
+    """Return the scorers, those with the highest soft agreement first; of equals the first given."""
+    found = np.nan_to_num(np.array(_soft_agreements(labels, n_stages)), nan=-1.0)
+    return [int(i) for i in np.argsort(-found, kind="stable")]
+
+
+def _nanmean(values: Floats) -> Floats:
+    """Return means along the last axis over what is known, NaN where nothing is."""
+    known = ~np.isnan(values)
+    n_known = known.sum(axis=-1)
+    total = np.where(known, values, 0.0).sum(axis=-1)
+    return np.asarray(np.where(n_known > 0, total / np.maximum(n_known, 1), np.nan))
+
+
+def _mean(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(_nanmean(np.array(rows, dtype=np.float64).T).tolist())

@@ -1,0 +1,367 @@
+"""How far a night's sleep statistics may be off. Decodes nothing, and learns from scored nights only.
+
+Two kinds of intervals, never to be mixed up. *Conformal* ones come from the errors made on scored nights: as
+wide as it takes to have covered the experts there, whatever the reason for the errors. *Model* ones come from
+draws of the posterior: they know only the doubt the stager admits, and promise no coverage.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
+from stageguard.measures.bouts import ScoredNight, check_aligned
+from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
+from stageguard.night.hypnogram import Hypnogram
+
+if TYPE_CHECKING:
+    from stageguard.guard.decoding import Decoding
+    from stageguard.measures.day import Moment
+    from stageguard.profile.profile import Profile
+
+Method = Literal["conformal", "model"]
+
+DEFAULT_LEVEL = 0.9
+DEFAULT_DRAWS = 200
+# What studies report, each with its unit; those of each stage are added to them.
+UNITS = {
+    "tst_minutes": "min",
+    "se_percent": "%",
+    "sol_minutes": "min",
+    "rem_latency_minutes": "min",
+    "waso_minutes": "min",
+    "awakenings": "",
+}
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A statistic and how far it may be off.
+
+    Attributes
+    ----------
+    value : float
+        Of the night as decoded; NaN where it does not exist.
+    low, high : float
+        Ends of the interval, within what is possible; NaN where there is none, see `reason`.
+    unit : str
+        ``min``, ``%``, or nothing for counts.
+    reason : str
+        Why there is no interval, else empty.
+    measured_coverage : float
+        Share of scored nights whose expert value lay in such an interval; NaN where it was not measured: at
+        another level, for another cohort, or of a statistic measured otherwise than when fitted.
+    """
+
+    value: float
+    low: float
+    high: float
+    unit: str
+    reason: str = ""
+    measured_coverage: float = _NAN
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals(Mapping[str, Interval]):
+    """Intervals of a night by statistic.
+
+    Attributes
+    ----------
+    method : str
+        ``conformal`` or ``model``.
+    level : float
+        The coverage conformal intervals are made for; NaN for model intervals, which promise none.
+    n_nights : int
+        Scored nights behind them; 0 for model intervals.
+    """
+
+    method: Method
+    level: float
+    n_nights: int
+    by_statistic: Mapping[str, Interval]
+
+    def __getitem__(self, name: str) -> Interval:
+        """Return the interval of one statistic."""
+        try:
+            return self.by_statistic[name]
+        except KeyError:
+            hint = did_you_mean(str(name), self.by_statistic)
+            raise KeyError(f"no interval of {name!r}, expected one of {', '.join(self)}.{hint}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the statistics' names."""
+        return iter(self.by_statistic)
+
+    def __len__(self) -> int:
+        """Return how many statistics there are."""
+        return len(self.by_statistic)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether conformal intervals were seen to cover as often as they are made for, on scored nights."""
+        return not math.isnan(self.level) and any(
+            not math.isnan(one.measured_coverage) for one in self.values()
+        )
+
+    def __repr__(self) -> str:
+        """Return what they are; `str` has the numbers."""
+        level = "" if math.isnan(self.level) else f", {self.level:.0%} from {self.n_nights} nights"
+        return f"<Intervals of {len(self)} statistics, {self.method}{level}>"
+
+    def __str__(self) -> str:
+        """Return one line per statistic; how often such intervals covered, where that was measured."""
+        coverage = f"{self.level:.0%} " if self.is_measured else ""
+        lines = [f"{coverage}{self.method} intervals" + _MEANING[self.method]]
+        for name, one in self.items():
+            shown = f"{one.low:.1f} to {one.high:.1f}" if not one.reason else one.reason
+            covered = "" if math.isnan(one.measured_coverage) else f"  (covered {one.measured_coverage:.0%})"
+            lines.append(f"{name:<24} {one.value:>8.1f}  {shown}{covered}")
+        return "\n".join(lines)
+
+
+_MEANING = {
+    "conformal": " (errors on scored nights)",
+    "model": " (the stager's own doubt: they promise no coverage)",
+}
+
+
+def intervals(
+    night: Decoding,
+    *,
+    method: Method = "conformal",
+    level: float = DEFAULT_LEVEL,
+    n: int = DEFAULT_DRAWS,
+    seed: int = 0,
+    convention: Convention = "aasm",
+    lights_off: Moment | None = None,
+    lights_on: Moment | None = None,
+    min_first_rem_seconds: float | None = None,
+) -> Intervals:
+    """Intervals for what studies report of a night.
+
+    Parameters
+    ----------
+    night : Decoding
+        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
+    method : "conformal" or "model"
+        From errors on scored nights, or from draws of the posterior.
+    level : float
+        Coverage wanted of conformal intervals, share of the draws within model intervals: 0.5 to 0.99.
+    n, seed : int
+        Number of draws and their seed, for model intervals.
+    convention, lights_off, lights_on
+        As in `stageguard.sleep_statistics`.
+    min_first_rem_seconds : float, optional
+        Shortest first REM bout that ends REM latency; by default what the profile was fitted with, else 0.
+
+    Returns
+    -------
+    Intervals
+        By statistic: TST, SE, SOL, REM latency, WASO, awakenings, and minutes and bouts of each stage.
+    """
+    from stageguard.guard.decoding import Decoding
+
+    if not isinstance(night, Decoding):
+        raise InputError(f"the night is a {type(night).__name__}, expected what decode() returned.")
+    checks.choice(method, "method", ("conformal", "model"))
+    level = checks.number(level, "level", low=0.5, high=0.99)
+    usual = shortest_first_rem(night.profile)
+    shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
+    if method == "conformal" and is_foreign(night):
+        _warn_of_cohort(night)
+
+    def measure(scored: ScoredNight) -> SleepStatistics:
+        return sleep_statistics(
+            scored,
+            convention=convention,
+            lights_off=lights_off,
+            lights_on=lights_on,
+            min_first_rem_seconds=shortest,
+        )
+
+    statistics = measure(night)
+    values, limits = reported(statistics), _limits(statistics)
+    if method == "conformal":
+        found, n_nights = _conformal(night, values, level)
+    else:
+        found, n_nights = _model(night, values, level, n, seed, measure), 0
+    as_fitted = convention == "aasm" and lights_off is None and lights_on is None
+    for name in found:  # a coverage is that of statistics measured as it was measured
+        if not as_fitted or (name == "rem_latency_minutes" and shortest != usual):
+            found[name] = replace(found[name], measured_coverage=_NAN)
+    promised = level if method == "conformal" else _NAN
+    return Intervals(
+        method, promised, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()}
+    )
+
+
+def reported(statistics: SleepStatistics) -> dict[str, float]:
+    """Return the statistics that get intervals, by name."""
+    values = {name: float(getattr(statistics, name)) for name in UNITS}
+    bouts = statistics.bouts
+    for stage, minutes in statistics.stage_minutes.items():
+        values[f"minutes_{stage}"] = float(minutes)
+        values[f"bouts_{stage}"] = float(bouts[stage])
+    return values
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of a reported statistic."""
+    return UNITS.get(name, "min" if name.startswith("minutes_") else "")
+
+
+def shortest_first_rem(profile: Profile) -> float:
+    """Return the shortest first REM bout that a fitted profile takes for one, in seconds."""
+    return float(profile.intervals.get("min_first_rem_seconds", 0.0))
+
+
+def errors(
+    experts: Sequence[Hypnogram], outputs: Sequence[ScoredNight], *, min_first_rem_seconds: float = 0.0
+) -> dict[str, list[float]]:
+    """Expert less output, by statistic and night; NaN where either does not exist.
+
+    The outputs must not have been fitted on these experts: leave subjects out in turn.
+    """
+    if len(experts) != len(outputs):
+        raise InputError(
+            f"there are {len(experts)} experts' nights and {len(outputs)} outputs, expected pairs."
+        )
+    rows = []
+    for expert, output in zip(experts, outputs, strict=True):
+        own = output if isinstance(output, Hypnogram) else output.hypnogram
+        check_aligned(expert, own)
+        wanted, got = (
+            reported(sleep_statistics(scored, min_first_rem_seconds=min_first_rem_seconds))
+            for scored in (expert.merge(own.scheme), output)
+        )
+        rows.append({name: wanted[name] - got[name] for name in wanted})
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+
+def half_width(errors: Sequence[float], level: float) -> float:
+    """Return how far to go to either side so that `level` of new nights are covered; inf with too few.
+
+    The split-conformal quantile of absolute errors: of n known ones, the ceil((n + 1) * level)-th smallest.
+    """
+    known = np.sort(np.abs([error for error in errors if not math.isnan(error)]))
+    rank = math.ceil((len(known) + 1) * level - 1e-9)
+    return float(known[rank - 1]) if rank <= len(known) else math.inf
+
+
+def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFAULT_LEVEL) -> tuple[int, int]:
+    """Count nights that the other groups' errors would have covered, of those that can be judged.
+
+    Groups are subjects: a night is judged by errors on other people.
+    """
+    n_covered = n_judged = 0
+    values, owners = np.asarray(errors, dtype=float), np.asarray(groups)
+    for group in dict.fromkeys(groups):
+        width = half_width(values[owners != group].tolist(), level)
+        for value in values[owners == group]:
+            if not math.isnan(value) and math.isfinite(width):
+                n_judged += 1
+                n_covered += bool(abs(value) <= width + 1e-9)
+    return n_covered, n_judged
+
+
+def is_foreign(night: Decoding) -> bool:
+    """Whether a night is said to be of another cohort than its profile was fitted on."""
+    profile, cohort = night.profile, night.cohort
+    return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)
+
+
+def _warn_of_cohort(night: Decoding) -> None:
+    warnings.warn(
+        f"the errors are from {night.profile.cohort!r}, the night is of {night.cohort!r}: how often such "
+        "intervals cover there is not known.",
+        StageGuardWarning,
+        stacklevel=3,
+    )
+
+
+def _measured(night: Decoding, key: str, level: float) -> Mapping[str, float]:
+    """Return the coverage measured on scored nights, if it was at this level and on such people."""
+    held = night.profile.intervals
+    is_like = not is_foreign(night) and math.isclose(level, held.get("level_of_coverage", DEFAULT_LEVEL))
+    found: Mapping[str, float] = held.get(key, {}) if is_like else {}
+    return found
+
+
+def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tuple[dict[str, Interval], int]:
+    profile = night.profile
+    held: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
+    if not held:
+        raise InputError(
+            Message(
+                f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal "
+                "interval. Fit one to your stager with stageguard fit, or ask for ",
+                Argument("method", "model"),
+                ".",
+            )
+        )
+    measured = _measured(night, "coverage", level)
+    found = {}
+    for name, value in values.items():
+        width = half_width(held.get(name, ()), level)
+        reason = ""
+        if math.isnan(value):
+            reason = "does not exist in this night"
+        elif math.isinf(width):
+            n_known, n_wanted = len(held.get(name, ())), math.ceil(level / (1 - level) - 1e-9)
+            reason = f"{n_known} scored nights have it, expected {n_wanted} or more"
+        ends = (_NAN, _NAN) if reason else (value - width, value + width)
+        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, _NAN)))
+    return found, int(profile.intervals.get("n_nights", 0))
+
+
+def _model(
+    night: Decoding, values: Mapping[str, float], level: float, n: int, seed: int, measure: Any
+) -> dict[str, Interval]:
+    drawn = [reported(measure(one)) for one in _draws(night, n, seed)]
+    measured = _measured(night, "model_coverage", level)
+    found = {}
+    for name, value in values.items():
+        known = [row[name] for row in drawn if not math.isnan(row[name])]
+        reason = "" if len(known) > n // 2 else "does not exist in most draws"
+        ends = (_NAN, _NAN)
+        if not reason:
+            low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+            ends = (float(low), float(high))
+        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, _NAN)))
+    return found
+
+
+def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
+    """Yield nights drawn from the posterior at the strength the night was decoded with."""
+    from stageguard.guard.posterior import sample_like
+
+    own = night.hypnogram
+    for labels in sample_like(night, n=n, seed=seed):
+        yield replace(own, labels=labels, scorer="draw")
+
+
+def _limits(statistics: SleepStatistics) -> dict[str, tuple[float, float]]:
+    """Return what is possible for each statistic in this time in bed."""
+    tib, n_epochs = statistics.tib_minutes, statistics.tib_minutes * 60 / statistics.epoch_seconds
+    limits = {}
+    for name in reported(statistics):
+        if name == "se_percent":
+            limits[name] = (0.0, 100.0)
+        else:
+            limits[name] = (0.0, tib if unit_of(name) == "min" else n_epochs)
+    return limits
+
+
+def _clip(interval: Interval, limits: tuple[float, float]) -> Interval:
+    if interval.reason:
+        return interval
+    low, high = (min(max(end, limits[0]), limits[1]) for end in (interval.low, interval.high))
+    return Interval(interval.value, low, high, interval.unit, interval.reason, interval.measured_coverage)

@@ -1,0 +1,1 @@
+"""The words: stages, hypnograms, hypnodensities, recordings, and how nights are aligned."""

@@ -1,0 +1,278 @@
+"""A hypnodensity: stage probabilities per epoch, and the checks on them. Does not decide on stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import Argument, InputError, Message
+from stageguard.night.exportable import Exportable
+from stageguard.night.stages import StageScheme, as_scheme, canonical_name
+
+ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
+SUM_TOLERANCE = 1e-3
+ROUNDING = 1e-9  # how far below 0 rounding may put a probability
+
+FloatMatrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypnodensity(Exportable):
+    """Stage probabilities of one recording, as a stager gave them.
+
+    Parameters
+    ----------
+    probabilities : array, shape (n_epochs, n_stages)
+        Rows sum to 1; a row of NaN is an epoch without evidence. Kept as read-only float64.
+    scheme : StageScheme
+        What the columns mean.
+    epoch_seconds : float
+        Epoch length.
+    start : datetime or None
+        When the first epoch begins; the recording began `offset_seconds` before.
+    source : str or None
+        Which stager, or which file, it came from.
+    assumed : tuple of str
+        What a reader assumed or left out, one remark each. Two densities may be equal that differ in it.
+    offset_seconds : float
+        Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
+    """
+
+    probabilities: FloatMatrix
+    scheme: StageScheme
+    epoch_seconds: float
+    start: datetime | None = None
+    source: str | None = None
+    assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    offset_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check everything once, and make the probabilities read-only."""
+        scheme = as_scheme(self.scheme)
+        matrix = as_float_matrix(self.probabilities, scheme.n_stages, scheme.names)
+        check_probabilities(matrix, scheme.names)
+        object.__setattr__(self, "scheme", scheme)
+        object.__setattr__(self, "probabilities", checks.frozen_array(matrix, np.float64))
+        object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
+        checks.start(self.start)
+        if self.source is not None:
+            checks.text(self.source, "source")
+        object.__setattr__(self, "assumed", checks.remarks(self.assumed))
+        object.__setattr__(self, "offset_seconds", checks.offset_seconds(self.offset_seconds))
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.probabilities)
+
+    def merge(self, scheme: StageScheme | str) -> Hypnodensity:
+        """Return the density in a coarser scheme, summing the probabilities of merged stages."""
+        coarser = as_scheme(scheme)
+        if coarser == self.scheme:
+            return self
+        merged = merge_columns(self.probabilities, self.scheme, coarser)
+        return Hypnodensity(
+            merged,
+            coarser,
+            self.epoch_seconds,
+            self.start,
+            self.source,
+            self.assumed,
+            self.offset_seconds,
+        )
+
+    def argmax(self) -> npt.NDArray[np.int8]:
+        """Return the most probable label per epoch: the first of equals, -1 where there is no evidence."""
+        labels: npt.NDArray[np.int8] = self.probabilities.argmax(axis=1).astype(np.int8)
+        labels[np.isnan(self.probabilities[:, 0])] = -1
+        return labels
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields but `assumed` by content; NaN rows are equal to NaN rows."""
+        if not isinstance(other, Hypnodensity):
+            return NotImplemented
+        return self._rest() == other._rest() and np.array_equal(
+            self.probabilities, other.probabilities, equal_nan=True
+        )
+
+    def __hash__(self) -> int:
+        """Hash all fields but the probabilities' values, whose NaN and -0 have many bit patterns."""
+        return hash((self.n_epochs, *self._rest()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Unpickle through the constructor, so that the probabilities are read-only again."""
+        *described, offset_seconds = self._rest()
+        return Hypnodensity, (self.probabilities, *described, self.assumed, offset_seconds)
+
+    def __repr__(self) -> str:
+        """Return the length and what is known of it, on one line."""
+        return f"<{type(self).__name__} {', '.join(self._facts())}>"
+
+    def _facts(self) -> list[str]:
+        n_empty = int(np.count_nonzero(np.isnan(self.probabilities[:, 0])))
+        return [
+            f"{self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.scheme.name}",
+            *([f"from {self.offset_seconds:g} s"] if self.offset_seconds else []),
+            *([f"{n_empty} without evidence"] if n_empty else []),
+            *([f"from {self.source!r}"] if self.source else []),
+        ]
+
+    def _rest(self) -> tuple[Any, ...]:
+        return self.scheme, self.epoch_seconds, self.start, self.source, self.offset_seconds
+
+
+def as_float_matrix(
+    array: npt.ArrayLike, n_stages: int, names: Sequence[str], *, what: str = "probabilities"
+) -> FloatMatrix:
+    """Return anything array-like as a C-ordered float64 matrix of one row per epoch.
+
+    No copy is made of what is one already. A fully masked row becomes a row of NaN.
+
+    Parameters
+    ----------
+    array : array-like, shape (n_epochs, n_stages)
+        Floats of any width or whole numbers, in any memory order.
+    n_stages : int
+        Number of columns expected.
+    names : sequence of str
+        Stage names, for the message.
+    what : str
+        What the numbers are, for the message.
+    """
+    if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.c_contiguous:
+        matrix = array
+    else:
+        matrix = _converted(array, what)
+    if matrix.ndim != 2 or matrix.shape[1] != n_stages or n_stages < 2 or not len(matrix):
+        raise _explain_bad_shape(matrix, n_stages, names, what)
+    return matrix
+
+
+def merge_columns(matrix: FloatMatrix, finer: StageScheme, coarser: StageScheme) -> FloatMatrix:
+    """Return the probabilities of a coarser scheme's stages, each the sum of those merged into it."""
+    merged = np.zeros((len(matrix), coarser.n_stages))
+    targets = finer.merge_map(coarser)
+    # in the order of the names, so that the last digit, which may decide a tie, depends on no column order
+    for stage in sorted(range(finer.n_stages), key=lambda stage: _sum_order(finer.names[stage])):
+        merged[:, targets[stage]] += matrix[:, stage]
+    return merged
+
+
+def _sum_order(name: str) -> tuple[str, str]:
+    return canonical_name(name) or "", name
+
+
+def check_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> None:
+    """Raise InputError unless every row is a distribution over the stages, or NaN throughout."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = matrix @ np.ones(matrix.shape[1])  # several times faster than sum(axis=1)
+    if matrix.min() >= -ROUNDING:  # False as soon as there is a NaN
+        valid = sums.min() >= 1 - SUM_TOLERANCE and sums.max() <= 1 + SUM_TOLERANCE
+    else:
+        whole_rows = np.count_nonzero(np.isnan(matrix)) == matrix.shape[1] * np.count_nonzero(np.isnan(sums))
+        valid = whole_rows and not (matrix < -ROUNDING).any() and not (np.abs(sums - 1) > SUM_TOLERANCE).any()
+    if not valid:
+        raise explain_bad_probabilities(matrix, names)
+
+
+def explain_bad_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> InputError:
+    """Return the error that names the first bad row of a matrix known not to hold probabilities."""
+    missing = np.isnan(matrix)
+    n_missing = missing.sum(axis=1)
+    partly_missing = (n_missing > 0) & (n_missing < len(names))
+    outside = (matrix < -ROUNDING) | np.isinf(matrix)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = matrix.sum(axis=1)
+    deviation = np.nan_to_num(np.abs(sums - 1))
+    bad = partly_missing | outside.any(axis=1) | (deviation > SUM_TOLERANCE)
+    # whoever found it bad may have summed in another order, and a row be bad by the last digit only
+    row = int(bad.argmax() if bad.any() else deviation.argmax())
+    if partly_missing[row]:
+        return InputError(
+            f"probabilities: row {row} is NaN for {names[missing[row].argmax()]} but not for every stage, "
+            "expected a whole row of NaN (no evidence) or none. Fill the row, or set all of it to NaN."
+        )
+    if outside[row].any():
+        column = int(outside[row].argmax())
+        got = f"row {row} has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
+    else:
+        got = f"row {row} sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
+        if deviation[row] < ROUNDED:
+            got += " Were they rounded? Give more digits."
+    scored = n_missing == 0
+    if 2 * np.count_nonzero(bad) <= np.count_nonzero(scored):
+        return InputError(f"probabilities: {got} Correct the row, or set all of it to NaN (no evidence).")
+    return InputError(Message(f"probabilities: {got} ", _look_alike(matrix[scored], sums[scored])))
+
+
+def _look_alike(values: FloatMatrix, sums: npt.NDArray[np.float64]) -> str:
+    """Return what numbers that are mostly no probabilities look like instead, and what to do."""
+    if values.max() <= SUM_TOLERANCE and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2):
+        return Message("These look like log-probabilities: pass ", Argument("log", True), ".")
+    if np.allclose(sums, 1, atol=SUM_TOLERANCE):
+        return "Rows sum to 1, so these are no logits: set what is below 0 to 0."
+    if values.min() < 0:
+        return Message("These look like logits: pass ", Argument("logits", True), ".")
+    if 0 < sums[0] < np.inf and np.allclose(sums, sums[0], rtol=1e-3):
+        return f"Every row sums to {sums[0]:.6g}: divide by the row sums first."
+    return Message(
+        "Are these logits? Then pass ", Argument("logits", True), "; else divide by the row sums first."
+    )
+
+
+def _converted(array: npt.ArrayLike, what: str) -> FloatMatrix:
+    plain = checks.array_of(array, what, "read_density")
+    if plain.dtype.kind == "O":
+        raise InputError(
+            f"{what} are Python objects, expected numbers. Convert them first: np.asarray(x, dtype=float)."
+        )
+    if plain.dtype.kind not in "fiu":
+        names = {"U": "text", "S": "text", "T": "text", "b": "true/false values", "c": "complex numbers"}
+        kind = names.get(plain.dtype.kind, f"of type {plain.dtype}")
+        raise InputError(f"{what} are {kind}, expected real numbers, one column per stage.")
+    if isinstance(plain, np.ma.MaskedArray):
+        return _unmasked(plain, what)
+    return np.asarray(plain, dtype=np.float64, order="C")
+
+
+def _unmasked(array: np.ma.MaskedArray[Any, Any], what: str) -> FloatMatrix:
+    mask = np.broadcast_to(array.mask, array.shape)
+    if array.ndim == 2:
+        n_masked = mask.sum(axis=1)
+        partly = (n_masked > 0) & (n_masked < array.shape[1])
+        if partly.any():
+            raise InputError(
+                f"{what}: row {int(partly.argmax())} is masked in part, expected whole rows. "
+                "Mask all of the row, or none."
+            )
+    matrix = np.array(array.data, dtype=np.float64, order="C")
+    matrix[mask] = np.nan
+    return matrix
+
+
+def _explain_bad_shape(matrix: FloatMatrix, n_stages: int, names: Sequence[str], what: str) -> InputError:
+    shape = matrix.shape
+    if n_stages < 2:
+        return InputError(
+            f"{what}: one stage ({', '.join(names)}) leaves nothing to decide, expected 2 or more."
+        )
+    if matrix.size == 0:
+        return InputError(f"{what} are empty (shape {shape}), expected at least one epoch.")
+    expected = f"expected (epochs, {n_stages}) for {', '.join(names)}"
+    if matrix.ndim == 1 and np.array_equal(matrix, np.round(matrix)):
+        hint = " These look like stage labels, which hold no probabilities."
+    elif matrix.ndim == 2 and shape[0] == n_stages:
+        hint = " Stages come second: transpose it."
+    elif matrix.ndim == 2 and shape[1] == 1:
+        hint = " One column cannot hold the probabilities of two or more stages."
+    elif matrix.ndim == 3:
+        hint = " Several nights are passed as a list of matrices."
+    else:
+        hint = ""
+    return InputError(f"{what} have shape {shape}, {expected}.{hint}")

@@ -1,0 +1,133 @@
+"""A hypnogram: one stage label per epoch. Does not decode, measure or read files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.night.exportable import ExportableStages
+from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
+
+UNSCORED = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypnogram(ExportableStages):
+    """Stage labels of one recording.
+
+    Parameters
+    ----------
+    labels : array of int, shape (n_epochs,)
+        Places in ``scheme.names``; ``UNSCORED`` (-1) where nobody decided. Kept as read-only int8.
+    scheme : StageScheme
+        What the labels mean.
+    epoch_seconds : float
+        Epoch length.
+    start : datetime or None
+        When the first epoch begins; the recording began `offset_seconds` before.
+    scorer : str or None
+        Who or what scored it.
+    assumed : tuple of str
+        What a reader assumed or left out, one remark each. Two hypnograms may be equal that differ in it.
+    offset_seconds : float
+        Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
+    """
+
+    labels: npt.NDArray[np.int8]
+    scheme: StageScheme
+    epoch_seconds: float
+    start: datetime | None = None
+    scorer: str | None = None
+    assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    offset_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check everything once, and make the labels read-only."""
+        object.__setattr__(self, "scheme", as_scheme(self.scheme))
+        object.__setattr__(self, "labels", _checked_labels(self.labels, self.scheme))
+        object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
+        checks.start(self.start)
+        if self.scorer is not None:
+            checks.text(self.scorer, "scorer")
+        object.__setattr__(self, "assumed", checks.remarks(self.assumed))
+        object.__setattr__(self, "offset_seconds", checks.offset_seconds(self.offset_seconds))
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.labels)
+
+    @property
+    def stages(self) -> npt.NDArray[np.str_]:
+        """Stage names per epoch, ``"?"`` where unscored."""
+        # the name of UNSCORED comes last, where the index -1 finds it
+        return np.array((*self.scheme.names, UNSCORED_NAME))[self.labels]
+
+    def merge(self, scheme: StageScheme | str) -> Hypnogram:
+        """Return the hypnogram in a coarser scheme, or as it is."""
+        coarser = as_scheme(scheme)
+        if coarser == self.scheme:
+            return self
+        stages = np.append(self.scheme.merge_map(coarser), UNSCORED).astype(np.int8)  # -1 is the last
+        return replace(self, labels=stages[self.labels], scheme=coarser)
+
+    def clock_at(self, epoch: int) -> datetime | None:
+        """Return when an epoch begins, or None when the start is not known."""
+        return None if self.start is None else self.start + timedelta(seconds=epoch * self.epoch_seconds)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields but `assumed` by content."""
+        if not isinstance(other, Hypnogram):
+            return NotImplemented
+        return self._rest() == other._rest() and np.array_equal(self.labels, other.labels)
+
+    def __hash__(self) -> int:
+        """Hash all fields but `assumed` by content."""
+        return hash((self.labels.tobytes(), *self._rest()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Unpickle through the constructor, so that the labels are read-only again."""
+        *described, offset_seconds = self._rest()
+        return Hypnogram, (self.labels, *described, self.assumed, offset_seconds)
+
+    def __repr__(self) -> str:
+        """Return the length and what is known of it, on one line."""
+        n_unscored = int(np.count_nonzero(self.labels == UNSCORED))
+        return (
+            f"<Hypnogram {self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.scheme.name}"
+            + (f", from {self.offset_seconds:g} s" if self.offset_seconds else "")
+            + (f", {n_unscored} unscored" if n_unscored else "")
+            + (f", by {self.scorer!r}>" if self.scorer else ">")
+        )
+
+    def _rest(self) -> tuple[Any, ...]:
+        return self.scheme, self.epoch_seconds, self.start, self.scorer, self.offset_seconds
+
+
+def _checked_labels(labels: object, scheme: StageScheme) -> npt.NDArray[np.int8]:
+    array = checks.array_of(labels, "labels", "read_hypnogram")
+    checks.refuse_unordered(labels, "labels")
+    if array.ndim != 1:
+        raise InputError(f"labels have shape {array.shape}, expected one label per epoch: (n_epochs,).")
+    if array.size == 0:
+        raise InputError("labels are empty, expected at least one epoch.")
+    if array.dtype.kind not in "iu":
+        raise InputError(
+            f"labels are of type {array.dtype}, expected whole numbers. Names are read by sg.read_hypnogram."
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        array = np.where(np.broadcast_to(array.mask, array.shape), np.int64(UNSCORED), array.data)
+    low, high = array.min(), array.max()
+    if low < UNSCORED or high >= scheme.n_stages:
+        wrong = int(np.argmax((array < UNSCORED) | (array >= scheme.n_stages)))
+        raise InputError(
+            f"label {array[wrong]} at epoch {wrong} is not a stage of scheme {scheme.name!r}, "
+            f"expected 0 to {scheme.n_stages - 1}, or {UNSCORED} for unscored."
+        )
+    return checks.frozen_array(array, np.int8)

@@ -1,0 +1,209 @@
+"""One night of one subject: signals, scorings, facts about the sleeper. Reads no files, judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError
+from stageguard.night.hypnogram import Hypnogram
+
+Floats = npt.NDArray[np.float64]
+
+
+class Samples(Protocol):
+    """Numbers that may stay in a file until a slice of them is asked for."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def __getitem__(self, where: slice) -> npt.NDArray[np.generic]:
+        """Return those of a slice with step 1, in the signal's unit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signal:
+    """A channel sampled at a steady rate.
+
+    Parameters
+    ----------
+    name : str
+        What the file calls it.
+    samples : array or anything with a length that can be sliced
+        In `unit`. NaN where the sensor gave nothing. A channel of a long recording stays in its file and is
+        read slice by slice.
+    rate_hz : float
+        Samples per second.
+    unit : str
+        Unit of the samples: "uV", "V", "g", "bpm", "counts", "%", "rad", or "" where it has none.
+    """
+
+    name: str
+    samples: Samples
+    rate_hz: float
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the rate, and that there is one row of numbers."""
+        rate_hz = checks.number(self.rate_hz, f"rate_hz of signal {self.name!r}", positive=True)
+        object.__setattr__(self, "rate_hz", rate_hz)
+        shape = getattr(self.samples, "shape", (len(self.samples),))
+        if len(shape) != 1 or not shape[0]:
+            raise InputError(
+                f"signal {self.name!r} has shape {tuple(shape)}, expected one row of samples. "
+                "Give each channel a signal of its own."
+            )
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return len(self.samples)
+
+    @property
+    def seconds(self) -> float:
+        """Duration."""
+        return self.n_samples / self.rate_hz
+
+    def __repr__(self) -> str:
+        """Return name, rate, unit and duration."""
+        return f"<Signal {self.name!r}, {self.rate_hz:g} Hz, {self.unit or 'no unit'}, {self.seconds:g} s>"
+
+    def read(self, first: int = 0, end: int | None = None) -> Floats:
+        """Return samples ``first`` to ``end`` (exclusive) as float64."""
+        return np.asarray(self.samples[first : self.n_samples if end is None else end], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Measurements at uneven times: heart rates of a watch, beats, raw acceleration with timestamps.
+
+    Parameters
+    ----------
+    name : str
+        What the file calls it.
+    times : array (n,)
+        Seconds since the recording's start, never decreasing; may begin before it.
+    values : array (n,) or (n, d)
+        One row per time.
+    unit : str
+        Unit of the values.
+    """
+
+    name: str
+    times: Floats
+    values: Floats
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that times and values belong together."""
+        times = np.asarray(self.times, dtype=np.float64)
+        values = np.asarray(self.values, dtype=np.float64)
+        if times.ndim != 1 or values.ndim not in (1, 2) or len(values) != len(times) or not len(times):
+            raise InputError(
+                f"series {self.name!r} has times of shape {times.shape} and values of shape {values.shape}, "
+                "expected one row of values per time."
+            )
+        if not np.isfinite(times).all() or (np.diff(times) < 0).any():
+            raise InputError(f"series {self.name!r} has times that are not increasing numbers. Sort them.")
+        object.__setattr__(self, "times", checks.frozen_array(times, np.float64))
+        object.__setattr__(self, "values", checks.frozen_array(values, np.float64))
+
+    @property
+    def seconds(self) -> float:
+        """Time of the last measurement."""
+        return float(self.times[-1])
+
+    def __repr__(self) -> str:
+        """Return name, number of measurements, unit and the time of the last one."""
+        return (
+            f"<Series {self.name!r}, {len(self.times)} values, {self.unit or 'no unit'}, {self.seconds:g} s>"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """One recording of one subject.
+
+    Parameters
+    ----------
+    id : str
+        Name of the recording, unique within its dataset.
+    subject : str
+        Whose it is. Two nights of one person carry the same subject, so that no split can part them.
+    signals : mapping of str to Signal or Series
+        By role ("eeg", "emg", "ecg", "thorax", "radar_i", ...) where the reader knows it, else by name.
+    scorings : mapping of str to Hypnogram, optional
+        By scorer. Epoch 0 of each begins at the recording's start.
+    start : datetime, optional
+        When the recording began.
+    lights_off_seconds, lights_on_seconds : float, optional
+        Since the start.
+    covariates : mapping, optional
+        Age, sex, AHI and whatever else is known of the sleeper.
+    is_synthetic : bool
+        Whether it was simulated.
+    source : str, optional
+        Dataset or file it comes from.
+    """
+
+    id: str
+    subject: str
+    signals: Mapping[str, Signal | Series]
+    scorings: Mapping[str, Hypnogram] = field(default_factory=dict)
+    start: datetime | None = None
+    lights_off_seconds: float | None = None
+    lights_on_seconds: float | None = None
+    covariates: Mapping[str, float | str] = field(default_factory=dict)
+    is_synthetic: bool = False
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the recording says whose it is, and freeze the mappings."""
+        for what in ("id", "subject"):
+            value = getattr(self, what)
+            if not isinstance(value, str) or not value.strip():
+                raise InputError(f"a recording's {what} is {value!r}, expected a name. Say which it is.")
+        for what in ("signals", "scorings", "covariates"):
+            object.__setattr__(self, what, MappingProxyType(dict(getattr(self, what))))
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the longest signal, or of the longest scoring where there are no signals."""
+        ends = [signal.seconds for signal in self.signals.values()]
+        return max(
+            ends or [night.n_epochs * night.epoch_seconds for night in self.scorings.values()], default=0
+        )
+
+    def __repr__(self) -> str:
+        """Return what is there, without a sample."""
+        return (
+            f"<Recording {self.id!r} of {self.subject!r}, {self.seconds / 3600:.3g} h, "
+            f"signals {' '.join(self.signals) or 'none'}, scorings {' '.join(self.scorings) or 'none'}"
+            + (", synthetic>" if self.is_synthetic else ">")
+        )
+
+    @staticmethod
+    def check(recording: object) -> None:
+        """Refuse anything but a recording; the error says how to get one."""
+        if not isinstance(recording, Recording):
+            raise InputError(
+                f"the recording is {checks.shown(recording)}, expected a Recording. "
+                "Read it first: sg.read_recording(path)."
+            )
+
+    def channel(self, role: str) -> Signal | Series:
+        """Return the signal of a role; the error says which are there and how to map one."""
+        if role in self.signals:
+            return self.signals[role]
+        known = ", ".join(self.signals) or "none"
+        raise InputError(
+            f"recording {self.id!r} has no channel {role!r}; it has: {known}. Map one with "
+            f"channels={{{role!r}: NAME}} or --channel {role}=NAME."
+        )

@@ -1,0 +1,196 @@
+"""Check what a loss is given, and lay it out for arithmetic. Computes no loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stageguard.base import checks
+from stageguard.base.errors import InputError, did_you_mean
+from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.stages import StageScheme
+from stageguard.nn.pytorch import Tensor, torch
+from stageguard.profile.profile import Profile
+
+
+class Batch(NamedTuple):
+    """What a loss was given, checked: logits (batch, epochs, stages), the others (batch, epochs)."""
+
+    logits: Tensor
+    targets: Tensor  # int64
+    mask: Tensor | None  # which epochs count, None when all of them do
+    segment_ids: Tensor | None
+
+
+def check_batch(
+    logits: Tensor, targets: Tensor, mask: Tensor | None, segment_ids: Tensor | None, scheme: StageScheme
+) -> Batch:
+    """Return the input of a loss, with the epochs that have a label and count."""
+    logits = check_logits(logits, scheme)
+    targets, all_scored = check_targets(targets, logits, scheme)
+    scored = scored_epochs(targets, all_scored, check_mask(mask, logits))
+    return Batch(logits, targets, scored, check_segment_ids(segment_ids, logits))
+
+
+def as_profile(profile: Profile | str) -> Profile:
+    """Return a profile given as itself or by name."""
+    return profile if isinstance(profile, Profile) else Profile.load(profile)
+
+
+def check_logits(logits: Any, scheme: StageScheme) -> Tensor:
+    """Return logits as (batch, epochs, stages); a single recording (epochs, stages) is a batch of one."""
+    if not isinstance(logits, Tensor):
+        raise InputError(f"logits are a {type(logits).__name__}, expected a torch.Tensor.")
+    if not logits.is_floating_point():
+        raise InputError(f"logits are {logits.dtype}, expected floating point numbers: a network's output.")
+    shape = tuple(logits.shape)
+    n_stages = scheme.n_stages
+    if logits.ndim not in (2, 3) or shape[-1] != n_stages:
+        hint = ""
+        if logits.ndim == 3 and shape[1] == n_stages:
+            hint = " The stages are on axis 1: give logits.transpose(1, 2)."
+        raise InputError(
+            f"logits have shape {shape}, expected (batch, epochs, {n_stages}): "
+            f"the profile's stages are {', '.join(scheme.names)}.{hint}"
+        )
+    if logits.numel() == 0:
+        raise InputError(f"logits have shape {shape}, expected at least one epoch.")
+    result: Tensor = logits if logits.ndim == 3 else logits[None]
+    return result
+
+
+def check_targets(targets: Tensor, logits: Tensor, scheme: StageScheme) -> tuple[Tensor, bool]:
+    """Return stage indices (batch, epochs) as int64, and whether all of them are scored."""
+    targets = _epochs(targets, logits, "targets", "stage indices")
+    lowest, highest = (int(value) for value in targets.aminmax())
+    if lowest < UNSCORED or highest >= scheme.n_stages:
+        wrong = int(highest if highest >= scheme.n_stages else lowest)
+        at = tuple((targets == wrong).nonzero()[0].tolist())
+        raise InputError(
+            f"targets hold {wrong} (sequence {at[0]}, epoch {at[1]}), expected 0 to {scheme.n_stages - 1} "
+            f"({', '.join(scheme.names)}), or -1 where an epoch is not scored."
+        )
+    return targets.to(torch.int64), lowest >= 0
+
+
+def check_mask(mask: Any, logits: Tensor) -> Tensor | None:
+    """Return which epochs count (batch, epochs), or None when all of them do."""
+    if mask is None:
+        return None
+    if isinstance(mask, Tensor) and mask.dtype != torch.bool:
+        raise InputError(f"mask is {mask.dtype}, expected torch.bool: True where an epoch is scored.")
+    held = _epochs(mask, logits, "mask", "True where an epoch is scored")
+    if not held.any():
+        raise InputError(
+            f"no epoch of the batch {tuple(held.shape)} is scored, expected at least one: "
+            "leave such sequences out."
+        )
+    return held
+
+
+def check_segment_ids(segment_ids: Tensor | None, logits: Tensor) -> Tensor | None:
+    """Return the number of the stretch each epoch belongs to (batch, epochs)."""
+    if segment_ids is None:
+        return None
+    return _epochs(segment_ids, logits, "segment_ids", "one number per unbroken stretch of a recording")
+
+
+def _epochs(values: Any, logits: Tensor, what: str, meaning: str) -> Tensor:
+    """Return one value per epoch as (batch, epochs), on the logits' device."""
+    if not isinstance(values, Tensor):
+        raise InputError(f"{what}: got a {type(values).__name__}, expected a torch.Tensor ({meaning}).")
+    if values.is_floating_point() or values.is_complex():
+        raise InputError(f"{what}: got {values.dtype}, expected whole numbers ({meaning}).")
+    expected = tuple(logits.shape[:2])
+    if values.ndim == 1 and expected[0] == 1:
+        values = values[None]
+    if tuple(values.shape) != expected:
+        raise InputError(
+            f"{what}: got shape {tuple(values.shape)} for logits of shape {tuple(logits.shape)}, "
+            f"expected (batch, epochs) = {expected}."
+        )
+    result: Tensor = values.to(logits.device)
+    return result
+
+
+def scored_epochs(targets: Tensor, all_scored: bool, mask: Tensor | None) -> Tensor | None:
+    """Return which epochs have a label that counts, or None when all have."""
+    if all_scored:
+        return mask
+    scored = targets >= 0 if mask is None else mask & (targets >= 0)
+    if not scored.any():
+        raise InputError(
+            f"no epoch of the batch {tuple(targets.shape)} is scored, expected at least one: "
+            "leave such sequences out."
+        )
+    return scored
+
+
+def paired_epochs(mask: Tensor | None, segment_ids: Tensor | None) -> Tensor | None:
+    """Return which adjacent epochs count as a pair (batch, epochs - 1), or None when all do."""
+    paired = None
+    if mask is not None:
+        paired = mask[:, :-1] & mask[:, 1:]
+    if segment_ids is not None:
+        same = segment_ids[:, :-1] == segment_ids[:, 1:]
+        paired = same if paired is None else paired & same
+    return paired
+
+
+def stages_first(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """Return logits as (stages, batch, epochs), at least in single precision, masked epochs blank.
+
+    A softmax over a short last axis takes torch ten times as long as one over the first. What a network
+    says about masked epochs, NaN included, must not reach the loss or its gradient.
+    """
+    laid = logits.permute(2, 0, 1).contiguous()
+    if laid.dtype in (torch.float16, torch.bfloat16):
+        laid = laid.float()
+    return laid if mask is None else laid.masked_fill(~mask, 0.0)
+
+
+def class_weights_for(
+    weights: Tensor | Sequence[float] | Mapping[str, float] | None, scheme: StageScheme
+) -> Tensor | None:
+    """Return one positive weight per stage in the scheme's order."""
+    if weights is None:
+        return None
+    if isinstance(weights, Mapping):
+        unknown = [str(name) for name in weights if name not in scheme.names]
+        missing = [name for name in scheme.names if name not in weights]
+        if unknown or missing:
+            wrong = f"name {unknown[0]!r}" if unknown else f"lack {missing[0]!r}"
+            hint = did_you_mean(unknown[0], scheme.names) if unknown else ""
+            raise InputError(
+                f"class_weights {wrong}, expected one for each of {', '.join(scheme.names)}.{hint}"
+            )
+        weights = [weights[name] for name in scheme.names]
+    values: Any = weights.tolist() if isinstance(weights, Tensor) else weights
+    if not isinstance(values, Iterable) or len(values := list(values)) != scheme.n_stages:
+        got = len(values) if isinstance(values, list) else checks.shown(values)
+        raise InputError(
+            f"class_weights: got {got}, expected {scheme.n_stages}, one for each of "
+            f"{', '.join(scheme.names)}."
+        )
+    checked = [
+        checks.number(value, f"class weight of {name}", positive=True)
+        for name, value in zip(scheme.names, values, strict=True)
+    ]
+    return torch.tensor(checked, dtype=torch.float64)
+
+
+def explain_not_finite(loss: float, logits: Tensor, mask: Tensor | None, scheme: StageScheme) -> InputError:
+    """Return the error for a loss that is no number, naming the first epoch to blame."""
+    wrong = ~logits.isfinite()
+    if mask is not None:
+        wrong = wrong & mask[..., None]
+    if not wrong.any():
+        return InputError(
+            f"the loss is {loss:g} although the logits are finite: they are too large. Scale them."
+        )
+    sequence, epoch, stage = wrong.nonzero()[0].tolist()
+    value = logits[sequence, epoch, stage].item()
+    return InputError(
+        f"logits: {value:g} for {scheme.names[stage]} at sequence {sequence}, epoch {epoch}, expected "
+        "finite numbers. Look for NaN in the features, or lower the learning rate."
+    )

@@ -1,0 +1,1 @@
+"""Profiles: everything the decoder assumes about a population, as sourced documents."""

@@ -1,0 +1,338 @@
+"""A profile: everything the decoder assumes about a population, from one document. Does not decode."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from stageguard.base import checks, toml
+from stageguard.base.errors import CohortError, FileFormatError, ProfileError, did_you_mean
+from stageguard.base.files import write_text_atomic
+from stageguard.base.input_files import read_file
+from stageguard.base.lazy import load
+from stageguard.night.stages import StageScheme
+from stageguard.profile.document import document_of
+from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
+from stageguard.profile.schema import KEYS, check_keys, parse_profile
+
+FOLDER = Path(__file__).with_name("builtin")
+
+# what a profile is called and what is known of its nights; all other keys change how it decodes
+_WORDS = (
+    *("name", "summary", "intended_for", "cohort", "other_cohorts", "not_for"),
+    *("tvr_pairs", "bands", "intervals", "provenance"),
+)
+_EXCLUDES = {
+    "transition_weight": ("strength",),
+    "strength": ("transition_weight",),
+    "scheme": ("stages", "wake", "rem"),
+    "stages": ("scheme",),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class Profile:
+    """What is known about the sleep of a population, as the decoder uses it.
+
+    A profile has one way in, a document of the keys a profile file has: see `load` and
+    `from_dict`. All of it is checked at once, and nothing can be changed later; `replace`
+    gives another profile. Two profiles are equal when their documents are.
+
+    Attributes
+    ----------
+    name, summary, intended_for : str
+        What it is called, what it is, and for whom.
+    cohort : str or None
+        The cohort it was fitted on, where it was fitted to one stager and cohort.
+    other_cohorts : {"unweighted", "argmax"}
+        What is done for another cohort: without prior and biases, or not at all.
+    not_for : tuple of Caution
+        For whom it is not.
+    scheme : StageScheme
+        Stages; every tuple of numbers below is in its order.
+    epoch_seconds : float
+        Epoch length the transitions were counted at.
+    stay : {"self", "free"}
+        Whether another epoch in a stage scores the log of its self-transition, or 0.
+    ends : {"censored", "paper"}
+        Whether the first bout, cut by the recording, is free of its minimum. The last always is.
+    transition_weight : float or None
+        How much transitions count against the evidence; None when `strength` sets it.
+    strength : StrengthRule or None
+        Rule that sets the weight per recording.
+    prior_exponent, prior : float, tuple of float or None
+        Evidence is lowered by this many times the log of the prior share of its stage.
+    rare_probability, rare : float, tuple of RarePair
+        Discouraged switches, and their probability unless a pair has its own.
+    tvr_pairs : tuple of (str, str)
+        Switches the transition violation rate counts.
+    min_bout_seconds : mapping of str to float
+        Shortest complete bout of the stages that have one.
+    flip_flop : FlipFlop
+        Cost of a quick return.
+    transitions : tuple of tuple of float
+        Probability per epoch from the row's stage to the column's, staying included.
+    calibration : Calibration
+        Temperature and biases applied to a stager's probabilities.
+    durations : mapping of str to tuple of float
+        Probability of a bout of 1, 2, ... epochs; the last hazard carries on.
+    bands : mapping of str to Band
+        Range of each indicator over expert scorings.
+    intervals : mapping
+        Errors on scored nights, by statistic, from which intervals are made.
+    provenance : mapping
+        Where the numbers come from.
+    """
+
+    name: str
+    summary: str
+    intended_for: str
+    cohort: str | None
+    other_cohorts: Literal["unweighted", "argmax"]
+    not_for: tuple[Caution, ...]
+    scheme: StageScheme
+    epoch_seconds: float
+    stay: Literal["self", "free"]
+    ends: Literal["censored", "paper"]
+    transition_weight: float | None
+    strength: StrengthRule | None
+    prior_exponent: float
+    prior: tuple[float, ...] | None
+    rare_probability: float
+    rare: tuple[RarePair, ...]
+    tvr_pairs: tuple[tuple[str, str], ...]
+    min_bout_seconds: Mapping[str, float]
+    flip_flop: FlipFlop
+    transitions: tuple[tuple[float, ...], ...]
+    calibration: Calibration
+    durations: Mapping[str, tuple[float, ...]]
+    bands: Mapping[str, Band]
+    intervals: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    # pairs may follow another key's value; replace() must know which of them do
+    _rare_as_given: tuple[tuple[str | float, ...], ...]
+    _tvr_pairs_as_given: tuple[tuple[str, str], ...] | None
+    _cache: dict[Any, Any]
+
+    def __init__(self, document: Mapping[str, object]) -> None:
+        for name, value in {**parse_profile(document), "_cache": {}}.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, object]) -> Profile:
+        """Return the profile a mapping describes; its keys are those of a profile file."""
+        try:
+            return cls(document)
+        except RecursionError:
+            raise ProfileError("tables or lists are nested too deeply, expected a profile.") from None
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Profile:
+        """Return a built-in profile by name, or one's own by the path of its TOML file."""
+        built_in = _built_in(name_or_path) if isinstance(name_or_path, str) else None
+        if built_in is not None:
+            return built_in
+        try:
+            path = Path(name_or_path)
+        except TypeError:
+            got = checks.shown(name_or_path)
+            raise ProfileError(f"profile is {got}, expected a name or the path of a .toml file.") from None
+        if isinstance(name_or_path, Path) or path.suffix == ".toml" or _is_file(path):
+            return _from_file(path)
+        raise ProfileError(
+            f"unknown profile {checks.shown(name_or_path)}. Built in: {', '.join(profiles()) or 'none'}; "
+            f"for one's own, give the path of a .toml file.{did_you_mean(name_or_path, profiles())}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document: plain TOML types in the order of a profile file, defaults left out."""
+        return document_of(self)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the profile as a TOML file that `load` reads back exactly."""
+        write_text_atomic(path, toml.dumps(self.to_dict()), overwrite=overwrite)
+
+    def replace(self, **changes: object) -> Profile:
+        """Return a profile with some keys of its document changed; None puts a key back to its default.
+
+        Setting ``transition_weight`` drops ``strength`` and the other way round, as ``scheme`` and
+        ``stages`` do. What changes how nights are decoded drops ``intervals``, whose errors were measured
+        on nights decoded otherwise, unless they are given too.
+        """
+        check_keys(changes, "a profile", KEYS)
+        document = self.to_dict()
+        for key in changes:
+            for excluded in _EXCLUDES.get(key, ()):
+                document.pop(excluded, None)
+        document.update(changes)
+        found = Profile({key: value for key, value in document.items() if value is not None})
+        if not self.intervals or "intervals" in changes or _decodes_alike(self, found):
+            return found
+        return found.replace(intervals=None)
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of the document, the same however it is formatted."""
+        if "sha256" not in self._cache:
+            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+            self._cache["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+        return str(self._cache["sha256"])
+
+    def caution_for(self, cohort: str) -> Caution | None:
+        """Return the caution against a cohort, refusals first, or None.
+
+        A cohort is matched by its words, whatever their case: "narcolepsy type 1" is narcolepsy. One that
+        is misspelt is an error, since it may not pass for an unknown one. A caution that is a plain
+        sentence concerns every cohort it mentions.
+        """
+        wanted = _words(checks.text(cohort, "cohort"))
+        found = [caution for caution in self.not_for if _concerns(caution, wanted)]
+        if not found:
+            self._refuse_misspelt(cohort, wanted)
+        return min(found, key=lambda caution: caution.action != "refuse", default=None)
+
+    def _refuse_misspelt(self, cohort: str, wanted: tuple[str, ...]) -> None:
+        known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases) if name}
+        # of names that share a word, the shortest stands last and stays
+        names = sorted(known, key=len, reverse=True)
+        words = {word: name for name in names for word in _words(name) if len(word) >= 6}
+        for word in wanted:
+            near = get_close_matches(word, words, n=1, cutoff=0.85) if word not in words else []
+            if near:
+                raise CohortError(
+                    f"cohort {cohort!r} is unknown to profile {self.name!r}, but spelt almost like "
+                    f"{words[near[0]]!r}, which it cautions against. Say that, if it is meant."
+                )
+
+    def is_of(self, cohort: str) -> bool:
+        """Whether the profile was fitted on this cohort, or on none in particular."""
+        return self.cohort is None or _words(cohort) == _words(self.cohort)
+
+    def for_cohort(self, cohort: str | None) -> Profile:
+        """Return the profile to use for a cohort: itself, unless it was fitted on another one.
+
+        Stage shares and stage biases belong to the stager and cohort they were learned on. For any other
+        cohort they are left out, or with ``other_cohorts = "argmax"`` the profile steps aside altogether.
+        Cohorts are the same when their words are, whatever the case; None is the profile's own.
+        """
+        if cohort is None or self.is_of(cohort):
+            return self
+        if "elsewhere" not in self._cache:
+            kept = self.to_dict().get("intervals")  # of other people: whoever uses them has to say so
+            changes: dict[str, object] = {"prior_exponent": None, "intervals": kept}
+            if self.calibration.biases is not None:
+                changes["calibration"] = {"temperature": self.calibration.temperature}
+            if self.other_cohorts == "argmax":
+                changes |= {"transition_weight": 0.0, "min_bout_seconds": None, "flip_flop": None}
+                changes |= {"durations": None}
+            self._cache["elsewhere"] = self.replace(**changes)
+        found: Profile = self._cache["elsewhere"]
+        return found
+
+    def automaton(self, epoch_seconds: float | None = None) -> Any:
+        """Return the states and edges this profile compiles to, at its own epoch length or another."""
+        return load("guard.automaton:compile_automaton")(self, epoch_seconds)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by document."""
+        return self.sha256 == other.sha256 if isinstance(other, Profile) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Hash by document."""
+        return hash(self.sha256)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the document, without anything compiled."""
+        return Profile, (self.to_dict(),)
+
+    def __repr__(self) -> str:
+        """Return name, scheme and the first digits of the hash."""
+        return f"<Profile {self.name!r}, {self.scheme.name}, sha256 {self.sha256[:12]}>"
+
+
+def profiles() -> list[str]:
+    """Return the names of the built-in profiles."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+@cache
+def _built_in(name: str) -> Profile | None:
+    return _from_file(FOLDER / f"{name}.toml") if name in profiles() else None
+
+
+def _from_file(path: Path) -> Profile:
+    try:
+        return Profile(tomllib.loads(_read(path)))
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ProfileError(f"{path}: tables or lists are nested too deeply, expected a profile.") from None
+    except ValueError as error:
+        raise ProfileError(f"{path}: not valid TOML: {error}.") from None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for any file
+        return False
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise ProfileError("is a folder, expected a .toml file.")
+        data = read_file(path, "TOML")
+    except FileFormatError as error:
+        raise ProfileError(str(error).removeprefix(f"{path.name}: ")) from None
+    except FileNotFoundError:
+        raise ProfileError("no such file. Give a built-in name or the path of a .toml file.") from None
+    except OSError as error:
+        raise ProfileError(f"cannot be read: {error.strerror or error}.") from None
+    if not data.strip():
+        raise ProfileError(f"the file is empty ({len(data)} bytes), expected a profile in TOML.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ProfileError(
+            f"not a text file (byte {error.start} is not UTF-8), expected a profile in TOML."
+        ) from None
+
+
+def _decodes_alike(one: Profile, other: Profile) -> bool:
+    a, b = one.to_dict(), other.to_dict()
+    return all(a.get(key) == b.get(key) for key in KEYS if key not in _WORDS)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\w+", text.replace("_", " ").casefold()))
+
+
+def _concerns(caution: Caution, wanted: tuple[str, ...]) -> bool:
+    """Whether the caution's name or an alias is among the words, or the words are in its plain sentence."""
+    if not wanted:
+        return False
+    if not caution.cohort:
+        return _contains(_words(caution.reason), wanted)
+    return any(_contains(wanted, _words(name)) for name in (caution.cohort, *caution.aliases))
+
+
+def _contains(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
+    starts = range(len(words) - len(phrase) + 1)
+    return bool(phrase) and any(all(map(_same_word, words[i:], phrase)) for i in starts)
+
+
+def _same_word(word: str, other: str) -> bool:
+    """Whether two words are equal but for their endings: narcoleptics and narcolepsy are one."""
+    shared = next(
+        (i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
+    )
+    return word == other or (shared >= 7 and max(len(word), len(other)) - shared <= 4)

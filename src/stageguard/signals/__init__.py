@@ -1,0 +1,1 @@
+"""From signals to quality and features, by modality."""

@@ -1,0 +1,278 @@
+"""Breathing from belts around chest and belly: rate, depth, regularity. Detects no apnoea."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks, schema
+from stageguard.base.errors import InputError
+from stageguard.base.extras import library
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording
+from stageguard.signals.blocks import decimate, steady_signal
+from stageguard.signals.clock import IF_PRESENT
+from stageguard.signals.windows import runs, window_edges
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Columns = dict[str, Floats]
+
+ROLES = ("thorax", "abdomen", "airflow")
+LEAST_RATE_HZ = 4.0
+WORK_RATE_HZ = 8.0
+FLAT_SECONDS = 10.0  # a belt that gives one and the same number for so long is not connected
+LEAST_SHARE = 0.5  # of a window that must have a signal
+LEAST_BREATHS = 3
+BREATH_SECONDS = (1.0, 15.0)
+LEAST_PROMINENCE = 0.7  # of a breath, over the usual size of the signal around it
+LEAST_DEPTH = 0.05  # of a breath, over the usual depth of the recording
+BLOCK_WINDOWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Breathing:
+    """How breathing is measured.
+
+    Parameters
+    ----------
+    use : {"if present", "always", "never"}
+        Whether to: those of the channels that are there, all of them, or none.
+    channels : list of str
+        Roles: "thorax", "abdomen", "airflow".
+    window_seconds : float
+        Length of the window around each epoch.
+    band : [lower, upper]
+        Frequencies of breathing in Hz.
+    """
+
+    use: str = schema.choice("if present", *IF_PRESENT)
+    channels: tuple[str, ...] = schema.words("thorax", "abdomen")
+    window_seconds: float = schema.number(90.0, low=20.0, high=3600.0)
+    band: tuple[float, float] = schema.band(0.08, 0.8)
+
+    def __post_init__(self) -> None:
+        """Check the roles and the band."""
+        for name in self.channels:
+            checks.choice(name, "breathing.channels", ROLES)
+        if not 0 < self.band[0] < self.band[1] <= LEAST_RATE_HZ / 2.5:
+            raise InputError(
+                f"breathing.band is {list(self.band)}, expected frequencies above 0 and up to "
+                f"{LEAST_RATE_HZ / 2.5:g} Hz."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Belt:
+    """A belt's signal within the band of breathing, at a low rate.
+
+    Parameters
+    ----------
+    values : array (n,)
+        Filtered; interpolated where nothing was recorded.
+    is_there : array of bool (n,)
+        Where something was.
+    rate_hz : float
+        Samples per second.
+    """
+
+    values: Floats
+    is_there: Bools
+    rate_hz: float
+
+
+@dataclass(frozen=True, slots=True)
+class Breaths:
+    """Breaths in order of time; those next to a gap or a long pause have no interval.
+
+    Parameters
+    ----------
+    times : array (n,)
+        When each is deepest, in seconds.
+    intervals : array (n,)
+        To the next one in seconds, NaN if that does not follow.
+    depths : array (n,)
+        From its top to the lowest point before the next one, in the belt's own unit, NaN likewise.
+    """
+
+    times: Floats
+    intervals: Floats
+    depths: Floats
+
+
+def breathing_channels(recording: Recording, options: Breathing) -> tuple[str, ...]:
+    """Return the roles to measure: those that are there, or all that the options name."""
+    if options.use == "never":
+        return ()
+    if options.use == "always":
+        return options.channels
+    return tuple(role for role in options.channels if role in recording.signals)
+
+
+def read_belt(recording: Recording, role: str, band: tuple[float, float]) -> Belt:
+    """Return a belt's signal within the band of breathing."""
+    signal = steady_signal(recording, role)
+    if signal.rate_hz < LEAST_RATE_HZ:
+        raise InputError(
+            f"channel {role!r} ({signal.name}) has {signal.rate_hz:g} samples per second, expected at least "
+            f"{LEAST_RATE_HZ:g} to see breathing. Map another one with --channel {role}=NAME."
+        )
+    filters = library("scipy.signal", "breathing from a belt")
+    values, rate_hz = decimate(signal, WORK_RATE_HZ)
+    is_there = np.isfinite(values)
+    same = np.append(False, np.abs(np.diff(values)) <= 1e-9 * _size(values))
+    for a, b in zip(*runs(same), strict=True):
+        if b - a + 1 >= FLAT_SECONDS * rate_hz:
+            is_there[a - 1 : b] = False
+    if not is_there.any():
+        return Belt(np.zeros(len(values)), is_there, rate_hz)
+    places = np.arange(len(values))
+    values = np.interp(places, places[is_there], values[is_there])
+    sections = filters.butter(2, band, "bandpass", fs=rate_hz, output="sos")
+    pad = min(len(values) - 1, round(30 * rate_hz))
+    return Belt(
+        np.asarray(filters.sosfiltfilt(sections, values - values.mean(), padlen=pad)), is_there, rate_hz
+    )
+
+
+def find_breaths(belt: Belt) -> Breaths:
+    """Return the breaths of a belt: peaks that stand out from the size of the signal in the minute around."""
+    filters = library("scipy.signal", "breathing from a belt")
+    usual = _running_size(belt, round(60 * belt.rate_hz))
+    prominence = LEAST_PROMINENCE * usual
+    peaks, found = filters.find_peaks(belt.values, distance=BREATH_SECONDS[0] * belt.rate_hz, prominence=0.0)
+    peaks = peaks[(found["prominences"] > prominence[peaks]) & (usual[peaks] > 0) & belt.is_there[peaks]]
+    if len(peaks) < 2:
+        return Breaths(*(np.zeros(0) for _ in range(3)))
+    times = _refined(belt.values, peaks) / belt.rate_hz
+    intervals = np.append(np.diff(times), np.nan)
+    lost = np.append(0, np.cumsum(~belt.is_there))
+    broken = np.append(lost[peaks[1:]] > lost[peaks[:-1]], True)
+    lows = np.minimum.reduceat(belt.values, peaks)
+    depths = belt.values[peaks] - lows
+    odd = broken | ~((intervals >= BREATH_SECONDS[0]) & (intervals <= BREATH_SECONDS[1]))
+    odd |= depths < LEAST_DEPTH * np.median(depths)
+    return Breaths(times, np.where(odd, np.nan, intervals), np.where(odd, np.nan, depths))
+
+
+def breathing_features(belts: Mapping[str, Belt], epochs: EpochGrid, options: Breathing) -> Columns:
+    """Return features of breathing, by name, for each belt, and how chest and belly move together.
+
+    ``_rate_per_min`` is 60 over the median interval between breaths, ``_rate_sd_per_min`` the standard
+    deviation of 60 over the intervals, ``_depth_log`` the log of the median depth over that of the
+    recording, ``_depth_cv`` standard deviation of the depth over its mean, and ``_regularity`` the highest
+    later peak of the autocorrelation: 1 if every breath is like the next.
+    """
+    first, end = window_edges(epochs, options.window_seconds)
+    columns: Columns = {}
+    for role, belt in belts.items():
+        measured = _breath_measures(find_breaths(belt), first, end)
+        measured["regularity"] = _regularity(belt, first, end)
+        share = _share(belt, first, end)
+        for name, column in measured.items():
+            columns[f"{role}_{name}"] = np.where(share >= LEAST_SHARE, column, np.nan)
+    if {"thorax", "abdomen"} <= set(belts):
+        columns["thorax_abdomen_correlation"] = _together(belts["thorax"], belts["abdomen"], first, end)
+    return columns
+
+
+def _breath_measures(breaths: Breaths, first: Floats, end: Floats) -> Columns:
+    names = ("rate_per_min", "rate_sd_per_min", "depth_log", "depth_cv")
+    columns = {name: np.full(len(first), np.nan) for name in names}
+    whole = np.isfinite(breaths.intervals)
+    times, intervals, depths = (item[whole] for item in (breaths.times, breaths.intervals, breaths.depths))
+    a, b = np.searchsorted(times, first), np.searchsorted(times, end)
+    usual = float(np.median(depths)) if len(depths) else 1.0
+    for place in np.flatnonzero(b - a >= LEAST_BREATHS):
+        some, deep = intervals[a[place] : b[place]], depths[a[place] : b[place]]
+        columns["rate_per_min"][place] = 60.0 / np.median(some)
+        columns["rate_sd_per_min"][place] = (60.0 / some).std()
+        columns["depth_log"][place] = np.log(np.median(deep) / usual)
+        columns["depth_cv"][place] = deep.std() / deep.mean()
+    return columns
+
+
+def _regularity(belt: Belt, first: Floats, end: Floats) -> Floats:
+    """Return the highest peak of the autocorrelation at the intervals that breaths can have."""
+    column = np.full(len(first), np.nan)
+    n = min(round((end[0] - first[0]) * belt.rate_hz), len(belt.values))
+    low, high = round(BREATH_SECONDS[0] * belt.rate_hz), min(round(12 * belt.rate_hz), n // 2)
+    if high <= low + 2:
+        return column
+    for chosen, windows, _ in _windows(belt, first, n):
+        spectra = np.abs(np.fft.rfft(windows - windows.mean(axis=1, keepdims=True), 2 * n, axis=1)) ** 2
+        sums = np.fft.irfft(spectra, axis=1)[:, : high + 1]
+        size = np.where(sums[:, :1] > 0, sums[:, :1], np.nan)
+        alike = sums / size * (n / (n - np.arange(high + 1)))
+        inner = alike[:, 1:-1]
+        is_peak = (inner >= alike[:, :-2]) & (inner >= alike[:, 2:])
+        is_peak[:, : low - 1] = False
+        best = np.where(is_peak, inner, 0.0).max(axis=1)
+        column[chosen] = np.where(np.isfinite(size[:, 0]), np.clip(best, 0.0, 1.0), np.nan)
+    return column
+
+
+def _together(thorax: Belt, abdomen: Belt, first: Floats, end: Floats) -> Floats:
+    """Return the correlation of chest and belly in windows; -1 when they move against each other."""
+    seconds = np.arange(len(thorax.values)) / thorax.rate_hz
+    own = np.arange(len(abdomen.values)) / abdomen.rate_hz
+    belly = Belt(
+        np.interp(seconds, own, abdomen.values),
+        np.interp(seconds, own, abdomen.is_there.astype(np.float64)) > 0.5,
+        thorax.rate_hz,
+    )
+    n = min(round((end[0] - first[0]) * thorax.rate_hz), len(seconds))
+    column = np.full(len(first), np.nan)
+    pairs = zip(_windows(thorax, first, n), _windows(belly, first, n), strict=True)
+    for (chosen, chest, there), (_, other, also) in pairs:
+        weight = (there & also).astype(np.float64)
+        total = np.maximum(weight.sum(axis=1, keepdims=True), 1.0)
+        chest = chest - (weight * chest).sum(axis=1, keepdims=True) / total
+        other = other - (weight * other).sum(axis=1, keepdims=True) / total
+        size = np.sqrt((weight * chest**2).sum(axis=1) * (weight * other**2).sum(axis=1))
+        value = np.divide((weight * chest * other).sum(axis=1), size, out=np.zeros(len(size)), where=size > 0)
+        column[chosen] = np.where(weight.mean(axis=1) >= LEAST_SHARE, value, np.nan)
+    return column
+
+
+def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats, Bools]]:
+    """Yield rows, their samples, and whether these are there, some windows at a time."""
+    starts = np.clip(np.rint(first * belt.rate_hz).astype(np.int64), 0, len(belt.values) - n)
+    for a in range(0, len(starts), BLOCK_WINDOWS):
+        places = starts[a : a + BLOCK_WINDOWS, None] + np.arange(n)
+        yield slice(a, a + len(places)), belt.values[places], belt.is_there[places]
+
+
+def _share(belt: Belt, first: Floats, end: Floats) -> Floats:
+    """Return the share of windows in which something was recorded."""
+    total = np.append(0, np.cumsum(belt.is_there))
+    a, b = (np.clip(np.rint(at * belt.rate_hz).astype(np.int64), 0, len(belt.values)) for at in (first, end))
+    return np.asarray((total[b] - total[a]) / np.maximum((end - first) * belt.rate_hz, 1.0))
+
+
+def _running_size(belt: Belt, n: int) -> Floats:
+    """Return the root mean square of what is there in the n samples around each."""
+    weight = np.append(0.0, np.cumsum(belt.is_there))
+    squares = np.append(0.0, np.cumsum(np.where(belt.is_there, belt.values**2, 0.0)))
+    place = np.arange(len(belt.values))
+    a, b = np.maximum(place - n // 2, 0), np.minimum(place + n // 2 + 1, len(belt.values))
+    return np.asarray(
+        np.sqrt(np.maximum(squares[b] - squares[a], 0.0) / np.maximum(weight[b] - weight[a], 1.0))
+    )
+
+
+def _refined(values: Floats, peaks: npt.NDArray[np.int64]) -> Floats:
+    """Return the tops of the parabolas through peaks and their neighbours, in samples."""
+    left, centre, right = (values[peaks + step] for step in (-1, 0, 1))
+    bend = left - 2 * centre + right
+    shift = np.divide(0.5 * (left - right), bend, out=np.zeros(len(peaks)), where=bend < 0)
+    return np.asarray(peaks + shift)
+
+
+def _size(values: Floats) -> float:
+    """Return the span of values, 0 where there are none."""
+    known = values[np.isfinite(values)]
+    return float(np.ptp(known)) if len(known) else 0.0

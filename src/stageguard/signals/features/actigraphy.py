@@ -1,0 +1,243 @@
+"""Features of wrist actigraphy: activity around each epoch, heart rate of a watch, time. Stages nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks, schema
+from stageguard.base.errors import InputError
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording
+from stageguard.signals.clock import IF_PRESENT, Clock, clock_features
+from stageguard.signals.counts import METHODS, Counts, find_counts
+from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.heart_rate import FEATURES, has_heart_rate, heart_rate_features
+from stageguard.signals.windows import assemble, window_edges
+
+Floats = npt.NDArray[np.float64]
+Columns = dict[str, Floats]
+
+GROUPS = ("epoch", "windows", "sadeh", "cole-kripke", "still", "gaussian")
+MINUTES = np.arange(-5, 6)  # around the epoch, as Sadeh's window
+SADEH_LOW, SADEH_HIGH = 50.0, 100.0
+COLE_KRIPKE_WEIGHTS = np.array([106.0, 54.0, 58.0, 76.0, 230.0, 74.0, 67.0])  # from 4 min before to 2 after
+STILL_LIMIT_MINUTES = 60.0
+GAUSSIAN_SECONDS, GAUSSIAN_MARGIN_SECONDS = 50.0, 285.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Options of a recipe for actigraphy.
+
+    Parameters
+    ----------
+    counts : {"actigraph", "te-lindert"}
+        How counts are made from raw acceleration; counts that a device gives are taken as they are.
+    axis : {"vector", "x", "y", "z"}
+        Of the ActiGraph counts.
+    groups : list of str
+        Which features of activity: "epoch", "windows", "sadeh", "cole-kripke", "still", "gaussian".
+    windows_minutes : list of float
+        Lengths of the windows of "windows".
+    cap_counts_per_minute : float
+        Sadeh's and Cole and Kripke's indices see no more than this, as ActiLife has it; 0 for no limit.
+    cole_kripke_divisor : float
+        What counts are divided by before Cole and Kripke's weights, as ActiLife has it.
+    heart_rate : {"if present", "always", "never"}
+        Whether to add features of a heart-rate channel.
+    heart_rate_features : list of str
+        Which of them: "mean", "spread", "change".
+    clock : table
+        Which features of time to add.
+    """
+
+    counts: str = schema.choice("actigraph", *METHODS)
+    axis: str = schema.choice("vector", "vector", "x", "y", "z")
+    groups: tuple[str, ...] = schema.words(*GROUPS)
+    windows_minutes: tuple[float, ...] = schema.numbers(5.0, 15.0, 60.0, low=0.5, high=1440.0)
+    cap_counts_per_minute: float = schema.number(300.0, low=0.0)
+    cole_kripke_divisor: float = schema.number(100.0, positive=True)
+    heart_rate: str = schema.choice("if present", *IF_PRESENT)
+    heart_rate_features: tuple[str, ...] = schema.words(*FEATURES)
+    clock: Clock = schema.table(Clock)
+
+    def __post_init__(self) -> None:
+        """Check the names of the features."""
+        for key, known in (("groups", GROUPS), ("heart_rate_features", FEATURES)):
+            if not getattr(self, key):
+                raise InputError(f"{key} is empty, expected some of {', '.join(known)}.")
+            for name in getattr(self, key):
+                checks.choice(name, key, known)
+
+
+def extract(
+    recording: Recording, epochs: EpochGrid, recipe: Recipe
+) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+    """Return the features of each epoch, shape (n_epochs, 1, n_features), and their names.
+
+    An epoch without counts is NaN throughout. Heart rates missing for a while are interpolated.
+    """
+    settings: Settings = recipe.settings
+    counts = find_counts(recording, settings.counts, settings.axis)
+    columns = activity_features(counts, epochs, settings)
+    if has_heart_rate(recording, settings.heart_rate):
+        columns |= heart_rate_features(recording, epochs, settings.heart_rate_features)
+    columns |= clock_features(epochs, settings.clock, recording.id)
+    return assemble(columns, np.isfinite(counts.per_epoch(epochs)), f"recording {recording.id!r}")
+
+
+def activity_features(counts: Counts, epochs: EpochGrid, settings: Settings) -> Columns:
+    """Return the features of activity, by name, in the order of the settings' groups."""
+    per_minute = counts.per_epoch(epochs) * (60.0 / epochs.epoch_seconds)
+    middle = (epochs.edges[:-1] + epochs.edges[1:]) / 2
+    around = middle[:, None] + 60.0 * MINUTES  # (n_epochs, 11): the middles of the minutes around
+    minutes = counts.between(around - 30.0, around + 30.0)
+    if settings.cap_counts_per_minute:
+        minutes = np.minimum(minutes, settings.cap_counts_per_minute)
+    columns: Columns = {}
+    for group in settings.groups:
+        if group == "epoch":
+            columns["activity_log"] = np.log1p(per_minute)
+        elif group == "windows":
+            for length in settings.windows_minutes:
+                columns |= window_statistics(per_minute, epochs, length)
+        elif group == "sadeh":
+            columns |= sadeh(minutes)
+        elif group == "cole-kripke":
+            columns["cole_kripke_index"] = cole_kripke(minutes, settings.cole_kripke_divisor)
+        elif group == "still":
+            columns |= still_times(per_minute, epochs.epoch_seconds)
+        else:
+            columns["activity_gaussian"] = gaussian_activity(counts, middle)
+    return columns
+
+
+def window_statistics(per_minute: Floats, epochs: EpochGrid, minutes: float) -> Columns:
+    """Return log mean, spread of the log, and share of epochs without movement, in windows around epochs.
+
+    Parameters
+    ----------
+    per_minute : array (n_epochs,)
+        Counts of each epoch per minute, NaN where not known.
+    epochs : EpochGrid
+        The epochs.
+    minutes : float
+        Length of the window; whole epochs whose middle is in it count.
+    """
+    first, end = window_edges(epochs, 60.0 * minutes)
+    middle = (epochs.edges[:-1] + epochs.edges[1:]) / 2
+    a, b = np.searchsorted(middle, first), np.searchsorted(middle, end)
+    known = np.isfinite(per_minute)
+    value = np.where(known, per_minute, 0.0)
+    logs = np.log1p(value)
+    centre = float(logs[known].mean()) if known.any() else 0.0
+    logs = np.where(known, logs - centre, 0.0)
+
+    def total(of: npt.NDArray[np.generic]) -> Floats:
+        sums = np.append(0.0, np.cumsum(of, dtype=np.float64))
+        return np.asarray(sums[b] - sums[a])
+
+    n = total(known)
+    n = np.where(n > 0, n, np.nan)
+    mean_log = total(logs) / n
+    name = f"{minutes:g}min"
+    return {
+        f"activity_mean_{name}": np.log1p(np.maximum(total(value) / n, 0.0)),
+        f"activity_sd_{name}": np.sqrt(np.maximum(total(logs**2) / n - mean_log**2, 0.0)),
+        f"activity_zero_{name}": total(known & (value == 0)) / n,
+    }
+
+
+def sadeh(minutes: Floats) -> Columns:
+    """Return the terms of Sadeh et al. (1994) and their index, which is 0 or above in sleep.
+
+    Parameters
+    ----------
+    minutes : array (n_epochs, 11)
+        Counts of the minutes from 5 before to 5 after, NaN where not known.
+
+    Returns
+    -------
+    mapping of str to array (n_epochs,)
+        ``sadeh_mean`` of the 11 min, ``sadeh_moderate`` the number of them with 50 to 99 counts,
+        ``sadeh_sd`` of the minute and the five before it, ``sadeh_log`` of the minute plus 1, and
+        ``sadeh_index``. Missing minutes are left out.
+    """
+    n = np.isfinite(minutes).sum(axis=1)
+    some = np.where(n > 0, n, np.nan)
+    mean = np.nansum(minutes, axis=1) / some
+    moderate = ((minutes >= SADEH_LOW) & (minutes < SADEH_HIGH)).sum(axis=1) * (len(MINUTES) / some)
+    past = minutes[:, MINUTES <= 0]
+    n_past = np.isfinite(past).sum(axis=1)
+    past_mean = np.nansum(past, axis=1) / np.where(n_past > 0, n_past, np.nan)
+    squares = np.nansum((past - past_mean[:, None]) ** 2, axis=1)
+    spread = np.sqrt(squares / np.where(n_past > 1, n_past - 1, np.nan))
+    log = np.log1p(minutes[:, 5])
+    index = 7.601 - 0.065 * mean - 1.08 * moderate - 0.056 * spread - 0.703 * log
+    return {
+        "sadeh_mean": mean,
+        "sadeh_moderate": moderate,
+        "sadeh_sd": spread,
+        "sadeh_log": log,
+        "sadeh_index": index,
+    }
+
+
+def cole_kripke(minutes: Floats, divisor: float) -> Floats:
+    """Return the index of Cole, Kripke et al. (1992), which is below 1 in sleep.
+
+    Weights of the minutes from 4 before to 2 after; those of missing minutes are given to the others.
+
+    Parameters
+    ----------
+    minutes : array (n_epochs, 11)
+        Counts of the minutes from 5 before to 5 after, NaN where not known.
+    divisor : float
+        What counts are divided by first.
+    """
+    seven = minutes[:, (MINUTES >= -4) & (MINUTES <= 2)] / divisor
+    known = np.isfinite(seven)
+    weight = (known * COLE_KRIPKE_WEIGHTS).sum(axis=1)
+    total = (np.where(known, seven, 0.0) * COLE_KRIPKE_WEIGHTS).sum(axis=1)
+    scale = COLE_KRIPKE_WEIGHTS.sum() / np.where(weight > 0, weight, np.nan)
+    return np.asarray(0.001 * total * scale)
+
+
+def still_times(per_minute: Floats, epoch_seconds: float) -> Columns:
+    """Return the log of 1 plus the minutes without movement just before and just after each epoch.
+
+    At most 60; the recording's ends, and epochs without data, count as movement.
+    """
+    moving = ~(per_minute == 0)  # NaN is not 0
+    step = epoch_seconds / 60.0
+    place = np.arange(len(moving))
+    last = np.maximum.accumulate(np.where(moving, place, -1))
+    following = np.minimum.accumulate(np.where(moving, place, len(moving))[::-1])[::-1]
+    before = place - 1 - np.append(-1, last[:-1])
+    after = np.append(following[1:], len(moving)) - 1 - place
+    return {
+        "still_before_log_min": np.log1p(np.minimum(before * step, STILL_LIMIT_MINUTES)),
+        "still_after_log_min": np.log1p(np.minimum(after * step, STILL_LIMIT_MINUTES)),
+    }
+
+
+def gaussian_activity(counts: Counts, middle: Floats) -> Floats:
+    """Return counts per 15 s around given times, weighted by a Gaussian of 50 s (Walch et al. 2019).
+
+    Counts of successive 15 s are interpolated to every second; the weights reach 300 s to either side.
+    """
+    end = max(float(counts.edges[-1]), float(middle[-1]))
+    starts = np.arange(0.0, end, 15.0)
+    values = counts.between(starts, starts + 15.0)
+    there = np.isfinite(values)
+    if not there.any():
+        return np.full(len(middle), np.nan)
+    seconds = np.arange(0.0, end)
+    each = np.interp(seconds, starts[there], values[there])
+    half = int(GAUSSIAN_MARGIN_SECONDS + 15) - 1
+    weights = np.exp(-0.5 * (np.arange(-half, half + 1) / GAUSSIAN_SECONDS) ** 2)
+    smooth = np.convolve(each, weights)[half:-half] / np.convolve(np.ones(len(each)), weights)[half:-half]
+    return np.asarray(np.interp(middle, seconds, smooth))

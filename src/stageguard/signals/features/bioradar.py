@@ -1,0 +1,253 @@
+"""Breathing, heartbeat and body movement from a radar's phase, per epoch. Stages nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import schema
+from stageguard.base.errors import InputError
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording
+from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.radar_phase import Phase, radar_phase
+from stageguard.signals.rhythm import Rhythm, band_pass, strongest_rhythm
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+SECOND = 1.0  # movement is told second by second
+LONGEST_STILL_MINUTES = 30.0
+LEAST_PRESENT = 0.5  # of an epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Options of a recipe for radar.
+
+    Parameters
+    ----------
+    rate_hz : float
+        Lowest rate the phase is worked on at.
+    demodulation : {"auto", "arctangent", "linear"}
+        How I and Q become a phase; see `radar_phase`.
+    breathing_band, heart_band : (low, high)
+        Where to look for either, in Hz.
+    window_seconds : float
+        Rates are those of a window of this length around the epoch's middle.
+    movement_times : float
+        A second counts as movement when the phase runs this many times faster than it usually does.
+    variability_minutes, movement_minutes : float
+        Windows of the features that tell of change.
+    """
+
+    rate_hz: float = schema.number(25.0, low=4.0, high=1000.0)
+    demodulation: str = schema.choice("auto", "auto", "arctangent", "linear")
+    breathing_band: tuple[float, float] = schema.band(0.1, 0.6)
+    heart_band: tuple[float, float] = schema.band(0.8, 2.2)
+    window_seconds: float = schema.number(60.0, low=20.0, high=600.0)
+    movement_times: float = schema.number(4.0, low=1.5, high=100.0)
+    variability_minutes: float = schema.number(5.0, low=1.0, high=60.0)
+    movement_minutes: float = schema.number(10.0, low=1.0, high=120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RadarFeatures:
+    """What is told of each epoch, each an array (n_epochs,).
+
+    Parameters
+    ----------
+    breathing_rate_per_min, breathing_amplitude_rad, breathing_concentration : array
+        Breaths per minute; half the range of the phase from breath to breath; share of the breathing band's
+        power at that rate.
+    breathing_rate_sd_per_min, breathing_amplitude_cv : array
+        Standard deviation of the rate, and that of the amplitude over its mean, over some minutes: REM is
+        irregular.
+    heart_rate_per_min, heart_amplitude_rad, heart_concentration : array
+        Likewise of the heartbeat.
+    body_movement_index : array
+        Share of the epoch's seconds with movement, 0 to 1.
+    movement_speed_db : array
+        20 log10 of the root mean square speed of the phase in rad/s.
+    movement_around : array
+        Mean of the index over some minutes around.
+    minutes_since_movement : array
+        Until the epoch's end, at most 30.
+    """
+
+    breathing_rate_per_min: Floats
+    breathing_amplitude_rad: Floats
+    breathing_concentration: Floats
+    breathing_rate_sd_per_min: Floats
+    breathing_amplitude_cv: Floats
+    heart_rate_per_min: Floats
+    heart_amplitude_rad: Floats
+    heart_concentration: Floats
+    body_movement_index: Floats
+    movement_speed_db: Floats
+    movement_around: Floats
+    minutes_since_movement: Floats
+
+
+def extract(
+    recording: Recording, epochs: EpochGrid, recipe: Recipe
+) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+    """Return features (n_epochs, 1, n_features) and their names; an epoch mostly without an echo is NaN.
+
+    Rates of epochs too restless to tell are those between their neighbours'.
+    """
+    settings = cast(Settings, recipe.settings)
+    if settings.rate_hz < 2.5 * settings.heart_band[1]:
+        raise InputError(
+            f"rate_hz is {settings.rate_hz:g}, too low for a heart_band to {settings.heart_band[1]:g} Hz, "
+            f"expected {2.5 * settings.heart_band[1]:g} or more."
+        )
+    phase = radar_phase(recording, settings.rate_hz, settings.demodulation)
+    if phase.rate_hz < 2 * settings.heart_band[1]:
+        raise InputError(
+            f"the radar of recording {recording.id!r} has {phase.rate_hz:g} Hz, too slow for a heart_band to "
+            f"{settings.heart_band[1]:g} Hz. Lower the band in the recipe."
+        )
+    return _table(phase, epochs, settings, recording.id)
+
+
+def separate(phase: Phase, still: Booleans, settings: Settings) -> tuple[Floats, Floats]:
+    """Return breathing and heartbeat in rad; what the phase ran while moving is left out.
+
+    Parameters
+    ----------
+    phase : Phase
+        Unwrapped.
+    still : array (n,) of bool
+        Samples without movement.
+    settings : Settings
+        The bands.
+    """
+    steps = np.diff(phase.values, prepend=phase.values[0])
+    calm = np.cumsum(np.where(still & phase.is_present, steps, 0.0))
+    calm -= calm.mean()
+    low, high = settings.breathing_band
+    # a little wider than where the rate is sought, so that a rhythm at the edge keeps its amplitude
+    breathing = band_pass(calm, phase.rate_hz, (0.8 * low, 1.2 * high), seconds=4 / low)
+    heart = band_pass(calm, phase.rate_hz, settings.heart_band, seconds=8.0)
+    return breathing, heart
+
+
+def find_movement(phase: Phase, times: float) -> tuple[Booleans, Floats]:
+    """Return per second whether the body moved, and the root mean square speed of the phase in rad/s.
+
+    A second without an echo has no movement and the speed NaN. The usual speed, which movement exceeds so
+    many times, is the median of all seconds.
+    """
+    per_second = round(SECOND * phase.rate_hz)
+    n_seconds = len(phase.values) // per_second
+    speed = np.gradient(phase.values) * phase.rate_hz
+    speed = np.where(phase.is_present, speed, np.nan)[: n_seconds * per_second].reshape(n_seconds, per_second)
+    n_known = np.isfinite(speed).sum(axis=1)
+    known = n_known >= per_second / 2
+    squares = np.where(np.isfinite(speed), speed, 0.0) ** 2
+    mean_square = squares.sum(axis=1) / np.maximum(n_known, 1)
+    rms = np.where(known, np.sqrt(mean_square), np.nan)
+    usual = float(np.median(rms[known])) if known.any() else np.nan
+    with np.errstate(invalid="ignore"):
+        return known & (rms > times * usual), rms
+
+
+def _table(
+    phase: Phase, epochs: EpochGrid, settings: Settings, name: str
+) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+    moving, rms = find_movement(phase, settings.movement_times)
+    per_second = round(SECOND * phase.rate_hz)
+    still = ~np.repeat(moving, per_second)
+    still = np.pad(still, (0, len(phase.values) - len(still)), constant_values=True)
+    breathing, heart = separate(phase, still, settings)
+    usable = still & phase.is_present
+    rhythms = [
+        _rhythms(np.where(usable, part, np.nan), phase.rate_hz, epochs, settings, band, name)
+        for part, band in ((breathing, settings.breathing_band), (heart, settings.heart_band))
+    ]
+    second = per_second / phase.rate_hz
+    index, speed = _per_epoch(moving.astype(np.float64), epochs, second), _per_epoch(rms**2, epochs, second)
+    breath, pulse = rhythms
+    around = settings.variability_minutes * 60 / epochs.epoch_seconds
+    made = RadarFeatures(
+        60 * breath.rate_hz,
+        breath.amplitude,
+        breath.concentration,
+        _rolling_sd(60 * breath.rate_hz, around),
+        _rolling_sd(breath.amplitude, around) / np.maximum(_rolling_mean(breath.amplitude, around), 1e-12),
+        60 * pulse.rate_hz,
+        pulse.amplitude,
+        pulse.concentration,
+        index,
+        10 * np.log10(np.maximum(speed, 1e-12)),
+        _rolling_mean(index, settings.movement_minutes * 60 / epochs.epoch_seconds),
+        _minutes_since(moving, epochs, second),
+    )
+    names = tuple(item.name for item in fields(made))
+    values = np.stack([getattr(made, column) for column in names], axis=1)[:, None, :]
+    present = _per_epoch(phase.is_present.astype(np.float64), epochs, 1 / phase.rate_hz)
+    values[~(present >= LEAST_PRESENT)] = np.nan
+    return values.astype(np.float32), names
+
+
+def _rhythms(
+    series: Floats,
+    rate_hz: float,
+    epochs: EpochGrid,
+    settings: Settings,
+    band: tuple[float, float],
+    name: str,
+) -> Rhythm:
+    """Return the rhythm around each epoch, carried over epochs that are too restless to tell."""
+    n_samples = round(min(settings.window_seconds, len(series) / rate_hz) * rate_hz)
+    middles = (np.arange(epochs.n_epochs) + 0.5) * epochs.epoch_seconds * rate_hz
+    starts = np.clip(np.rint(middles - n_samples / 2), 0, len(series) - n_samples).astype(np.int64)
+    views = np.lib.stride_tricks.sliding_window_view(series, n_samples)
+    parts = [strongest_rhythm(views[starts[k : k + 256]], rate_hz, band) for k in range(0, len(starts), 256)]
+    whole = [np.concatenate([getattr(p, item.name) for p in parts]) for item in fields(Rhythm)]
+    known = np.flatnonzero(np.isfinite(whole[0]))
+    if not len(known):
+        raise InputError(
+            f"the radar of recording {name!r} is never still for half of {settings.window_seconds:g} s. "
+            "Raise movement_times in the recipe, or map other channels."
+        )
+    everywhere = np.arange(epochs.n_epochs)
+    return Rhythm(*(np.interp(everywhere, known, column[known]) for column in whole))
+
+
+def _per_epoch(values: Floats, epochs: EpochGrid, step: float) -> Floats:
+    """Return the mean of evenly spaced values in each epoch; 0 where there is none."""
+    owner = ((np.arange(len(values)) + 0.5) * step // epochs.epoch_seconds).astype(np.int64)
+    kept = (owner < epochs.n_epochs) & np.isfinite(values)
+    sums = np.bincount(owner[kept], values[kept], epochs.n_epochs)
+    counts = np.bincount(owner[kept], minlength=epochs.n_epochs)
+    return np.asarray(sums / np.maximum(counts, 1))
+
+
+def _rolling_mean(values: Floats, width: float) -> Floats:
+    """Return the mean over an odd number of epochs around each; fewer at the ends."""
+    reach = max(1, round(width)) // 2
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    places = np.arange(len(values))
+    first, end = np.maximum(places - reach, 0), np.minimum(places + reach + 1, len(values))
+    return np.asarray((sums[end] - sums[first]) / (end - first))
+
+
+def _rolling_sd(values: Floats, width: float) -> Floats:
+    centred = values - values.mean()  # so that squares do not swallow the differences
+    return np.sqrt(np.maximum(_rolling_mean(centred**2, width) - _rolling_mean(centred, width) ** 2, 0.0))
+
+
+def _minutes_since(moving: Booleans, epochs: EpochGrid, second: float) -> Floats:
+    """Return the time from the last movement to each epoch's end, at most half an hour."""
+    ends = np.arange(1, epochs.n_epochs + 1) * epochs.epoch_seconds
+    moments = (np.flatnonzero(moving) + 1) * second
+    if not len(moments):
+        return np.full(epochs.n_epochs, LONGEST_STILL_MINUTES)
+    last = np.searchsorted(moments, ends + 1e-6, side="right") - 1
+    since = np.where(last >= 0, ends - moments[np.maximum(last, 0)], np.inf)
+    return np.minimum(since / 60, LONGEST_STILL_MINUTES)

@@ -1,0 +1,216 @@
+"""A recipe: all that decides what the features of a recording are, from one document. Computes none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from stageguard.base import checks, schema, toml
+from stageguard.base.errors import FileFormatError, InputError, did_you_mean
+from stageguard.base.files import write_text_atomic
+from stageguard.base.input_files import read_text
+from stageguard.base.schema import plain_options, read_options
+
+FOLDER = Path(__file__).with_name("recipes")
+
+# Modality -> the module that extracts its features, imported when it is first needed. Each offers
+# Settings, a dataclass of options, and extract(recording, epochs, recipe) -> (values, names).
+MODALITIES = {
+    "eeg-emg": "eeg_emg",
+    "actigraphy": "actigraphy",
+    "cardiorespiratory": "cardiorespiratory",
+    "bioradar": "bioradar",
+}
+
+_WORDS = ("name", "summary", "modality", "epoch_seconds", "absolute", "scaling", "provenance")
+_REQUIRED = ("name", "modality", "epoch_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How features of different recordings are brought to one scale.
+
+    Parameters
+    ----------
+    method : {"robust", "none"}
+        "robust": less the median, over 1.4826 times the median distance from it, of this recording. With
+        labelled epochs for calibration, "robust" becomes the mixture's z-score instead.
+    clip : float
+        Largest distance from 0 afterwards; 0 leaves it open.
+    weights : mapping of stage to float
+        Share of each stage in the mixture that calibration epochs are weighted to.
+    """
+
+    method: str = schema.choice("robust", "robust", "none")
+    clip: float = schema.number(0.0, low=0.0)
+    weights: Mapping[str, float] = schema.shares({"W": 0.35, "N": 0.55, "R": 0.10})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class Recipe:
+    """How to turn a recording into what a network sees.
+
+    A recipe has one way in, a document of the keys a recipe file has: see `load` and `from_dict`. All of it
+    is checked at once. Two recipes are equal when their documents are, defaults filled in.
+
+    Attributes
+    ----------
+    name, summary : str
+        What it is called, and what it is.
+    modality : str
+        What must have been recorded.
+    epoch_seconds : float
+        Length of an epoch, unless another is asked for.
+    absolute : tuple of str
+        Features (wildcards allowed) whose level means the same in every recording; they are not scaled.
+    scaling : Scaling
+        What is done to all others.
+    settings : object
+        The modality's own options.
+    provenance : mapping
+        Where the choices come from.
+    """
+
+    name: str
+    summary: str
+    modality: str
+    epoch_seconds: float
+    absolute: tuple[str, ...]
+    scaling: Scaling
+    settings: Any
+    provenance: Mapping[str, Any]
+    _cache: dict[str, str]
+
+    def __init__(self, document: Mapping[str, object]) -> None:
+        for name, value in {**_parse(document), "_cache": {}}.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, object]) -> Recipe:
+        """Return the recipe a mapping describes; its keys are those of a recipe file."""
+        return cls(document)
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Recipe:
+        """Return a built-in recipe by name, or one's own by the path of its TOML file."""
+        if isinstance(name_or_path, str) and name_or_path in recipes():
+            return _built_in(name_or_path)
+        path = Path(name_or_path)
+        if isinstance(name_or_path, Path) or path.suffix == ".toml":
+            return _from_file(path)
+        raise InputError(
+            f"unknown recipe {name_or_path!r}. Built in: {', '.join(recipes())}; for one's own, give the "
+            f"path of a .toml file.{did_you_mean(name_or_path, recipes())}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document in plain TOML types, with every default: it says all there is to say."""
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "modality": self.modality,
+            "epoch_seconds": self.epoch_seconds,
+            "absolute": list(self.absolute),
+            "scaling": plain_options(self.scaling),
+            **plain_options(self.settings),
+            "provenance": plain_options(self.provenance),
+        }
+
+    def replace(self, **changes: object) -> Recipe:
+        """Return a recipe with some keys of its document changed."""
+        return Recipe({**self.to_dict(), **changes})
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the recipe as a TOML file that `load` reads back exactly."""
+        write_text_atomic(path, toml.dumps(self.to_dict()), overwrite=overwrite)
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of the document, the same however it is formatted."""
+        if "sha256" not in self._cache:
+            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+            self._cache["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+        return self._cache["sha256"]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by document."""
+        return self.sha256 == other.sha256 if isinstance(other, Recipe) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Hash by document."""
+        return hash(self.sha256)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the document."""
+        return Recipe, (self.to_dict(),)
+
+    def __repr__(self) -> str:
+        """Return name, modality and the first digits of the hash."""
+        return f"<Recipe {self.name!r}, {self.modality}, sha256 {self.sha256[:12]}>"
+
+
+def recipes() -> list[str]:
+    """Return the names of the built-in recipes."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def modality_module(modality: str) -> Any:
+    """Return the module that extracts a modality's features."""
+    return import_module(f"stageguard.signals.features.{MODALITIES[modality]}")
+
+
+def _parse(document: Mapping[str, object]) -> dict[str, Any]:
+    if not isinstance(document, Mapping):
+        raise InputError(f"a recipe is {checks.shown(document)}, expected a table of keys.")
+    for key in _REQUIRED:
+        if key not in document:
+            raise InputError(f"key {key!r} is missing from the recipe. Required: {', '.join(_REQUIRED)}.")
+    modality = checks.choice(document["modality"], "modality", MODALITIES)
+    settings = modality_module(modality).Settings
+    own = tuple(item.name for item in fields(settings))
+    for key in document:
+        if key not in (*_WORDS, *own):
+            advice = did_you_mean(str(key), (*_WORDS, *own)) or f" Known: {', '.join((*_WORDS, *own))}."
+            raise InputError(f"unknown key {key!r} in a recipe for {modality}.{advice}")
+    provenance = document.get("provenance", {})
+    if not isinstance(provenance, Mapping):
+        raise InputError(f"provenance is {checks.shown(provenance)}, expected a table.")
+    return {
+        "name": checks.text(document["name"], "name", empty=False),
+        "summary": checks.text(document.get("summary", ""), "summary"),
+        "modality": modality,
+        "epoch_seconds": checks.epoch_seconds(document["epoch_seconds"]),
+        "absolute": schema.text_list(document.get("absolute", ()), "absolute"),
+        "scaling": read_options(Scaling, document.get("scaling", {}), "scaling"),
+        "settings": read_options(settings, {key: document[key] for key in own if key in document}),
+        "provenance": MappingProxyType(dict(provenance)),
+    }
+
+
+@cache
+def _built_in(name: str) -> Recipe:
+    return _from_file(FOLDER / f"{name}.toml")
+
+
+def _from_file(path: Path) -> Recipe:
+    try:
+        document = tomllib.loads(read_text(path, "TOML", encoding="utf-8-sig"))
+        return Recipe(document)
+    except InputError as error:
+        raise InputError(f"{path.name}: {error}") from None
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file. Give a built-in name ({', '.join(recipes())}) or the path of a .toml."
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path.name}: not valid TOML: {error}.") from None

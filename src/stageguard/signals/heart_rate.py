@@ -1,0 +1,133 @@
+"""Heart rate of a watch as features, by the recipe of Walch et al. 2019. Detects no heartbeats."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import InputError
+from stageguard.base.units import to_unit
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.signals.windows import window_edges
+
+Floats = npt.NDArray[np.float64]
+Columns = dict[str, Floats]
+
+PLAUSIBLE_BPM = (30.0, 200.0)
+NARROW_SECONDS, WIDE_SECONDS, WIDE_WEIGHT = 120.0, 600.0, 0.75  # the difference of two Gaussians
+KERNEL_SECONDS = 285
+WALCH_MARGIN_SECONDS = 285.0  # of the window on either side of the epoch
+SPREAD_SECONDS = 300.0
+FEATURES = ("mean", "spread", "change")
+READY_MADE = "heart_rate_variability"  # Walch's own feature, as the files of the dataset have it
+
+
+def raw_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
+    """Return times and values of a recording's heart rates, in beats per minute, as they come."""
+    channel = recording.channel("heart_rate")
+    if isinstance(channel, Series):
+        times, values = channel.times, channel.values.reshape(len(channel.times), -1)[:, 0]
+    else:
+        values = channel.read()
+        times = np.arange(len(values)) / channel.rate_hz
+    return times, to_unit(values, channel.unit or "bpm", "bpm", what="channel 'heart_rate'")
+
+
+def read_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
+    """Return times and values of the plausible heart rates of a recording, in beats per minute."""
+    times, values = raw_heart_rate(recording)
+    keep = (values >= PLAUSIBLE_BPM[0]) & (values <= PLAUSIBLE_BPM[1])  # a watch off the wrist says 0
+    return times[keep], values[keep]
+
+
+def has_heart_rate(recording: Recording, wanted: str) -> bool:
+    """Whether heart-rate features are to be added: wanted "always", "never", or "if present"."""
+    given = "heart_rate" in recording.signals or READY_MADE in recording.signals
+    return wanted == "always" or (wanted == "if present" and given)
+
+
+def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[str, ...]) -> Columns:
+    """Return heart-rate features of each epoch, by name.
+
+    ``heart_rate_bpm`` is the mean of the epoch, ``heart_rate_sd_bpm`` the standard deviation over 5 min
+    around it, both of the rate interpolated to every second. ``heart_rate_change`` is Walch's: the standard
+    deviation, from 285 s before the epoch to 285 s after it, of the rate filtered by a difference of two
+    Gaussians (120 s less 0.75 times 600 s) and divided by the 90th percentile of its size in the recording.
+
+    Parameters
+    ----------
+    recording : Recording
+        With "heart_rate"; a recording that brings Walch's feature ready-made as "heart_rate_variability"
+        has ``heart_rate_change`` only.
+    epochs : EpochGrid
+        The epochs. Rates outside them are not used.
+    names : tuple of {"mean", "spread", "change"}
+        Which features.
+    """
+    if "heart_rate" not in recording.signals and READY_MADE in recording.signals:
+        return {"heart_rate_change": _ready_made(recording, epochs)}
+    seconds, rate = _each_second(recording, epochs)
+    columns: Columns = {}
+    for name in names:
+        if name == "mean":
+            columns["heart_rate_bpm"] = _moments(seconds, rate, epochs.edges[:-1], epochs.edges[1:])[0]
+        elif name == "spread":
+            columns["heart_rate_sd_bpm"] = _moments(seconds, rate, *window_edges(epochs, SPREAD_SECONDS))[1]
+        else:
+            first, end = epochs.edges[:-1] - WALCH_MARGIN_SECONDS, epochs.edges[1:] + WALCH_MARGIN_SECONDS
+            change = walch_filtered(rate)
+            size = float(np.percentile(np.abs(change), 90))
+            columns["heart_rate_change"] = _moments(seconds, change / (size or 1.0), first, end)[1]
+    return columns
+
+
+def _each_second(recording: Recording, epochs: EpochGrid) -> tuple[Floats, Floats]:
+    """Return the seconds of the night between first and last heart rate, and the rate at each."""
+    times, values = read_heart_rate(recording)
+    first = max(float(times[0]), 0.0) if len(times) else 0.0
+    last = min(float(times[-1]), float(epochs.edges[-1])) if len(times) else 0.0
+    if len(times) < 2 or last - first < epochs.epoch_seconds:
+        raise InputError(
+            f"channel 'heart_rate' of recording {recording.id!r} has {len(times)} values from "
+            f"{PLAUSIBLE_BPM[0]:g} to {PLAUSIBLE_BPM[1]:g} bpm, which cover {max(last - first, 0):.0f} s, "
+            "expected most of the recording. Map another channel, or set heart_rate = 'never' in the recipe."
+        )
+    seconds = np.arange(first, last, 1.0)
+    return seconds, np.interp(seconds, times, values)
+
+
+def _ready_made(recording: Recording, epochs: EpochGrid) -> Floats:
+    """Return a feature per epoch as a recording brings it."""
+    channel = recording.channel(READY_MADE)
+    if not isinstance(channel, Signal) or abs(channel.rate_hz * epochs.epoch_seconds - 1) > 1e-6:
+        raise InputError(
+            f"channel {READY_MADE!r} of recording {recording.id!r} does not have one value per epoch of "
+            f"{epochs.epoch_seconds:g} s. Map a heart rate as 'heart_rate' instead."
+        )
+    column = np.full(epochs.n_epochs, np.nan)
+    held = channel.read(0, min(epochs.n_epochs, channel.n_samples))
+    column[: len(held)] = held
+    return column
+
+
+def walch_filtered(rate: Floats) -> Floats:
+    """Return a heart rate of every second less its mean, filtered by the difference of two Gaussians."""
+    offset = np.arange(KERNEL_SECONDS) - KERNEL_SECONDS // 2
+    kernel = np.exp(-0.5 * (offset / NARROW_SECONDS) ** 2)
+    kernel -= WIDE_WEIGHT * np.exp(-0.5 * (offset / WIDE_SECONDS) ** 2)
+    padded = np.pad(rate - rate.mean(), KERNEL_SECONDS // 2, mode="symmetric")
+    return np.asarray(np.convolve(padded, kernel, mode="valid"))
+
+
+def _moments(times: Floats, values: Floats, first: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of values in stretches of time; NaN where there are none."""
+    a, b = np.searchsorted(times, first), np.searchsorted(times, end)
+    centred = values - values.mean()  # sums of squares of a small number lose nothing
+    sums = np.append(0.0, np.cumsum(centred))
+    squares = np.append(0.0, np.cumsum(centred**2))
+    n = b - a
+    known = n > 0
+    mean = np.divide(sums[b] - sums[a], n, out=np.full(len(n), np.nan), where=known)
+    power = np.divide(squares[b] - squares[a], n, out=np.full(len(n), np.nan), where=known)
+    return mean + values.mean(), np.sqrt(np.maximum(power - mean**2, 0.0))

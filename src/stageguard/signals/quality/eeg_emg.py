@@ -1,0 +1,147 @@
+"""Which epochs of EEG and EMG can be trusted, by the paper's thresholds or by the share that is bad."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.units import quantity_of
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording, Signal
+from stageguard.signals.blocks import steady_signal
+from stageguard.signals.quality.reasons import from_epochs, from_segments, worst
+from stageguard.signals.quality.segments import Segments, measure_segments, plain_z, robust_z
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+Assessed = tuple[Floats, tuple[str, ...]]
+
+PAPER_Z = 3.0
+PAPER_HIGH_SHARE = 0.5
+SEGMENT_SECONDS = 1.0
+SEGMENT_SAMPLES = 8  # at least: some files keep an EMG as one number a second
+HUM_SHARE = 0.5
+PLAUSIBLE_UV = (0.5, 20_000.0)  # peak to peak within a second, from a quiet channel to a mouse's EMG
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the graded rules allow a channel.
+
+    Parameters
+    ----------
+    z, times : float
+        A segment is too large when its range is beyond both: this many robust standard deviations of the
+        log range, and this many times the usual range.
+    flat : float
+        A segment is flat when its range is below this share of the usual one.
+    has_high : bool
+        Whether power above 45 Hz speaks against it.
+    """
+
+    z: float
+    times: float
+    flat: float
+    has_high: bool
+
+
+# A tense muscle is up to a hundred times louder than a slack one, all above 20 Hz: wake, no artefact.
+EEG = Limits(z=4.0, times=3.0, flat=0.02, has_high=True)
+EMG = Limits(z=6.0, times=100.0, flat=0.001, has_high=False)
+
+
+def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
+    """Return beta and reasons per epoch: the worst of the EEG channel and, where there is one, the EMG.
+
+    Parameters
+    ----------
+    recording : Recording
+        With the role "eeg", and "emg" unless the recording has none.
+    epochs : EpochGrid
+        Which epochs.
+    rules : {"kdd2026", "graded"}
+        See `signal_quality`.
+    """
+    roles = ["eeg", *(["emg"] if "emg" in recording.signals else [])]
+    parts = []
+    for role in roles:
+        signal = steady_signal(recording, role)
+        _check_unit(signal, role)
+        limits = EEG if role == "eeg" else EMG
+        judge = _paper if rules == "kdd2026" else _graded
+        parts.append(judge(signal, epochs, role, limits))
+    return worst(parts)
+
+
+def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
+    """Peak-to-peak amplitude beyond 3 deviations of this recording, or too much power above 45 Hz."""
+    found = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit=_unit(signal))
+    _warn_unit(found, epochs, signal, role)
+    amplitude = np.where(found.missing > 0.5, np.nan, found.range)[:, 0]
+    lost = ~(amplitude > 0)  # no amplitude can be taken where nothing is recorded
+    flags = {
+        f"{role}: no signal": lost,
+        f"{role}: amplitude": np.abs(plain_z(np.where(lost, np.nan, amplitude))) > PAPER_Z,
+    }
+    if limits.has_high:
+        flags[f"{role}: high-frequency power"] = (found.high + found.hum)[:, 0] > PAPER_HIGH_SHARE
+    return from_epochs(flags)
+
+
+def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
+    """Share of the epoch's seconds that are missing, flat, clipped, too large, or hum."""
+    length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
+    per_epoch = max(1, round(epochs.epoch_seconds / length))
+    found = measure_segments(signal, epochs, per_epoch, spectra=True, unit=_unit(signal))
+    _warn_unit(found, epochs, signal, role)
+    missing = found.missing > 0.5
+    flat = ~missing & ~(found.range > limits.flat * found.usual_range)
+    large = _too_large(found, limits) & ~found.clipped
+    flags = {
+        f"{role}: missing": missing,
+        f"{role}: flat": flat,
+        f"{role}: clipped": found.clipped & ~missing,
+        f"{role}: amplitude": large,
+        f"{role}: mains hum": found.hum > HUM_SHARE,
+    }
+    if limits.has_high:
+        flags[f"{role}: high-frequency power"] = found.high > PAPER_HIGH_SHARE
+    for name, flag in flags.items():
+        if not name.endswith(("missing", "flat")):
+            flag &= ~missing & ~flat
+    return from_segments(flags)
+
+
+def _too_large(found: Segments, limits: Limits) -> Booleans:
+    moving = np.where(found.range > 0, found.range, np.nan)
+    with np.errstate(invalid="ignore"):
+        return (robust_z(np.log(moving)) > limits.z) & (moving > limits.times * found.usual_range)
+
+
+def _unit(signal: Signal) -> str | None:
+    return "uV" if signal.unit else None
+
+
+def _check_unit(signal: Signal, role: str) -> None:
+    if signal.unit and quantity_of(signal.unit) != "voltage":
+        raise InputError(
+            f"channel {role!r} ({signal.name}) is in {signal.unit!r}, expected a voltage such as 'uV'. "
+            f"Map another one with --channel {role}=NAME, or correct its unit."
+        )
+
+
+def _warn_unit(found: Segments, epochs: EpochGrid, signal: Signal, role: str) -> None:
+    """Warn when a voltage is so small or so large that its unit must be another one."""
+    usual, (low, high) = found.usual_range, PLAUSIBLE_UV
+    if not signal.unit or not np.isfinite(usual) or low <= usual <= high:
+        return
+    warnings.warn(
+        f"channel {role!r} ({signal.name}) is said to be in {signal.unit}, but usually spans {usual:.3g} uV, "
+        f"expected {low:g} to {high:,.0f} uV. Check the unit; the quality of epochs does not depend on it.",
+        StageGuardWarning,
+        stacklevel=6,
+    )

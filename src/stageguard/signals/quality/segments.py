@@ -1,0 +1,145 @@
+"""Measure a signal segment by segment: what is missing, flat, clipped, large, or at a wrong frequency.
+
+Measures only; what counts as bad is decided by the modality's rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Signal
+from stageguard.signals.blocks import Windows
+from stageguard.signals.spectra import frequencies, power_spectra, tapers
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+HIGH_HZ = 45.0  # the paper's: power above it is muscle or noise
+HUM_HZ = (50.0, 60.0)
+HUM_HALF_WIDTH_HZ = 1.5
+RAIL_SECONDS = 0.006  # a signal that stays this long at its utmost value has hit a limit
+RAIL_RUNS = 2  # and does so in at least so many segments; the highest peak of all does it once
+MAD_TO_SD = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """What was measured, each an array (n_epochs, n_segments).
+
+    Parameters
+    ----------
+    missing : array
+        Share of samples that are not there.
+    range : array
+        Largest less smallest sample; NaN where none is there.
+    clipped : array of bool
+        Whether the signal rests at the utmost value of the whole recording.
+    high : array
+        Share of power above 45 Hz, mains hum not counted; NaN where the rate or the signal does not tell.
+    hum : array
+        Share of power at 50 or 60 Hz that stands out from its surroundings; NaN likewise.
+    """
+
+    missing: Floats
+    range: Floats
+    clipped: Booleans
+    high: Floats
+    hum: Floats
+
+    @property
+    def usual_range(self) -> float:
+        """Median range of the segments that move at all; NaN where none does."""
+        moving = self.range[self.range > 0]
+        return float(np.median(moving)) if moving.size else float("nan")
+
+
+def measure_segments(
+    signal: Signal, epochs: EpochGrid, per_epoch: int, *, spectra: bool, unit: str | None = None
+) -> Segments:
+    """Return what can be measured of equal parts of each epoch, reading the signal once, piece by piece."""
+    windows = Windows.parts(signal, epochs, per_epoch)
+    shape = (epochs.n_epochs, per_epoch)
+    missing = np.empty(shape)
+    high, hum = np.full(shape, np.nan), np.full(shape, np.nan)
+    low_end, high_end = np.empty(shape), np.empty(shape)
+    rests = np.zeros((2, *shape), dtype=bool)
+    least_run = max(3, round(RAIL_SECONDS * signal.rate_hz))
+    lines = frequencies(windows.n_samples, signal.rate_hz)
+    using = tapers("hann", windows.n_samples)
+    for chosen, samples in windows.read(signal, unit):
+        missing[chosen] = np.isnan(samples).mean(axis=-1)
+        low_end[chosen] = np.fmin.reduce(samples, axis=-1)
+        high_end[chosen] = np.fmax.reduce(samples, axis=-1)
+        rests[0][chosen] = _rests(samples, low_end[chosen], least_run)
+        rests[1][chosen] = _rests(samples, high_end[chosen], least_run)
+        if spectra:
+            power, lost = power_spectra(samples, signal.rate_hz, using)
+            high[chosen], hum[chosen] = _shares(power, lines, lost < 0.5)
+    spread = high_end - low_end
+    moves = spread > 0
+    rails = (np.nanmin(low_end), np.nanmax(high_end)) if np.isfinite(low_end).any() else (np.nan, np.nan)
+    clipped = np.zeros(shape, dtype=bool)
+    for found, ends, rail in zip(rests, (low_end, high_end), rails, strict=True):
+        at_rail = found & (ends == rail) & moves
+        if np.count_nonzero(at_rail) >= RAIL_RUNS:
+            clipped |= at_rail
+    return Segments(missing, spread, clipped, high, hum)
+
+
+def robust_z(values: Floats) -> Floats:
+    """Return distances from the median over 1.4826 times the median distance; NaN where there is no value."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return np.full(values.shape, np.nan)
+    centre = np.median(known)
+    spread = MAD_TO_SD * np.median(np.abs(known - centre))
+    spread = spread if spread > 0 else float(known.std())
+    return np.zeros(values.shape) if spread == 0 else (values - centre) / spread
+
+
+def plain_z(values: Floats) -> Floats:
+    """Return distances from the mean in standard deviations; NaN where there is no value."""
+    known = values[np.isfinite(values)]
+    spread = float(known.std()) if known.size else 0.0
+    # rounding alone makes equal amplitudes differ in the last digits
+    if spread <= 1e-9 * float(np.abs(known).max(initial=0.0)):
+        return np.where(np.isfinite(values), 0.0, np.nan)
+    return np.asarray((values - known.mean()) / spread)
+
+
+def _rests(samples: Floats, ends: Floats, least_run: int) -> Booleans:
+    """Whether a segment holds a run of samples at one of its ends."""
+    equal = samples == ends[..., None]
+    found = equal.sum(axis=-1) >= least_run
+    if found.any():
+        runs = np.lib.stride_tricks.sliding_window_view(
+            equal[found], min(least_run, equal.shape[-1]), axis=-1
+        )
+        found[found] = runs.all(axis=-1).any(axis=-1)
+    return np.asarray(found)
+
+
+def _shares(power: npt.NDArray[np.float32], lines: Floats, known: Booleans) -> tuple[Floats, Floats]:
+    """Return the shares of power above 45 Hz and of mains hum, NaN where unknown."""
+    total = power.sum(axis=-1, dtype=np.float64)
+    known = known & (total > 0)
+    hum = np.zeros(total.shape)
+    for line_hz in HUM_HZ:
+        beside = np.abs(lines - line_hz)
+        inside, flanks = beside <= HUM_HALF_WIDTH_HZ, (beside > 2.5) & (beside <= 6.0)
+        if line_hz + HUM_HALF_WIDTH_HZ > lines[-1] or not flanks.any():
+            continue
+        at_line, around = power[..., inside].mean(axis=-1), power[..., flanks].mean(axis=-1)
+        stands_out = at_line > 10 * around
+        hum += np.where(stands_out, power[..., inside].sum(axis=-1, dtype=np.float64), 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        above = power[..., lines > HIGH_HZ].sum(axis=-1, dtype=np.float64)
+        high = np.where(known, (above - hum) / total, np.nan)
+        share = np.where(known, hum / total, np.nan)
+    if lines[-1] <= HIGH_HZ:
+        high[:] = np.nan
+    return high, share

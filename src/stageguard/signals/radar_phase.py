@@ -1,0 +1,244 @@
+"""The phase of a continuous-wave radar's echo, from I/Q or as given. Finds no rhythms in it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.units import quantity_of, to_unit
+from stageguard.night.recording import Recording, Signal
+from stageguard.signals.blocks import decimate, steady_signal
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+CENTRE_SECONDS = 300.0  # the circle is fitted anew to each such stretch
+FLAT_SECONDS = 2.0  # an echo that does not change for so long is no echo
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Phase at a steady rate.
+
+    Parameters
+    ----------
+    values : array (n,)
+        Unwrapped, in rad; it stays where it is while nothing is recorded.
+    is_present : array (n,) of bool
+        Whether anything was recorded.
+    rate_hz : float
+        Samples per second.
+    """
+
+    values: Floats
+    is_present: Booleans
+    rate_hz: float
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """A circle fitted to points of the I/Q plane, and how far they are from it."""
+
+    i: float
+    q: float
+    radius: float
+    residual: float
+    sagitta: float
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the points show a bend that is more than noise."""
+        return self.residual < 0.2 * self.radius and self.sagitta > 3 * self.residual
+
+
+def radar_phase(recording: Recording, rate_hz: float, demodulation: str = "auto") -> Phase:
+    """Return the phase of the echo, from "radar_phase" if there is such a channel, else from I and Q.
+
+    Parameters
+    ----------
+    recording : Recording
+        With "radar_phase" in rad, or "radar_i" and "radar_q" in one unit, whichever.
+    rate_hz : float
+        Lowest rate wanted.
+    demodulation : {"auto", "arctangent", "linear"}
+        "arctangent": the angle about the centre of the circle that I and Q move on, which is where
+        reflections of everything at rest put it. "linear": the way along their main axis, for arcs too short
+        to tell a circle; its unit is the mean distance from the origin, which is 1 rad if nothing else
+        reflects. "auto": the first where a circle is found, else the second, with a warning.
+    """
+    channels = radar_channels(recording)
+    if "radar_phase" in channels:
+        # as points on a circle, so that it makes no difference whether it was unwrapped before
+        signal = channels["radar_phase"]
+        real, rate = decimate(_Turned.of(signal, np.cos), rate_hz)
+        imaginary, _ = decimate(_Turned.of(signal, np.sin), rate_hz)
+        demodulation = "origin"
+    else:
+        (real, rate), (imaginary, _) = (decimate(signal, rate_hz) for signal in channels.values())
+        n_both = min(len(real), len(imaginary))
+        real, imaginary = real[:n_both], imaginary[:n_both]
+    present = np.isfinite(real) & np.isfinite(imaginary) & ~_is_still(real, imaginary, rate)
+    if np.count_nonzero(present) < FLAT_SECONDS * rate:
+        raise InputError(
+            f"the radar of recording {recording.id!r} is flat or missing throughout. Map other channels with "
+            "--channel radar_i=NAME --channel radar_q=NAME."
+        )
+    steps = _steps(real, imaginary, present, rate, demodulation, recording.id)
+    return Phase(np.cumsum(steps), present, rate)
+
+
+def radar_channels(recording: Recording) -> dict[str, Signal]:
+    """Return "radar_phase", or "radar_i" and "radar_q"; the error says how to map what is missing."""
+    if "radar_phase" in recording.signals:
+        signal = steady_signal(recording, "radar_phase")
+        if signal.unit and quantity_of(signal.unit) != "angle":
+            raise InputError(
+                f"channel 'radar_phase' ({signal.name}) is in {signal.unit!r}, expected an angle such as "
+                "'rad'. Map another one with --channel radar_phase=NAME, or correct its unit."
+            )
+        return {"radar_phase": signal}
+    missing = [role for role in ("radar_i", "radar_q") if role not in recording.signals]
+    if missing:
+        known = ", ".join(recording.signals) or "none"
+        raise InputError(
+            f"recording {recording.id!r} has no channel {' and no '.join(map(repr, missing))}, nor "
+            f"'radar_phase'; it has: {known}. Map them with --channel radar_i=NAME --channel radar_q=NAME, "
+            "or --channel radar_phase=NAME."
+        )
+    pair = {role: steady_signal(recording, role) for role in ("radar_i", "radar_q")}
+    rates = [signal.rate_hz for signal in pair.values()]
+    if rates[0] != rates[1]:
+        raise InputError(
+            f"'radar_i' has {rates[0]:g} Hz and 'radar_q' {rates[1]:g} Hz, expected one rate for both. Map a "
+            "pair of channels with --channel radar_i=NAME --channel radar_q=NAME."
+        )
+    return pair
+
+
+def fit_circle(i: Floats, q: Floats) -> Circle:
+    """Return the circle nearest to points by Taubin's fit (1991), which short arcs do not shrink."""
+    mean_i, mean_q = i.mean(), q.mean()
+    x, y = i - mean_i, q - mean_q
+    square = x**2 + y**2
+    mean_square = square.mean()
+    if mean_square <= 0:
+        return Circle(float(mean_i), float(mean_q), 0.0, 0.0, 0.0)
+    scaled = (square - mean_square) / (2 * np.sqrt(mean_square))
+    vector = np.linalg.svd(np.stack([scaled, x, y], axis=1), full_matrices=False)[2][2]
+    bend = vector[0] / (2 * np.sqrt(mean_square))
+    if abs(bend) < 1e-12 / np.sqrt(mean_square):  # a straight line
+        return Circle(float(mean_i), float(mean_q), float("inf"), 0.0, 0.0)
+    centre_x, centre_y = -vector[1:] / (2 * bend)
+    distance = np.hypot(x - centre_x, y - centre_y)
+    radius = float(np.sqrt(vector[1] ** 2 + vector[2] ** 2 + 4 * bend**2 * mean_square) / abs(2 * bend))
+    residual = float(np.sqrt(np.mean((distance - radius) ** 2)))
+    angles = np.unwrap(np.arctan2(y - centre_y, x - centre_x))
+    arc = min(float(np.subtract(*np.percentile(angles, [95, 5]))), 2 * np.pi)
+    sagitta = radius * (1 - np.cos(arc / 2))
+    return Circle(float(mean_i + centre_x), float(mean_q + centre_y), radius, residual, float(sagitta))
+
+
+def _steps(
+    real: Floats, imaginary: Floats, present: Booleans, rate: float, demodulation: str, name: str
+) -> Floats:
+    """Return the change of phase from sample to sample, 0 where there is nothing to go by."""
+    both = present & np.concatenate([[False], present[:-1]])
+    points = np.where(present, real + 1j * imaginary, 0.0)
+    if demodulation != "linear":
+        centre = np.zeros(len(points), dtype=complex)
+        if demodulation != "origin":
+            found = _centres(real, imaginary, present, rate)
+            if found is None and demodulation == "auto":
+                warnings.warn(
+                    f"recording {name!r}: no circle fits I and Q, so the phase is the way along their main "
+                    "axis: rates hold, amplitudes are relative.",
+                    StageGuardWarning,
+                    stacklevel=7,
+                )
+                return _linear_steps(points, present, both, rate)
+            centre = centre if found is None else found
+        turned = points - centre
+        steps = np.angle(turned[1:] * np.conj(turned[:-1]), deg=False)
+        return np.where(both, np.concatenate([[0.0], steps]), 0.0)
+    return _linear_steps(points, present, both, rate)
+
+
+def _linear_steps(
+    points: npt.NDArray[np.complex128], present: Booleans, both: Booleans, rate: float
+) -> Floats:
+    """Return steps along the main axis of each stretch, in mean distances from the origin."""
+    length = max(2, round(CENTRE_SECONDS * rate))
+    size = np.abs(points[present]).mean()
+    steps = np.concatenate([[0.0], np.diff(points)])
+    made = np.zeros(len(points))
+    before = np.array([1.0, 0.0])
+    for first in range(0, len(points), length):
+        chosen = slice(first, first + length)
+        own = points[chosen][present[chosen]]
+        if len(own) < 3:
+            continue
+        spread = np.cov(own.real, own.imag)
+        axis = np.linalg.eigh(spread)[1][:, 1]
+        axis = axis if axis @ before >= 0 else -axis  # the way there stays the way there
+        made[chosen] = (steps[chosen].real * axis[0] + steps[chosen].imag * axis[1]) / size
+        before = axis
+    return np.where(both, made, 0.0)
+
+
+def _centres(
+    real: Floats, imaginary: Floats, present: Booleans, rate: float
+) -> npt.NDArray[np.complex128] | None:
+    """Return the circle's centre at every sample, from the stretches that show one; None if none does."""
+    length = round(CENTRE_SECONDS * rate)
+    places: list[float] = []
+    found: list[complex] = []
+    for first in range(0, len(real), length):
+        chosen = np.flatnonzero(present[first : first + length]) + first
+        if len(chosen) < 10 * rate:
+            continue
+        circle = fit_circle(real[chosen], imaginary[chosen])
+        if circle.is_sound:
+            places.append(float(chosen.mean()))
+            found.append(complex(circle.i, circle.q))
+    if not found:
+        return None
+    samples = np.arange(len(real))
+    parts = [np.interp(samples, places, [getattr(c, part) for c in found]) for part in ("real", "imag")]
+    return np.asarray(parts[0] + 1j * parts[1], dtype=np.complex128)
+
+
+def _is_still(real: Floats, imaginary: Floats, rate: float) -> Booleans:
+    """Whether neither part changes, not even by noise, for at least two seconds."""
+    size = max(float(np.nanmax(np.abs(part), initial=0.0)) for part in (real, imaginary))
+    with np.errstate(invalid="ignore"):
+        same = (np.abs(np.diff(real)) <= 1e-9 * size) & (np.abs(np.diff(imaginary)) <= 1e-9 * size)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
+    still = np.zeros(len(real), dtype=bool)
+    for first, end in zip(edges[::2], edges[1::2], strict=True):
+        if end - first >= FLAT_SECONDS * rate - 1:
+            still[first : end + 1] = True
+    return still
+
+
+@dataclass(frozen=True, slots=True)
+class _Turned:
+    """Samples of a phase seen through cosine or sine."""
+
+    signal: Signal
+    turn: np.ufunc
+
+    @classmethod
+    def of(cls, signal: Signal, turn: np.ufunc) -> Signal:
+        return Signal(signal.name, cls(signal, turn), signal.rate_hz, "")
+
+    def __len__(self) -> int:
+        return self.signal.n_samples
+
+    def __getitem__(self, where: slice) -> Floats:
+        values = self.signal.read(where.start, where.stop)
+        angles = to_unit(values, self.signal.unit, "rad") if self.signal.unit else values
+        return np.asarray(self.turn(np.where(np.isfinite(angles), angles, np.nan)))

@@ -1,0 +1,124 @@
+"""Slow rhythms such as breathing: separate their band, find their rate. Knows nothing of sensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.signals.blocks import low_pass_taps
+
+Floats = npt.NDArray[np.float64]
+
+FINER = 4  # spectral lines between those that the window tells apart
+LEAST_PRESENT = 0.5  # of a window, for a rate to be told
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """The strongest rhythm of each window; NaN where less than half of the window is there.
+
+    Parameters
+    ----------
+    rate_hz : array (n,)
+        Its frequency.
+    amplitude : array (n,)
+        Half its range, if it were a sine: the square root of twice the power in the band.
+    concentration : array (n,)
+        Share of the band's power that lies at this frequency: near 1 for a clock, near 0.2 for noise.
+    """
+
+    rate_hz: Floats
+    amplitude: Floats
+    concentration: Floats
+
+
+def band_pass(values: Floats, rate_hz: float, band: tuple[float, float], seconds: float) -> Floats:
+    """Return what of a gapless series lies within a band, without delay.
+
+    Parameters
+    ----------
+    values : array (n,)
+        Without NaN.
+    rate_hz : float
+        Sampling rate.
+    band : (low, high)
+        In Hz; both edges are halved.
+    seconds : float
+        Length of the filter; edges are about 3.3 over it wide.
+    """
+    n_taps = min(round(seconds * rate_hz), 2 * len(values) - 3) | 1
+    taps = low_pass_taps(band[1] / rate_hz, n_taps) - low_pass_taps(band[0] / rate_hz, n_taps)
+    reach = n_taps // 2
+    padded = np.pad(values, reach, mode="reflect", reflect_type="odd")
+    n_fft = 1 << (max(16_384, 4 * n_taps) - 1).bit_length()
+    return _convolve(padded, taps, n_fft)
+
+
+def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float]) -> Rhythm:
+    """Return the strongest rhythm within a band.
+
+    Parameters
+    ----------
+    windows : array (n, n_samples)
+        Already within the band; NaN where there is nothing to go by.
+    rate_hz : float
+        Sampling rate.
+    band : (low, high)
+        Where to look, in Hz.
+    """
+    present = np.isfinite(windows)
+    share = present.mean(axis=1)
+    usable = share >= LEAST_PRESENT
+    held = np.where(present, windows, 0.0)
+    n_samples = windows.shape[1]
+    n_fft = FINER * n_samples
+    power = np.abs(np.fft.rfft(held * np.hanning(n_samples), n_fft)) ** 2
+    spacing = rate_hz / n_fft
+    first, end = int(np.ceil(band[0] / spacing)), int(band[1] / spacing) + 1
+    inside = power[:, first:end]
+    place = _highest_peaks(inside)
+    rate = (first + place + _vertex(power, first + place)) * spacing
+    reach = 2 * FINER  # half the width of the Hann window's main lobe
+    columns = np.arange(inside.shape[1])
+    near = np.abs(columns - place[:, None]) <= reach
+    with np.errstate(invalid="ignore", divide="ignore"):
+        concentration = (inside * near).sum(axis=1) / inside.sum(axis=1)
+        amplitude = np.sqrt(2 * (held**2).sum(axis=1) / present.sum(axis=1))
+    blank = ~usable | (inside.sum(axis=1) <= 0)
+    return Rhythm(*(np.where(blank, np.nan, found) for found in (rate, amplitude, concentration)))
+
+
+def _highest_peaks(power: Floats) -> npt.NDArray[np.int64]:
+    """Return the place of the highest line that is above both of its neighbours, else of the highest."""
+    rises = power[:, 1:-1] > power[:, :-2]
+    falls = power[:, 1:-1] >= power[:, 2:]
+    peaks = np.where(rises & falls, power[:, 1:-1], -1.0)
+    inner = peaks.argmax(axis=1)
+    has_peak = peaks[np.arange(len(power)), inner] > 0
+    return np.asarray(np.where(has_peak, inner + 1, power.argmax(axis=1)), dtype=np.int64)
+
+
+def _vertex(power: Floats, place: npt.NDArray[np.int64]) -> Floats:
+    """Return how far beside a line the parabola through it and its neighbours has its vertex."""
+    rows = np.arange(len(power))
+    place = np.clip(place, 1, power.shape[1] - 2)
+    before, at, after = (np.log(np.maximum(power[rows, place + k], 1e-300)) for k in (-1, 0, 1))
+    bend = before - 2 * at + after
+    with np.errstate(invalid="ignore", divide="ignore"):
+        offset = np.where(bend < 0, 0.5 * (before - after) / bend, 0.0)
+    return np.clip(offset, -0.5, 0.5)
+
+
+def _convolve(padded: Floats, taps: Floats, n_fft: int) -> Floats:
+    """Return the part of a convolution that needs no padding of its own, by pieces."""
+    n_taps = len(taps)
+    n_out = len(padded) - n_taps + 1
+    step = n_fft - n_taps + 1
+    spectrum = np.fft.rfft(taps, n_fft)
+    made = np.empty(n_out)
+    for first in range(0, n_out, step):
+        piece = np.fft.irfft(np.fft.rfft(padded[first : first + n_fft], n_fft) * spectrum, n_fft)
+        made[first : first + step] = piece[n_taps - 1 :][: n_out - first]
+    return made

@@ -1,0 +1,148 @@
+"""Power spectra of many short windows: tapers, missing samples, bins. Knows nothing of channels or stages."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import InputError
+from stageguard.base.extras import library
+
+Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
+Taper = Literal["multitaper", "hann"]
+
+
+@lru_cache(maxsize=32)
+def tapers(kind: Taper, n_samples: int, time_bandwidth: float = 2.0, n_tapers: int = 3) -> Floats32:
+    """Return tapers (n_tapers, n_samples), each of energy 1: one Hann window, or Slepian sequences.
+
+    Parameters
+    ----------
+    kind : {"multitaper", "hann"}
+        Slepian sequences average over several independent looks at the same window; needs scipy.
+    n_samples : int
+        Length of a window.
+    time_bandwidth : float
+        Half the bandwidth of the Slepian sequences times the length of the window.
+    n_tapers : int
+        How many of them.
+    """
+    if kind == "hann":
+        made = np.hanning(n_samples + 1)[None, :-1]  # periodic
+    else:
+        windows = library(
+            "scipy.signal.windows", 'a multitaper spectrogram (a recipe with taper = "hann" does not)'
+        )
+        made = np.asarray(windows.dpss(n_samples, time_bandwidth, n_tapers))
+    made = made / np.sqrt((made**2).sum(axis=1, keepdims=True))
+    kept: Floats32 = made.astype(np.float32)
+    kept.flags.writeable = False
+    return kept
+
+
+def frequencies(n_samples: int, rate_hz: float) -> Floats:
+    """Return the frequencies of a spectrum in Hz, from 0 to half the rate."""
+    return np.asarray(np.fft.rfftfreq(n_samples, 1 / rate_hz), dtype=np.float64)
+
+
+def power_spectra(
+    windows: Floats, rate_hz: float, using: Floats32, end: int | None = None
+) -> tuple[Floats32, Floats]:
+    """Return one-sided power densities of windows, and the share of each window that is missing.
+
+    The mean is taken off first. Missing samples (NaN) count as 0 afterwards, and the power is divided by the
+    share of the taper's energy that is left, so that noise keeps its level.
+
+    Parameters
+    ----------
+    windows : array (..., n_samples)
+        May be overwritten.
+    rate_hz : float
+        Sampling rate.
+    using : array (n_tapers, n_samples)
+        Tapers of energy 1; the power is their mean.
+    end : int, optional
+        Keep the first so many frequencies.
+
+    Returns
+    -------
+    array (..., n_frequencies), array (...,)
+        Unit squared per Hz, zero for a window without a sample; share of missing samples. A window whose
+        samples are all the same is missing as a whole.
+    """
+    lost, centred = _centred(windows)
+    n_frequencies = windows.shape[-1] // 2 + 1
+    end = n_frequencies if end is None else min(end, n_frequencies)
+    power = np.zeros((*windows.shape[:-1], end), dtype=np.float32)
+    for taper in using:
+        spectrum = np.fft.rfft(centred * taper)[..., :end]
+        power += spectrum.real**2 + spectrum.imag**2
+    power *= np.float32(2.0 / (rate_hz * len(using)))
+    power[..., 0] /= 2
+    if end == n_frequencies and windows.shape[-1] % 2 == 0:
+        power[..., -1] /= 2
+    partial = (lost > 0) & (lost < 1)
+    if partial.any():
+        energy = (using**2).mean(axis=0)
+        power[partial] /= (np.isfinite(windows[partial]) @ energy)[:, None]
+    return power, lost
+
+
+def _centred(windows: Floats) -> tuple[Floats, Floats32]:
+    """Return the share of missing samples per window, and windows about 0 with nothing for the missing."""
+    total = windows.sum(axis=-1)
+    if np.isfinite(total).all():
+        lost = np.zeros(windows.shape[:-1])
+        centred = (windows - (total / windows.shape[-1])[..., None]).astype(np.float32)
+    else:
+        present = np.isfinite(windows)
+        n_present = present.sum(axis=-1)
+        lost = 1.0 - n_present / windows.shape[-1]
+        mean = np.where(present, windows, 0.0).sum(axis=-1) / np.maximum(n_present, 1)
+        centred = np.where(present, windows - mean[..., None], 0.0).astype(np.float32)
+    flat = _is_flat(windows)
+    lost[flat] = 1.0
+    centred[flat] = 0.0
+    return lost, centred
+
+
+def _is_flat(windows: Floats) -> npt.NDArray[np.bool_]:
+    """Whether all samples that a window has are one and the same."""
+    with np.errstate(invalid="ignore"):
+        low, high = np.fmin.reduce(windows, axis=-1), np.fmax.reduce(windows, axis=-1)
+    return np.asarray((low == high) | np.isnan(low))
+
+
+def bin_matrix(lines: Floats, edges: npt.ArrayLike, what: str) -> Floats32:
+    """Return the matrix (n_lines, n_bins) that averages spectral lines into bins.
+
+    Parameters
+    ----------
+    lines : array (n_lines,)
+        Frequencies of the spectrum, evenly spaced.
+    edges : array-like (n_bins, 2)
+        Lower and upper edge of each bin in Hz; a line on the lower edge belongs to it, one on the upper does
+        not. 0 Hz belongs to none.
+    what : str
+        Whose spectrum it is, for the errors.
+    """
+    spacing = lines[1]
+    matrix = np.zeros((len(lines), len(np.atleast_2d(np.asarray(edges)))), dtype=np.float32)
+    for place, (low, high) in enumerate(np.atleast_2d(np.asarray(edges, dtype=np.float64))):
+        if high > lines[-1] + spacing:
+            raise InputError(
+                f"{what} is sampled at {2 * lines[-1]:g} Hz, too slowly for {low:g} to {high:g} Hz. Map "
+                "another channel, or use a recipe with lower frequencies or without this channel."
+            )
+        inside = (lines >= low - 1e-6 * spacing) & (lines < high - 1e-6 * spacing) & (lines > 0)
+        if not inside.any():
+            raise InputError(
+                f"no spectral line of {what} falls into {low:g} to {high:g} Hz: a window of {1 / spacing:g} "
+                f"s tells {spacing:g} Hz apart. Widen the bins, or lengthen the windows."
+            )
+        matrix[inside, place] = 1.0 / inside.sum()
+    return matrix

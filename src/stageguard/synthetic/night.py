@@ -1,0 +1,182 @@
+"""Synthetic nights with a known truth, for demonstrations and tests. No evidence about real sleepers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.errors import InputError
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import AASM5, WNR3, StageScheme
+from stageguard.profile.profile import Profile
+
+SOURCE = "synthetic"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedNight:
+    """A made-up night: the truth, and what a stager without context made of it."""
+
+    density: Hypnodensity
+    expert: Hypnogram
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of sleep: mean bout length per stage, and where each stage leads (weights)."""
+
+    mean_bout_seconds: Mapping[str, float]
+    leads_to: Mapping[str, Mapping[str, float]]
+
+
+# Shapes are our choice, set so that fragmentation and stage shares resemble scored adult nights.
+LIGHT = Phase(
+    {"W": 60, "N1": 80, "N2": 400},
+    {"W": {"N1": 0.8, "N2": 0.2}, "N1": {"N2": 0.85, "W": 0.15}, "N2": {"W": 0.4, "N1": 0.6}},
+)
+DEEP = Phase(
+    {"W": 40, "N1": 45, "N2": 130, "N3": 480},
+    {"W": {"N1": 0.6, "N2": 0.4}, "N1": {"N2": 1}, "N2": {"N3": 0.9, "W": 0.1}, "N3": {"N2": 0.9, "W": 0.1}},
+)
+REM = Phase(
+    {"W": 40, "N1": 50, "N2": 60, "R": 480},
+    {
+        "W": {"N1": 0.7, "R": 0.3},
+        "N1": {"R": 0.8, "N2": 0.2},
+        "N2": {"R": 1},
+        "R": {"W": 0.45, "N1": 0.4, "N2": 0.15},
+    },
+)
+MOUSE_REST = Phase(
+    {"W": 60, "N": 130, "R": 65},
+    {"W": {"N": 1}, "N": {"W": 0.8, "R": 0.2}, "R": {"W": 0.94, "N": 0.06}},
+)
+MOUSE_ACTIVE = Phase({"W": 600, "N": 90, "R": 50}, MOUSE_REST.leads_to)
+
+# Minutes of light, deep and REM sleep in the successive cycles of a night: deep sleep early, REM late.
+CYCLES = ((14, 48, 10), (28, 36, 20), (42, 18, 28), (50, 8, 34), (52, 0, 40))
+
+LONG_AWAKENING_CHANCE = 0.45  # after each cycle
+
+# Where each stage lies in the stager's feature plane, in units of its noise: neighbours get confused.
+HUMAN_FEATURES = {"W": (0.0, 3.4), "N1": (0.2, 1.2), "N2": (2.3, 0.2), "N3": (4.9, 0.6), "R": (-1.0, -1.2)}
+MOUSE_FEATURES = {"W": (0.0, 3.2), "N": (3.0, 0.4), "R": (0.0, 0.0)}
+# Signals that tell fewer stages apart (heart and breath, movement) tell them apart less well.
+SEPARATION = {5: 0.95, 3: 0.74, 2: 0.55}
+SLOW_SHARE = 0.3  # of the noise variance: errors come in short runs too, not only singly
+
+
+def simulate_night(
+    profile: Profile | str = "human-psg-5",
+    *,
+    hours: float = 8.0,
+    seed: int | np.random.Generator = 0,
+    sharpness: float = 1.0,
+) -> SimulatedNight:
+    """One synthetic recording in a profile's scheme and epoch length.
+
+    A semi-Markov sleeper (adult cycles of about 90 minutes, or a mouse's short bouts when the profile's
+    name says mouse) is watched by a stager that looks at each epoch alone, so that its argmax flickers.
+
+    Parameters
+    ----------
+    profile : Profile or str
+        Gives scheme and epoch length; schemes that five AASM stages (or W, N, R for mice) merge into.
+    hours : float
+        Length of the recording.
+    seed : int or numpy Generator
+        Same seed, same night.
+    sharpness : float
+        1 makes the stager's probabilities calibrated on balanced stages, more makes it overconfident.
+    """
+    if isinstance(profile, str):
+        profile = Profile.load(profile)
+    if not (np.isfinite(hours) and hours * 3600 >= profile.epoch_seconds):
+        raise InputError(f"hours must be a positive number of at least one epoch, got {hours!r}.")
+    if not (np.isfinite(sharpness) and sharpness > 0):
+        raise InputError(f"sharpness must be a positive number, got {sharpness!r}.")
+    rng = np.random.default_rng(seed)
+    n_epochs = int(hours * 3600 / profile.epoch_seconds)
+    is_mouse = "mouse" in profile.name
+    scheme = WNR3 if is_mouse else AASM5
+    bouts = _mouse_bouts(rng, hours * 3600) if is_mouse else _human_bouts(rng, hours * 3600)
+    labels = _sample(bouts, scheme, n_epochs, profile.epoch_seconds)
+    places = MOUSE_FEATURES if is_mouse else HUMAN_FEATURES
+    separation = 1.15 if is_mouse else SEPARATION.get(profile.scheme.n_stages, 0.95)
+    features = separation * np.array([places[name] for name in scheme.names])
+    probabilities = _stager(rng, labels, features, sharpness)
+    density = Hypnodensity(probabilities, scheme, profile.epoch_seconds, source=SOURCE)
+    merge = scheme.merge_map(profile.scheme)
+    expert = Hypnogram(merge[labels].astype(np.int8), profile.scheme, profile.epoch_seconds, scorer=SOURCE)
+    return SimulatedNight(density.merge(profile.scheme), expert)
+
+
+Bouts = list[tuple[str, float]]
+
+
+def _human_bouts(rng: np.random.Generator, seconds: float) -> Bouts:
+    bouts: Bouts = [("W", rng.gamma(3.0, 270.0)), ("N1", rng.gamma(3.0, 60.0))]
+    cycle = 0
+    while _length(bouts) < seconds:
+        light, deep, rem = CYCLES[min(cycle, len(CYCLES) - 1)]
+        for phase, minutes, first in ((LIGHT, light, "N2"), (DEEP, deep, "N3"), (REM, rem, "N2")):
+            _run_phase(rng, bouts, phase, minutes * 60 * rng.gamma(16.0, 1 / 16.0), first)
+        if rng.random() < LONG_AWAKENING_CHANCE:
+            bouts.append(("W", rng.gamma(2.0, 240.0)))
+        cycle += 1
+    return bouts
+
+
+def _mouse_bouts(rng: np.random.Generator, seconds: float) -> Bouts:
+    bouts: Bouts = []
+    while _length(bouts) < seconds:
+        _run_phase(rng, bouts, MOUSE_ACTIVE, rng.gamma(4.0, 450.0), "W")
+        _run_phase(rng, bouts, MOUSE_REST, rng.gamma(4.0, 1200.0), "N")
+    return bouts
+
+
+def _run_phase(rng: np.random.Generator, bouts: Bouts, phase: Phase, seconds: float, first: str) -> None:
+    """Append bouts until the phase's time is used up."""
+    stage, used = first, 0.0
+    while used < seconds:
+        length = phase.mean_bout_seconds[stage] * rng.gamma(1.3, 1 / 1.3)
+        bouts.append((stage, length))
+        used += length
+        targets = phase.leads_to[stage]
+        stage = str(rng.choice(list(targets), p=np.array(list(targets.values())) / sum(targets.values())))
+
+
+def _length(bouts: Bouts) -> float:
+    return sum(length for _, length in bouts)
+
+
+def _sample(bouts: Bouts, scheme: StageScheme, n_epochs: int, epoch_seconds: float) -> npt.NDArray[np.intp]:
+    """Stage at the middle of each epoch; bouts that miss every middle vanish, as arousals do in scoring."""
+    ends = np.cumsum([length for _, length in bouts])
+    stages = np.array([scheme.index(stage) for stage, _ in bouts])
+    middles = (np.arange(n_epochs) + 0.5) * epoch_seconds
+    return np.asarray(stages[np.minimum(np.searchsorted(ends, middles, side="right"), len(stages) - 1)])
+
+
+def _stager(
+    rng: np.random.Generator,
+    labels: npt.NDArray[np.intp],
+    features: npt.NDArray[np.float64],
+    sharpness: float,
+) -> npt.NDArray[np.float64]:
+    """Softmax of a stager that knows the stages' places in the feature plane and sees each epoch alone."""
+    n_epochs = len(labels)
+    slow = rng.standard_normal((n_epochs, 2))
+    keep = 0.9
+    for t in range(1, n_epochs):
+        slow[t] = keep * slow[t - 1] + np.sqrt(1 - keep**2) * slow[t]
+    noise = np.sqrt(SLOW_SHARE) * slow + np.sqrt(1 - SLOW_SHARE) * rng.standard_normal((n_epochs, 2))
+    seen = features[labels] + noise
+    distance = ((seen[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
+    logits = -0.5 * sharpness * distance
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from stageguard.base import errors
+
+
+@pytest.mark.parametrize(
+    ("ours", "builtin"),
+    [
+        (errors.ProfileError, ValueError),
+        (errors.InputError, ValueError),
+        (errors.PinError, errors.InputError),
+        (errors.CohortError, ValueError),
+        (errors.FileFormatError, ValueError),
+        (errors.OutputError, OSError),
+        (errors.OutputExistsError, FileExistsError),
+        (errors.OutputExistsError, errors.OutputError),
+        (errors.MissingExtraError, ImportError),
+    ],
+)
+def test_each_error_is_ours_and_the_builtin_one_expects(ours, builtin):
+    with pytest.raises(builtin) as caught:
+        raise ours("one line")
+    assert isinstance(caught.value, errors.StageGuardError)
+    assert str(caught.value) == "one line"
+
+
+def test_the_warning_can_be_filtered_as_a_user_warning():
+    assert issubclass(errors.StageGuardWarning, UserWarning)
+    assert not issubclass(errors.StageGuardWarning, errors.StageGuardError)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("transitons", " Did you mean 'transitions'?"),
+        ("TRANSITIONS", " Did you mean 'transitions'?"),
+        ("WAKE_", " Did you mean 'Wake'?"),
+        ("qqq", ""),
+        ("", ""),
+    ],
+)
+def test_did_you_mean_finds_the_nearest_whatever_its_case(word, expected):
+    assert errors.did_you_mean(word, ["transitions", "Wake", "rare"]) == expected
+
+
+def test_did_you_mean_is_silent_without_options():
+    assert errors.did_you_mean("word", []) == ""

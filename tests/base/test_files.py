@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stageguard.base import files
+from stageguard.base.errors import OutputError, OutputExistsError
+from stageguard.base.files import write_text_atomic, write_together
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs signals, pipes and links")
+
+
+def names_in(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+def test_text_is_written_as_utf8_without_touching_newlines(tmp_path):
+    write_text_atomic(tmp_path / "a.txt", "τ = 1\r\nβ\n")
+    assert (tmp_path / "a.txt").read_bytes() == "τ = 1\r\nβ\n".encode()
+    assert names_in(tmp_path) == ["a.txt"]
+
+
+def test_bytes_are_written_as_they_are(tmp_path):
+    write_together({tmp_path / "a.bin": b"\x00\xff"})
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff"
+
+
+def test_existing_file_is_kept_unless_overwritten(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(OutputExistsError) as caught:
+        write_text_atomic(path, "new")
+    assert (
+        str(caught.value)
+        == f"{path} exists already. Use overwrite=True to replace it, or choose another name."
+    )
+    assert path.read_text() == "old"
+    write_text_atomic(path, "new", overwrite=True)
+    assert path.read_text() == "new"
+    assert names_in(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("old", ["old", None])
+def test_interrupted_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch, error, old):
+    path = tmp_path / "a.txt"
+    if old is not None:
+        path.write_text(old)
+    seen = []
+
+    def interrupted(temporary, target):
+        seen.append(temporary.read_text())
+        raise error
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(error):
+        write_text_atomic(path, "new", overwrite=True)
+    assert seen == ["new"]  # it was under way
+    assert names_in(tmp_path) == ([] if old is None else ["a.txt"])
+    assert old is None or path.read_text() == old
+
+
+@posix
+def test_killed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\n"
+        "from stageguard.base.files import write_text_atomic\n"
+        "Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_text_atomic(sys.argv[1], 'new', overwrite=True)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert run.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+
+
+def test_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(tmp_path / "a.txt", "new")
+    place, remedy = tmp_path / "a.txt", "Choose a folder you can write to."
+    assert str(caught.value) == f"cannot write {place}: No space left on device. {remedy}"
+
+
+def test_missing_folder_is_named(tmp_path):
+    path = tmp_path / "no" / "a.txt"
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(path, "new")
+    assert str(caught.value) == f"cannot write {path}: folder {path.parent} does not exist. Create it first."
+
+
+def test_folder_is_no_file_even_with_overwrite(tmp_path):
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(tmp_path, "new", overwrite=True)
+    assert str(caught.value) == f"cannot write {tmp_path}: it is a folder, expected a file name."
+
+
+@posix
+def test_device_is_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OutputError) as caught:
+        write_text_atomic(pipe, "new", overwrite=True)
+    assert str(caught.value) == f"cannot write {pipe}: it is a device or a pipe, expected a file name."
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    write_text_atomic(tmp_path / "ours", "x")
+    (tmp_path / "theirs").write_text("x")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
+
+
+@posix
+def test_link_is_written_through(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text_atomic(link, "new", overwrite=True)
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+@posix
+def test_the_file_to_spare_is_not_written_through_a_link(tmp_path):
+    read, link = tmp_path / "night.csv", tmp_path / "night.tsv"
+    read.write_text("the only copy")
+    link.symlink_to(read)
+    with pytest.raises(OutputError, match=r"night\.tsv: it is the same file as .*night\.csv"):
+        write_together({link: "new"}, overwrite=True, spare=[read])
+    assert read.read_text() == "the only copy"
+
+
+@posix
+def test_two_names_of_one_file_are_refused(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    second.symlink_to(first)
+    with pytest.raises(OutputError, match=r"/b: it is the same file as .*/a\."):
+        write_together({first: "1", second: "2"}, overwrite=True)
+    assert not first.exists()
+    assert names_in(tmp_path) == ["b"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from stageguard import _files
+_files._move_all = lambda written: os.kill(os.getpid(), 9)
+_files.write_together({Path(sys.argv[1]): "new"}, overwrite=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks that end with their process are POSIX")
+def test_what_a_killed_write_left_is_removed_by_the_next_one(tmp_path):
+    path = tmp_path / "night.tsv"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+        assert len(list(tmp_path.glob(".*.tmp"))) == 1
+    stranger = tmp_path / ".night.tsv.tmp"
+    stranger.write_text("somebody's")
+    write_text_atomic(path, "whole")
+    assert sorted(tmp_path.iterdir()) == [stranger, path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks that end with their process are POSIX")
+def test_what_another_process_is_writing_is_left_alone(tmp_path, monkeypatch):
+    path = tmp_path / "night.tsv"
+    move_all = files._move_all
+
+    def another_writes_first(written):
+        monkeypatch.setattr(files, "_move_all", move_all)
+        program = (
+            "import sys; from stageguard.base.files import write_text_atomic as w; w(sys.argv[1], 'theirs')"
+        )
+        subprocess.run([sys.executable, "-c", program, path], check=True)
+        assert all(temporary.exists() for temporary in written.values())
+        move_all(written)
+
+    monkeypatch.setattr(files, "_move_all", another_writes_first)
+    write_text_atomic(path, "ours")
+    assert path.read_text() == "ours"
+    assert list(tmp_path.iterdir()) == [path]

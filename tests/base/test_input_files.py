@@ -1,0 +1,359 @@
+"""The gate of every file that is read: what it refuses, and that nothing goes round it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line
+from stageguard.base import input_files
+from stageguard.base.errors import FileFormatError, ProfileError
+from stageguard.base.input_files import LIMITS, checked_file, parse_json, read_file
+
+PACKAGE = Path(sg.__file__).parent
+PROFILE = "human-psg-5"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+# ---- nothing goes round the gate
+
+GATE = PACKAGE / "_input_files.py"
+GATED = {"checked_file", "open_file", "open_text", "read_file", "read_text"}
+# functions of libraries that open what they are given
+OPENERS = {
+    *("np.load", "np.loadtxt", "np.genfromtxt", "np.fromfile", "np.memmap", "h5py.File", "zipfile.ZipFile"),
+    *(
+        "io.loadmat",
+        "io.whosmat",
+        "parquet.ParquetFile",
+        "parquet.read_table",
+        "csv.open_csv",
+        "csv.read_csv",
+    ),
+    *("safe_open", "load_file", "torch.load", "xlrd.open_workbook", "edfio.read_edf", "gzip.open"),
+}
+# members of an archive that is open already, and the network
+MEMBERS = {
+    "archive.open",
+    "archive.zip.open",
+    "opened.open",
+    "urllib.request.build_opener(_SafeRedirects).open",
+}
+
+
+def readers() -> Iterator[tuple[str, ast.Call, set[str]]]:
+    """Every call in the package, with its module and the names that hold something from the gate there."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path == GATE:
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        safe = set(from_the_gate(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node, safe
+
+
+def from_the_gate(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.withitem)
+            and isinstance(node.optional_vars, ast.Name)
+            and is_gated(node.context_expr)
+        ):
+            yield node.optional_vars.id
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and is_gated(node.value):
+            yield node.targets[0].id
+
+
+def is_gated(node: ast.AST) -> bool:
+    """Whether this is a call of the gate, or bytes and temporary files that are at hand already."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func)
+    return name in GATED or name in ("io.BytesIO", "tempfile.TemporaryFile") or any(map(is_gated, node.args))
+
+
+def is_writing(call: ast.Call) -> bool:
+    """Whether the first argument is a mode, or a choice of modes, that reads nothing."""
+    modes = (
+        [node.value for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant)] if call.args else []
+    )
+    return bool(modes) and all(mode in ("x", "xb", "w", "wb", "ab") for mode in modes)
+
+
+def goes_round(call: ast.Call, safe: set[str]) -> bool:
+    name = ast.unparse(call.func)
+    if name in ("json.load", "json.loads", "tomllib.load"):
+        return True
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "read_bytes"):
+        return True
+    if name == "open" or (isinstance(call.func, ast.Attribute) and call.func.attr == "open"):
+        return name not in MEMBERS and not is_writing(call) and "O_WRONLY" not in ast.unparse(call)
+    if name in OPENERS:
+        first = call.args[0]
+        return not is_gated(first) and not (isinstance(first, ast.Name) and first.id in safe)
+    return False
+
+
+def test_every_file_is_read_through_the_gate():
+    assert not [
+        f"{where} {ast.unparse(call)[:60]}" for where, call, safe in readers() if goes_round(call, safe)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open(path)",
+        "path.open('rb')",
+        "path.read_text('utf-8')",
+        "np.load(path)",
+        "h5py.File(self.path, 'r')",
+        "json.loads(text)",
+        "parquet.ParquetFile(path)",
+    ],
+)
+def test_the_search_finds_what_goes_round(text):
+    assert goes_round(ast.parse(text, mode="eval").body, set())
+
+
+# ---- what it refuses
+
+
+@pytest.fixture
+def odd_files(tmp_path):
+    """A pipe, a device and a link that leads to itself, by names that end as wanted."""
+
+    def make(suffix: str) -> dict[str, Path]:
+        pipe, device, loop = (tmp_path / f"{name}{suffix}" for name in ("pipe", "device", "loop"))
+        os.mkfifo(pipe)
+        device.symlink_to("/dev/zero")
+        loop.symlink_to(loop)
+        return {"pipe": pipe, "device": device, "loop": loop}
+
+    return make
+
+
+def test_pipes_devices_and_loops_are_refused(odd_files):
+    files = odd_files(".csv")
+    for name in ("pipe", "device"):
+        with pytest.raises(FileFormatError, match=rf"^{name}.csv: is a pipe or a device, expected a file"):
+            read_file(files[name], "text")
+    with pytest.raises(FileFormatError, match=r"^loop.csv: is a link that leads back to itself"):
+        checked_file(files["loop"], "text")
+
+
+def test_links_to_files_are_followed(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    assert read_file(tmp_path / "b.txt", "text") == b"x"
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_every_kind_has_a_limit(tmp_path, kind):
+    path = tmp_path / "large.x"
+    with path.open("wb") as file:
+        file.truncate(LIMITS[kind] + 1)  # sparse: it takes no room on the disk
+    with pytest.raises(FileFormatError, match=rf"^large.x: has {LIMITS[kind] + 1:,} bytes, expected at most"):
+        read_file(path, kind)
+
+
+def test_a_file_that_grows_is_bounded(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("12345")
+    monkeypatch.setitem(LIMITS, "text", 4)
+    monkeypatch.setattr(input_files, "checked_file", lambda path, kind: path)
+    with pytest.raises(FileFormatError, match=r"has 5 bytes, expected at most 4 of text"):
+        read_file(path, "text")
+
+
+def test_profiles_that_are_no_files(odd_files):
+    for path in odd_files(".toml").values():
+        with pytest.raises(ProfileError, match=r"is a pipe or a device|is a link that leads back to itself"):
+            sg.Profile.load(path)
+
+
+def test_a_large_profile(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_bytes(b"#" * (LIMITS["TOML"] + 1))
+    with pytest.raises(ProfileError, match=r"expected at most 16,777,216 of TOML"):
+        sg.Profile.load(path)
+
+
+@pytest.fixture
+def night(tmp_path):
+    path = tmp_path / "night.csv"
+    path.write_text("W,N1,N2,N3,R\n" + "0.6,0.1,0.1,0.1,0.1\n" * 40)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
+@pytest.mark.parametrize(
+    ("command", "option", "suffix"),
+    [
+        ("decode", "--quality", ".txt"),
+        ("decode", "--quality", ".npy"),
+        ("decode", "--list", ".tsv"),
+        ("stats", "--by", ".tsv"),
+        ("compare", None, ".txt"),
+        ("report", "--expert", ".txt"),
+    ],
+)
+def test_options_that_name_no_file_do_not_hang(run, night, odd_files, command, option, suffix, kind):
+    path = odd_files(suffix)[kind]
+    ran = run(command, *((path, night) if option is None else (night, option, path)), "-p", PROFILE)
+    assert ran.code in (1, 2)
+    assert f"{kind}{suffix}" in ran.err.replace("\n", "")
+
+
+# ---- JSON
+
+
+def test_a_name_twice_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"the name 'a' is there twice, expected it once"):
+        parse_json('{"b": {"a": 1, "c": 2, "a": 3}}')
+    path = tmp_path / "night.json"
+    text = '{"values": ["W", "N2", "R"], "n_stages": 5, "freq": "30s", "values": ["R", "R", "R"]}'
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=r"is not readable JSON \(the name 'values' is there twice"):
+        sg.read_hypnogram(path)
+
+
+def test_far_too_many_lists_are_refused():
+    with pytest.raises(ValueError, match=r"1,000,002 lists and objects, expected at most 1,000,000"):
+        parse_json("[" + ",".join(["[]"] * 1_000_001) + "]")
+
+
+def test_a_list_of_numbers_asks_whose_they_are(tmp_path):
+    path = tmp_path / "mouse.json"
+    path.write_text("[2,2,3,3,1,1,2]")
+    with pytest.raises(FileFormatError, match=r"mouse.json: is a bare list of numbers, and tools number"):
+        sg.read_hypnogram(path)
+    assert "".join(sg.read_hypnogram(path, format="numbers-accusleep").stages) == "WWNNRRW"
+    assert sg.read_hypnogram(path, format="dreem-json").stages.tolist()[:3] == ["N2", "N2", "N3"]
+
+
+def test_a_number_of_400_digits_in_json(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(f"[0, {'9' * 400}]")
+    with pytest.raises(FileFormatError, match=r"a.json: epoch 1 is 9{20}\.\.\., expected one of"):
+        sg.read_hypnogram(path, format="dreem-json")
+
+
+def test_a_list_has_a_limit_of_epochs(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([0] * 1_000_001))
+    for form in ("dreem-json", "numbers-rk"):
+        with pytest.raises(FileFormatError, match=r"has 1,000,001 epochs, expected at most 1,000,000"):
+            sg.read_hypnogram(path, format=form)
+
+
+def test_lines_have_a_limit_of_epochs(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("W\nN2\n" * 500_001)
+    with pytest.raises(FileFormatError, match=r"has 1,000,002 epochs, expected at most 1,000,000"):
+        sg.read_hypnogram(path, scheme="aasm5")
+
+
+# ---- XML
+
+
+@pytest.mark.parametrize("element", [b"<a/>", b"<a b='1' c='2' d='3' e='4'/>"])
+def test_much_xml_takes_little_memory(tmp_path, element):
+    path = tmp_path / "night.xml"
+    path.write_bytes(b"<PSGAnnotation>" + element * (16_000_000 // len(element)) + b"</PSGAnnotation>")
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match=r"is XML of more than 1,000,000 elements"):
+            sg.read_hypnogram(path)
+        assert tracemalloc.get_traced_memory()[1] < 256 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+# ---- one bad file is one row
+
+
+def bad_nights(folder: Path) -> None:
+    (folder / "digits.json").write_text(f"[0, {'9' * 400}]")
+    (folder / "loop.txt").symlink_to("loop.txt")
+    (folder / "good.txt").write_text("W\nN2\nN2\nR\nN3\n" * 20)
+
+
+@pytest.mark.parametrize("command", ["check", "stats", "compare", "convert"])
+def test_other_nights_go_on(run, tmp_path, command):
+    bad_nights(tmp_path)
+    files = [tmp_path / name for name in ("digits.json", "loop.txt", "good.txt")]
+    own: tuple[object, ...] = ("-p", PROFILE)
+    if command == "convert":
+        own = ("--to", "luna-eannot", "-o", tmp_path / "out")
+    if command == "compare":
+        (tmp_path / "expert").mkdir()
+        for name in ("digits", "loop", "good"):
+            (tmp_path / "expert" / f"{name}.txt").write_text((tmp_path / "good.txt").read_text())
+        files.insert(0, tmp_path / "expert")
+    ran = run(command, *files, *own, "--json")
+    nights = (
+        ran.json if isinstance(ran.json, list) else next(v for v in ran.json.values() if isinstance(v, list))
+    )
+    assert ran.code == 1
+    assert [night["ok"] for night in nights] == [False, False, True], nights
+    assert "loop.txt: is a link that leads back to itself" in nights[1]["error"]
+
+
+def test_what_a_reader_raises_names_its_type(run, tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("W,N1,N2,N3,R\n" + "0.6,0.1,0.1,0.1,0.1\n" * 40)
+    (tmp_path / "b.csv").write_text("W,N1,N2,N3,R\n" + "0.6,0.1,0.1,0.1,0.1\n" * 40)
+    from stageguard.formats.tables import delimited
+
+    real = delimited.load_table
+
+    def stumbling(path, *given, **options):
+        if path.name == "a.csv":
+            raise ZeroDivisionError("division\nby zero")
+        return real(path, *given, **options)
+
+    monkeypatch.setattr(delimited, "load_table", stumbling)
+    ran = run(
+        "decode", tmp_path / "a.csv", tmp_path / "b.csv", "-p", PROFILE, "-o", tmp_path / "out", "--json"
+    )
+    first, second = ran.json["nights"] if isinstance(ran.json, dict) else ran.json
+    assert first["error"] == "a.csv: cannot be read (ZeroDivisionError: division by zero). Is it damaged?"
+    assert second["ok"] and ran.code == 1
+
+
+def test_want_of_memory_ends_the_run(run, tmp_path, monkeypatch):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("W\nN2\nR\n" * 20)
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("stageguard.formats.text.text_lines", full)
+    line = error_line(run("check", tmp_path / "a.txt", tmp_path / "b.txt", "-p", PROFILE))
+    assert "MemoryError" in line
+
+
+def test_luna_columns_are_matched_by_name(tmp_path):
+    path = tmp_path / "night.annot"
+    rows = ["start\tstop\tclass\tinstance\tchannel\tmeta"]
+    rows += [f"{30 * i}\t{30 * i + 30}\t{stage}\t.\t.\t." for i, stage in enumerate(["W", "N1", "N2", "R"])]
+    path.write_text("\n".join(rows) + "\n")
+    assert sg.read_hypnogram(path, scheme="aasm5").stages.tolist() == ["W", "N1", "N2", "R"]
+    path.write_text("\n".join([rows[0].replace("meta", "start"), *rows[1:]]) + "\n")
+    with pytest.raises(FileFormatError, match=r"line 1 names the column start twice"):
+        sg.read_hypnogram(path, scheme="aasm5")
+    path.write_text("\n".join([*rows, "120\t150\tW"]) + "\n")
+    with pytest.raises(FileFormatError, match=r"line 6 has 3 cells, the header has 6"):
+        sg.read_hypnogram(path, scheme="aasm5")

@@ -1,0 +1,99 @@
+"""Units: spellings, conversions there and back, and what cannot be converted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stageguard.base import units
+from stageguard.base.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        *[(text, "uV") for text in ("uV", "µV", "μV", "UV", " uv ", "[µV]", "ÂµV", "microvolt", "uVrms")],
+        *[(text, "mV") for text in ("mV", "MV", "millivolts")],
+        *[("V", "V"), ("m/s²", "m/s2"), ("m/s^2", "m/s2"), ("°C", "degC"), ("DegC", "degC"), ("Â°C", "degC")],
+        *[
+            ("1/min", "bpm"),
+            ("BPM", "bpm"),
+            ("%", "%"),
+            ("deg", "deg"),
+            ("mmHg", "mmHg"),
+            ("counts", "counts"),
+        ],
+        *[("", None), ("l", None), ("uW", None), ("uV/Hz", None)],
+    ],
+)
+def test_spellings(text, unit):
+    assert units.known_unit(text) == unit
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "wanted", "expected"),
+    [
+        *[(1.5, "mV", "uV", 1500), (2e-6, "V", "uV", 2), (3, "uV", "mV", 0.003), (5, "nV", "uV", 0.005)],
+        *[
+            (9.80665, "m/s2", "g", 1),
+            (250, "mg", "g", 0.25),
+            (1.2, "Hz", "bpm", 72),
+            (0.97, "fraction", "%", 97),
+        ],
+        *[
+            (212, "°F", "°C", 100),
+            (310.15, "K", "degC", 37),
+            (37, "degC", "degF", 98.6),
+            (180, "deg", "rad", np.pi),
+        ],
+        *[(800, "ms", "s", 0.8), (10, "cmH2O", "mmHg", 7.3555912)],
+    ],
+)
+def test_known_conversions(value, unit, wanted, expected):
+    assert units.to_unit([value, np.nan], unit, wanted)[0] == pytest.approx(expected, rel=1e-9)
+    assert np.isnan(units.to_unit([np.nan], unit, wanted)[0])
+
+
+@given(
+    st.sampled_from(sorted(units.spellings())),
+    st.sampled_from(sorted(units.spellings())),
+    st.floats(-1e6, 1e6),
+)
+def test_there_and_back(unit, other, value):
+    if not units.can_convert(unit, other):
+        with pytest.raises(InputError, match="expected"):
+            units.scale_to(unit, other)
+        return
+    back = units.to_unit(units.to_unit([value], unit, other), other, unit)[0]
+    assert back == pytest.approx(value, rel=1e-9, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("unit", "standard"),
+    [("V", "uV"), ("m/s2", "g"), ("K", "degC"), ("l", "l"), ("", ""), ("ms", "s"), ("Hz", "bpm")],
+)
+def test_standard_units(unit, standard):
+    assert units.standard_unit(unit) == standard
+
+
+def test_equal_units_need_not_be_known():
+    assert units.scale_to("a.u.", "a.u.") == (1.0, 0.0)
+    values = np.arange(3.0)
+    assert units.to_unit(values, "uV", "µV") is values
+
+
+def test_errors_say_what_measures_what():
+    with pytest.raises(InputError) as error:
+        units.to_unit([1], "mV", "g", what="channel 'EMG'")
+    assert str(error.value) == (
+        "channel 'EMG' is in 'mV' (voltage), expected 'g' (acceleration). Map another channel, or correct "
+        "its unit."
+    )
+    with pytest.raises(
+        InputError, match=r"the signal is in the unknown unit 'uVolt', expected one .* Did you mean"
+    ):
+        units.scale_to("uVolt", "uV")
+    with pytest.raises(InputError, match=r"was asked for in the unknown unit 'furlong'"):
+        units.scale_to("uV", "furlong")

@@ -1,0 +1,364 @@
+"""`stageguard decode` of a cohort: resumed, its failures in a table, no more kept than a row per night."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, write_night
+from stageguard.cli.decode_cohort import NightRow, Tally, write_tables
+from stageguard.cli.present import MOST_ROWS
+from stageguard.cli.workers import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
+
+PROFILE = "human-psg-5"
+HEADER = "id\tfile\tn_epochs\tn_changed\trule\tstep\ttransition_weight\tfi_before\tfi_after"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def nights(tmp_path):
+    (tmp_path / "nights").mkdir()
+    for seed in (1, 2, 3):
+        write_night(tmp_path / "nights" / f"n{seed}.csv", hours=1, seed=seed)
+    return tmp_path / "nights"
+
+
+@pytest.fixture
+def decode(run, nights, tmp_path):
+    """Decode the folder of nights into `out`."""
+    return lambda *more: run("decode", nights, "-p", PROFILE, "-o", tmp_path / "out", *more)
+
+
+def times(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("*.hypnogram.*")}
+
+
+def rows(path):
+    return [line.split("\t") for line in path.read_text("utf-8").splitlines()]
+
+
+def errors(ran):
+    return [report["error"] for report in ran.json if not report["ok"]]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_second_call_skips_what_was_decoded(decode, nights, tmp_path, jobs):
+    ran = decode("--jobs", jobs)
+    assert ran.code == 0, ran.err
+    assert "3 nights: 3 decoded." in ran.out
+    before = times(tmp_path / "out")
+    assert len(before) == 6
+    write_night(nights / "n10.csv", hours=1, seed=10)
+    ran = decode("--jobs", jobs)
+    assert (ran.code, ran.err) == (0, "")
+    assert "4 nights: 3 done before, 1 decoded." in ran.out
+    after = times(tmp_path / "out")
+    assert {name: after[name] for name in before} == before
+    assert "n10.hypnogram.tsv" in after
+
+
+def test_overwrite_decodes_everything_again(decode, tmp_path):
+    decode()
+    before = times(tmp_path / "out")
+    assert "3 nights: 3 decoded." in decode("--overwrite").out
+    assert all(moment > before[name] for name, moment in times(tmp_path / "out").items())
+
+
+def test_a_changed_input_is_said_and_not_taken_for_done(decode, nights, tmp_path):
+    decode()
+    before = times(tmp_path / "out")
+    write_night(nights / "n2.csv", hours=1, seed=7)
+    ran = decode("--json")
+    assert ran.code == 1
+    assert [report["ok"] for report in ran.json] == [True, False, True]
+    (line,) = errors(ran)
+    assert line.endswith("exists already, and n2.csv has changed since. Use --overwrite to decode it again.")
+    assert times(tmp_path / "out") == before
+    assert decode("--overwrite").code == 0
+    assert decode().code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--trained", "natural"), "was decoded with other options (trained)"),
+        (("--epoch-seconds", "20"), "was decoded with other options (epoch_seconds)"),
+    ],
+)
+def test_other_options_are_not_done_before(decode, options, expected):
+    decode()
+    ran = decode(*options, "--json")
+    assert len(errors(ran)) == 3
+    assert all(expected in line for line in errors(ran))
+
+
+def test_the_same_options_are_done_before_pictures_included(decode):
+    options = ("--trained", "natural", "--svg", "--explain", "--stages", "W,N1,N2,N3,R")
+    assert decode(*options).code == 0
+    assert "3 done before, 0 decoded" in decode(*options).out
+
+
+def test_another_profile_of_the_same_name_is_not_done_before(run, nights, tmp_path):
+    place = tmp_path / "own.toml"
+    sg.Profile.load(PROFILE).replace(name="own").save(place)
+    assert run("decode", nights / "n1.csv", "-p", place).code == 0
+    sg.Profile.load(PROFILE).replace(name="own", transition_weight=0.3, strength=None).save(
+        place, overwrite=True
+    )
+    ran = run("decode", nights / "n1.csv", "-p", place)
+    assert ran.code == 1
+    assert "was decoded with another version of the profile own" in ran.err
+
+
+def test_another_version_is_not_done_before(decode, tmp_path, monkeypatch):
+    decode()
+    monkeypatch.setattr("stageguard.cli.resuming.__version__", "99.0")
+    found = errors(decode("--json"))
+    assert len(found) == 3
+    assert all(f"was decoded by stageguard {sg.__version__}, this is 99.0" in line for line in found)
+
+
+def test_signal_quality_of_other_values_is_not_done_before(run, nights, tmp_path):
+    quality = tmp_path / "quality.csv"
+    quality.write_text("quality\n" + "0.1\n" * 120)
+    arguments = ("decode", nights / "n1.csv", "-p", PROFILE, "--quality", quality)
+    assert run(*arguments).code == 0
+    ran = run(*arguments)
+    assert (ran.code, ran.err) == (0, "")
+    assert "was decoded before" in ran.out
+    quality.write_text("quality\n" + "0.2\n" * 120)
+    assert "was decoded with other options (quality_sha256)" in run(*arguments).err
+
+
+@pytest.mark.parametrize("leave", ["n2.hypnogram.tsv", "n2.hypnogram.json"])
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_half_an_output_is_completed(decode, tmp_path, leave, how):
+    decode()
+    out = tmp_path / "out"
+    whole = {path.name: path.read_bytes() for path in out.glob("n2.*")}
+    if how == "gone":
+        (out / leave).unlink()
+    else:
+        (out / leave).write_bytes(b"")
+    ran = decode()
+    assert ran.code == 0, ran.err
+    assert "3 nights: 2 done before, 1 decoded." in ran.out
+    assert {path.name: path.read_bytes() for path in out.glob("n2.*")} == whole
+
+
+def test_a_cut_off_sidecar_is_completed_and_a_strange_one_is_not(decode, tmp_path):
+    decode()
+    sidecar = tmp_path / "out" / "n2.hypnogram.json"
+    text = sidecar.read_text()
+    sidecar.write_text(text[: len(text) // 2])
+    assert "2 done before, 1 decoded" in decode().out
+    assert sidecar.read_text() == text
+    sidecar.write_text('{"mine": 1}')
+    (line,) = errors(decode("--json"))
+    assert "it has no 'stageguard' entry" in line
+    assert sidecar.read_text() == '{"mine": 1}'
+
+
+def test_a_table_without_its_record_that_says_otherwise_is_kept(decode, tmp_path):
+    decode()
+    table = tmp_path / "out" / "n2.hypnogram.tsv"
+    (tmp_path / "out" / "n2.hypnogram.json").unlink()
+    lines = table.read_text().splitlines()
+    cells = lines[1].split("\t")
+    other = ("W", "0") if cells[2] != "W" else ("N2", "2")
+    lines[1] = "\t".join([*cells[:2], *other, *cells[4:]])
+    table.write_text("\n".join(lines) + "\n")
+    (line,) = errors(decode("--json"))
+    assert "exists already" in line
+    assert table.read_text().splitlines() == lines
+
+
+def test_an_edited_output_is_not_done_before(decode, tmp_path):
+    decode()
+    table = tmp_path / "out" / "n2.hypnogram.tsv"
+    table.write_bytes(table.read_bytes()[:-40])
+    (line,) = errors(decode("--json"))
+    assert "n2.hypnogram.tsv exists already, and was changed after it was written." in line
+
+
+def test_an_edited_record_is_said(decode, tmp_path):
+    decode()
+    sidecar = tmp_path / "out" / "n2.hypnogram.json"
+    content = json.loads(sidecar.read_text())
+    del content["stageguard"]["provenance"]
+    sidecar.write_text(json.dumps(content))
+    assert "its record is incomplete or was edited" in errors(decode("--json"))[0]
+
+
+def test_failures_are_rows_of_a_table_until_there_are_none(decode, nights, tmp_path):
+    (nights / "n4.csv").write_bytes(b"")
+    (nights / "n5.csv").write_text("W,N1,N2,N3,R\n0.2,0.2,0.2,0.2,0.9\n1,0,0,0,0\n")
+    ran = decode()
+    assert ran.code == 1
+    assert "5 nights: 3 decoded, 2 failed." in ran.out
+    table = rows(tmp_path / "out" / "failures.tsv")
+    assert table[0] == ["id", "file", "error", "stageguard"]
+    assert [row[:2] for row in table[1:]] == [[f"n{i}", str(nights / f"n{i}.csv")] for i in (4, 5)]
+    assert table[1][2] == "n4.csv: is empty (0 bytes). Was it written completely?"
+    (nights / "n4.csv").unlink()
+    assert decode().code == 1
+    assert len(rows(tmp_path / "out" / "failures.tsv")) == 2
+    (nights / "n5.csv").unlink()
+    assert decode().code == 0
+    assert not (tmp_path / "out" / "failures.tsv").exists()
+
+
+def test_the_cohort_has_a_row_for_each_night_also_when_resumed(decode, nights, tmp_path):
+    decode()
+    first = (tmp_path / "out" / "cohort.tsv").read_text()
+    table = rows(tmp_path / "out" / "cohort.tsv")
+    assert "\t".join(table[0]) == HEADER
+    night = sg.decode(sg.read_density(nights / "n2.csv"), PROFILE)
+    assert table[2][0] == "n2"
+    assert table[2][2:4] == ["120", str(int(night.changed.sum()))]
+    assert table[2][4:6] == [night.strength.rule, night.strength.step]
+    assert [float(cell) for cell in table[2][6:]] == pytest.approx(
+        [night.strength.transition_weight, night.strength.fi_before, night.strength.fi_after], rel=1e-5
+    )
+    decode()
+    assert (tmp_path / "out" / "cohort.tsv").read_text() == first
+
+
+def test_rows_of_other_nights_in_the_folder_stay(run, decode, nights, tmp_path):
+    decode()
+    other = write_night(tmp_path / "other.csv", hours=1, seed=9)
+    twin = write_night(tmp_path / "twin.csv", hours=1, seed=8)
+    (tmp_path / "out" / "n1.hypnogram.json").unlink()
+    assert run("decode", other, twin, "-p", PROFILE, "-o", tmp_path / "out").code == 0
+    assert [row[0] for row in rows(tmp_path / "out" / "cohort.tsv")[1:]] == ["n2", "n3", "other", "twin"]
+
+
+def test_tables_of_others_are_left_alone(decode, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cohort.tsv").write_text("id\tmine\n")
+    ran = decode()
+    assert ran.code == 0
+    assert "cohort.tsv is no table of decode's, so it was left as it is" in ran.out
+    assert (tmp_path / "out" / "cohort.tsv").read_text() == "id\tmine\n"
+
+
+def test_without_an_output_folder_no_tables_are_written(run, nights):
+    (nights / "n4.csv").write_bytes(b"")
+    assert run("decode", nights, "-p", PROFILE).code == 1
+    assert not {"cohort.tsv", "failures.tsv"} & {path.name for path in nights.iterdir()}
+
+
+def test_the_same_failure_of_many_files_is_one_row(decode, nights):
+    for seed in range(30, 60):
+        (nights / f"n{seed}.csv").write_bytes(b"")
+    ran = decode()
+    assert "30 of 33 files failed" in ran.err
+    assert ran.err.count("is empty (0 bytes)") == 1
+    assert re.search(r"n30\.csv and 29 more +is empty", ran.err)
+
+
+def test_many_nights_are_summarised(decode, nights):
+    for seed in range(MOST_ROWS):
+        os.link(nights / "n1.csv", nights / f"m{seed}.csv")
+    ran = decode()
+    assert f"{MOST_ROWS + 3} nights: {MOST_ROWS + 3} decoded." in ran.out
+    assert "m7.csv" not in ran.out
+    assert len(ran.out.splitlines()) < 20
+    fi = np.mean(np.diff(sg.read_density(nights / "n1.csv").argmax()) != 0)
+    assert re.search(rf"FI before +[\d.]+ +{fi:.3f} ", ran.out)
+    assert f"the file does not say how long an epoch is: 30 s assumed ({MOST_ROWS + 3} nights)" in ran.out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+@pytest.mark.parametrize(("jobs", "kind"), [("1", "SIGINT"), ("2", "SIGINT"), ("2", "SIGKILL")])
+def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
+    for seed in range(300):
+        os.link(nights / "n1.csv", nights / f"m{seed}.csv")
+    out = tmp_path / "out"
+    arguments = ["decode", str(nights), "-p", PROFILE, "-o", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stageguard.cli", *arguments, "--jobs", jobs],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # may be ignored where tests run
+    )
+    deadline = time.monotonic() + 60
+    while not any(out.glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(getattr(signal, kind))
+    process.communicate(timeout=30)
+    n_before = len(list(out.glob("*.json")))
+    assert 0 < n_before < 303
+    ran = run(*arguments)
+    assert ran.code == 0, ran.err
+    found = re.search(r"303 nights: (?:(\d+) done before, )?(\d+) decoded\.", ran.out)
+    assert found, ran.out
+    assert int(found[1] or 0) + int(found[2]) == 303
+    assert abs(int(found[1] or 0) - n_before) <= 2  # a table whose sidecar was not there yet, of each worker
+    assert len(rows(out / "cohort.tsv")) == 304
+
+
+def report_of(i):
+    used = {"rule": "band", "step": "lowered", "transition_weight": 0.1, "fi_before": 0.3, "fi_after": None}
+    big = {"indicators": {str(k): k for k in range(100)}, "table": [["x"] * 4] * 20}
+    facts = {"file": f"n{i}.csv", "id": f"n{i}", "ok": True, "done_before": False, "n_epochs": 10}
+    return facts | big | {"n_changed": 1, "strength_used": used, "notes": ["same"], "warnings": []}
+
+
+def test_no_more_than_a_row_is_kept_of_most_nights(tmp_path):
+    tally = Tally()
+    for i in range(5_000):
+        tally.add(report_of(i))
+    assert len(tally.first) <= MOST_ROWS + 1
+    assert len(tally.nights) == 5_000
+    assert all(isinstance(cell, str | int | float) for row in tally.nights for cell in row)
+    assert tally.notes == {"same": 5_000}
+    write_tables(tally, tmp_path)
+    table = rows(tmp_path / "cohort.tsv")
+    assert len(table) == 5_001
+    assert dict(zip(NightRow._fields, table[1], strict=True))["fi_after"] == "n/a"
+
+
+def mark(place: Path) -> str:
+    place.touch()
+    return place.name
+
+
+def test_workers_do_not_run_far_ahead_of_what_is_taken(tmp_path):
+    n_items, n_workers = 2_000, 2
+    most = CHUNKS_AHEAD * n_workers * MOST_IN_CHUNK
+    assert most < n_items / 10
+    results = run_all(mark, [tmp_path / str(i) for i in range(n_items)], n_workers)
+    assert next(results) == "0"
+    seen, steady = 0, 0
+    while steady < 5:
+        time.sleep(0.1)
+        now = len(list(tmp_path.iterdir()))
+        steady = steady + 1 if now == seen else 0
+        seen = now
+    assert 0 < seen <= most
+    assert [*results] == [str(i) for i in range(1, n_items)]
+
+
+def test_json_of_many_is_one_list(decode, nights):
+    (nights / "n4.csv").write_bytes(b"")
+    found = decode("--json").json
+    assert [report["id"] for report in found] == ["n1", "n2", "n3", "n4"]
+    assert [report["ok"] for report in found] == [True, True, True, False]
+    assert "table" not in found[0]

@@ -1,0 +1,286 @@
+"""The other commands: profiles, demo, doctor, help, and how quickly help comes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line
+from stageguard.cli import main
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = (
+    *("decode", "check", "stats", "compare", "report"),
+    *("profiles", "verify", "demo", "doctor"),
+)
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+def test_profiles_are_listed(run):
+    listed = run("profiles")
+    assert listed.code == 0
+    assert all(name in listed.out for name in sg.profiles())
+    assert run("profiles", "list").out == listed.out
+    entries = run("profiles", "--json").json
+    assert [entry["name"] for entry in entries] == sg.profiles()
+    assert entries[0]["sha256"] == sg.Profile.load(sg.profiles()[0]).sha256
+
+
+@pytest.mark.parametrize("name", sg.profiles())
+def test_show_tells_whom_a_profile_is_not_for(run, name):
+    profile = sg.Profile.load(name)
+    shown = " ".join(run("profiles", "show", name).out.split())
+    assert profile.sha256[:12] in shown
+    assert profile.not_for
+    for caution in profile.not_for:
+        assert caution.cohort in shown
+    assert sg.Profile.from_dict(run("profiles", "show", name, "--json").json["definition"]) == profile
+
+
+def test_show_gives_minimum_bouts_in_seconds_and_epochs(run):
+    assert "R 8 s = 2 epochs" in run("profiles", "show", "kdd2026-mouse-eeg-emg").out
+
+
+def test_show_and_path_take_own_files(run, tmp_path):
+    own = tmp_path / "own.toml"
+    sg.Profile.load("human-psg-3").replace(name="own").save(own)
+    assert run("profiles", "show", own).out.startswith("own  sha256 ")
+    assert run("profiles", "path", own).out.strip() == str(own.resolve())
+    built_in = Path(run("profiles", "path", "human-psg-3", "--json").json["path"])
+    assert sg.Profile.load(built_in) == sg.Profile.load("human-psg-3")
+
+
+def test_unknown_and_broken_profiles_are_one_line(run, tmp_path):
+    assert error_line(run("profiles", "show", "human-psg5")).endswith("Did you mean 'human-psg-5'?")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("name = ")
+    assert "not valid TOML" in error_line(run("profiles", "show", broken))
+
+
+def test_demo_writes_shows_and_verifies(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run("demo")
+    assert (ran.code, ran.err) == (0, "")
+    assert "synthetic" in ran.out
+    assert "Fragmentation index" in ran.out
+    assert "Agreement with the true stages" in ran.out
+    for row in ("TVR", "Total sleep time", "Sleep efficiency", "REM latency", "Wake after sleep onset",
+                "Awakenings", "Bouts", "Epochs changed"):  # fmt: skip
+        assert row in ran.out
+    assert "Look at it:  stageguard-demo/synthetic-night.report.html" in ran.out
+    folder = tmp_path / "stageguard-demo"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "about-this-folder.txt", "synthetic-night.csv", "synthetic-night.hypnogram.json",
+        "synthetic-night.hypnogram.svg", "synthetic-night.hypnogram.tsv", "synthetic-night.report.html",
+    ]  # fmt: skip
+    assert run("verify", folder / "synthetic-night.hypnogram.tsv").code == 0
+    report = run("demo", "--json").json
+    agreement = report["agreement_with_truth_percent"]
+    assert agreement["after"] > agreement["before"] + 2
+
+
+def test_demo_runs_twice_and_says_so(run, tmp_path):
+    folder = tmp_path / "demo"
+    assert "held an earlier demo" not in run("demo", "-o", folder).out
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    again = run("demo", "-o", folder)
+    assert again.code == 0
+    assert "held an earlier demo; its files were written again." in again.out
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
+
+
+def test_demo_spares_files_it_did_not_write(run, tmp_path):
+    mine = tmp_path / "synthetic-night.csv"
+    mine.write_text("mine")
+    line = error_line(run("demo", "-o", tmp_path))
+    assert line.endswith("exists already. Use --overwrite to replace it, or choose another name.")
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    page = tmp_path / "synthetic-night.report.html"
+    page.write_text("mine")
+    for _ in range(2):  # the second time is no demo over a demo: the first one was not finished
+        assert "exists already" in error_line(run("demo", "-o", tmp_path))
+    assert page.read_text() == "mine"
+    mine.write_text("mine")
+    assert run("demo", "-o", tmp_path, "--overwrite").code == 0
+    assert mine.read_text() != "mine"
+
+
+def test_doctor_reports_versions_core_and_a_self_test(run, backend):
+    ran = run("doctor")
+    assert ran.code == 0
+    assert sg.__version__ in ran.out
+    assert ("compiled" if backend == "compiled" else "NumPy reference") in ran.out
+    findings = {finding["name"]: finding for finding in run("doctor", "--json").json["findings"]}
+    assert "960 epochs decoded in" in findings["self-test"]["state"]
+    last = ran.out.splitlines()[-1]
+    if backend == "reference":
+        assert last == "Everything works, but slowly: the compiled core is missing."
+        assert "install a C++17 compiler" in findings["decoder"]["advice"]
+        assert "--no-cache-dir" in findings["decoder"]["advice"]  # pip would install the old wheel again
+    else:
+        assert last == "Everything works."
+
+
+@pytest.mark.parametrize("width", ["20", "60", "200"])
+def test_doctor_breaks_no_command_at_the_width_of_the_terminal(run, monkeypatch, width):
+    from stageguard.guard import kernels
+    from stageguard.guard.kernels import reference
+
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr(kernels, "active", reference)
+    advice = {one["name"]: one["advice"] for one in run("doctor", "--json").json["findings"]}["decoder"]
+    assert any(advice in line for line in run("doctor").out.splitlines())
+
+
+def test_doctor_lists_every_extra_and_its_libraries(run, monkeypatch):
+    from stageguard.cli.commands import doctor
+
+    here = dict.fromkeys(("safetensors", "scipy", "numpy"), "1.0")
+    monkeypatch.setattr(doctor, "_version", here.get)
+    monkeypatch.setattr(doctor, "LIBRARIES", {})
+    ran = run("doctor", "--json")
+    assert ran.code == 0  # nothing is wrong without an extra
+    findings = {one["name"].split(" (")[0]: one for one in ran.json["findings"]}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert {f"extra {name}" for name in extras} == {name for name in findings if name.startswith("extra ")}
+    assert findings["extra torch"]["state"] == "not installed: torch"
+    assert findings["extra torch"]["advice"] == "to use it, pip install 'stageguard[torch]'"
+    assert findings["extra formats"]["state"] == "not installed: h5py, pandas, pyarrow"
+    monkeypatch.setattr(doctor, "_version", lambda name: "1.0")
+    findings = {one["name"].split(" (")[0]: one for one in run("doctor", "--json").json["findings"]}
+    assert findings["extra torch"]["state"] == "torch 1.0, safetensors 1.0"
+    assert findings["extra torch"]["advice"] == ""
+
+
+def test_doctor_fails_when_something_is_missing(run, monkeypatch):
+    from stageguard.cli.commands import doctor
+
+    monkeypatch.setitem(doctor.LIBRARIES, "no-such-library", "nothing")
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "pip install no-such-library" in ran.out
+
+
+def test_version_and_help(run):
+    assert run("--version").out == f"stageguard {sg.__version__}\n"
+    shown = run("--help")
+    assert shown.code == 0
+    assert all(command in shown.out for command in COMMANDS)
+    for command in COMMANDS:
+        assert "--json" in run(command, "-h").out
+
+
+def test_unknown_commands_exit_2(run):
+    ran = run("decodee")
+    assert ran.code == 2
+    assert "No such command 'decodee'" in ran.err
+
+
+def test_a_fault_of_ours_is_one_line_too(run, monkeypatch):
+    from stageguard.profile import profile
+
+    def broken():
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.delenv("STAGEGUARD_DEBUG", raising=False)
+    monkeypatch.setattr(profile, "profiles", broken)
+    line = error_line(run("profiles"))
+    assert line.startswith("unexpected ZeroDivisionError: oops. This is a fault of stageguard, not yours")
+    monkeypatch.setenv("STAGEGUARD_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["profiles"])
+
+
+def in_new_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(Path(sg.__file__).parents[1])}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, check=True, capture_output=True, text=True
+    )
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom stageguard.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('numpy', 'rich.table', 'pandas', 'stageguard.profile.profile')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    assert in_new_process("-c", code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="CPU time of children is POSIX")
+def test_help_costs_less_than_half_a_second_of_cpu():
+    import resource
+
+    in_new_process("-m", "stageguard.cli", "--help")  # writes the byte code
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shown = in_new_process("-m", "stageguard.cli", "--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "Usage: stageguard" in shown.stdout
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def small_profile(folder, **changes):
+    stages = ("W", "N", "R")
+    rare = {"W": {"W": 0.99998, "N": 0.00002, "R": 0.0}}
+    rows = {a: {b: 0.98 if a == b else 0.01 for b in stages} for a in stages} | rare
+    base = {"name": "own", "scheme": "wnr3", "epoch_seconds": 30.0, "transition_weight": 0.1}
+    profile = sg.Profile.from_dict(base | {"transitions": rows} | changes)
+    profile.save(folder / "own.toml")
+    return folder / "own.toml"
+
+
+def test_small_probabilities_do_not_look_forbidden(run, tmp_path):
+    shown = run("profiles", "show", small_profile(tmp_path)).out
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("W  ")]
+    assert row == ["W", "0.99998", "2e-05", "0"]
+    assert "0.0000" not in shown
+
+
+def test_one_epoch_is_one_epoch_in_a_profile(run, tmp_path):
+    shown = run("profiles", "show", small_profile(tmp_path, min_bout_seconds={"W": 30.0, "R": 60.0})).out
+    assert "W 30 s = 1 epoch, R 60 s = 2 epochs" in shown
+
+
+def test_characters_that_hide_or_turn_text_are_written_as_escapes(run, tmp_path):
+    path = small_profile(
+        tmp_path,
+        summary="safe\u202e \x1b[31mred",
+        intended_for="adults\u2066",
+        not_for=[{"cohort": "mice\u202e", "action": "warn", "reason": "none\u200f counted"}],
+        provenance={"by": {"who\u202e": "me\x07"}},
+    )
+    shown = run("profiles", "show", path).out
+    assert not [c for c in shown if not c.isprintable() and c != "\n"]
+    for text in (
+        r"safe\u202e \x1b[31mred",
+        r"adults\u2066",
+        r"mice\u202e",
+        r"none\u200f counted",
+        r"who\u202e: me\x07",
+    ):
+        assert text in shown
+
+
+def test_the_demos_own_file_says_how_long_its_epochs_are(run, tmp_path):
+    out = run("demo", "-o", tmp_path / "demo").out
+    assert (
+        (tmp_path / "demo" / "synthetic-night.csv")
+        .read_text()
+        .startswith("onset,duration,W,N1,N2,N3,R\n0,30,")
+    )
+    assert "epochs last 30 s: from the file's onset and duration columns" in out
+    assert "ignored" not in out
+    assert "does not say" not in out
+    assert "the rule stops at twice the experts' mean; single expert nights lie in the range shown." in out

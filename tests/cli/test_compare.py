@@ -1,0 +1,166 @@
+"""`stageguard compare`: agreement numbers, before and after, one expert or a folder of them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import nights
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.formats.outputs import write_decoding
+from stageguard.synthetic.night import simulate_night
+
+PROFILE = "human-psg-5"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+def write_stages(path, text, names="W N1 N2 N3 R ?"):
+    """A night in one letter per epoch: W 1 2 3 R ?."""
+    by_letter = dict(zip("W123R?", names.split(), strict=True))
+    path.write_text("".join(f"{by_letter[letter]}\n" for letter in text))
+    return path
+
+
+@pytest.fixture
+def night(tmp_path):
+    """Probabilities, what decode made of them, and an expert's scoring, all of one night."""
+    (tmp_path / "experts").mkdir()
+    for seed in (1, 2, 3):
+        path = write_night(tmp_path / f"n{seed}.csv", seed=seed)
+        write_decoding(nights.decode(sg.read_density(path), PROFILE), tmp_path / f"n{seed}", source_path=path)
+        expert = simulate_night(PROFILE, hours=2.0, seed=seed).expert
+        (tmp_path / "experts" / f"n{seed}.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
+    return tmp_path
+
+
+def test_agreement_of_a_night_counted_by_hand(run, tmp_path):
+    expert = write_stages(tmp_path / "expert.txt", "WW112222RR?W")
+    other = write_stages(tmp_path / "other.txt", "WW122222RRWW")
+    ran = run("compare", expert, other, "--json")
+    assert ran.code == 0, ran.err
+    (report,) = ran.json
+    own = report["agreement"]["scored"]
+    assert (own["n_epochs"], own["n_left_out"]) == (11, 1)
+    assert own["accuracy"] == pytest.approx(10 / 11)
+    assert own["majority_accuracy"] == pytest.approx(4 / 11)
+    assert own["majority_stage"] == "N2"
+    chance = (3 * 3 + 2 * 1 + 4 * 5 + 2 * 2) / 11**2
+    assert own["kappa"] == pytest.approx((10 / 11 - chance) / (1 - chance))
+    f1 = {"W": 1.0, "N1": 2 / 3, "N2": 8 / 9, "N3": None, "R": 1.0}
+    assert own["f1"] == pytest.approx(f1)
+    assert own["macro_f1"] == pytest.approx((1 + 2 / 3 + 8 / 9 + 1) / 4)
+    assert own["confusion"][1] == [0, 1, 1, 0, 0]
+    shown = run("compare", expert, other).out
+    assert re.search(r"Accuracy +0\.909\n", shown)
+    assert re.search(r"Accuracy of the majority class +0\.364 \(N2\)", shown)
+    assert re.search(r"Epochs one of them left unscored +1\n", shown)
+    assert re.search(r"F1 N3 +n/a", shown)
+    assert re.search(r"^N1 +0 +1 +1 +0 +0 +0\.500$", shown, re.MULTILINE)
+
+
+def test_uncommon_transitions_are_found_at_their_place_or_nearby(run, tmp_path):
+    expert = write_stages(tmp_path / "expert.txt", "2222WRRR22WRRRRR22WRRR222")
+    other = write_stages(tmp_path / "other.txt", "2222WRRR22WWWRRR22222222R")
+    own = run("compare", expert, other, "--json").json[0]["agreement"]["scored"]
+    assert (own["pairs"], own["n_rare"]) == ([["W", "R"]], 3)
+    assert (own["rare_recall_0"], own["rare_recall_2"]) == pytest.approx((1 / 3, 2 / 3))
+    shown = run("compare", expert, other).out
+    assert re.search(r"Uncommon transitions found, same epoch +1 of 3 \(0\.333\)", shown)
+    assert re.search(r"Uncommon transitions found, ± 2 epochs +2 of 3 \(0\.667\)", shown)
+    assert "uncommon transitions are W→R" in shown
+    named = run("compare", expert, other, "-p", PROFILE, "--json").json[0]["agreement"]["scored"]
+    assert [tuple(pair) for pair in named["pairs"]] == list(sg.Profile.load(PROFILE).tvr_pairs)
+    merged = run("compare", expert, other, "-p", PROFILE, "--scheme", "wnr3", "--json")
+    assert merged.code == 1  # five stages cannot be made of three
+
+
+def test_what_decode_wrote_is_compared_before_and_after(run, night):
+    ran = run("compare", night / "experts" / "n1.txt", night / "n1.hypnogram.tsv", "--json")
+    found = ran.json[0]["agreement"]
+    truth = simulate_night(PROFILE, hours=2.0, seed=1).expert.labels
+    decoding = nights.decode(sg.read_density(night / "n1.csv"), PROFILE)
+    assert found["argmax"]["accuracy"] == pytest.approx(np.mean(decoding.argmax == truth))
+    assert found["guard"]["accuracy"] == pytest.approx(np.mean(decoding.hypnogram.labels == truth))
+    assert found["guard"]["accuracy"] > found["argmax"]["accuracy"]
+    bare = run("compare", night / "experts" / "n1.txt", night / "n1.csv", "--json").json[0]["agreement"]
+    assert bare["argmax"]["confusion"] == found["argmax"]["confusion"]
+
+
+def test_numbers_agree_with_scikit_learn(run, night):
+    metrics = pytest.importorskip("sklearn.metrics")
+    truth = simulate_night(PROFILE, hours=2.0, seed=2).expert.labels
+    labels = nights.decode(sg.read_density(night / "n2.csv"), PROFILE).hypnogram.labels
+    ran = run("compare", night / "experts", night / "n2.hypnogram.tsv", "--json")
+    own = ran.json[0]["agreement"]["guard"]
+    present = sorted(set(truth) | set(labels))
+    f1 = metrics.f1_score(truth, labels, labels=present, average=None)
+    assert own["kappa"] == pytest.approx(metrics.cohen_kappa_score(truth, labels))
+    assert [own["f1"][["W", "N1", "N2", "N3", "R"][label]] for label in present] == pytest.approx(f1.tolist())
+    assert own["macro_f1"] == pytest.approx(f1.mean())
+    assert own["confusion"] == metrics.confusion_matrix(truth, labels, labels=range(5)).tolist()
+
+
+def test_a_folder_of_experts_is_matched_by_name_and_averaged(run, night):
+    files = sorted(night.glob("*.hypnogram.tsv"))
+    ran = run("compare", night / "experts", *files)
+    assert (ran.code, ran.err) == (0, "")
+    assert "Agreement with 3 expert scorings" in ran.out
+    found = [
+        report["agreement"]["guard"] for report in run("compare", night / "experts", *files, "--json").json
+    ]
+    kappas = [own["kappa"] for own in found]
+    mean = f"{np.mean(kappas):.3f} ± {np.std(kappas, ddof=1):.3f}"
+    assert re.search(rf"Cohen's κ +\d\.\d+ ± \d\.\d+ +{mean}", ran.out)
+    n_rare = sum(own["n_rare"] for own in found)
+    n_found = sum(round(own["rare_recall_2"] * own["n_rare"]) for own in found if own["n_rare"])
+    assert n_rare > 0
+    assert re.search(
+        rf"± 2 epochs +\d+ of {n_rare} .* {n_found} of {n_rare} \({n_found / n_rare:.3f}\)", ran.out
+    )
+    assert re.search(r"^n1\.hypnogram\.tsv +argmax +240 ", ran.out, re.MULTILINE)
+
+
+def test_schemes_are_brought_together(run, tmp_path):
+    expert = write_stages(tmp_path / "expert.txt", "WW112233RRWR")
+    other = write_stages(tmp_path / "other.txt", "WW222222RRWR", "W N N N R ?")
+    own = run("compare", expert, other, "--json").json[0]["agreement"]["scored"]
+    assert (own["stages"], own["accuracy"], own["n_rare"]) == (["W", "N", "R"], 1.0, 1)
+    few = write_stages(tmp_path / "few.txt", "WWWWWWWWRRWR")
+    own = run("compare", expert, few, "--scheme", "aasm5", "--json").json[0]["agreement"]["scored"]
+    assert own["accuracy"] == pytest.approx(6 / 12)
+    line = error_line(run("compare", expert, few))
+    assert line.endswith("so its scheme may be aasm5 or wldr4 or wnr3. Say which with --scheme aasm5.")
+
+
+def test_failures_are_rows_and_the_others_go_on(run, night):
+    expert = night / "experts" / "n1.txt"
+    short = write_stages(night / "short.txt", "WWW222")
+    ran = run("compare", expert, night / "n1.csv", short, night / "gone.csv")
+    assert ran.code == 1
+    assert "n1.csv" in ran.out
+    assert "2 of 3 files failed" in ran.err
+    assert "the expert scored 240 epochs and the night has 6, expected the same epochs." in " ".join(
+        ran.err.split()
+    )
+    line = error_line(run("compare", night / "experts", short))
+    assert line == "short.txt: no expert's scoring is named 'short', expected one in the folder."
+
+
+def test_what_is_no_expert_is_one_line(run, night):
+    assert error_line(run("compare", night / "gone.txt", night / "n1.csv")).endswith(
+        "gone.txt: No such file or directory"
+    )
+    (night / "empty").mkdir()
+    line = error_line(run("compare", night / "empty", night / "n1.csv"))
+    assert line.endswith("empty holds no hypnogram, expected files such as night.tsv or night.txt.")
+    (night / "experts" / "n1.tsv").write_text("stage\nW\n")
+    line = error_line(run("compare", night / "experts", night / "n1.csv"))
+    assert line == "n1.csv: the expert of 'n1' may be n1.tsv and n1.txt, expected one file. Keep one."
+    assert run("compare", night / "experts").code == 2

@@ -1,0 +1,395 @@
+"""`stageguard decode`: outputs, tables, failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def night(tmp_path):
+    return write_night(tmp_path / "night.csv")
+
+
+def labels(path):
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    return [int(line[lines[0].index("label")]) for line in lines[1:]]
+
+
+def test_one_file_is_decoded_beside_itself_and_summarised(run, night, tmp_path):
+    ran = run("decode", night, "--profile", "human-psg-5")
+    assert (ran.code, ran.err) == (0, "")
+    expected = sg.decode(sg.read_density(night), "human-psg-5")
+    assert labels(tmp_path / "night.hypnogram.tsv") == expected.hypnogram.labels.tolist()
+    assert "night.csv with human-psg-5: 240 epochs of 30 s (2.0 h), stages W N1 N2 N3 R" in ran.out
+    before = np.mean(np.diff(expected.argmax) != 0)
+    assert re.search(rf"Fragmentation index \(changes per epoch\) +{before:.3f} above", ran.out)
+    n_changed = int(expected.changed.sum())
+    assert n_changed > 0
+    assert re.search(rf"Epochs changed +{n_changed} \({100 * n_changed / 240:.1f} %\)", ran.out)
+    assert " ".join(str(expected.strength).split()) in " ".join(ran.out.split())
+    assert "the file does not say how long an epoch is: 30 s assumed" in ran.out
+    assert "how the stager was trained is not said" in ran.out
+    assert str(tmp_path / "night.hypnogram.json") in ran.out.replace("\n", "")
+    assert "A trained scorer must review this output before any clinical decision." in ran.out
+
+
+def test_json_is_pure_and_complete(run, night, tmp_path):
+    ran = run("decode", night, "-p", "human-psg-5", "--json", "-o", tmp_path / "out", "--svg")
+    (report,) = ran.json
+    assert report["ok"] is True
+    assert report["n_epochs"] == 240
+    assert set(report["outputs"]) == {"tsv", "json", "svg"}
+    assert (tmp_path / "out" / "night.hypnogram.svg").read_text().startswith("<svg")
+    fi = report["indicators"]["fragmentation_index"]
+    assert fi["before_place"] == "above"
+    assert fi["expert_low"] < fi["expert_high"]
+    assert report["indicators"]["tst_minutes"]["before"] > 0
+
+
+def test_explain_writes_and_prints_every_change(run, night, tmp_path):
+    ran = run("decode", night, "-p", "human-psg-5", "--explain")
+    assert ran.code == 0
+    changes = sg.explain(sg.decode(sg.read_density(night), "human-psg-5"))
+    assert len(changes) > 1
+    rows = [line.split("\t") for line in (tmp_path / "night.changes.tsv").read_text().splitlines()]
+    assert rows[0][:6] == ["first_epoch", "n_epochs", "clock", "before", "after", "rule"]
+    assert [int(row[0]) for row in rows[1:]] == [change.first_epoch for change in changes]
+    assert [row[3].split() for row in rows[1:]] == [list(change.before) for change in changes]
+    assert f"Changes ({len(changes)})" in ran.out
+    (report,) = run("decode", night, "-p", "human-psg-5", "--explain", "--json", "--overwrite").json
+    assert report["changes"][0]["margin_nats"] == pytest.approx(changes[0].margin_nats, abs=1e-6)
+
+
+def test_without_explain_no_changes_are_written(run, night, tmp_path):
+    (report,) = run("decode", night, "-p", "human-psg-5", "--json").json
+    assert "changes" not in report
+    assert not (tmp_path / "night.changes.tsv").exists()
+
+
+def test_options_reach_the_decoder(run, night, tmp_path):
+    np.save(tmp_path / "beta.npy", np.r_[np.ones(200), np.zeros(40)])
+    ran = run(
+        "decode", night, "-p", "human-psg-3", "--quality", tmp_path / "beta.npy", "--pins", "5=R,6=REM",
+        "--pins", "7=R", "--trained", "natural", "--cohort", "narcolepsy", "--epoch-seconds", "20", "--json",
+    )  # fmt: skip
+    (report,) = ran.json
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.StageGuardWarning)
+        expected = sg.decode(
+            sg.read_density(night, epoch_seconds=20), "human-psg-3", quality=np.load(tmp_path / "beta.npy"),
+            pins={5: "R", 6: "R", 7: "R"}, trained="natural", cohort="narcolepsy",
+        )  # fmt: skip
+    assert labels(tmp_path / "night.hypnogram.tsv") == expected.hypnogram.labels.tolist()
+    assert any("narcolepsy" in warning for warning in report["warnings"])
+    assert report["epoch_seconds"] == 20
+    options = json.loads((tmp_path / "night.hypnogram.json").read_text())["stageguard"]["options"]
+    assert options["pins"] == {"5": "R", "6": "REM", "7": "R"}
+    assert (options["trained"], options["quality"], options["epoch_seconds"]) == ("natural", True, 20)
+
+
+def test_pins_and_quality_may_be_tables(run, night, tmp_path):
+    (tmp_path / "pins.tsv").write_text("epoch\tstage\n5\tR\n6\tR\n")
+    (tmp_path / "beta.csv").write_text("epoch,quality\n" + "".join(f"{t},{t % 2 / 4}\n" for t in range(240)))
+    ran = run("decode", night, "-p", "human-psg-5", "--pins", tmp_path / "pins.tsv", "--quality",
+              tmp_path / "beta.csv", "--json")  # fmt: skip
+    assert ran.code == 0, ran.err
+    expected = sg.decode(
+        sg.read_density(night), "human-psg-5", quality=np.arange(240) % 2 / 4, pins={5: "R", 6: "R"}
+    )
+    assert labels(tmp_path / "night.hypnogram.tsv") == expected.hypnogram.labels.tolist()
+
+
+def test_arrays_and_logits_are_read_as_told(run, night, tmp_path):
+    density = sg.read_density(night)
+    np.save(tmp_path / "raw.npy", np.log(density.probabilities[:, ::-1] + 1e-9) + 4)
+    ran = run(
+        "decode", tmp_path / "raw.npy", "-p", "human-psg-5", "--stages", "R,N3,N2,N1,W", "--logits", "--json"
+    )
+    assert ran.code == 0, ran.err
+    expected = sg.decode(density, "human-psg-5").hypnogram.labels.tolist()
+    assert labels(tmp_path / "raw.hypnogram.tsv") == expected
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_bad_file_is_one_row_and_the_others_go_on(run, night, tmp_path, jobs):
+    (tmp_path / "zero.csv").write_bytes(b"")
+    other = write_night(tmp_path / "[other].csv", seed=2)
+    ran = run("decode", night, tmp_path / "zero.csv", tmp_path / "gone.csv", other, "-p", "human-psg-5",
+              "--jobs", jobs, "-o", tmp_path / "out")  # fmt: skip
+    assert ran.code == 1
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "[other].hypnogram.json", "[other].hypnogram.tsv", "cohort.tsv", "failures.tsv",
+        "night.hypnogram.json", "night.hypnogram.tsv",
+    ]  # fmt: skip
+    assert "[other].csv" in ran.out.replace("\n", "")
+    assert "zero.csv" not in ran.out
+    assert "2 of 4 files failed" in ran.err
+    assert "is empty (0 bytes). Was it written completely?" in ran.err
+    assert "No such file or directory" in ran.err
+
+
+def test_two_files_never_share_an_output(run, night, tmp_path):
+    twin = write_night(tmp_path / "night.tsv", seed=2)
+    ran = run("decode", night, twin, "-p", "human-psg-5", "--overwrite", "--json")
+    assert ran.code == 1
+    assert [report["ok"] for report in ran.json] == [True, False]
+    assert "night.tsv: has the same output as" in ran.json[1]["error"]
+
+
+def test_existing_outputs_need_overwrite(run, night, tmp_path):
+    assert run("decode", night, "-p", "human-psg-5").code == 0
+    line = error_line(run("decode", night, "-p", "human-psg-3"))
+    assert re.match(
+        r"night\.csv: .*night\.hypnogram\.tsv exists already, and was decoded with the profile human-psg-5\. "
+        r"Use --overwrite to decode it again\.$",
+        line,
+    )
+    assert run("decode", night, "-p", "human-psg-3", "--overwrite").code == 0
+    assert set(labels(tmp_path / "night.hypnogram.tsv")) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "night.csv: is empty (0 bytes)."),
+        (b"PK\x03\x04", "night.csv: holds a ZIP archive (.npz), not a CSV or TSV table as its name says."),
+        (b"W,N1,N2,N3,R\n1,0,0,0,x\n", "night.csv: line 2, column 'R': expected a number, got 'x'."),
+        (b"W,N1,N2,N3,R\n1,0,0,0\n", "night.csv: line 2 has 4 cells, the header has 5."),
+        (b"W,N1,N2,N3,R\n-0.2,1.2,0,0,0\n", "night.csv: probabilities: row 0 (line 2) has -0.2 for W"),
+        (b"W,S\n1,0\n", "night.csv: "),
+    ],
+)
+def test_bad_files_are_one_line(run, tmp_path, content, expected):
+    path = tmp_path / "night.csv"
+    path.write_bytes(content)
+    assert error_line(run("decode", path, "-p", "human-psg-5")).startswith(expected)
+    assert [p.name for p in tmp_path.iterdir()] == ["night.csv"]
+
+
+def test_logits_are_told_from_probabilities_and_named(run, tmp_path):
+    (tmp_path / "night.csv").write_text("W,N,R\n-2,1,3\n4,1,0\n")
+    ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
+    assert ran.code == 0
+    assert "read as logits: the softmax was taken" in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-p", "human-psg5"], "unknown profile 'human-psg5'."),
+        (
+            ["-p", "human-psg-5", "--cohort", "newborn"],
+            "night.csv: profile 'human-psg-5' is not made for 'newborn'",
+        ),
+        (
+            ["-p", "human-psg-5", "--pins", "999=R"],
+            "night.csv: pin at epoch 999 is out of range, expected 0 to 239.",
+        ),
+        (["-p", "human-psg-5", "--pins", "x=R"], "a pin needs an epoch index counted from 0, got 'x'."),
+        (["-p", "human-psg-5", "--pins", "5="], "cannot read the pin '5='. Write it as epoch=stage"),
+        (["-p", "human-psg-5", "--pins", "5=R,5=W"], "epoch 5 is pinned to 'R' and to 'W'. Keep one."),
+        (["-p", "human-psg-5", "--pins", "nowhere.tsv"], "'nowhere.tsv' is neither a file nor a pin."),
+        (["-p", "human-psg-5", "--quality", "nowhere.npy"], "nowhere.npy: No such file or directory"),
+        (["-p", "human-psg-5", "--stages", "W,X,N2,N3,R"], "night.csv: has no column for stage 'X'."),
+    ],
+)
+def test_bad_options_are_one_line(run, night, arguments, expected):
+    assert error_line(run("decode", night, *arguments)).startswith(expected)
+
+
+def test_output_must_be_a_folder(run, night, tmp_path):
+    line = error_line(run("decode", night, "-p", "human-psg-5", "-o", night))
+    assert line.endswith("night.csv is a file, expected a folder.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "Missing option '--profile'"),
+        (["-p", "human-psg-5", "--trained", "often"], "'often' is not one of 'natural', 'balanced'"),
+        (["-p", "human-psg-5", "--logits", "--log"], "--logits and --log exclude each other"),
+        (["-p", "human-psg-5", "second.csv", "--pins", "1=R"], "--quality and --pins belong to one file"),
+        (["-p", "human-psg-5", "--jobs", "-1"], "Invalid value for '--jobs'"),
+        (["-p", "human-psg-5", "--epoch-seconds", "0"], "0 is not a length of 0.1 to 3600 seconds"),
+        (["-p", "human-psg-5", "--epoch-seconds=-30"], "-30 is not a length of 0.1 to 3600 seconds"),
+        (["-p", "human-psg-5", "--epoch-seconds", "nan"], "nan is not a length of 0.1 to 3600 seconds"),
+        (["-p", "human-psg-5", "--epoch-seconds", "3601"], "3601 is not a length of 0.1 to 3600 seconds"),
+    ],
+)
+def test_wrong_usage_exits_2(run, night, arguments, expected):
+    ran = run("decode", night, *arguments)
+    assert ran.code == 2
+    assert expected in ran.err
+
+
+def test_gaps_are_counted(run, tmp_path):
+    probabilities = np.tile([0.8, 0.1, 0.1], (60, 1))
+    probabilities[10:12] = np.nan
+    probabilities[30:45] = np.nan
+    np.save(tmp_path / "night.npy", probabilities)
+    ran = run("decode", tmp_path / "night.npy", "-p", "human-psg-3", "--stages", "W,N,R")
+    assert re.search(r"Epochs filled \(no evidence\) +2\b", ran.out)
+    assert re.search(r"Epochs left unscored +15\b", ran.out)
+
+
+def test_terminal_codes_in_a_file_do_not_reach_the_terminal(run, tmp_path):
+    (tmp_path / "night.csv").write_text("\x1b[31mred,blue\n1,0\n")
+    ran = run("decode", tmp_path / "night.csv", "-p", "human-psg-3")
+    assert "\x1b" not in ran.err
+    assert "names no stages (got: [31mred, blue)" in error_line(ran)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_missing_core_is_said_once_and_not_for_every_file(night, tmp_path, jobs):
+    files = [tmp_path / f"night-{i}.csv" for i in range(3)]
+    for file in files:
+        file.write_bytes(night.read_bytes())
+    hide = "import sys; sys.modules['stageguard.guard.kernels._core._native'] = None; "
+    command = f"{hide}from stageguard.cli import main; sys.exit(main())"
+    options = ["decode", *map(str, files), "-p", "human-psg-5", "--json", "--jobs", jobs]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *options],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the compiled core is missing") == 1
+    assert done.stderr.startswith("stageguard: warning: ")
+    assert all("core" not in text for report in json.loads(done.stdout) for text in report["warnings"])
+
+
+def test_a_length_that_contradicts_the_file_is_said_in_the_options_words(run, tmp_path):
+    path = tmp_path / "night.csv"
+    path.write_text("onset,W,N,R\n0,1,0,0\n20,1,0,0\n")
+    line = error_line(run("decode", path, "-p", "human-psg-3", "--epoch-seconds", "30"))
+    assert line.startswith(
+        "night.csv: an epoch lasts 20 s by its onset column, got --epoch-seconds 30. Leave"
+    )
+
+
+def test_one_epoch_is_one_epoch(run, tmp_path):
+    path = tmp_path / "night.csv"
+    path.write_text("W,N,R\n1,0,0\n")
+    assert "human-psg-3: 1 epoch of 30 s" in run("decode", path, "-p", "human-psg-3").out
+
+
+def test_this_folder_is_named(run, tmp_path, monkeypatch):
+    folder = tmp_path / "nights"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    expected = "nights: this folder holds no probabilities. Name files, or another folder."
+    assert error_line(run("decode", ".", "-p", "human-psg-5")) == expected
+
+
+def test_no_line_ends_with_blanks(run, night, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    ran = run("decode", night, "-p", "human-psg-5")
+    assert "expert range" in ran.out
+    assert not re.search(r" $", ran.out, re.MULTILINE)
+
+
+def test_a_night_that_satisfies_the_rule_outside_the_range_is_explained(run, night, monkeypatch):
+    import stageguard.cli.summary as summary
+
+    note = "FI: the rule stops at twice the experts' mean; single expert nights lie in the range shown."
+    decoding = sg.decode(sg.read_density(night), "human-psg-5")
+    rows = [summary.Row("fragmentation_index", 0.3, 0.2, 0.06, 0.18, "above", "above")]
+    assert decoding.strength.fi_low <= decoding.strength.fi_after <= decoding.strength.fi_high
+    assert summary.range_note(decoding, rows) == note
+    inside = [summary.Row("fragmentation_index", 0.3, 0.1, 0.06, 0.18, "above", "inside")]
+    assert summary.range_note(decoding, inside) == ""
+    fixed = sg.decode(sg.read_density(night), sg.Profile.load("human-psg-5").replace(transition_weight=0.1))
+    assert summary.range_note(fixed, rows) == ""
+
+
+@pytest.fixture
+def own_profile(tmp_path):
+    stages = ("AW", "QW", "NR", "REMS")
+    profile = sg.Profile.from_dict(
+        {
+            "name": "own",
+            "stages": list(stages),
+            "wake": "AW",
+            "rem": "REMS",
+            "epoch_seconds": 4.0,
+            "transition_weight": 1.0,
+            "transitions": {a: {b: 0.97 if a == b else 0.01 for b in stages} for a in stages},
+        }
+    )
+    profile.save(tmp_path / "own.toml")
+    (tmp_path / "mouse.csv").write_text("AW,QW,REMS,NR\n" + "0.7,0.1,0.1,0.1\n" * 9 + "0.1,0.1,0.1,0.7\n" * 9)
+    return tmp_path / "own.toml"
+
+
+@pytest.mark.parametrize("command", ["decode", "check", "stats", "report"])
+def test_a_profile_with_stages_of_its_own_reads_them_without_being_told(run, own_profile, tmp_path, command):
+    ran = run(command, tmp_path / "mouse.csv", "-p", own_profile, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    if command == "decode":
+        names = (tmp_path / "mouse.hypnogram.tsv").read_text().splitlines()
+        assert [line.split("\t")[2] for line in names[1:]] == ["AW"] * 9 + ["NR"] * 9
+
+
+def start_long_run(night, folder, jobs):
+    """A decode of many files, of which some are written and most are not; also returns how many there are."""
+    files = [folder / f"night-{i}.csv" for i in range(1_500)]
+    for file in files:
+        os.link(night, file)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stageguard.cli", "decode", *map(str, files), "-p", "human-psg-5",
+         "--jobs", jobs, "-o", str(folder / "out")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # may be ignored where tests run
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not any((folder / "out").glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_stopped_run_says_what_it_wrote_and_leaves_no_process(night, tmp_path, kind, code, jobs):
+    process = start_long_run(night, tmp_path, jobs)
+    process.send_signal(kind)
+    # workers hold the pipes open: this returns only when they have ended too
+    _, err = process.communicate(timeout=30)
+    n_written = len(list((tmp_path / "out").glob("*.json")))
+    assert 0 < n_written < 1_500
+    said = f"{n_written:,} of 1,500 files written. The same command goes on from there."
+    assert err == f"stageguard: stopped: {said}\n"
+    assert process.returncode == code
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.endswith(".tmp")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+def test_workers_end_when_their_parent_is_killed(night, tmp_path):
+    process = start_long_run(night, tmp_path, "2")
+    process.kill()
+    process.communicate(timeout=30)
+    assert 0 < len(list((tmp_path / "out").glob("*.json"))) < 1_500

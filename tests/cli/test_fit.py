@@ -1,0 +1,213 @@
+"""`stageguard fit` and `stageguard consensus` on the command line."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.synthetic.night import simulate_night
+
+BASE = "human-psg-3"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """Six nights of three subjects: probabilities, two experts, a table."""
+    folder = tmp_path_factory.mktemp("scored")
+    for name in ("nights", "experts", "seconds"):
+        (folder / name).mkdir()
+    rows, rng = ["id,subject"], np.random.default_rng(0)
+    for i in range(6):
+        write_night(folder / "nights" / f"n{i}.csv", BASE, hours=2, seed=i)
+        stages = simulate_night(BASE, hours=2, seed=i).expert.stages
+        late = np.where(rng.random(len(stages)) < 0.3, np.roll(stages, 1), stages)
+        for place, own in (("experts", stages), ("seconds", late)):
+            (folder / place / f"n{i}.txt").write_text("\n".join(own.tolist()) + "\n")
+        rows.append(f"n{i},s{i // 2}")
+    (folder / "subjects.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture
+def folder(scored, tmp_path, monkeypatch):
+    shutil.copytree(scored, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def nights(folder):
+    return sorted((folder / "nights").iterdir())
+
+
+def test_it_writes_the_profile_that_fit_returns(folder, run):
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--cohort", "our lab")
+    ran = run("fit", *nights(folder), *options, "-o", "lab.toml", "--no-learning-curve")
+    assert ran.code == 0, ran.err
+    for text in (
+        "lab: 6 scored nights of 3 subjects, 1,440 scored epochs, on human-psg-3",
+        "the best of each kind",
+        "What the profile does",
+        "Choosing so gains, on nights held out from the choice: kappa",
+        "3 subjects are few",
+        "Wrote: lab.toml",
+    ):
+        assert text in ran.out.replace("\n", " "), text
+    profile = sg.Profile.load("lab.toml")
+    densities = [sg.read_density(path) for path in nights(folder)]
+    experts = [sg.read_hypnogram(path, scheme="wnr3") for path in sorted((folder / "experts").iterdir())]
+    with pytest.warns(sg.StageGuardWarning, match="3 subjects are few"):
+        same = sg.fit(
+            densities,
+            experts,
+            base=BASE,
+            groups=[f"s{i // 2}" for i in range(6)],
+            cohort="our lab",
+            name="lab",
+            learning_curve=False,
+        )
+    assert profile == same
+    again = run("fit", *nights(folder), *options, "-o", "lab.toml")
+    assert error_line(again) == "lab.toml exists already. Use --overwrite to replace it."
+
+
+def test_json_holds_every_candidate_and_the_curve(folder, run):
+    ran = run("fit", *nights(folder), "--expert", "experts", "--base", BASE, "-o", "lab.toml", "--json")
+    assert ran.code == 0, ran.err
+    report = ran.json
+    assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "band"]
+    assert report["learning_curve"]["points"][0]["n_subjects"] == 2
+    assert "groups are not given: every night is taken as a subject of its own" in report["notes"]
+    assert report["output"] == "lab.toml"
+    assert sg.Profile.load("lab.toml").sha256 == report["profile"]["sha256"]
+
+
+def test_the_learning_curve_is_printed(folder, run):
+    ran = run("fit", *nights(folder), "--expert", "experts", "--base", BASE, "-o", "lab.toml", "--all")
+    assert ran.code == 0, ran.err
+    assert "How many scored nights are enough" in ran.out
+    assert "match was not compared: 6 scored nights" in ran.out
+    assert "fixed weight 0.03" in ran.out
+
+
+def test_several_experts(folder, run):
+    options = ("--expert", "experts", "--expert", "seconds", "--subjects", "subjects.csv", "--base", BASE)
+    ran = run("fit", *nights(folder), *options, "-o", "two.toml", "--json", "--no-learning-curve")
+    assert ran.code == 0, ran.err
+    assert {report["n_experts"] for report in ran.json["files"]} == {2}
+    assert sg.Profile.load("two.toml").provenance["n_scorings"] == 12
+
+
+def test_hypnograms_alone(folder, run):
+    files = sorted((folder / "experts").iterdir())
+    ran = run("fit", *files, "--base", BASE, "-o", "counted.toml")
+    assert ran.code == 0, ran.err
+    assert "Counted on 6 scored nights of 6 subjects without probabilities" in ran.out
+    assert "Candidates" not in ran.out
+    assert sg.Profile.load("counted.toml").provenance["source"].endswith("hypnograms alone")
+
+
+def test_a_bad_night_is_a_row_and_not_the_end(folder, run):
+    (folder / "nights" / "n5.csv").write_text("W,N,R\n0.5,0.1,0.1\n")
+    (folder / "experts" / "n4.txt").unlink()
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    ran = run("fit", *nights(folder), *options, "-o", "lab.toml")
+    assert ran.code == 1
+    assert "2 of 6 files failed" in ran.err
+    assert "no expert's scoring is named 'n4'" in ran.err.replace("\n", " ")
+    assert sg.Profile.load("lab.toml").provenance["n_nights"] == 4
+
+
+def test_what_cannot_be_fitted_is_one_line(folder, run):
+    first = nights(folder)[0]
+    alone = run("fit", first, "--base", BASE, "-o", "x.toml")
+    assert "no night could be read. The first problem: n0.csv: holds no hypnogram" in error_line(alone)
+    single = run("fit", first, "--expert", "experts", "--base", BASE, "-o", "x.toml")
+    assert error_line(single).startswith("the nights are of 1 subject, expected 2 or more to cross-validate")
+    (folder / "subjects.csv").write_text("id,subject,group\n" + "".join(f"n{i},s,{i}\n" for i in range(6)))
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
+    split = run("fit", *nights(folder), *options, "-o", "x.toml")
+    assert error_line(split).startswith("subject 's' is in groups '0' and '1', expected one group")
+    assert not (folder / "x.toml").exists()
+    wrong = run("fit", first, "--base", BASE, "-o", "x.json")
+    assert wrong.code == 2
+    assert "expected the name of a .toml file" in wrong.err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("id,who\nn0,a\n", "expected the columns id and subject, got: id, who."),
+        ("id,subject\nn0,\n", "row 2 has no subject."),
+        ("id,subject\nn0,a\nn0,b\n", "row 3 names 'n0' again. Expected one row per night."),
+        ("id,subject\n", "has a header but no rows. Expected one row per night."),
+        ("id,subject\nn0,a,b\n", "row 2 has 3 cells, the header has 2."),
+    ],
+)
+def test_a_wrong_table_of_subjects_is_one_line(folder, run, table, message):
+    (folder / "subjects.csv").write_text(table)
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE)
+    ran = run("fit", *nights(folder), *options, "-o", "x.toml")
+    assert error_line(ran).endswith(message)
+
+
+def test_a_night_that_is_not_in_the_table(folder, run):
+    (folder / "subjects.csv").write_text("id,subject\n" + "".join(f"n{i},s{i}\n" for i in range(1, 8)))
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    ran = run("fit", *nights(folder), *options, "-o", "x.toml")
+    assert ran.code == 1
+    assert "night 'n0' is not in subjects.csv" in ran.err.replace("\n", " ")
+    assert "in the table of subjects, but not among the files: n6, n7" in ran.out.replace("\n", " ")
+
+
+def test_experts_may_be_named_in_the_table(folder, run):
+    rows = "".join(f"n{i},s{i},experts/n{i}.txt\n" for i in range(6))
+    (folder / "subjects.csv").write_text("id,subject,expert\n" + rows)
+    options = ("--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    ran = run("fit", *nights(folder), *options, "-o", "x.toml", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["n_subjects"] == 6
+
+
+def test_consensus_is_written_and_read_again(folder, run):
+    ran = run("consensus", "experts/n1.txt", "seconds/n1.txt", "--night", "nights/n1.csv", "-o", "both.tsv")
+    assert ran.code == 0, ran.err
+    assert "Consensus of 2 scorers (soft-agreement): 240 epochs, stages W N R, 0 unscored" in ran.out
+    assert "Stager: Mean kappa with 2 scorers" in ran.out
+    panel = [sg.read_hypnogram(f"{place}/n1.txt", scheme="wnr3") for place in ("experts", "seconds")]
+    merged = sg.read_hypnogram("both.tsv", scheme="wnr3")
+    assert np.array_equal(merged.labels, sg.consensus(panel).labels)
+    assert error_line(run("consensus", "experts/n1.txt", "seconds/n1.txt", "-o", "both.tsv")).startswith(
+        "both.tsv"
+    )
+
+
+def test_consensus_by_majority_as_json(folder, run):
+    ran = run("consensus", "experts/n1.txt", "seconds/n1.txt", "--method", "majority", "--json")
+    report = ran.json
+    panel = [sg.read_hypnogram(f"{place}/n1.txt", scheme="wnr3") for place in ("experts", "seconds")]
+    assert report["n_unscored"] == int(np.sum(panel[0].labels != panel[1].labels)) > 0
+    soft = [own["soft_agreement"] for own in report["scorers"]]
+    assert soft == pytest.approx(sg.soft_agreement(panel))
+    assert report["night"] is None
+    assert error_line(run("consensus", "experts/n1.txt")).startswith("got 1 scoring, expected two or more")
+
+
+def test_a_fitted_profile_is_shown_with_its_table_and_decodes_a_report(folder, run):
+    options = ("--expert", "experts", "--subjects", "subjects.csv", "--base", BASE, "--no-learning-curve")
+    assert run("fit", *nights(folder), *options, "-o", "lab.toml").code == 0
+    shown = run("profiles", "show", "lab.toml")
+    assert shown.code == 0, shown.err
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert ["argmax"] in [line[:1] for line in lines if len(line) > 6]
+    page = run("report", "nights/n0.csv", "--profile", "lab.toml", "--output", "n0.html")
+    assert page.code == 0, page.err
+    assert "rows in the profile" in (folder / "n0.html").read_text("utf-8")

@@ -1,0 +1,125 @@
+"""Formats on the command line: named, pooled, told in one line, decoded again the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.synthetic.night import simulate_night
+
+PROFILE = "human-psg-5"
+READ = "Read: "
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def usleep(tmp_path):
+    """What U-Sleep writes with three channel groups."""
+    density = simulate_night(PROFILE, hours=2, seed=1).density
+    np.save(tmp_path / "night_PRED.npy", (3 * density.probabilities).astype(np.float32))
+    return tmp_path / "night_PRED.npy"
+
+
+def read_line(out: str) -> str:
+    (line,) = [line for line in out.splitlines() if line.startswith(READ)]
+    return line.removeprefix(READ)
+
+
+def test_what_was_assumed_is_one_line(run, usleep):
+    ran = run("decode", usleep, "-p", PROFILE, "--format", "usleep-npy")
+    assert ran.code == 0
+    assert read_line(ran.out) == (
+        "columns read as W, N1, N2, N3, R, the order of U-Sleep; the file does not say how long an epoch is: "
+        "30 s assumed, as U-Sleep usually has; rows sum to 3: divided by their sums"
+    )
+
+
+def test_a_file_that_content_cannot_tell_asks_for_its_format(run, usleep):
+    line = error_line(run("decode", usleep, "-p", PROFILE))
+    assert line.startswith("night_PRED.npy: names no stages, and their order differs between tools.")
+    assert line.endswith(
+        "Or say who wrote it with --format: usleep-npy, gssc, physioex, braindecode, sleepecg."
+    )
+    line = error_line(run("decode", usleep, "-p", PROFILE, "--format", "usleep"))
+    assert "unknown format 'usleep'" in line
+    assert "Did you mean 'usleep-npy'?" in line
+
+
+def test_format_and_pooling_are_recorded_and_repeated(run, usleep, tmp_path):
+    arguments = ("--format", "usleep-npy", "--epoch-seconds", 15, "--pool", 30)
+    ran = run("decode", usleep, "-p", PROFILE, *arguments, "--json")
+    assert ran.json[0]["n_epochs"] == 120
+    assert "2 rows of 15 s averaged to one epoch of 30 s" in ran.json[0]["notes"]
+    assert run("verify", tmp_path / "night_PRED.hypnogram.tsv").code == 0
+
+
+@pytest.mark.parametrize("command", ["check", "stats", "compare", "report"])
+def test_every_command_takes_a_format(run, usleep, tmp_path, command):
+    expert = simulate_night(PROFILE, hours=2, seed=1).expert
+    (tmp_path / "expert.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
+    files = [tmp_path / "expert.txt", usleep] if command == "compare" else [usleep]
+    assert run(command, *files, "-p", PROFILE).code == 1
+    ran = run(
+        command, *files, "-p", PROFILE, "--format", "usleep-npy", *(["--json"] if command == "stats" else [])
+    )
+    assert ran.code == 0, ran.err
+    if command == "check":
+        assert "rows sum to 3: divided by their sums" in read_line(ran.out)
+
+
+def test_a_pooled_length_that_does_not_fit_is_one_line(run, tmp_path):
+    night = write_night(tmp_path / "night.csv")
+    line = error_line(run("decode", night, "-p", PROFILE, "--epoch-seconds", 20, "--pool", 30))
+    assert line == (
+        "night.csv: rows of 20 s cannot be pooled to 30 s, expected a whole multiple such as 40. "
+        "Leave it out, or correct it."
+    )
+
+
+def test_what_is_not_a_distribution_says_how_to_go_on(run, tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("brain_state,confidence_score\n" + "2,0.9\n3,0.95\n" * 200)
+    line = error_line(run("decode", path, "-p", "mouse-eeg-emg-3"))
+    assert "not a distribution over the stages" in line
+    assert line.endswith("say so: --format accusleepy-csv.")
+    ran = run("decode", path, "-p", "mouse-eeg-emg-3", "--format", "accusleepy-csv", "--epoch-seconds", "2.5")
+    assert ran.code == 0
+    assert "not a distribution: each label got its confidence" in ran.out
+    assert "Decisions on it are weaker than they look." in ran.out
+
+
+def test_a_night_of_yasa_is_decoded(run, tmp_path):
+    yasa, pd = pytest.importorskip("yasa"), pytest.importorskip("pandas")
+    density = simulate_night(PROFILE, hours=2, seed=1).density
+    names = ["WAKE", "N1", "N2", "N3", "REM"]
+    frame = pd.DataFrame(
+        density.probabilities / density.probabilities.sum(axis=1, keepdims=True), columns=names
+    )
+    own = yasa.Hypnogram([names[i] for i in density.argmax()], proba=frame, start="2024-05-01 22:30:00")
+    own.to_json(tmp_path / "night.json")
+    ran = run("decode", tmp_path / "night.json", "-p", PROFILE, "--json")
+    assert ran.json[0]["n_changed"] > 0
+    decoded = sg.read_hypnogram(tmp_path / "night.hypnogram.tsv")
+    assert decoded.start == own.start.to_pydatetime()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "brain_state,confidence_score\n" + "2,0.9\n3,0.95\n1,0.8\n" * 100,
+        "Hypnogram of n\nEpoch,Time,Stage\n" + "".join(f"{i},{30.0 * i},{i // 9 % 5}\n" for i in range(300)),
+    ],
+    ids=["accusleepy", "gssc"],
+)
+def test_labels_beside_no_distribution_are_checked_as_a_hypnogram(run, tmp_path, text):
+    (tmp_path / "labels.csv").write_text(text)
+    profile = "human-psg-5" if text.startswith("H") else "mouse-eeg-emg-3"
+    seconds = "30" if text.startswith("H") else "2.5"
+    ran = run("check", tmp_path / "labels.csv", "-p", profile, "--epoch-seconds", seconds, "--json")
+    assert (ran.json[0]["ok"], ran.json[0]["checked"], ran.json[0]["n_epochs"]) == (True, "stages", 300)

@@ -1,0 +1,307 @@
+"""What commands make of the files they are given: none is mistaken, taken twice, written over or hung on."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from made_recordings import write_psg
+from stageguard.cli.inputs import Wanted, find_inputs, night_id
+from stageguard.synthetic.night import simulate_night
+
+PROFILE = "human-psg-5"
+DENSITIES, SCORED = Wanted("density"), Wanted("hypnogram")
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two nights and two scorings of each."""
+    for seed in (1, 2):
+        write_night(tmp_path / f"n{seed}.csv", hours=1, seed=seed)
+        expert = simulate_night(PROFILE, hours=1, seed=seed).expert
+        for who, late in (("a", 0), ("b", 1)):
+            (tmp_path / who).mkdir(exist_ok=True)
+            text = "\n".join(np.roll(expert.stages, late).tolist()) + "\n"
+            (tmp_path / who / f"n{seed}.txt").write_text(text)
+    return tmp_path
+
+
+def sample_list(folder: Path, header: str, *rows: str) -> Path:
+    path = folder / "list.tsv"
+    path.write_text("\n".join("\t".join(row.split()) for row in (header, *rows)) + "\n")
+    return path
+
+
+def names(found):
+    return [night.path.name for night in found.nights]
+
+
+@pytest.mark.parametrize("rows", [slice(0, 100), slice(20, None), None])
+@pytest.mark.parametrize("command", ["stats", "check", "convert"])
+def test_a_hypnogram_that_was_cut_off_is_refused(run, folder, command, rows):
+    assert run("decode", folder / "n1.csv", "-p", PROFILE).code == 0
+    path = folder / "n1.hypnogram.tsv"
+    lines = path.read_text().splitlines()
+    kept = lines[1:60] + lines[80:] if rows is None else lines[1:][rows]
+    path.write_text("\n".join([lines[0], *kept]) + "\n")
+    more = ("--to", "text") if command == "convert" else ()
+    line = error_line(run(command, path, *more))
+    assert line == (
+        "n1.hypnogram.tsv: has 100 epochs, but 120 were decoded by n1.hypnogram.json: it was cut off, or is "
+        "of another night. Decode the night again."
+    )
+
+
+def test_a_hypnogram_that_was_edited_is_read_with_a_warning(run, folder):
+    assert run("decode", folder / "n1.csv", folder / "n2.csv", "-p", PROFILE).code == 0
+    assert "SHA-256" not in run("stats", folder / "n1.hypnogram.tsv", "--json").out
+    (folder / "n1.hypnogram.tsv").write_bytes((folder / "n2.hypnogram.tsv").read_bytes())
+    said = "n1.hypnogram.tsv: is not what decode wrote (another SHA-256), so stages were edited"
+    for command in (
+        ("stats",),
+        ("check",),
+        ("check", folder / "n2.hypnogram.tsv"),
+        ("convert", "--to", "text"),
+    ):
+        ran = run(command[0], folder / "n1.hypnogram.tsv", *command[1:])
+        assert ran.code == 0, ran.err
+        assert said in ran.out
+    with pytest.warns(sg.StageGuardWarning, match="another SHA-256"):
+        sg.read_hypnogram(folder / "n1.hypnogram.tsv")
+
+
+@pytest.mark.parametrize("option", [("--stages", "R,N3,N2,N1,W"), ("--stages", "W,N1,N2,N3")])
+def test_names_in_an_archive_and_others_on_the_command_line_are_an_error(run, folder, option):
+    sg.read_density(folder / "n1.csv").save(folder / "n1.npz")
+    line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, *option))
+    assert "names its columns W, N1, N2, N3, R, but --stages says" in line
+    assert run("check", folder / "n1.npz", "-p", PROFILE, "--stages", "WAKE,N1,N2,N3,REM").code == 0
+
+
+def test_a_tools_order_that_an_archive_contradicts_is_an_error(run, folder):
+    values = sg.read_density(folder / "n1.csv").probabilities[:, ::-1]
+    np.savez(folder / "n1.npz", probabilities=values, stages=["R", "N3", "N2", "N1", "W"])
+    line = error_line(run("check", folder / "n1.npz", "-p", PROFILE, "--format", "usleep-npy"))
+    assert "names its columns R, N3, N2, N1, W, but --format usleep-npy says W, N1, N2, N3, R." in line
+
+
+def test_no_command_writes_over_what_it_read(run, folder):
+    own = folder / "own.toml"
+    sg.Profile.load(PROFILE).replace(name="own").save(own)
+    expert, other = folder / "a" / "n1.txt", folder / "b" / "n1.txt"
+    for place, *arguments in (
+        (other, "consensus", expert, other),
+        (folder / "n1.csv", "consensus", expert, other, "--night", folder / "n1.csv"),
+        (own, "report", folder / "n1.csv", "-p", own),
+        (own, "fit", folder / "n1.csv", folder / "n2.csv", "--expert", folder / "a", "--base", own),
+    ):
+        before = place.read_bytes()
+        line = error_line(run(*arguments, "-o", place, "--overwrite"))
+        assert f"cannot write {place}: it is the same file as {place}. Choose another name." in line
+        assert place.read_bytes() == before
+
+
+def test_converted_nights_have_the_ids_and_the_starts_of_their_list(run, folder):
+    write_psg(folder / "psg.edf")
+    start = sg.read_recording(folder / "psg.edf").start
+    path = sample_list(folder, "id probabilities edf", "anna n1.csv psg.edf", "ben n2.csv psg.edf")
+    ran = run("convert", path, "--to", "stageguard-csv", "-o", folder / "out", "--json")
+    assert [Path(report["outputs"][0]).name for report in ran.json] == ["anna.csv", "ben.csv"]
+    assert sg.read_density(folder / "out" / "anna.csv").start == start
+    table = pytest.importorskip("pyarrow.parquet")
+    assert run("convert", "--list", path, "-o", folder / "all.parquet").code == 0
+    read = table.read_table(folder / "all.parquet")
+    assert set(read.column("id").to_pylist()) == {"anna", "ben"}
+
+
+@pytest.mark.parametrize("command", ["combine", "consensus"])
+def test_different_people_are_not_averaged(run, folder, command):
+    path = sample_list(folder, "id probabilities scoring", "x n1.csv a/n1.txt", "y n2.csv a/n2.txt")
+    ran = run(command, path, "-o", folder / "out.csv")
+    assert ran.code == 2
+    assert "a sample list names different nights" in ran.err
+    assert not (folder / "out.csv").exists()
+
+
+def test_a_file_of_two_names_is_one_night(run, folder):
+    (folder / "again").symlink_to(folder)
+    (folder / "link.csv").symlink_to(folder / "n1.csv")
+    found = find_inputs([folder, folder / "*.csv", folder / "again" / "n2.csv"], None, DENSITIES)
+    assert sorted(names(found)) == ["n1.csv", "n2.csv"]
+    assert "another name for a file that is taken already" in found.notes[-1]
+    ran = run("decode", folder, folder / "n*.csv", "-p", PROFILE, "-o", folder / "out", "--json")
+    assert ran.code == 0
+    assert len(ran.json) == 2
+    twice = sample_list(folder, "id probabilities lights_off", "x n1.csv 0", "y n1.csv 600")
+    assert len(find_inputs([twice], None, DENSITIES).nights) == 2
+
+
+@pytest.mark.parametrize("command", ["decode", "check", "stats", "posterior", "compare", "convert"])
+def test_what_was_left_out_is_said_for_one_night_and_beside_json(run, folder, command):
+    (folder / "n2.csv").unlink()
+    (folder / "notes.md").write_text("slept well\n")
+    own = {
+        "convert": ("convert", folder, "--to", "text", "-o", folder / "out"),
+        "compare": ("compare", folder / "a", folder),
+    }.get(command, (command, folder, "-p", PROFILE))
+    words = "no hypnograms or probabilities: notes.md"
+    if command in ("decode", "posterior"):
+        words = "no probabilities: notes.md"
+    ran = run(*own, *(("-o", folder / "out") if command in ("decode", "posterior") else ()))
+    assert ran.code == 0, ran.err
+    assert words in ran.out
+    ran = run(*own, *(("-o", folder / "out2") if command in ("decode", "posterior") else ()),
+              *(("--overwrite",) if command == "convert" else ()), "--json")  # fmt: skip
+    assert ran.code == 0
+    assert ran.json
+    assert words in ran.err + ran.out
+
+
+def test_patterns_take_outputs_only_where_they_name_them(run, folder):
+    assert run("posterior", folder / "n1.csv", "-p", PROFILE).code == 0
+    assert run("decode", folder, "-p", PROFILE, "-o", folder).code == 0
+    assert names(find_inputs([folder / "*.csv"], None, DENSITIES)) == ["n1.csv", "n2.csv"]
+    assert names(find_inputs([folder / "*.posterior.csv"], None, DENSITIES)) == ["n1.posterior.csv"]
+    assert names(find_inputs([folder / "*.tsv"], None, SCORED)) == ["n1.hypnogram.tsv", "n2.hypnogram.tsv"]
+    assert run("check", folder / "*.tsv").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("n1_events.tsv", "n1"),
+        ("n1-annot.fif", "n1"),
+        ("n1.hypnogram.tsv", "n1"),
+        ("n1.hypnogram.json", "n1"),
+        ("n1.csv", "n1"),
+        ("_events.tsv", "_events"),
+    ],
+)
+def test_a_night_is_called_the_same_in_every_format(name, expected):
+    assert night_id(Path(name)) == expected
+
+
+@pytest.mark.parametrize("to", ["bids-events", "yasa-json", "text"])
+def test_converted_scorings_are_the_experts_of_their_nights(run, folder, to):
+    ran = run("convert", folder / "a" / "n1.txt", "--to", to, "-o", folder / "out", "--json")
+    assert ran.code == 0, ran.err
+    (report,) = run("compare", folder / "out", folder / "n1.csv", "--json").json
+    assert report["ok"], report
+    assert report["agreement"]["argmax"]["n_epochs"] == 120
+
+
+def test_recordings_beside_scorings_and_programs_are_no_nights(run, folder):
+    write_psg(folder / "psg.edf", stages="")
+    (folder / "gen.py").write_text('S=["W","N1","N2","N3","R"]\nprint(S)\n')
+    (folder / "probs.data").write_text((folder / "n1.csv").read_text())
+    found = find_inputs([folder], None, SCORED)
+    assert names(found) == ["n1.csv", "n2.csv", "probs.data"]
+    assert "gen.py, psg.edf" in found.notes[0]
+    assert names(find_inputs([folder], None, DENSITIES)) == ["n1.csv", "n2.csv", "probs.data"]
+
+
+def test_an_unknown_format_is_said_once(run, folder):
+    line = error_line(run("decode", folder, "-p", PROFILE, "--format", "usleep-npi"))
+    assert line.startswith("unknown format 'usleep-npi'.")
+
+
+@pytest.mark.parametrize("command", ["decode", "check", "report", "convert", "consensus", "combine"])
+def test_a_pipe_is_refused_and_not_waited_for(run, folder, command):
+    os.mkfifo(folder / "pipe.csv")
+    own = {
+        "convert": ("--to", "text"),
+        "consensus": (folder / "a" / "n1.txt",),
+        "combine": (folder / "n1.csv", "-o", folder / "out.csv"),
+    }.get(command, ("-p", PROFILE))
+    line = error_line(run(command, folder / "pipe.csv", *own))
+    assert "pipe.csv: is a pipe or a device, expected a file." in line
+
+
+def test_a_row_without_an_id_is_called_like_its_file(run, folder):
+    path = folder / "list.tsv"
+    path.write_text("id\tprobabilities\n\tn1.csv\nx\tn2.csv\n")
+    assert [night.name for night in find_inputs([path], None, DENSITIES).nights] == ["n1", "x"]
+
+
+def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
+    write_psg(folder / "psg.edf")
+    start = sg.read_recording(folder / "psg.edf").start
+    assert isinstance(start, datetime)
+    path = sample_list(folder, "id probabilities edf lights_off", f"n1 n1.csv psg.edf {start:%H:%M:%S}")
+    options = ("--method", "model", "--draws", "10", "--json")
+    (report,) = run("intervals", path, "-p", PROFILE, *options).json
+    assert report["ok"], report
+    assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
+    output = folder / "out" / "n1.hypnogram.tsv"
+    alone = run("intervals", output, *options).json[0]
+    assert "comes without the probabilities" in alone["error"]
+    (report,) = run("intervals", output, "--list", path, *options).json
+    assert report["ok"], report
+
+
+def test_a_report_finds_the_probabilities_it_is_told(run, folder):
+    assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
+    output = folder / "out" / "n1.hypnogram.tsv"
+    assert "comes without the probabilities" in error_line(run("report", output))
+    assert run("report", output, "--input", folder / "n1.csv").code == 0
+    assert (folder / "out" / "n1.report.html").exists()
+
+
+def test_fit_and_consensus_take_folders_patterns_and_lists(run, folder):
+    fit = ("fit", "--base", PROFILE, "--no-learning-curve", "--folds", "2", "--overwrite", "--json")
+    place = ("-o", folder / "own.toml")
+    first = run(*fit, folder / "n1.csv", folder / "n2.csv", "--expert", folder / "a", *place)
+    assert first.code == 0, first.err
+    whole = (folder / "own.toml").read_text()
+    listed = sample_list(folder, "id probabilities scoring", "n1 n1.csv a/n1.txt", "n2 n2.csv a/n2.txt")
+    for given in ((folder / "n*.csv", "--expert", folder / "a"), ("--list", listed)):
+        again = run(*fit, *given, *place)
+        assert again.code == 0, again.err
+        assert (folder / "own.toml").read_text() == whole
+    for given in ((folder / "[ab]" / "n1.txt",), (folder / "one",)):
+        if given[0].name == "one":
+            given[0].mkdir()
+            for who in "ab":
+                (given[0] / f"{who}.txt").write_text((folder / who / "n1.txt").read_text())
+        report = json.loads(run("consensus", *given, "--json").out)
+        assert len(report["scorers"]) == 2
+
+
+def test_convert_pools_and_reads_logits(run, folder):
+    density = sg.read_density(folder / "n1.csv")
+    header = ",".join(density.scheme.names)
+    for name, values in (("logits", np.log(density.probabilities) + 3), ("fine", density.probabilities)):
+        np.savetxt(folder / f"{name}.csv", values, delimiter=",", header=header, comments="")
+    out = ("--to", "npz", "-o", folder / "out")
+    assert run("convert", folder / "logits.csv", *out, "--logits").code == 0
+    found = sg.read_density(folder / "out" / "logits.npz").probabilities
+    assert np.allclose(found, density.probabilities, atol=1e-9)
+    assert run("convert", folder / "fine.csv", *out, "--epoch-seconds", "5", "--pool", "30").code == 0
+    assert sg.read_density(folder / "out" / "fine.npz").n_epochs == 20
+
+
+def test_a_name_of_another_format_is_refused(run, folder):
+    ran = run("convert", folder / "n1.csv", "--to", "luna-annot", "-o", folder / "a.edf")
+    assert ran.code == 2
+    assert "a.edf is the name of" in ran.err and "name it a.annot" in ran.err
+    assert run("convert", folder / "n1.csv", "--to", "text", "-o", folder / "a.stages").code == 0
+
+
+def test_stages_that_longer_epochs_have_no_room_for_are_lost_aloud(run, folder):
+    (folder / "short.txt").write_text("W\nW\nN1\nN2\nN2\nN2\n" * 10)
+    ran = run("convert", folder / "short.txt", "--reepoch", "90", "--to", "text", "-o", folder / "long.txt")
+    assert ran.code == 0, ran.err
+    assert "stages that no epoch of 90 s has most of: N1" in ran.out
+    assert set((folder / "long.txt").read_text().split()) == {"W", "N2"}

@@ -1,0 +1,159 @@
+"""`stageguard posterior`: what sg.posterior and sg.sample return, as files that read back."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.cli.commands import posterior
+from stageguard.guard import posterior as posterior_module
+
+PROFILE = "human-psg-3"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def night(tmp_path):
+    return write_night(tmp_path / "night.csv", PROFILE)
+
+
+def gappy(path):
+    """A night with a bridged epoch and a gap of more than five minutes."""
+    lines = path.read_text().splitlines()
+    for row in (20, *range(101, 131)):
+        lines[row] = "NaN,NaN,NaN"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_table_reads_back_exactly_with_its_missing_epochs(run, night, tmp_path):
+    gappy(night)
+    ran = run("posterior", night, "-p", PROFILE)
+    assert (ran.code, ran.err) == (0, "")
+    expected = sg.posterior(sg.read_density(night), PROFILE)
+    found = sg.read_density(tmp_path / "night.posterior.csv")
+    assert np.array_equal(found.probabilities, expected.probabilities, equal_nan=True)
+    assert found.scheme == expected.scheme
+    missing = np.isnan(found.probabilities[:, 0])
+    assert np.flatnonzero(missing).tolist() == list(range(100, 130))
+
+
+def test_the_epoch_length_travels_with_the_table(run, night, tmp_path):
+    run("posterior", night, "-p", PROFILE, "--epoch-seconds", "20")
+    assert sg.read_density(tmp_path / "night.posterior.csv").epoch_seconds == 20
+
+
+def test_the_sidecar_holds_the_evidence_and_where_it_comes_from(run, night, tmp_path):
+    run("posterior", night, "-p", PROFILE, "--trained", "balanced")
+    whole = json.loads((tmp_path / "night.posterior.json").read_text())
+    own = whole["stageguard"]
+    expected = sg.posterior(sg.read_density(night), PROFILE)
+    assert own["posterior"]["log_evidence"] == pytest.approx(expected.log_evidence, abs=1e-9)
+    assert own["posterior"]["transition_weight"] == expected.transition_weight > 0
+    assert own["profile"]["sha256"] == sg.Profile.load(PROFILE).sha256
+    assert own["input"]["file"] == "night.csv"
+    assert own["options"]["trained"] == "balanced"
+    assert own["draws"] is None
+    assert set(whole) == {"onset", "duration", "W", "N", "R", "stageguard"}
+
+
+def test_draws_are_those_of_sample(run, night, tmp_path):
+    ran = run("posterior", gappy(night), "-p", PROFILE, "--draws", "7", "--seed", "3")
+    assert "7 nights, seed 3" in ran.out
+    with np.load(tmp_path / "night.draws.npz") as held:
+        labels, stages = held["labels"], held["stages"].tolist()
+    expected = sg.sample(sg.read_density(night), PROFILE, n=7, seed=3)
+    assert labels.dtype == np.int8
+    assert np.array_equal(labels, expected)
+    assert stages == ["W", "N", "R"]
+    own = json.loads((tmp_path / "night.posterior.json").read_text())["stageguard"]
+    assert (own["draws"]["n"], own["draws"]["seed"]) == (7, 3)
+
+
+def test_the_summary_counts_what_to_look_at(run, night):
+    report = run("posterior", night, "-p", PROFILE, "--json").json[0]
+    p = sg.posterior(sg.read_density(night), PROFILE).probabilities
+    assert report["n_unsure"] == np.count_nonzero(p.max(axis=1) < 0.9) > 0
+    entropy = -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=1).mean()
+    assert report["mean_entropy_bits"] == pytest.approx(entropy)
+    assert sum(report["expected_minutes"].values()) == pytest.approx(120)
+    shown = run("posterior", night, "-p", PROFILE, "--overwrite").out
+    assert f"{report['n_unsure']:,} epochs" in shown
+    assert "where the stager is sure and wrong, so is this" in shown
+
+
+def test_pins_and_quality_count(run, night, tmp_path):
+    np.save(tmp_path / "beta.npy", np.where(np.arange(240) == 50, 1.0, 0.0))
+    ran = run("posterior", night, "-p", PROFILE, "--pins", "10=R", "--quality", tmp_path / "beta.npy")
+    assert ran.code == 0, ran.err
+    found = sg.read_density(tmp_path / "night.posterior.csv").probabilities
+    assert found[10].tolist() == [0, 0, 1]
+    plain = sg.posterior(sg.read_density(night), PROFILE).probabilities
+    assert not np.allclose(found[50], plain[50], atol=1e-6)
+
+
+def test_nothing_is_replaced_unasked_and_all_files_are_written_or_none(run, night, tmp_path):
+    (tmp_path / "night.draws.npz").write_bytes(b"mine")
+    line = error_line(run("posterior", night, "-p", PROFILE, "--draws", "2"))
+    assert "night.draws.npz exists already. Use --overwrite to replace it" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["night.csv", "night.draws.npz"]
+    assert run("posterior", night, "-p", PROFILE, "--draws", "2", "--overwrite").code == 0
+    assert (tmp_path / "night.draws.npz").read_bytes() != b"mine"
+
+
+def test_many_files_become_rows_and_a_bad_one_a_failure(run, night, tmp_path):
+    other = write_night(tmp_path / "other.csv", PROFILE, seed=2)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("W,N,R\n0.9,0.9,0.9\n")
+    ran = run("posterior", night, bad, other, "-p", PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 1
+    assert "Wrote 2 posteriors" in ran.out
+    assert "1 of 3 files failed" in ran.err
+    assert {path.name for path in (tmp_path / "out").glob("*.csv")} == {
+        "night.posterior.csv",
+        "other.posterior.csv",
+    }
+
+
+def test_two_files_of_one_name_do_not_share_an_output(run, night, tmp_path):
+    (tmp_path / "b").mkdir()
+    twin = write_night(tmp_path / "b" / "night.csv", PROFILE, seed=2)
+    ran = run("posterior", night, twin, "-p", PROFILE, "-o", tmp_path / "out")
+    assert ran.code == 1
+    assert "has the same output as" in " ".join(ran.err.split())
+    held = json.loads((tmp_path / "out" / "night.posterior.json").read_text())["stageguard"]
+    assert held["input"]["sha256"] == sg.formats.outputs.describe_file(night)["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--pins", "1=W", "x.csv"), "--quality and --pins belong to one file"),
+        (("--logits", "--log"), "--logits and --log exclude each other"),
+        (("--draws", "0"), "Invalid value for '--draws'"),
+        (("--draws", "999999999999"), "Invalid value for '--draws'"),
+    ],
+)
+def test_wrong_usage_exits_2(run, night, options, words):
+    ran = run("posterior", night, "-p", PROFILE, *options)
+    assert ran.code == 2
+    assert words in " ".join(ran.err.split())
+
+
+def test_a_folder_stands_for_the_nights_in_it(run, night, tmp_path):
+    write_night(tmp_path / "other.csv", PROFILE, seed=2)
+    ran = run("posterior", tmp_path, "-p", PROFILE, "--json", "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert [report["id"] for report in ran.json] == ["night", "other"]
+
+
+def test_the_command_allows_as_many_draws_as_sample():
+    assert posterior.MOST_DRAWS == posterior_module.MOST_DRAWS

@@ -1,0 +1,223 @@
+"""`stageguard decode` after mistakes and kills, and beside other runs: nothing is lost or said wrongly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.cli import decode_cohort, decode_file, terminal
+from stageguard.cli.stopping import Stopped, stoppable
+from stageguard.cli.terminal import JsonList
+from stageguard.cli.workers import run_all
+
+PROFILE = "human-psg-5"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def nights(tmp_path):
+    (tmp_path / "nights").mkdir()
+    for seed in (1, 2):
+        write_night(tmp_path / "nights" / f"n{seed}.csv", hours=1, seed=seed)
+    return tmp_path / "nights"
+
+
+@pytest.fixture
+def decode(run, nights, tmp_path):
+    return lambda *options: run("decode", nights, "-p", PROFILE, "-o", tmp_path / "out", *options)
+
+
+def rows(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text("utf-8").split("\n")[:-1]]
+
+
+def test_a_mistaken_call_keeps_the_rows_of_nights_that_were_decoded(decode, tmp_path):
+    decode()
+    table = (tmp_path / "out" / "cohort.tsv").read_text()
+    ran = decode("--trained", "natural")
+    assert ran.code == 1 and "2 failed" in ran.out
+    assert (tmp_path / "out" / "cohort.tsv").read_text() == table
+
+
+@pytest.mark.parametrize("text", ["id\tfile\terror\nn9\tmine.csv\tslept badly\n", "mine\n"])
+def test_somebody_elses_failures_are_kept(decode, tmp_path, text):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "failures.tsv").write_text(text)
+    assert decode().code == 0
+    assert (tmp_path / "out" / "failures.tsv").read_text() == text
+
+
+def test_tables_hold_names_as_they_are(run, nights, tmp_path):
+    name = "format=a  b.csv"
+    (nights / "n1.csv").rename(nights / name)
+    (nights / "log=True.csv").write_bytes(b"")
+    assert run("decode", nights, "-p", PROFILE, "-o", tmp_path / "out").code == 1
+    assert [row[:2] for row in rows(tmp_path / "out" / "cohort.tsv")[1:]] == [
+        ["format=a  b", str(nights / name)],
+        ["n2", str(nights / "n2.csv")],
+    ]
+    assert rows(tmp_path / "out" / "failures.tsv")[1][:2] == ["log=True", str(nights / "log=True.csv")]
+    assert run("stats", nights / name, nights / "n2.csv", "-o", tmp_path / "stats.tsv").code == 0
+    assert [row[0] for row in rows(tmp_path / "stats.tsv")[1:]] == ["format=a  b", "n2"]
+
+
+def test_a_night_that_another_run_writes_in_the_meantime_is_done(run, nights, tmp_path, monkeypatch):
+    arguments = ("decode", nights / "n1.csv", "-p", PROFILE, "-o", tmp_path / "out", "--json")
+    write = decode_file.write_decoding
+
+    def late(*given, **options):
+        write(*given, **options)
+        return write(*given, **options)
+
+    monkeypatch.setattr(decode_file, "write_decoding", late)
+    (report,) = run(*arguments).json
+    assert report["ok"], report
+    assert report["done_before"] is True
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "empty"])
+@pytest.mark.parametrize("name", ["n1.hypnogram.svg", "n1.changes.tsv"])
+def test_a_picture_that_is_not_whole_is_made_again(decode, tmp_path, how, name):
+    decode("--svg", "--explain")
+    place = tmp_path / "out" / name
+    whole = place.read_bytes()
+    if how == "gone":
+        place.unlink()
+    else:
+        place.write_bytes(whole[: len(whole) // 2] if how == "cut" else b"")
+    ran = decode("--svg", "--explain")
+    assert ran.code == 0, ran.err
+    assert "1 done before, 1 decoded" in ran.out
+    assert place.read_bytes() == whole
+    assert "2 done before, 0 decoded" in decode("--svg", "--explain").out
+
+
+def test_what_a_kill_between_moves_leaves_is_completed(decode, tmp_path):
+    options = ("--svg", "--explain")
+    decode(*options)
+    out = tmp_path / "out"
+    whole = {path.name: path.read_bytes() for path in out.glob("n1.*")}
+    for names in (["n1.hypnogram.json"], ["n1.hypnogram.tsv"], ["n1.changes.tsv"]):
+        for name in names:  # the moves that did not happen, each with those after it
+            (out / name).unlink(missing_ok=True)
+        (out / "n1.hypnogram.json").unlink(missing_ok=True)
+        ran = decode(*options)
+        assert ran.code == 0, ran.err
+        assert {path.name: path.read_bytes() for path in out.glob("n1.*")} == whole
+    (out / "n1.hypnogram.tsv").unlink()
+    (out / "n1.hypnogram.json").unlink()
+    assert decode(*options).code == 0
+    assert {path.name: path.read_bytes() for path in out.glob("n1.*")} == whole
+
+
+def test_a_picture_can_be_asked_for_later_but_replaces_nobody_elses(decode, tmp_path):
+    decode()
+    mine = tmp_path / "out" / "n2.hypnogram.svg"
+    mine.write_text("<svg>mine</svg>")
+    ran = decode("--svg", "--json")
+    assert [report["ok"] for report in ran.json] == [True, False]
+    assert (tmp_path / "out" / "n1.hypnogram.svg").read_text().startswith("<svg")
+    assert "n2.hypnogram.svg exists already. Use --overwrite to replace it." in ran.json[1]["error"]
+    assert mine.read_text() == "<svg>mine</svg>"
+
+
+def test_the_sidecar_is_moved_last(run, nights, tmp_path, monkeypatch):
+    moved = []
+    move = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda own, to: (moved.append(Path(to).name), move(own, to))[1])
+    assert run("decode", nights / "n1.csv", "-p", PROFILE, "--svg", "--explain").code == 0
+    assert moved[-1] == "n1.hypnogram.json"
+    assert {"n1.hypnogram.svg", "n1.changes.tsv", "n1.hypnogram.tsv"} == set(moved[:-1])
+
+
+def die_of_seven(number: int) -> int:
+    if number == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return -number
+
+
+def test_a_killed_process_costs_one_item_and_the_others_go_on():
+    found = list(run_all(die_of_seven, list(range(20)), 2, lost=lambda number: f"lost {number}"))
+    assert found == [f"lost {n}" if n == 7 else -n for n in range(20)]
+    with pytest.raises(sg.StageGuardError, match="was killed: by hand, or for want of memory"):
+        list(run_all(die_of_seven, list(range(20)), 2))
+
+
+def test_an_output_that_is_a_file_is_said_before_any_work(run, nights, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    for place in (tmp_path / "taken", tmp_path / "taken" / "out"):
+        line = error_line(run("decode", nights, "-p", PROFILE, "-o", place))
+        assert line == f"cannot write to {place}: {tmp_path / 'taken'} is a file, expected a folder."
+
+
+def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tmp_path, monkeypatch):
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise sg.OutputError(f"cannot write {path}: No space left on device.")
+
+    (nights / "n3.csv").write_bytes(b"")
+    monkeypatch.setattr(decode_cohort, "write_text_atomic", refuse)
+    ran = decode()
+    assert ran.code == 1
+    assert "3 nights: 2 decoded, 1 failed." in ran.out
+    assert "is empty (0 bytes)" in ran.err
+    for name in ("cohort.tsv", "failures.tsv"):
+        assert f"stageguard: cannot write {tmp_path / 'out' / name}: No space left on device." in ran.err
+
+
+def test_json_is_whole_when_a_signal_comes_between_its_parts(capsys, monkeypatch):
+    def interrupted(text: str, **_: object) -> None:
+        sys.stdout.write(text)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+    with pytest.raises(Stopped), stoppable(), JsonList() as printed:
+        printed.add({"n": 1})
+        monkeypatch.setattr(terminal, "print", interrupted, raising=False)
+        try:
+            printed.add({"n": 2})
+        finally:
+            monkeypatch.undo()
+    signal.signal(signal.SIGINT, ours)
+    assert json.loads(capsys.readouterr().out) == [{"n": 1}, {"n": 2}]
+
+
+def test_json_takes_file_names_that_are_not_utf_8(run, nights):
+    name = os.fsdecode(b"n\xff3.csv")
+    try:
+        (nights / "n1.csv").rename(nights / name)
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+    ran = run("check", nights, "-p", PROFILE, "--json")
+    assert {Path(report["file"]).name for report in ran.json} == {name, "n2.csv"}
+
+
+def write_late(path: Path) -> str:
+    try:
+        time.sleep(0.3)
+    finally:
+        time.sleep(0.5)  # in hand when the end comes, and finished all the same
+        path.write_text("done")
+    return path.name
+
+
+def test_no_worker_writes_after_the_run_was_ended(tmp_path):
+    results = run_all(write_late, [tmp_path / str(i) for i in range(12)], 2)
+    next(results)
+    results.close()
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written
+    time.sleep(1.5)
+    assert {path.name for path in tmp_path.iterdir()} == written

@@ -1,0 +1,168 @@
+"""`stageguard report`: one page, from probabilities or from what decode wrote."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import nights
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.cli.experts import read_expert
+from stageguard.cli.scored_files import ReadOptions
+from stageguard.report import night_report
+
+PROFILE = "human-psg-5"
+NOTES = ("the file does not say how long an epoch is: 30 s assumed",)  # of what write_night writes
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def night(tmp_path):
+    return write_night(tmp_path / "night.csv")
+
+
+def test_a_page_is_written_and_announced(run, night, tmp_path):
+    ran = run("report", night, "-p", PROFILE, "-o", tmp_path / "page.html")
+    assert (ran.code, ran.err) == (0, "")
+    page = (tmp_path / "page.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert "<svg" in page
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)  # nothing is loaded from elsewhere
+    assert "<script" not in page
+    assert page == night_report(nights.decode(sg.read_density(night), PROFILE), notes=NOTES)
+    assert re.search(r"Total sleep time \(min\) +\d", ran.out)
+    assert "page.html" in ran.out
+    assert "A trained scorer must review this output before any clinical decision." in ran.out
+
+
+def test_the_page_lies_beside_the_night_by_default(run, night, tmp_path):
+    report = run("report", night, "-p", PROFILE, "--json").json
+    assert report["outputs"] == {"html": str(tmp_path / "night.report.html")}
+    assert (tmp_path / "night.report.html").is_file()
+    assert report["indicators"]["tst_minutes"]["before"] > 0
+    assert "table" not in report
+
+
+def test_what_decode_wrote_is_decoded_again(run, night, tmp_path):
+    assert run("decode", night, "-p", PROFILE, "--pins", "5=R", "--trained", "natural").code == 0
+    for name in ("night.hypnogram.tsv", "night.hypnogram.json"):
+        ran = run("report", tmp_path / name, "--overwrite")
+        assert ran.code == 0, ran.err
+    page = (tmp_path / "night.report.html").read_text()
+    density = sg.read_density(night)
+    decoding = nights.decode(density, PROFILE, pins={5: "R"}, trained="natural")
+    assert page == night_report(decoding, notes=NOTES)
+    assert run("report", tmp_path / "night.hypnogram.tsv", "-p", PROFILE).code == 2
+    write_night(night, seed=9)
+    line = error_line(run("report", tmp_path / "night.hypnogram.tsv", "--overwrite"))
+    assert line == (
+        "night.hypnogram.tsv: is not what night.csv gives, expected an output that was not edited. "
+        "See: stageguard verify night.hypnogram.tsv."
+    )
+    night.unlink()
+    line = error_line(run("report", tmp_path / "night.hypnogram.tsv", "--overwrite"))
+    assert line.startswith("night.hypnogram.tsv: comes without the probabilities it was decoded from")
+
+
+def test_expert_title_lights_and_start_reach_the_page(run, night, tmp_path):
+    expert = tmp_path / "expert.txt"
+    expert.write_text("W\n" * 40 + "N2\n" * 120 + "R\n" * 80)
+    arguments = ("--expert", expert, "--title", "Night <1> & more", "--start", "2024-05-01T22:30",
+                 "--lights-off", "22:40", "--lights-on", "0:20", "--cohort", "narcolepsy")  # fmt: skip
+    ran = run("report", night, "-p", PROFILE, *arguments)
+    assert ran.code == 0, ran.err
+    page = (tmp_path / "night.report.html").read_text()
+    assert "Night &lt;1&gt; &amp; more" in page
+    assert "<1>" not in page
+    assert "2024-05-01 22:30" in page
+    assert "23:00" in page
+    assert "narcolepsy" in ran.out
+    density = sg.read_density(night)
+    density = sg.Hypnodensity(density.probabilities, density.scheme, 30.0, read_start(), density.source)
+    decoding = nights.decode(density, PROFILE, cohort="narcolepsy")
+    scored = read_expert(expert, decoding.hypnogram, ReadOptions())
+    expected = night_report(
+        decoding,
+        expert=scored,
+        title="Night <1> & more",
+        lights_off="22:40",
+        lights_on="0:20",
+        notes=NOTES,
+    )
+    assert page == expected
+    report = run("report", night, "-p", PROFILE, *arguments, "--json", "--overwrite").json
+    asleep = decoding.hypnogram.labels[20:220] != 0
+    assert report["indicators"]["se_percent"]["after"] == pytest.approx(100 * asleep.mean())
+
+
+def read_start():
+    from datetime import datetime
+
+    return datetime(2024, 5, 1, 22, 30)
+
+
+def test_nothing_is_overwritten_unasked(run, night, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    line = error_line(run("report", night, "-p", PROFILE, "-o", page))
+    assert line.endswith("page.html exists already. Use --overwrite to replace it, or choose another name.")
+    assert page.read_text() == "mine"
+    assert run("report", night, "-p", PROFILE, "-o", page, "--overwrite").code == 0
+    assert "<svg" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-p", "human-psg5"], "night.csv: unknown profile 'human-psg5'."),
+        (
+            ["-p", PROFILE, "--cohort", "newborn"],
+            "night.csv: profile 'human-psg-5' is not made for 'newborn'",
+        ),
+        (["-p", PROFILE, "--expert", "gone.txt"], "night.csv: gone.txt: No such file or directory"),
+        (["-p", PROFILE, "--lights-off", "22:30"], "night.csv: --lights-off is the time '22:30', but when"),
+        (["-p", PROFILE, "--lights-off", "soon"], "--lights-off is 'soon', expected seconds"),
+        (["-p", PROFILE, "--pins", "999=R"], "night.csv: pin at epoch 999 is out of range"),
+        (["-p", PROFILE, "-o", "nowhere/page.html"], "night.csv: cannot write nowhere/page.html"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(run, night, arguments, expected, monkeypatch):
+    monkeypatch.chdir(night.parent)
+    assert error_line(run("report", night, *arguments)).startswith(expected)
+    assert [path.name for path in night.parent.iterdir()] == ["night.csv"]
+
+
+def test_an_expert_of_another_length_is_one_line(run, night, tmp_path):
+    (tmp_path / "short.txt").write_text("W\nN2\n")
+    line = error_line(run("report", night, "-p", PROFILE, "--expert", tmp_path / "short.txt"))
+    assert line.startswith("night.csv: the expert scored 2 epochs and the night has 240")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "Missing option '--profile'"),
+        (["-p", PROFILE, "--logits", "--log"], "--logits and --log exclude each other"),
+        (["-p", PROFILE, "--start", "22:30"], "expected a date and a time such as 2024-05-01T22:30"),
+    ],
+)
+def test_wrong_usage_exits_2(run, night, arguments, expected):
+    ran = run("report", night, *arguments)
+    assert ran.code == 2
+    assert expected in " ".join(ran.err.split())
+
+
+def test_a_mouse_day_is_split_into_light_and_dark(run, tmp_path):
+    day = write_night(tmp_path / "day.csv", "mouse-eeg-emg-3", hours=24.0)
+    options = ["-p", "mouse-eeg-emg-3", "--start", "2024-05-01T07:00", "--lights-on-phase", "07:00"]
+    ran = run("report", day, *options)
+    assert ran.code == 0, ran.err
+    page = (tmp_path / "day.report.html").read_text()
+    assert re.search(r"(?i)light", page)
+    assert re.search(r"(?i)dark", page)

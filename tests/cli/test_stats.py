@@ -1,0 +1,413 @@
+"""`stageguard stats`: rows, codebooks, groups, rodents, failures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nights
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+from stageguard.formats.outputs import write_decoding
+from stageguard.measures.groups import METHOD
+from stageguard.measures.statistics import sleep_statistics
+from stageguard.synthetic.night import simulate_night
+
+PROFILE = "human-psg-5"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Six decoded nights, their experts, and a table of two groups."""
+    folder = tmp_path_factory.mktemp("cohort")
+    (folder / "experts").mkdir()
+    rows = ["id\tgroup\tage"]
+    for seed in range(6):
+        hours = 3 + seed % 2
+        path = write_night(folder / f"n{seed}.csv", seed=seed, hours=hours)
+        write_decoding(nights.decode(sg.read_density(path), PROFILE), folder / f"n{seed}", source_path=path)
+        expert = simulate_night(PROFILE, hours=hours, seed=seed).expert
+        (folder / "experts" / f"n{seed}.txt").write_text("\n".join(expert.stages.tolist()) + "\n")
+        rows.append(f"n{seed}\t{'patients' if seed % 2 else 'controls'}\t{20 + seed}")
+    (folder / "groups.tsv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture
+def cohort(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "cohort"))
+
+
+def decoded_files(folder):
+    return sorted(folder.glob("*.hypnogram.tsv"))
+
+
+def read_tsv(path):
+    with path.open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def number(text: str) -> float:
+    return float("nan") if text == "n/a" else float(text)
+
+
+def test_one_row_per_night_with_before_after_and_delta(run, cohort):
+    ran = run("stats", *decoded_files(cohort), "-o", cohort / "all.tsv")
+    assert (ran.code, ran.err) == (0, "")
+    rows = read_tsv(cohort / "all.tsv")
+    assert [row["id"] for row in rows] == [f"n{seed}" for seed in range(6)]
+    for row in rows:
+        decoding = nights.decode(sg.read_density(cohort / f"{row['id']}.csv"), PROFILE)
+        before = sg.Hypnogram(decoding.argmax, "aasm5", 30.0)
+        own, now = sleep_statistics(before), sleep_statistics(decoding)
+        for name in (
+            "tst_minutes",
+            "se_percent",
+            "waso_minutes",
+            "sol_minutes",
+            "awakenings",
+            "sfi_per_hour",
+        ):
+            assert number(row[f"{name}_before"]) == pytest.approx(getattr(own, name), nan_ok=True)
+            assert number(row[f"{name}_after"]) == pytest.approx(getattr(now, name), nan_ok=True)
+            delta = getattr(now, name) - getattr(own, name)
+            assert number(row[f"{name}_delta"]) == pytest.approx(delta, nan_ok=True, abs=1e-6)
+        assert number(row["stage_percent_N3_after"]) == pytest.approx(now.stage_percent["N3"])
+        assert int(row["epochs_changed"]) == int(decoding.changed.sum())
+        changes = np.mean(np.diff(decoding.hypnogram.labels) != 0)
+        assert number(row["fragmentation_index_after"]) == pytest.approx(changes)
+        assert (row["profile"], row["epoch_seconds"]) == (PROFILE, "30")
+    assert "Mean ± standard deviation over 6 nights" in ran.out
+
+
+def test_the_codebook_explains_every_column(run, cohort):
+    assert run("stats", *decoded_files(cohort), "-o", cohort / "all.tsv", "--convention", "luna").code == 0
+    book = json.loads((cohort / "all.json").read_text())
+    own = book.pop("stageguard")
+    assert list(book) == list(read_tsv(cohort / "all.tsv")[0])
+    assert all(entry["Description"] for entry in book.values())
+    assert book["se_percent_delta"]["Units"] == "% of TIB"
+    assert own["convention"] == "luna"
+    assert own["files"]["n0"] == {"file": "n0.hypnogram.tsv"}
+    assert own["review"] == "A trained scorer must review this output before any clinical decision."
+    assert "TIB is the whole recording" in own["assumptions"]["n0"]["after"][0]
+
+
+def test_a_number_that_does_not_exist_is_missing_with_its_reason(run, tmp_path):
+    (tmp_path / "awake.txt").write_text("W\n" * 20)
+    (tmp_path / "night.txt").write_text("W\nN2\nN2\nN3\n" * 5)
+    files = (tmp_path / "awake.txt", tmp_path / "night.txt")
+    ran = run("stats", *files, "--scheme", "aasm5", "-o", tmp_path / "all.tsv")
+    assert ran.code == 0, ran.err
+    awake, night = read_tsv(tmp_path / "all.tsv")
+    assert (awake["sol_minutes_after"], awake["tst_minutes_after"]) == ("n/a", "0")
+    assert night["rem_latency_minutes_after"] == "n/a"
+    reasons = json.loads((tmp_path / "all.json").read_text())["stageguard"]["reasons"]
+    assert reasons["awake"]["after"]["sol_minutes"] == "no epoch is scored as sleep"
+    assert reasons["night"]["after"]["rem_latency_minutes"] == "there is no REM"
+    assert "no profile (--profile), so validity is not measured: awake, night" in ran.out
+    assert not any(name.endswith(("_before", "_delta")) for name in night)
+
+
+def test_probabilities_have_an_after_only_with_a_profile(run, cohort):
+    bare = run("stats", cohort / "n0.csv", "--json").json["nights"][0]
+    assert "after" not in bare
+    decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").json["nights"][0]
+    written = run("stats", cohort / "n0.hypnogram.tsv", "--json").json["nights"][0]
+    for scoring in ("before", "after", "delta"):
+        assert decoded[scoring] == pytest.approx(written[scoring], nan_ok=True)
+    assert bare["before"]["tst_minutes"] == written["before"]["tst_minutes"]
+
+
+def test_one_night_is_printed_in_full(run, cohort):
+    ran = run("stats", cohort / "n0.hypnogram.tsv", "--expert", cohort / "experts")
+    decoding = nights.decode(sg.read_density(cohort / "n0.csv"), PROFILE)
+    own = sleep_statistics(sg.Hypnogram(decoding.argmax, "aasm5", 30.0)).tst_minutes
+    now = sleep_statistics(decoding).tst_minutes
+    truth = sleep_statistics(simulate_night(PROFILE, hours=3, seed=0).expert).tst_minutes
+    assert re.search(rf"Total sleep time +{own:.1f} +{now:.1f} +{now - own:+.1f} +{truth:.1f} +min", ran.out)
+    assert f"{int(decoding.changed.sum())} epochs changed." in ran.out
+
+
+def test_lights_cut_the_night(run, tmp_path):
+    (tmp_path / "night.txt").write_text("W\n" * 20 + "N2\n" * 60 + "W\n" * 40)
+    night = tmp_path / "night.txt"
+
+    def found(*arguments):
+        return run("stats", night, *arguments, "--json").json["nights"][0]["after"]
+
+    assert found()["sol_minutes"] == 10.0
+    assert found("--lights-off", "300")["sol_minutes"] == 5.0
+    assert found("--lights-off", "300s")["sol_minutes"] == 5.0
+    assert found("--lights-off", "300.0", "--lights-on", "2700")["tib_minutes"] == 40.0
+    late = found("--start", "23:50", "--lights-off", "23:58", "--lights-on", "0:40")
+    assert (late["sol_minutes"], late["tib_minutes"]) == (2.0, 42.0)
+    dated = found("--start", "2024-05-01T23:50", "--lights-off", "2024-05-01T23:58")
+    assert dated["sol_minutes"] == 2.0
+    line = error_line(run("stats", night, "--lights-off", "23:58"))
+    assert line.endswith(
+        "but when the recording starts is not known. Give --start, or seconds since the beginning of "
+        "the recording."
+    )
+    assert error_line(run("stats", night, "--lights-off", "soon")).startswith(
+        "--lights-off is 'soon', expected"
+    )
+    assert error_line(run("stats", night, "--start", "soon")).startswith("--start is 'soon', expected a time")
+
+
+def test_with_lights_every_number_is_of_that_window_and_the_window_is_said(run, tmp_path):
+    night = tmp_path / "night.txt"
+    night.write_text("W\nN1\n" * 20 + "N2\n" * 60 + "W\nN1\n" * 20)  # restless before and after lights
+    options = ("-p", PROFILE, "--lights-off", "1200", "--lights-on", "3000")
+    ran = run("stats", night, *options, "--json").json
+    (report,) = ran["nights"]
+    numbers = report["after"]
+    assert (numbers["fragmentation_index"], numbers["bouts"], numbers["tst_minutes"]) == (0.0, 1.0, 30.0)
+    words = "lights off at 1200 s (epoch 40), lights on at 3000 s (epoch 100)"
+    assert report["lights"] == words and words in ran["notes"]
+    assert words in run("stats", night, *options).out
+    whole = run("stats", night, "-p", PROFILE, "--json").json["nights"][0]
+    assert whole["after"]["fragmentation_index"] > 0.5 and whole["lights"] == ""
+
+
+def test_the_codebook_says_where_lights_cut_each_night(run, tmp_path):
+    (tmp_path / "n.txt").write_text("W\n" * 20 + "N2\n" * 60)
+    (tmp_path / "list.tsv").write_text("id\tscoring\tlights_off\tstart\na\tn.txt\t22:40\t22:30\n")
+    assert run("stats", tmp_path / "list.tsv", "-o", tmp_path / "t.tsv").code == 0
+    book = json.loads((tmp_path / "t.json").read_text())["stageguard"]
+    assert book["lights"] == {"a": "lights off at 22:40:00, 600 s (epoch 20)"}
+
+
+def test_conventions_differ_where_they_should(run, tmp_path):
+    (tmp_path / "night.txt").write_text("W\n" * 20 + "N2\n" * 60 + "R\n" * 10 + "W\n" * 10)
+    latency = {
+        convention: run("stats", tmp_path / "night.txt", "--convention", convention, "--json").json["nights"][
+            0
+        ]
+        for convention in ("aasm", "yasa", "luna")
+    }
+    found = {name: night["after"]["rem_latency_minutes"] for name, night in latency.items()}
+    assert found == {"aasm": 30.0, "yasa": 40.0, "luna": 30.0}
+    longer = run("stats", tmp_path / "night.txt", "--min-first-rem-seconds", "600", "--json").json["nights"][
+        0
+    ]
+    assert longer["after"]["rem_latency_minutes"] is None
+    assert longer["reasons"]["after"]["rem_latency_minutes"].startswith("there is no REM bout")
+
+
+def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):
+    arguments = ("--by", cohort / "groups.tsv", "--expert", cohort / "experts", "-o", cohort / "all.tsv")
+    ran = run("stats", *decoded_files(cohort), *arguments)
+    assert (ran.code, ran.err) == (0, "")
+    assert "controls (n = 3) minus patients (n = 3)" in ran.out
+    assert " ".join(METHOD.split()) in " ".join(ran.out.split())
+    rows_by_id = {row["id"]: row for row in read_tsv(cohort / "all.tsv")}
+    assert [row["group"] for row in rows_by_id.values()] == ["controls", "patients"] * 3
+    rows = read_tsv(cohort / "all-groups.tsv")
+    by_scoring = {row["scoring"]: row for row in rows if row["measure"] == "tst_minutes"}
+    assert list(by_scoring) == ["argmax", "guard", "expert"]
+    stats = pytest.importorskip("scipy.stats")
+    for scoring, suffix in (("argmax", "before"), ("guard", "after"), ("expert", "expert")):
+        values = {
+            group: [
+                float(row[f"tst_minutes_{suffix}"]) for row in rows_by_id.values() if row["group"] == group
+            ]
+            for group in ("controls", "patients")
+        }
+        row = by_scoring[scoring]
+        test = stats.ttest_ind(values["controls"], values["patients"], equal_var=False)
+        interval = test.confidence_interval(0.95)
+        assert float(row["ci95_low"]) == pytest.approx(interval.low, rel=1e-6)
+        assert float(row["ci95_high"]) == pytest.approx(interval.high, rel=1e-6)
+        pooled = np.sqrt((np.var(values["controls"], ddof=1) + np.var(values["patients"], ddof=1)) / 2)
+        difference = np.mean(values["controls"]) - np.mean(values["patients"])
+        assert float(row["cohens_d"]) == pytest.approx(difference / pooled, rel=1e-6)
+        assert (row["group_1"], row["group_2"], row["n_1"], row["unit"]) == (
+            "controls",
+            "patients",
+            "3",
+            "min",
+        )
+    book = json.loads((cohort / "all-groups.json").read_text())
+    assert book.pop("stageguard")["method"] == METHOD
+    assert list(book) == list(rows[0])
+
+
+def test_groups_are_in_json_too(run, cohort):
+    ran = run("stats", *decoded_files(cohort), "--by", cohort / "groups.tsv", "--json").json
+    assert ran["method"] == METHOD
+    assert {row["scoring"] for row in ran["groups"]} == {"argmax", "guard"}
+    assert ran["nights"][0]["group"] == "controls"
+    assert ran["outputs"] == []
+
+
+def test_hypnograms_from_elsewhere_are_no_guards(run, cohort):
+    files = sorted((cohort / "experts").iterdir())
+    ran = run("stats", *files, "--by", cohort / "groups.tsv", "--json").json
+    assert {row["scoring"] for row in ran["groups"]} == {"scored"}
+    assert "guard" not in run("stats", *files, "--by", cohort / "groups.tsv").out
+
+
+def test_the_table_of_groups_may_name_experts_and_subjects(run, cohort):
+    lines = ["id,group,subject,expert"]
+    lines += [f"n{i}.hypnogram.tsv,{'ab'[i % 2]},s{i % 4},experts/n{i}.txt" for i in range(5)]
+    lines += ["n5,b,,", "n9,a,,"]
+    (cohort / "own.csv").write_text("\n".join(lines) + "\n")
+    ran = run("stats", *decoded_files(cohort), "--by", cohort / "own.csv", "--json")
+    assert ran.code == 0, ran.err
+    experts = [
+        row for row in ran.json["groups"] if row["scoring"] == "expert" and row["measure"] == "tst_minutes"
+    ]
+    # n0 and n4 are one subject of group a; n5 has no expert
+    assert [(row["n_1"], row["n_2"]) for row in experts] == [(2, 2)]
+    guard = next(row for row in ran.json["groups"] if row["scoring"] == "guard")
+    assert (guard["n_1"], guard["n_2"]) == (2, 3)
+    assert "in the table of groups, but not among the files: n9" in ran.json["notes"]
+    assert "no expert's scoring: n5" in ran.json["notes"]
+
+
+def test_nights_without_a_group_are_said(run, cohort):
+    (cohort / "some.tsv").write_text("id\tgroup\nn0\ta\nn1\ta\nn2\tb\nn3\tb\n")
+    ran = run("stats", *decoded_files(cohort), "--by", cohort / "some.tsv")
+    assert ran.code == 0
+    assert "no group, so left out of the comparison: n4, n5" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id\tname\nn0\ta\n", "groups.tsv: expected the columns id and group, got: id, name."),
+        ("id\tgroup\nn0\n", "groups.tsv: row 2 has 1 cells, the header has 2."),
+        ("id\tgroup\nn0\t\n", "groups.tsv: row 2 has no group."),
+        ("id\tgroup\nn0\ta\nn0\tb\n", "groups.tsv: row 3 names 'n0' again. Expected one row per night."),
+        ("id\tgroup\n", "groups.tsv: has a header but no rows."),
+        ("id\tgroup\nn0\ta\nn1\ta\n", "of 6 nights all are in 'a', expected two groups or more."),
+        ("id\tgroup\nx\ta\n", "of 6 nights none has a group, expected two groups or more."),
+    ],
+)
+def test_bad_groups_are_one_line(run, cohort, text, expected):
+    (cohort / "groups.tsv").write_text(text)
+    line = error_line(run("stats", *decoded_files(cohort), "--by", cohort / "groups.tsv"))
+    assert line.startswith(expected)
+
+
+def test_rodents_have_light_dark_and_hours(run, tmp_path):
+    night = simulate_night("mouse-eeg-emg-3", hours=24, seed=1)
+    np.savez(
+        tmp_path / "mouse.npz",
+        probabilities=night.density.probabilities,
+        stages=np.array(["W", "N", "R"]),
+        epoch_seconds=4.0,
+    )
+    arguments = ("--start", "08:30", "--lights-on-phase", "07:00")
+    ran = run("stats", tmp_path / "mouse.npz", *arguments, "-o", tmp_path / "mice.tsv")
+    assert ran.code == 0, ran.err
+    (row,) = read_tsv(tmp_path / "mice.tsv")
+    argmax = sg.Hypnogram(night.density.argmax(), "wnr3", 4.0).labels
+    light = np.r_[argmax[: int(10.5 * 900)], argmax[int(22.5 * 900) :]]
+    assert float(row["stage_percent_N_light_before"]) == pytest.approx(100 * np.mean(light == 1))
+    assert (row["se_percent_before"], row["sol_minutes_before"], row["rem_latency_minutes_before"]) == (
+        "n/a",
+    ) * 3
+    reasons = json.loads((tmp_path / "mice.json").read_text())["stageguard"]["reasons"]["mouse"]["before"]
+    assert "no moment is bedtime" in reasons["sol_minutes"]
+    hours = read_tsv(tmp_path / "mice-hours.tsv")
+    assert [hour["hour"] for hour in hours] == [f"ZT {n % 24}" for n in range(1, 26)]
+    assert float(hours[0]["scored_minutes"]) == 30.0
+    assert float(hours[1]["percent_W"]) == pytest.approx(100 * np.mean(argmax[450:1350] == 0))
+    assert list(json.loads((tmp_path / "mice-hours.json").read_text()))[:-1] == list(hours[0])
+    line = error_line(run("stats", tmp_path / "mouse.npz", "--lights-on-phase", "07:00"))
+    assert line.endswith("but when the recording starts is not known. Give --start.")
+
+
+def test_failures_are_rows_and_the_others_go_on(run, cohort):
+    (cohort / "zero.csv").write_bytes(b"")
+    (cohort / "again").mkdir()
+    twin = write_night(cohort / "again" / "n0.csv")
+    files = (*decoded_files(cohort), cohort / "zero.csv", twin, cohort / "gone.csv")
+    ran = run("stats", *files, "-o", cohort / "all.tsv")
+    assert ran.code == 1
+    assert "3 of 9 files failed" in ran.err
+    assert "is night 'n0' like n0.hypnogram.tsv. Rename one, or leave one out." in " ".join(ran.err.split())
+    assert len(read_tsv(cohort / "all.tsv")) == 6
+    line = error_line(run("stats", cohort / "zero.csv", "-o", cohort / "none.tsv"))
+    assert line.startswith("zero.csv: is empty (0 bytes).")
+    assert not (cohort / "none.tsv").exists()
+
+
+def test_nothing_is_overwritten_unasked(run, cohort):
+    (cohort / "all-groups.json").write_text("mine")
+    arguments = ("stats", *decoded_files(cohort), "--by", cohort / "groups.tsv", "-o", cohort / "all.tsv")
+    line = error_line(run(*arguments))
+    assert line.endswith(
+        "all-groups.json exists already. Use --overwrite to replace it, or choose another name."
+    )
+    assert not (cohort / "all.tsv").exists()
+    assert run(*arguments, "--overwrite").code == 0
+    assert (cohort / "all-groups.json").read_text() != "mine"
+
+
+def test_many_nights_without_an_output_are_listed(run, cohort):
+    ran = run("stats", *decoded_files(cohort))
+    for seed in range(6):
+        assert re.search(rf"^n{seed} +\d\.\d+ \([+-]\d\.\d+\)", ran.out, re.MULTILINE)
+    assert "All columns: --output cohort.tsv" in ran.out
+
+
+def test_names_with_tabs_stay_in_their_cell(run, tmp_path):
+    path = tmp_path / "a\tb.txt"
+    path.write_text("W\nN2\nN2\n")
+    assert run("stats", path, "-o", tmp_path / "all.tsv").code == 0
+    assert read_tsv(tmp_path / "all.tsv")[0]["id"] == r"a\x09b"
+
+
+def test_experts_that_are_not_there_are_one_line(run, cohort):
+    line = error_line(run("stats", *decoded_files(cohort), "--expert", cohort / "gone"))
+    assert line.endswith("gone: No such file or directory")
+    (cohort / "experts" / "n0.txt").write_text("W\nX\n")
+    ran = run("stats", *decoded_files(cohort), "--expert", cohort / "experts")
+    assert ran.code == 1
+    assert "n0.txt: line 2: 'X' is not a stage" in " ".join(ran.err.split())
+
+
+def test_wrong_usage_exits_2(run, cohort):
+    files = decoded_files(cohort)
+    wrong = {
+        ("-o", "cohort.xlsx"): "expected a name that ends in .tsv",
+        ("--expert", cohort / "experts" / "n0.txt"): "--expert names one file for several nights",
+        ("--convention", "mine"): "'mine' is not one of 'aasm', 'yasa', 'luna'",
+    }
+    for arguments, expected in wrong.items():
+        ran = run("stats", *files, *arguments)
+        assert ran.code == 2
+        assert expected in " ".join(ran.err.split())
+
+
+def test_inputs_are_never_written_over(run, tmp_path):
+    night = shutil.copy(write_night(tmp_path / "n0.csv"), tmp_path / "n1.tsv")
+    before = night.read_bytes()
+    for command in (["stats", night, "-o", night], ["report", night, "-o", night]):
+        ran = run(*command, "-p", "human-psg-5", "--overwrite")
+        assert ran.code == 1
+        assert "it is the same file as" in ran.err
+        assert night.read_bytes() == before
+
+
+def test_a_group_of_n_a_is_no_group(run, tmp_path):
+    nights = [write_night(tmp_path / f"n{i}.csv", seed=i) for i in range(5)]
+    table = tmp_path / "groups.tsv"
+    table.write_text("id\tgroup\nn0\tn/a\nn1\tA\nn2\tA\nn3\tB\nn4\tB\n")
+    ran = run("stats", *nights, "-p", "human-psg-5", "--by", table, "--json")
+    assert ran.code == 0, ran.err
+    assert {(row["group_1"], row["group_2"]) for row in json.loads(ran.out)["groups"]} == {("A", "B")}

@@ -1,0 +1,90 @@
+"""The before/after table of decode and demo, on nights that can be counted by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import nights
+import stageguard as sg
+from stageguard.cli.summary import DECODED_ROWS, Row, summarise
+
+STAGES = "WNR"
+
+
+def decoding_of(text: str, profile: str = "human-psg-3", stages: str = STAGES, certainty: float = 0.9):
+    """A decoding whose argmax is this text; ? is an epoch without evidence."""
+    others = (1 - certainty) / (len(stages) - 1)
+    rows = [[certainty if s == letter else others for s in stages] for letter in text]
+    probabilities = np.array(rows)
+    probabilities[[letter == "?" for letter in text]] = np.nan
+    return nights.decode(probabilities, sg.Profile.load(profile))
+
+
+def rows_of(decoding) -> dict[str, Row]:
+    return {row.key: row for row in summarise(decoding)}
+
+
+def test_before_is_counted_on_the_argmax():
+    rows = rows_of(decoding_of("WWNNRNNWWNRRWW"))
+    expected = {
+        "fragmentation_index": 7 / 13,
+        "tvr_percent": 0.0,
+        "tst_minutes": 4.0,
+        "se_percent": 100 * 8 / 14,
+        "rem_latency_minutes": 1.0,
+        "waso_minutes": 1.0,
+        "awakenings": 1.0,
+        "bouts": 8.0,
+    }
+    assert {key: row.before for key, row in rows.items()} == pytest.approx(expected)
+    assert tuple(rows) == DECODED_ROWS
+
+
+def test_after_is_counted_on_the_decoded_night():
+    decoding = decoding_of("WWNNRNNWWNRRWW" * 4, certainty=0.5)
+    stages = [name for name, _ in itertools.groupby(decoding.stages.tolist())]
+    rows = rows_of(decoding)
+    assert decoding.changed.any()
+    assert rows["bouts"].after == len(stages)
+    assert rows["fragmentation_index"].after == pytest.approx((len(stages) - 1) / 55)
+    assert rows["tst_minutes"].after == 0.5 * sum(stage != "W" for stage in decoding.stages.tolist())
+    assert rows["bouts"].after < rows["bouts"].before
+
+
+def test_uncommon_transitions_are_the_profiles():
+    assert rows_of(decoding_of("WWRRNWWR"))["tvr_percent"].before == pytest.approx(100 * 2 / 7)
+
+
+def test_what_neither_night_has_is_left_out():
+    assert "rem_latency_minutes" not in rows_of(decoding_of("WWNNNNWW"))
+    two = rows_of(decoding_of("WWSSSSWW", "human-actigraphy-2", "WS"))
+    assert "rem_latency_minutes" not in two
+    assert two["tst_minutes"].before == 2.0
+
+
+def test_unscored_epochs_are_neither_sleep_nor_wake():
+    rows = rows_of(decoding_of("WWNNNN" + "?" * 20 + "NNWW"))
+    assert rows["tst_minutes"].before == 3.0
+    assert rows["waso_minutes"].before == 0.0
+    assert rows["fragmentation_index"].before == pytest.approx(2 / 8)
+
+
+def test_places_are_told_on_both_sides_of_the_band():
+    rows = rows_of(decoding_of("WWNNRNNWWNRRWW" * 4))
+    fi = rows["fragmentation_index"]
+    band = sg.Profile.load("human-psg-3").bands["fragmentation_index"]
+    assert (fi.low, fi.high, fi.before_place) == (band.low, band.high, "above")
+    assert fi.to_dict()["expert_high"] == band.high
+    calm = rows_of(decoding_of("W" * 100 + "N" * 100))["fragmentation_index"]
+    assert calm.after_place == "below"
+    assert calm.cells()[2] == f"{1 / 199:.3f} below"
+
+
+def test_cells_show_what_is_missing_as_such():
+    row = Row("rem_latency_minutes", 12.25, math.nan, reason="there is no REM")
+    assert row.cells() == ["REM latency (min)", "12.2", "n/a", ""]
+    assert row.to_dict() == {"before": 12.25, "after": row.after, "reason": "there is no REM"}

@@ -1,0 +1,283 @@
+"""`stageguard verify`: the same again, or what differs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from cli_runner import Runner, error_line, write_night
+from stageguard.formats.outputs import sidecar_sha256
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def decoded(run, tmp_path):
+    night = write_night(tmp_path / "night.csv")
+    assert run("decode", night, "-p", "human-psg-5").code == 0
+    return tmp_path
+
+
+def failed(ran) -> dict[str, str]:
+    return {check["name"]: check["finding"] for check in ran.json["checks"] if not check["ok"]}
+
+
+@pytest.mark.parametrize("name", ["night.hypnogram.tsv", "night.hypnogram.json"])
+def test_an_untouched_output_is_verified(run, decoded, name):
+    ran = run("verify", decoded / name)
+    assert ran.code == 0
+    assert f"{name}: verified" in ran.out
+    assert "all 240 epochs the same" in ran.out
+
+
+def test_every_option_is_repeated(run, tmp_path):
+    write_night(tmp_path / "night.csv")
+    density = np.loadtxt(tmp_path / "night.csv", delimiter=",", skiprows=1)
+    np.save(tmp_path / "logits.npy", np.log(density[:, ::-1] + 1e-9))
+    np.save(tmp_path / "beta.npy", np.linspace(0, 1, 240))
+    ran = run("decode", tmp_path / "logits.npy", "-p", "kdd2026-cardiorespiratory",
+              "--stages", "R,N3,N2,N1,W", "--logits", "--epoch-seconds", "15",
+              "--quality", tmp_path / "beta.npy", "--pins", "100=R",
+              "--trained", "natural", "--cohort", "severe OSA")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert run("verify", tmp_path / "logits.hypnogram.tsv", "--json").json["ok"] is True
+
+
+def test_an_edited_table_is_found_with_its_epochs(run, decoded):
+    path = decoded / "night.hypnogram.tsv"
+    lines = path.read_text().splitlines()
+    cells = lines[11].split("\t")
+    cells[2], cells[3] = ("W", "0") if cells[2] != "W" else ("R", "4")
+    lines[11] = "\t".join(cells)
+    path.write_text("\n".join(lines) + "\n")
+    ran = run("verify", path, "--json")
+    assert ran.code == 1
+    found = failed(ran)
+    assert found["hypnogram file"] == "night.hypnogram.tsv was changed after writing"
+    assert found["decoded again"].startswith(f"1 of 240 epochs differ (epoch 10: {cells[2]} now ")
+
+
+def test_another_input_is_found(run, decoded):
+    write_night(decoded / "night.csv", seed=9)
+    ran = run("verify", decoded / "night.hypnogram.tsv", "--json")
+    assert ran.code == 1
+    found = failed(ran)
+    assert "is recorded" in found["input"]
+    assert "of 240 epochs differ" in found["decoded again"]
+    assert "and " in found["decoded again"]
+
+
+def test_an_edited_profile_is_found(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    content = json.loads(path.read_text())
+    content["stageguard"]["profile"]["definition"]["strength"]["fi_target"] = 0.02
+    path.write_text(json.dumps(content))
+    ran = run("verify", path)
+    assert ran.code == 1
+    assert "DIFFERS" in ran.out
+    assert "is recorded" in ran.out
+    assert "NOT verified" in ran.out
+
+
+def test_a_newer_installed_profile_is_only_noted(run, decoded, monkeypatch):
+    from stageguard.cli import verification
+
+    class Newer:
+        from_dict = verification.Profile.from_dict
+
+        @staticmethod
+        def load(name):
+            return _verification_profile.replace(summary="newer")
+
+    _verification_profile = verification.Profile.load("human-psg-5")
+    monkeypatch.setattr(verification, "Profile", Newer)
+    ran = run("verify", decoded / "night.hypnogram.tsv")
+    assert ran.code == 0
+    assert "Note: the profile 'human-psg-5' installed here differs from the recorded one" in ran.out
+
+
+def test_the_input_may_be_elsewhere(run, decoded):
+    moved = decoded / "elsewhere.csv"
+    (decoded / "night.csv").rename(moved)
+    ran = run("verify", decoded / "night.hypnogram.tsv", "--json")
+    assert ran.code == 1
+    assert failed(ran)["input"].endswith("night.csv not found. Name it with --input.")
+    assert run("verify", decoded / "night.hypnogram.tsv", "--input", moved).code == 0
+
+
+def test_a_recorded_name_cannot_point_elsewhere(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    content = json.loads(path.read_text())
+    content["stageguard"]["input"]["file"] = "../../../../etc/passwd"
+    path.write_text(json.dumps(content))
+    assert (
+        failed(run("verify", path, "--json"))["input"]
+        == f"{decoded / 'passwd'} not found. Name it with --input."
+    )
+
+
+def test_what_is_no_output_is_one_line(run, decoded):
+    line = error_line(run("verify", decoded / "night.csv"))
+    assert line == "night.csv: is not an output of decode: expected a .hypnogram.tsv or .hypnogram.json file."
+    (decoded / "night.hypnogram.json").unlink()
+    line = error_line(run("verify", decoded / "night.hypnogram.tsv"))
+    assert line.startswith("night.hypnogram.json: is missing")
+
+
+@pytest.mark.parametrize("part", ["profile", "input", "options", "hypnogram"])
+def test_an_incomplete_sidecar_is_one_line(run, decoded, part):
+    path = decoded / "night.hypnogram.json"
+    content = json.loads(path.read_text())
+    content["stageguard"][part] = 7
+    path.write_text(json.dumps(content))
+    assert error_line(run("verify", path)).startswith("night.hypnogram.json: is incomplete or was edited")
+
+
+def edit(path, change):
+    content = json.loads(path.read_text())
+    change(content["stageguard"])
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("pins", {"abc": "R"}),
+        ("pins", [1]),
+        ("epoch_seconds", "x"),
+        ("stages", 5),
+        ("pins", {"9" * 4000: "R"}),
+    ],
+)
+def test_malformed_values_of_a_record_are_one_line(run, decoded, key, value):
+    path = decoded / "night.hypnogram.json"
+    edit(path, lambda own: own["options"].update({key: value}))
+    for command in ("verify", "report"):
+        ran = run(command, path)
+        assert ran.code == 1, (ran.out, ran.err)
+        assert len(ran.err.splitlines()) <= 1
+        assert "unexpected" not in ran.err
+
+
+def test_malformed_pins_are_said_to_be_edited(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    edit(path, lambda own: own["options"].update(pins={"abc": "R"}))
+    line = error_line(run("verify", path))
+    assert line.startswith("night.hypnogram.json: is incomplete or was edited (ValueError(")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda own: own["hypnogram"].update(n_epochs=7), "n_epochs is 240, but 7 is recorded"),
+        (lambda own: own["hypnogram"].update(epoch_seconds=20), "epoch_seconds is 30, but 20 is recorded"),
+        (lambda own: own.update(n_changed=-1), "n_changed is "),
+        (lambda own: own.update(n_changed="many"), "but many is recorded"),
+        (lambda own: own.update(n_filled=3), "n_filled is 0, but 3 is recorded"),
+        (lambda own: own.update(score=own["score"] + 1e-3), "score is "),
+        (lambda own: own.update(score=None), "but None is recorded"),
+    ],
+)
+def test_the_sidecars_own_numbers_are_checked(run, decoded, change, finding):
+    path = decoded / "night.hypnogram.json"
+    edit(path, change)
+    ran = run("verify", path, "--json")
+    assert ran.code == 1
+    assert list(failed(ran)) == ["sidecar", "record"]
+    assert finding in failed(ran)["record"]
+
+
+def test_a_score_that_differs_by_rounding_is_the_same(run, decoded):
+    path = decoded / "night.hypnogram.json"
+    edit(path, lambda own: own.update(score=own["score"] + 1e-9))
+    content = json.loads(path.read_text())
+    content["stageguard"]["sha256"] = sidecar_sha256(content)  # as another processor would have written it
+    path.write_text(json.dumps(content))
+    assert run("verify", path).code == 0
+
+
+def leaves(value, way=()):
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not items:
+        yield way
+    for key, item in items:
+        yield from leaves(item, (*way, key))
+
+
+def edited(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    return f"{value}x" if isinstance(value, str) else "x"
+
+
+@pytest.fixture
+def full(run, tmp_path):
+    """An output with everything beside it, in another folder than its input."""
+    for name in ("in", "moved"):
+        (tmp_path / name).mkdir()
+    night = write_night(tmp_path / "in" / "night.csv")
+    ran = run("decode", night, "-p", "human-psg-5", "-o", tmp_path / "out", "--svg", "--explain")
+    assert ran.code == 0
+    return tmp_path / "out" / "night.hypnogram.json"
+
+
+def test_the_input_is_found_from_another_folder(run, full, tmp_path):
+    assert run("verify", full, "--json").json["ok"] is True
+    shutil.move(tmp_path / "in", tmp_path / "moved" / "in")
+    shutil.move(tmp_path / "out", tmp_path / "moved" / "out")
+    assert run("verify", tmp_path / "moved" / "out" / full.name, "--json").json["ok"] is True
+
+
+def test_an_edit_of_any_field_of_the_sidecar_is_found(run, full):
+    written = full.read_text()
+    passed = []
+    for way in leaves(json.loads(written)):
+        content = json.loads(written)
+        within = content
+        for key in way[:-1]:
+            within = within[key]
+        within[way[-1]] = edited(within[way[-1]])
+        full.write_text(json.dumps(content, indent=2))
+        ran = run("verify", full, "--json")
+        names = (full.name, next(key for key in reversed(way) if isinstance(key, str)))
+        is_named = any(name in line for name in names for line in (ran.out + ran.err).splitlines())
+        if ran.code != 1 or not is_named:
+            passed.append(way)
+    assert passed == []
+    full.write_text(written)
+    assert run("verify", full).code == 0
+
+
+@pytest.mark.parametrize(
+    "way", [("n_changed",), ("strength", "transition_weight"), ("hypnogram", "start"), ("methods",)]
+)
+def test_what_is_derived_is_found_by_name_where_there_is_no_hash(run, full, way):
+    content = json.loads(full.read_text())
+    del content["stageguard"]["sha256"]
+    full.write_text(json.dumps(content))
+    ran = run("verify", full, "--json")
+    assert ran.code == 0
+    assert any("before sidecars had a hash" in note for note in ran.json["notes"])
+    within = content["stageguard"]
+    for key in way[:-1]:
+        within = within[key]
+    within[way[-1]] = edited(within[way[-1]])
+    full.write_text(json.dumps(content))
+    assert ".".join(way) in failed(run("verify", full, "--json"))["record"]
+
+
+@pytest.mark.parametrize("suffix", [".hypnogram.svg", ".changes.tsv"])
+def test_an_edited_or_missing_companion_is_named(run, full, suffix):
+    path = full.with_name("night" + suffix)
+    path.write_text(path.read_text() + " ")
+    assert failed(run("verify", full, "--json")) == {path.name: f"{path.name} was changed after writing"}
+    path.unlink()
+    assert failed(run("verify", full, "--json")) == {path.name: f"{path.name} is missing"}

@@ -1,0 +1,282 @@
+"""AccuSleep: four file forms give the same recordings, labels change their epochs, mice keep their names."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_files import accusleep_session, write_mat7
+from stageguard.base import extras as optional_module
+from stageguard.base.errors import FileFormatError, InputError, MissingExtraError
+from stageguard.datasets import entries, recordings
+from stageguard.datasets import samples as samples_module
+from stageguard.datasets.accusleep import reepoch
+
+pytest.importorskip("scipy")
+pytest.importorskip("h5py")
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+
+LABELS = np.array([2] * 16 + [3] * 16 + [1] * 8 + [2, 3, 2, 4, 4, 4, 4, 4])  # 48 x 2.5 s = 120 s = 30 x 4 s
+RATE = {"rate_hz": 8}
+FORMS = ("mat7", "mat73", "parquet", "csv")
+
+
+def one(folder, **options):
+    (recording,) = recordings("accusleep", folder, **{**RATE, **options})
+    return recording
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_recording(tmp_path, form):
+    place = tmp_path / "4-hour_recordings" / "Mouse07" / "Day1"
+    eeg, emg = accusleep_session(place, form, labels=LABELS)
+    recording = one(tmp_path)
+    assert (recording.id, recording.subject) == ("4-hour_Mouse07_Day1", "Mouse07")
+    assert recording.covariates == {"species": "mouse", "group": "4-hour"}
+    assert list(recording.signals) == ["eeg", "emg"]
+    for role, written in (("eeg", eeg), ("emg", emg)):
+        signal = recording.channel(role)
+        assert (signal.rate_hz, signal.n_samples, signal.unit) == (8, 960, "")
+        np.testing.assert_allclose(signal.read(), written, rtol=1e-12)
+        np.testing.assert_array_equal(signal.read(95, 305), signal.read()[95:305])
+        assert len(signal.read(960, 2000)) == 0
+    scoring = recording.scorings["expert"]
+    assert (scoring.epoch_seconds, scoring.scheme.name, scoring.n_epochs) == (4.0, "wnr3", 30)
+    assert scoring.stages[:25].tolist() == ["W"] * 10 + ["N"] * 10 + ["R"] * 5
+    # W 2.5 s, N 1.5 s | N 1, W 2.5, ? .5 | then undefined
+    assert scoring.stages[25:].tolist() == ["W", "W", "?", "?", "?"]
+    assert not recording.is_synthetic
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_units_are_converted_when_they_are_told(tmp_path, form):
+    eeg, _ = accusleep_session(tmp_path / "Mouse01" / "Day1", form, labels=LABELS)
+    signal = one(tmp_path, unit="V").channel("eeg")
+    assert signal.unit == "uV"
+    np.testing.assert_allclose(signal.read(), eeg * 1e6)
+    assert one(tmp_path, unit="uV").channel("eeg").read()[0] == pytest.approx(eeg[0])
+
+
+def test_the_labels_stay_as_they_are_when_asked(tmp_path):
+    accusleep_session(tmp_path / "Mouse01" / "Day1", "mat7", labels=LABELS)
+    scoring = one(tmp_path, epoch_seconds=2.5).scorings["expert"]
+    assert scoring.epoch_seconds == 2.5
+    assert scoring.stages.tolist() == ["?RWN?"[code] for code in LABELS]
+
+
+@pytest.mark.parametrize("given_folder", [".", "24-hour_recordings", "24-hour_recordings/Mouse01",
+                                          "24-hour_recordings/Mouse01/Day1_dark_cycle"])  # fmt: skip
+def test_names_do_not_depend_on_the_folder_given(tmp_path, given_folder):
+    accusleep_session(tmp_path / "24-hour_recordings/Mouse01/Day1_dark_cycle", "mat7", labels=LABELS)
+    recording = one(tmp_path / given_folder)
+    assert (recording.id, recording.subject) == ("24-hour_Mouse01_Day1_dark_cycle", "Mouse01")
+    assert recording.covariates["phase"] == "dark"
+
+
+def test_a_mouse_of_both_groups_is_never_parted_unless_asked(tmp_path):
+    for group in ("4-hour_recordings", "24-hour_recordings"):
+        accusleep_session(tmp_path / group / "Mouse01" / "Day1", "mat7", labels=LABELS)
+    found = list(entries("accusleep", tmp_path))
+    assert [(entry.id, entry.subject) for entry in found] == [
+        ("24-hour_Mouse01_Day1", "Mouse01"),
+        ("4-hour_Mouse01_Day1", "Mouse01"),
+    ]
+    apart = [entry.subject for entry in entries("accusleep", tmp_path, same_mice=False)]
+    assert apart == ["24-hour_Mouse01", "4-hour_Mouse01"]
+    (chosen,) = entries("accusleep", tmp_path, group="4-hour")
+    assert chosen.id == "4-hour_Mouse01_Day1"
+    with pytest.raises(InputError, match="has no group '8-hour'; it has: 24-hour, 4-hour"):
+        list(entries("accusleep", tmp_path, group="8-hour"))
+
+
+@pytest.mark.parametrize("tables", ["a_python_format", "python_format"])
+def test_the_same_session_in_two_forms_is_one_recording(tmp_path, tables):
+    inner = "4-hour_recordings/Mouse01/Day1"
+    accusleep_session(tmp_path / "matlab_format" / inner, "mat7", labels=LABELS)
+    accusleep_session(tmp_path / tables / inner, "parquet", labels=LABELS)
+    (entry,) = entries("accusleep", tmp_path)
+    assert entry.files[0].name == "recording.parquet"
+
+
+def test_folders_with_other_names_are_subjects_below_the_folder_given(tmp_path):
+    folder = tmp_path / "mouse9" / "lab" / "data" / "own"  # whose own path says nothing of the animals
+    for place in ("A/x", "A/y", "B"):
+        accusleep_session(folder / place, "mat7", labels=LABELS)
+    found = [(entry.id, entry.subject) for entry in entries("accusleep", folder)]
+    assert found == [("A_x", "A"), ("A_y", "A"), ("B", "B")]
+
+
+def test_scores_of_the_program_are_not_an_experts(tmp_path):
+    place = tmp_path / "Mouse01" / "Day1"
+    accusleep_session(place, "csv", labels=LABELS)
+    rows = [f"{label},0.9" for label in LABELS]
+    (place / "labels.csv").write_text("brain_state,confidence_score\n" + "\n".join(rows) + "\n")
+    assert list(one(tmp_path).scorings) == ["AccuSleePy"]
+
+
+def test_other_codes_can_be_told(tmp_path):
+    place = tmp_path / "Mouse01" / "Day1"
+    accusleep_session(place, "mat7", labels=LABELS + 5)
+    with pytest.raises(
+        FileFormatError, match=r"Day1/labels.mat: label 7 at epoch 0 is none of 1 R, 2 W, 3 N"
+    ):
+        one(tmp_path)
+    assert one(tmp_path, codes={6: "R", 7: "W", 8: "N", 9: "W"}).scorings["expert"].stages[0] == "W"
+
+
+def test_what_is_missing_is_named_and_the_rest_is_read(tmp_path):
+    place = tmp_path / "Mouse01" / "Day1"
+    accusleep_session(place, "mat7", labels=LABELS)
+    (place / "EMG.mat").unlink()
+    (place / "labels.mat").unlink()
+    (entry,) = entries("accusleep", tmp_path, **RATE)
+    assert entry.missing == ("Mouse01/Day1/EMG.mat", "Mouse01/Day1/labels.mat")
+    assert list(entry.read().signals) == ["eeg"]
+
+
+def test_entries_can_be_sent_to_other_processes(tmp_path):
+    accusleep_session(tmp_path / "Mouse01" / "Day1", "mat7", labels=LABELS)
+    (entry,) = entries("accusleep", tmp_path, **RATE)
+    assert pickle.loads(pickle.dumps(entry)).read().channel("eeg").n_samples == 960
+
+
+def damage(place, kind):
+    if kind == "cut":
+        data = (place / "EEG.mat").read_bytes()
+        (place / "EEG.mat").write_bytes(data[: len(data) // 2])
+    elif kind == "text":
+        (place / "EEG.mat").write_text("not found")
+    elif kind == "name":
+        write_mat7(place / "EEG.mat", LFP=np.zeros(960))
+    elif kind == "matrix":
+        from scipy.io import savemat
+
+        savemat(place / "EEG.mat", {"EEG": np.zeros((480, 2))})
+    elif kind == "length":
+        write_mat7(place / "EEG.mat", EEG=np.zeros(900))
+    elif kind == "labels":
+        write_mat7(place / "labels.mat", labels=np.full(20, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("text", r"Day1/EEG.mat: is no MAT-file of version 5 to 7.3"),
+        ("name", r"has no variable 'EEG'; it has: LFP"),
+        ("matrix", r"EEG has shape \(480, 2\), expected one row"),
+        ("length", r"signals differ in length \(eeg 900, emg 960 samples\)"),
+        ("labels", r"20 labels of 2.5 s last 50 s, the signals at 8 Hz 120 s. Give label_seconds or rate_hz"),
+        ("cut", r"^Day1/EEG.mat: cannot be read \(.+\). Is it damaged\?"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, kind, message):
+    place = tmp_path / "Mouse01" / "Day1"
+    accusleep_session(place, "mat7", labels=LABELS)
+    if kind == "labels":
+        write_mat7(place / "EEG.mat", EEG=np.zeros(960))
+    damage(place, kind)
+    (entry,) = entries("accusleep", tmp_path, **RATE)
+    with pytest.raises((FileFormatError, OSError), match=message):
+        entry.read().channel("eeg").read()
+
+
+def test_one_bad_recording_is_not_the_end(tmp_path):
+    for day in ("Day1", "Day2", "Day3"):
+        accusleep_session(tmp_path / "Mouse01" / day, "mat7", labels=LABELS)
+    damage(tmp_path / "Mouse01" / "Day2", "text")
+    seen = []
+    read = recordings("accusleep", tmp_path, on_error=lambda e, x: seen.append((e.id, str(x))), **RATE)
+    assert [recording.id for recording in read] == ["Mouse01_Day1", "Mouse01_Day3"]
+    assert seen[0][0] == "Mouse01_Day2"
+    assert "is no MAT-file" in seen[0][1]
+    with pytest.raises(FileFormatError):
+        list(recordings("accusleep", tmp_path, **RATE))
+
+
+def test_folders_without_recordings_say_what_was_expected(tmp_path):
+    with pytest.raises(InputError, match=r"no AccuSleep recording\. Expected folders such as Mouse01/Day1"):
+        list(entries("accusleep", tmp_path))
+    (tmp_path / "Mouse01.zip").write_bytes(b"")
+    with pytest.raises(InputError, match=r"Mouse01\.zip is an archive: unpack it"):
+        list(entries("accusleep", tmp_path))
+
+
+@pytest.mark.parametrize(("form", "lacking"), [("mat7", "scipy"), ("mat73", "h5py"), ("parquet", "pyarrow")])
+def test_a_missing_library_is_told_with_the_line_to_type(tmp_path, monkeypatch, form, lacking):
+    accusleep_session(tmp_path / "Mouse01" / "Day1", form, labels=LABELS)
+    real = optional_module.import_module
+
+    def without(name):
+        if name.partition(".")[0] == lacking:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name)
+
+    monkeypatch.setattr(optional_module, "import_module", without)
+    skipped = []
+    with pytest.raises(
+        MissingExtraError, match=rf"needs '{lacking}'. Install with: pip install 'stageguard\["
+    ):
+        list(recordings("accusleep", tmp_path, on_error=lambda *e: skipped.append(e), **RATE))
+    assert skipped == []  # every recording would fail alike
+
+
+@pytest.mark.parametrize("form", ["mat7", "mat73", "parquet", "csv"])
+def test_a_long_signal_stays_out_of_memory(tmp_path, form):
+    labels = np.full(20_000, 2)  # 13.9 h at 8 Hz: 400,000 samples of 8 bytes
+    accusleep_session(tmp_path / "Mouse01" / "Day1", form, labels=labels)
+    tracemalloc.start()
+    try:
+        signal = one(tmp_path).channel("eeg")
+        signal.read(1000, 2000)
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        for first in range(0, signal.n_samples, 10_000):
+            signal.read(first, first + 10_000)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000  # 3,200,000 would be the whole signal
+
+
+def test_large_row_groups_are_read_in_parts(tmp_path, monkeypatch):
+    eeg, _ = accusleep_session(tmp_path / "Mouse01" / "Day1", "parquet", labels=LABELS)
+    monkeypatch.setattr(samples_module, "LARGEST_ROW_GROUP", 50)
+    monkeypatch.setattr(samples_module, "_BLOCK", 64)
+    np.testing.assert_array_equal(one(tmp_path).channel("eeg").read(60, 700), eeg[60:700])
+
+
+def by_hand(labels, old, new):
+    """The same rule, half a second by half a second."""
+    old_ticks, new_ticks = int(old * 2), int(new * 2)
+    ticks = [label for label in labels for _ in range(old_ticks)]
+    result: list[int] = []
+    for first in range(0, len(ticks) - new_ticks + 1, new_ticks):
+        epoch = ticks[first : first + new_ticks]
+        counts = {stage: epoch.count(stage) for stage in dict.fromkeys(epoch) if stage != -1}
+        if sum(counts.values()) * 2 < new_ticks or not counts:
+            result.append(-1)
+            continue
+        best = [stage for stage, count in counts.items() if count == max(counts.values())]
+        result.append(result[-1] if result and result[-1] in best else best[0])
+    return result
+
+
+@given(
+    labels=st.lists(st.integers(-1, 2), min_size=2, max_size=24),
+    lengths=st.sampled_from(
+        [(2.5, 4.0), (4.0, 2.5), (2.5, 5.0), (30.0, 30.0), (2.0, 3.0), (5.0, 4.0), (1.0, 10.0)]
+    ),
+)
+def test_new_epochs_get_the_stage_that_holds_longest(labels, lengths):
+    expected = by_hand(labels, *lengths)
+    if not expected:
+        with pytest.raises(InputError, match="expected one epoch"):
+            reepoch(labels, *lengths)
+    else:
+        assert reepoch(labels, *lengths).tolist() == expected

@@ -1,0 +1,267 @@
+"""Dreem Open Datasets: HDF5 nights, and scorers' lists that are longer than the files."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from recording_files import dod_night, dod_scorers
+from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.datasets import dataset, entries, recordings
+from stageguard.datasets.dod import place_scorers
+from stageguard.formats.recordings.roles import guess_roles
+
+h5py = pytest.importorskip("h5py")
+
+NAME = "072653fc-1944-4eb7-b84a-c7a5ccad16fb"
+
+
+def night(n=120, seed=0):
+    """Stages that stay for some epochs, as sleepers do."""
+    rng = np.random.default_rng(seed)
+    labels = []
+    while len(labels) < n:
+        labels += [int(rng.integers(0, 5))] * int(rng.integers(1, 9))
+    return np.array(labels[:n], dtype=np.int8)
+
+
+def panel(truth, seed=1):
+    """Five scorers who agree on most epochs."""
+    rng = np.random.default_rng(seed)
+    noise = rng.integers(0, 5, (5, len(truth))).astype(np.int8)
+    return np.where(rng.random((5, len(truth))) < 0.1, noise, truth).astype(np.int8)
+
+
+def consensus(stack):
+    return np.array([np.bincount(column + 1, minlength=6).argmax() - 1 for column in stack.T], dtype=np.int8)
+
+
+def test_a_night(tmp_path):
+    labels = [0, 1, 2, 3, 4, -1]
+    written = dod_night(tmp_path / "dodh" / f"{NAME}.h5", labels)
+    (recording,) = recordings("dod", tmp_path)
+    assert (recording.id, recording.subject, recording.source) == (NAME, NAME, "DOD")
+    assert {role: signal.name for role, signal in recording.signals.items()} == {
+        **{"eeg": "C3_M2", "eeg_2": "F4_M1", "eeg_3": "F3_F4", "eog": "EOG1", "eog_2": "EOG2"},
+        **{"ecg": "ECG", "emg": "EMG"},
+    }
+    eeg = recording.channel("eeg")
+    assert (eeg.unit, eeg.rate_hz, eeg.n_samples) == ("uV", 250, 7500 * 6)
+    np.testing.assert_array_equal(eeg.read(100, 900), written["C3_M2"][100:900])
+    assert recording.scorings["consensus"].labels.tolist() == labels
+    assert recording.start == datetime(2018, 6, 4, 21, 40)
+    assert dict(recording.covariates) == {"study": "healthy"}
+
+
+def test_scorers_of_the_files_length(tmp_path):
+    stack = panel(night(12))
+    dod_night(tmp_path / "h5" / f"{NAME}.h5", consensus(stack))
+    dod_scorers(tmp_path / "scorers" / "dodh", NAME, stack)
+    (recording,) = recordings("dod", tmp_path)
+    assert list(recording.scorings) == ["consensus", *(f"scorer_{i}" for i in range(1, 6))]
+    for number, labels in enumerate(stack, start=1):
+        assert recording.scorings[f"scorer_{number}"].labels.tolist() == labels.tolist()
+
+
+def test_scorers_somewhere_else(tmp_path):
+    dod_night(tmp_path / "h5" / f"{NAME}.h5", [0, 1])
+    dod_scorers(tmp_path / "evaluation", NAME, [[0, 1]])
+    (recording,) = recordings("dod", tmp_path / "h5", scorers=tmp_path / "evaluation")
+    assert list(recording.scorings) == ["consensus", "scorer_1"]
+    with pytest.raises(InputError, match="expected a folder with scorer_1, scorer_2"):
+        list(entries("dod", tmp_path / "h5", scorers=tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 17), (23, 0), (9, 14), (1, 0)])
+def test_longer_lists_are_laid_where_they_agree(before, after):
+    stack = panel(night())
+    own = consensus(stack)[before : stack.shape[1] - after]
+    given = {f"scorer_{i}": labels for i, labels in enumerate(stack)}
+    placed = place_scorers(given, own, len(own), "night")
+    assert list(placed) == list(given)
+    for name, labels in given.items():
+        assert placed[name].tolist() == labels[before : stack.shape[1] - after].tolist()
+
+
+def test_shorter_lists_are_laid_where_they_agree():
+    stack = panel(night())
+    own = consensus(stack)
+    given = {f"scorer_{i}": labels[20:90] for i, labels in enumerate(stack)}
+    placed = place_scorers(given, own, len(own), "night")
+    assert placed["scorer_2"].tolist() == [-1] * 20 + stack[2, 20:90].tolist()
+
+
+@pytest.mark.parametrize("own", [night(100, seed=9), np.zeros(100, dtype=np.int8)])
+def test_lists_that_fit_nowhere_are_left_out(own):
+    stack = panel(night() if own.any() else np.zeros(120, dtype=np.int8))
+    with pytest.warns(
+        StageGuardWarning, match="lists of 120 epochs fit the file's 100 nowhere clearly; they are left out"
+    ):
+        assert (
+            place_scorers({f"scorer_{i}": labels for i, labels in enumerate(stack)}, own, 100, "night") == {}
+        )
+
+
+def test_lists_that_agree_too_seldom_are_left_out():
+    stack = panel(night())
+    own = consensus(stack)[10:110]
+    own[::8] = (own[::8] + 1) % 5
+    with pytest.warns(StageGuardWarning, match="nowhere clearly"):
+        given = {f"scorer_{i}": labels for i, labels in enumerate(stack)}
+        assert place_scorers(given, own, 100, "night") == {}
+
+
+def test_lists_of_different_lengths_are_left_out():
+    with pytest.warns(StageGuardWarning, match="lists have 4, 5 epochs, expected one length"):
+        given = {"scorer_1": np.zeros(4, dtype=np.int8), "scorer_2": np.zeros(5, dtype=np.int8)}
+        assert place_scorers(given, None, 4, "night") == {}
+
+
+def test_without_a_hypnogram_the_authors_rule_counts(tmp_path):
+    stack = panel(night(30))
+    stack[:, :4], stack[3, 4:6], stack[:, 26:] = -1, -1, -1
+    given = {f"scorer_{i}": labels for i, labels in enumerate(stack)}
+    assert place_scorers(given, None, 20, "night")["scorer_1"].tolist() == stack[1, 6:26].tolist()
+    with pytest.warns(StageGuardWarning, match="nowhere clearly"):
+        assert place_scorers(given, None, 21, "night") == {}
+
+
+def test_without_a_description(tmp_path):
+    dod_night(tmp_path / f"{NAME}.h5", None, n_epochs=2, description=False)
+    (recording,) = recordings("dod", tmp_path)
+    assert recording.channel("eeg").rate_hz == 250
+    assert dict(recording.scorings) == {}
+    assert guess_roles({"C3_M2": ("uV", 250.0)}) == {"eeg": "C3_M2"}
+
+
+def test_units_of_the_description(tmp_path):
+    written = dod_night(tmp_path / f"{NAME}.h5", [0, 1])
+    with h5py.File(tmp_path / f"{NAME}.h5", "r+") as file:
+        listed = json.loads(file.attrs["description"])
+        file.attrs["description"] = json.dumps([{**item, "unit": "V", "fs": 125} for item in listed])
+    (recording,) = recordings("dod", tmp_path)
+    np.testing.assert_allclose(recording.channel("eeg").read(0, 9), written["C3_M2"][:9] * 1e6, rtol=1e-6)
+    assert (recording.channel("eeg").unit, recording.channel("eeg").rate_hz) == ("uV", 125)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (lambda file: file.__delitem__("signals"), "has no group 'signals'; it has: hypnogram"),
+        (
+            lambda file: file.attrs.__setitem__("description", "no json"),
+            "attribute 'description' that is no list",
+        ),
+        (lambda file: file["hypnogram"].__setitem__(1, 7), "epoch 1 of its hypnogram is 7, expected -1 to 4"),
+    ],
+)
+def test_a_damaged_night_is_one_line(tmp_path, spoil, expected):
+    dod_night(tmp_path / f"{NAME}.h5", [0, 1])
+    with h5py.File(tmp_path / f"{NAME}.h5", "r+") as file:
+        spoil(file)
+    with pytest.raises(FileFormatError, match=expected):
+        next(recordings("dod", tmp_path))
+
+
+def test_a_cut_night_is_one_line(tmp_path):
+    path = tmp_path / f"{NAME}.h5"
+    dod_night(path, [0, 1])
+    path.write_bytes(path.read_bytes()[:4000])
+    with pytest.raises(FileFormatError, match="cannot be read") as error:
+        next(recordings("dod", tmp_path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "is not readable JSON"),
+        ('{"a": 1}', "is no list of whole numbers"),
+        ("[0, 1.5]", "is no list of whole numbers"),
+        ("[0, true]", "is no list of whole numbers"),
+        ("[0, 9]", "epoch 1 of its list is 9, expected -1 to 4"),
+        ("[]", r"its list has shape \(0,\)"),
+        ("[" * 5000, "is not readable JSON"),
+    ],
+)
+def test_a_damaged_list_is_one_line(tmp_path, text, expected):
+    dod_night(tmp_path / f"{NAME}.h5", [0, 1])
+    dod_scorers(tmp_path, NAME, [[0, 1]])
+    (tmp_path / "scorer_1" / f"{NAME}.json").write_text(text)
+    with pytest.raises(FileFormatError, match=expected):
+        next(recordings("dod", tmp_path))
+
+
+def test_a_folder_without_nights(tmp_path):
+    with pytest.raises(InputError, match=r"holds no .h5 files, expected those of the Dreem Open Datasets"):
+        list(entries("dod", tmp_path))
+
+
+def test_choosing_nights(tmp_path):
+    for name in ("a1", "b2"):
+        dod_night(tmp_path / f"{name}.h5", [0, 1])
+    assert [entry.id for entry in entries("dod", tmp_path, subjects="B2")] == ["b2"]
+
+
+def test_real_scorers_are_found_again(data_dir):
+    """Cut out of the night what lies between two epochs, and find the place again by agreement alone."""
+    rng = np.random.default_rng(0)
+    with np.load(data_dir / "dod-h" / "dod_h.npz") as known:
+        stacks = [known[key].astype(np.int8) for key in known.files if key.endswith("/scorers")]
+    assert len(stacks) == 25
+    for stack in stacks:
+        before, after = rng.integers(0, 150, 2)
+        own = consensus(stack)[before : stack.shape[1] - after]
+        placed = place_scorers(
+            {f"scorer_{i}": labels for i, labels in enumerate(stack)}, own, len(own), "night"
+        )
+        assert [*placed.values()][4].tolist() == stack[4, before : stack.shape[1] - after].tolist()
+
+
+def bucket(*pages):
+    """A function that answers like a bucket which lists its files in several pages."""
+
+    def fetch(url):
+        place = int(url.partition("continuation-token=")[2] or 0)
+        more = f"<NextContinuationToken>{place + 1}</NextContinuationToken>" if place + 1 < len(pages) else ""
+        items = "".join(
+            f'<Contents><Key>{key}</Key><ETag>"{tag}"</ETag><Size>{size}</Size></Contents>'
+            for key, tag, size in pages[place]
+        )
+        return f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{items}{more}</ListBucketResult>'.encode()
+
+    return fetch
+
+
+def test_what_can_be_fetched():
+    digest = "0123456789abcdef" * 2
+    fetch = bucket([("a b.h5", digest, 7), ("readme.txt", digest, 1)], [("c.h5", "0123-2", 9)])
+    scorers, *nights = dataset("dod").remote_files(fetch)
+    assert scorers.path == "dreem-learning-evaluation.zip"
+    assert [file.path for file in nights] == ["dodh/a b.h5", "dodh/c.h5", "dodo/a b.h5", "dodo/c.h5"]
+    assert nights[0].url == "https://dreem-dod-h.s3.amazonaws.com/a%20b.h5"
+    assert [(file.size, file.md5) for file in nights[:2]] == [(7, digest), (9, None)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"<Error><Code>AccessDenied</Code></Error>", "answers with <Error>, expected a list of its files"),
+        (b"<ListBucketResult>", "is not readable XML"),
+        (
+            b"<ListBucketResult><Contents><Key>../x.h5</Key></Contents></ListBucketResult>",
+            "names the file '../x.h5', expected one below it",
+        ),
+    ],
+)
+def test_an_answer_that_is_no_list(answer, expected):
+    with pytest.raises(FileFormatError, match=expected):
+        dataset("dod").remote_files(lambda url: answer)
+
+
+def test_what_is_known_of_it():
+    known = dataset("dod")
+    assert (known.access, known.licence, known.n_recordings) == ("open", "MIT", 80)

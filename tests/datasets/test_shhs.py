@@ -1,0 +1,264 @@
+"""SHHS in the tree of the NSRR: recordings, covariates, and the stratified sample."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from recording_files import NSRR_CONCEPTS, channel, shhs_visit
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.datasets import dataset, entries, recordings
+from stageguard.datasets.shhs import paper_sample
+from stageguard.datasets.shhs_sample import PAPER_QUOTAS, Participant, read_participants, stratified_sample
+
+NIGHT = ["W", "N1", "N2", "N3", "R", "W"]
+MARGINS = {"40-55": 8, "55-70": 10, "70+": 7}, {"none": 12, "mild": 8, "moderate/severe": 5}
+
+
+def write_table(
+    folder, rows, name="shhs1-dataset-0.21.0.csv", header="nsrrid,age_s1,gender,ahi_a0h3a,ahi_a0h3"
+):
+    (folder / "datasets").mkdir(parents=True, exist_ok=True)
+    lines = [header, *(",".join(map(str, row)) for row in rows)]
+    (folder / "datasets" / name).write_text("\n".join(lines) + "\n")
+
+
+def cohort(n=600):
+    """Rows of a table whose ages and indices need no library to be the same again."""
+    people = ((i, 40 + 37 * i % 50, round(53 * i % 97 / 3, 2)) for i in range(n))
+    return [(200001 + 6 * i, age, 1 + i % 2, ahi, ahi / 2) for i, age, ahi in people]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    shhs_visit(tmp_path, "200001", NIGHT, profusion=True)
+    shhs_visit(tmp_path, "200077", NIGHT[:3])
+    write_table(tmp_path, [(200001, 55, 1, 4.9, 2.0), (200077, 69.5, 2, "", 15.2)])
+    return tmp_path
+
+
+def test_a_visit_is_read(tree):
+    first, second = recordings("shhs", tree)
+    assert (first.id, first.subject, second.id, second.subject) == (
+        "shhs1-200001",
+        "200001",
+        "shhs1-200077",
+        "200077",
+    )
+    roles = "spo2 heart_rate eeg_2 ecg emg eog eog_2 eeg thorax abdomen airflow"
+    assert set(roles.split()) | {"POSITION", "LIGHT", "OX stat"} == set(first.signals)
+    units = {role: first.channel(role).unit for role in ("eeg", "ecg", "spo2", "heart_rate", "thorax")}
+    assert units == {"eeg": "uV", "ecg": "uV", "spo2": "%", "heart_rate": "bpm", "thorax": ""}
+    ecg = channel("ECG", 180, 125, seed=200001, unit="mV", physical=(-1.25, 1.25)).values * 1000
+    np.testing.assert_allclose(first.channel("ecg").read(), ecg, atol=1e-9)
+    assert first.scorings["expert"].stages.tolist() == NIGHT
+    assert second.scorings["expert"].stages.tolist() == NIGHT[:3]
+    assert (first.start, first.source) == (datetime(1985, 1, 1, 23, 0, 38), "SHHS")
+
+
+def test_covariates(tree):
+    first, second = recordings("shhs", tree)
+    assert dict(first.covariates) == {
+        **{"age": 55, "sex": "M", "ahi": 4.9, "age_group": "55-70", "osa": "none", "visit": 1}
+    }
+    assert dict(second.covariates) == {"age": 69.5, "sex": "F", "age_group": "55-70", "visit": 1}
+    (first, second) = recordings("shhs", tree, ahi="ahi_a0h3")
+    assert (first.covariates["osa"], second.covariates["osa"]) == ("none", "moderate/severe")
+    with pytest.raises(InputError, match=r"no column 'ahi_a0h5', expected one such as ahi_a0h3a, ahi_a0h3"):
+        list(recordings("shhs", tree, ahi="ahi_a0h5"))
+
+
+def test_the_harmonised_table_goes_first_and_knows_visits(tree):
+    header = "nsrrid,visitnumber,nsrr_age,nsrr_sex,nsrr_ahi_hp3r_aasm15"
+    rows = [(200001, 2, 60, "male", 30), (200001, 1, 56, "male", 7.5)]
+    write_table(tree, rows, "shhs-harmonized-dataset-0.21.0.csv", header)
+    found = read_participants(tree, 1)["200001"]
+    assert (found.age, found.sex, found.ahi, found.ahi_column) == (56, "M", 7.5, "nsrr_ahi_hp3r_aasm15")
+    assert read_participants(tree, 2)["200001"].age == 60
+
+
+def test_the_newest_table_counts(tree):
+    write_table(tree, [(200001, 44, 1, 1, 1)], "shhs1-dataset-0.9.0.csv")
+    assert read_participants(tree, 1)["200001"].age == 55
+
+
+def test_a_table_with_other_letters(tree):
+    path = tree / "datasets" / "shhs1-dataset-0.21.0.csv"
+    path.write_bytes(
+        path.read_bytes().replace(b"gender", b"gender,note").replace(b",1,4.9", b",1,caf\xe9,4.9")
+    )
+    path.write_bytes(path.read_bytes().replace(b",2,,", b",2,x,,"))
+    assert read_participants(tree, 1)["200001"].ahi == 4.9
+
+
+def test_profusion_instead(tree):
+    assert (
+        next(recordings("shhs", tree, annotations="profusion"))
+        .scorings["expert"]
+        .scorer.endswith("profusion.xml")
+    )
+    files = {entry.subject: entry.files[1].name for entry in entries("shhs", tree, annotations="profusion")}
+    assert files == {"200001": "shhs1-200001-profusion.xml", "200077": "shhs1-200077-nsrr.xml"}
+    with pytest.raises(InputError, match="annotations is 'luna', expected 'nsrr' or 'profusion'"):
+        list(entries("shhs", tree, annotations="luna"))
+
+
+def test_a_missing_scoring_is_told(tree):
+    (tree / "polysomnography/annotations-events-nsrr/shhs1/shhs1-200077-nsrr.xml").unlink()
+    entry = next(entry for entry in entries("shhs", tree) if entry.subject == "200077")
+    assert entry.missing == ("polysomnography/annotations-events-nsrr/shhs1/shhs1-200077-nsrr.xml",)
+    assert dict(entry.read().scorings) == {}
+
+
+def test_subjects_and_visits(tree):
+    assert [entry.subject for entry in entries("shhs", tree, subjects=["200077"])] == ["200077"]
+    assert [entry.subject for entry in entries("shhs", tree, subjects="200077, 200001")] == [
+        "200001",
+        "200077",
+    ]
+    shhs_visit(tree, "200001", NIGHT, visit=2)
+    (again,) = entries("shhs", tree, visit="2")
+    assert (again.id, again.subject) == ("shhs2-200001", "200001")
+    with pytest.raises(InputError, match="visit is 3, expected 1 or 2"):
+        list(entries("shhs", tree, visit=3))
+
+
+def test_a_folder_without_recordings(tmp_path):
+    with pytest.raises(
+        InputError, match=r"holds no recordings of SHHS visit 1, expected files such as polysomnography"
+    ):
+        list(entries("shhs", tmp_path))
+
+
+def test_files_beside_each_other_are_found_too(tree, tmp_path_factory):
+    flat = tmp_path_factory.mktemp("flat")
+    for path in tree.rglob("shhs1-200001*"):
+        (flat / path.name).write_bytes(path.read_bytes())
+    (entry,) = entries("shhs", flat)
+    assert entry.missing == ()
+    assert entry.read().scorings["expert"].stages.tolist() == NIGHT
+
+
+def test_an_unreadable_recording_is_one_line(tree):
+    path = tree / "polysomnography/edfs/shhs1/shhs1-200001.edf"
+    path.write_bytes(path.read_bytes()[:5000])
+    failures = []
+    read = list(
+        recordings("shhs", tree, on_error=lambda entry, error: failures.append((entry.id, str(error))))
+    )
+    assert [recording.subject for recording in read] == ["200077"]
+    ((name, line),) = failures
+    assert name == "shhs1-200001"
+    assert line.startswith("shhs1-200001.edf: holds 0 of the 180 data records")
+
+
+# ---- the stratified sample
+
+
+def test_quotas_have_the_papers_sums():
+    rows, columns = MARGINS
+    assert {age: sum(row.values()) for age, row in PAPER_QUOTAS.items()} == rows
+    assert {osa: sum(row[osa] for row in PAPER_QUOTAS.values()) for osa in columns} == columns
+
+
+def test_the_sample_has_the_papers_groups(tmp_path):
+    write_table(tmp_path, cohort())
+    drawn = paper_sample(tmp_path)
+    people = read_participants(tmp_path, 1)
+    assert len(drawn) == len(set(drawn)) == 25
+    assert all(200001 <= int(name) <= 204000 for name in drawn)
+    assert (
+        Counter(people[name].age_group for name in drawn),
+        Counter(people[name].osa for name in drawn),
+    ) == MARGINS
+
+
+def test_the_sample_is_the_same_everywhere(tmp_path):
+    """These ids are part of the method: another version of a library must not change them."""
+    write_table(tmp_path, cohort())
+    drawn = paper_sample(tmp_path)
+    assert drawn == paper_sample(tmp_path)
+    assert drawn[:6] == ("200211", "200829", "200847", "201081", "201093", "201375")
+    assert paper_sample(tmp_path, seed=1) != drawn
+
+
+def test_the_sample_does_not_depend_on_the_order_or_on_others(tmp_path):
+    rows = cohort()
+    people = {str(row[0]): Participant(str(row[0]), row[1], "M", row[3]) for row in rows}
+    drawn = stratified_sample(people)
+    backwards = dict(reversed(people.items()))
+    outside = {str(name): Participant(str(name), 60, "M", 3) for name in range(204001, 204500)}
+    unknown = {"200002": Participant("200002", None, "M", 3), "200003": Participant("200003", 60, "M", None)}
+    assert stratified_sample(backwards | outside | unknown) == drawn
+    without = {name: person for name, person in people.items() if name != drawn[0]}
+    assert len({*stratified_sample(without)} - {*drawn}) == 1
+
+
+def test_group_limits():
+    ages = [39, 40, 54.9, 55, 69.9, 70, 90]
+    assert [Participant("1", age).age_group for age in ages] == [
+        None,
+        *["40-55"] * 2,
+        *["55-70"] * 2,
+        *["70+"] * 2,
+    ]
+    ahis = [0, 4.99, 5, 14.99, 15, 80]
+    expected = ["none", "none", "mild", "mild", "moderate/severe", "moderate/severe"]
+    assert [Participant("1", ahi=ahi).osa for ahi in ahis] == expected
+
+
+def test_too_few_to_draw_from(tmp_path):
+    write_table(tmp_path, cohort(40))
+    with pytest.raises(
+        InputError, match=r"SHHS has \d+ subjects of age .* expected at least \d+ to draw from"
+    ):
+        paper_sample(tmp_path)
+
+
+def test_the_sample_reads_what_was_drawn(tmp_path):
+    write_table(tmp_path, cohort())
+    drawn = paper_sample(tmp_path)
+    shhs_visit(tmp_path, drawn[3], NIGHT)
+    shhs_visit(tmp_path, "200001", NIGHT)
+    found = list(entries("shhs", tmp_path, sample="paper"))
+    assert [entry.subject for entry in found] == list(drawn)
+    assert [entry.missing for entry in found if entry.subject == drawn[3]] == [()]
+    assert all(len(entry.missing) == 2 for entry in found if entry.subject != drawn[3])
+    assert found[3].read().subject == drawn[3]
+    with pytest.raises(
+        FileFormatError, match=r"is missing, but drawn for the sample. Fetch it from the NSRR"
+    ):
+        found[0].read()
+
+
+def test_the_sample_needs_a_table_and_visit_1(tree):
+    with pytest.raises(InputError, match="the paper's sample is of visit 1"):
+        list(entries("shhs", tree, sample="paper", visit=2))
+    (tree / "datasets" / "shhs1-dataset-0.21.0.csv").unlink()
+    with pytest.raises(InputError, match=r"has no table of covariates, expected datasets/shhs1-dataset"):
+        list(entries("shhs", tree, sample="paper"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id,age\n1,2\n", "has no column nsrrid"),
+        ("nsrrid,age_s1\n200001\n", "line 2 has 1 cells, the header has 2"),
+        ("nsrrid\x00", "holds binary data"),
+        ("", "has no column nsrrid"),
+    ],
+)
+def test_a_damaged_table(tree, text, expected):
+    (tree / "datasets" / "shhs1-dataset-0.22.0.csv").write_text(text)
+    with pytest.raises(FileFormatError, match=expected):
+        list(entries("shhs", tree))
+
+
+def test_what_is_known_of_it():
+    known = dataset("shhs")
+    assert (known.access, known.modality, known.page) == ("gated", "cardiorespiratory", "datasets/shhs.md")
+    assert "sleepdata.org" in known.how_to_get
+    assert NSRR_CONCEPTS["W"] == "Wake|0"

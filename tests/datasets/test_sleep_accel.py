@@ -1,0 +1,207 @@
+"""Sleep-Accel: PhysioNet's text files and the feature files of Walch et al., with gaps and repetitions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dataset_files import sleep_accel_subject
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.datasets import dataset, entries, recordings
+
+STAGES = [0, 0, 1, 2, 3, 4, 5, -1, 0, 2]
+
+
+def one(folder, **options):
+    (recording,) = recordings("sleep-accel", folder, **options)
+    return recording
+
+
+def labels_file(folder):
+    return folder / "labels" / "46343_labeled_sleep.txt"
+
+
+def test_a_subject_is_read_from_four_files(tmp_path):
+    written = sleep_accel_subject(tmp_path, "46343", STAGES)
+    recording = one(tmp_path)
+    assert (recording.id, recording.subject, recording.source) == ("46343", "46343", "Sleep-Accel")
+    assert list(recording.signals) == ["acceleration", "heart_rate", "steps"]
+    motion = recording.channel("acceleration")
+    kept = written["motion"][written["motion"][:, 0] < 300]
+    np.testing.assert_allclose(motion.times, kept[:, 0])
+    np.testing.assert_allclose(motion.values, kept[:, 1:], atol=1e-6)
+    heart, steps = recording.channel("heart_rate"), recording.channel("steps")
+    assert (motion.unit, heart.unit, steps.unit) == ("g", "bpm", "counts")
+    assert (heart.times[0], heart.values[0]) == (-300.5, written["heart_rate"][0, 1])
+    assert steps.values.tolist() == [40, 0, 3]
+    scoring = recording.scorings["expert"]
+    assert scoring.stages.tolist() == ["W", "W", "N1", "N2", "N3", "N3", "R", "?", "W", "N2"]
+    assert (scoring.epoch_seconds, scoring.scorer) == (30.0, "expert")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "stages"), [("wnr3", "W W N N N N R ? W N"), ("ws2", "W W S S S S S ? W S")]
+)
+def test_stages_are_merged_when_asked(tmp_path, scheme, stages):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    assert one(tmp_path, scheme=scheme).scorings["expert"].stages.tolist() == stages.split()
+    with pytest.raises(InputError, match="scheme is 'five', expected one of aasm5, wnr3, ws2"):
+        one(tmp_path, scheme="five")
+
+
+def test_what_came_after_the_night_is_kept_only_when_asked(tmp_path):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    assert one(tmp_path).channel("acceleration").seconds == 299.5
+    assert one(tmp_path, whole=True).channel("acceleration").seconds == 304.5
+
+
+def test_subjects_come_in_the_order_of_their_numbers_from_any_layout(tmp_path):
+    for subject in ("1066528", "46343", "759667"):
+        sleep_accel_subject(tmp_path / "deep", subject, STAGES)
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in sorted((tmp_path / "deep").rglob("*.txt")):
+        path.rename(flat / path.name)
+    (flat / "SHA256SUMS.txt").write_text("")
+    found = list(entries("sleep-accel", flat))
+    assert [entry.id for entry in found] == ["46343", "759667", "1066528"]
+    assert [entry.missing for entry in found] == [(), (), ()]
+
+
+def test_missing_files_are_named_and_the_rest_is_read(tmp_path):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    (tmp_path / "steps" / "46343_steps.txt").unlink()
+    labels_file(tmp_path).unlink()
+    (entry,) = entries("sleep-accel", tmp_path)
+    assert entry.missing == ("steps/46343_steps.txt", "labels/46343_labeled_sleep.txt")
+    recording = entry.read()
+    assert list(recording.signals) == ["acceleration", "heart_rate"]
+    assert recording.scorings == {}
+
+
+def test_epochs_that_are_left_out_are_unscored(tmp_path):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    labels_file(tmp_path).write_text("30 2\n60 2\n150 5\n")
+    assert one(tmp_path).scorings["expert"].stages.tolist() == ["?", "N2", "N2", "?", "?", "R"]
+
+
+def test_a_shifted_grid_moves_the_signals_with_it(tmp_path):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    labels_file(tmp_path).write_text("".join(f"{30 * i + 10} {s}\n" for i, s in enumerate(STAGES)))
+    recording = one(tmp_path)
+    assert recording.scorings["expert"].n_epochs == len(STAGES)
+    assert recording.channel("heart_rate").times[0] == pytest.approx(-310.5)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (
+            "labels/46343_labeled_sleep.txt",
+            "0 0\n30 7\n",
+            "stage 7 at 30 s is not one of -1, 0, 1, 2, 3, 4, 5",
+        ),
+        ("labels/46343_labeled_sleep.txt", "0 0\n40 0\n", "has a stage at 40 s, expected one every 30 s"),
+        ("labels/46343_labeled_sleep.txt", "0 0\n0 2\n", "has a stage at 0 s, expected one every 30 s"),
+        ("labels/46343_labeled_sleep.txt", "-600 0\n", "has no epoch after the night's start"),
+        ("labels/46343_labeled_sleep.txt", "", "labels/46343_labeled_sleep.txt: is empty"),
+        ("motion/46343_acceleration.txt", "0 1 1\n", "has 3 columns, expected 4; it begins with '0 1 1"),
+        (
+            "motion/46343_acceleration.txt",
+            "<html>\n",
+            "motion/46343_acceleration.txt: is not a table of numbers",
+        ),
+        ("heart_rate/46343_heartrate.txt", "900,60\n", "has nothing before the night's end at 300 s"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, file, text, message):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(FileFormatError, match=message):
+        one(tmp_path)
+
+
+def test_an_empty_folder_says_what_was_expected(tmp_path):
+    with pytest.raises(InputError, match=r"holds no Sleep-Accel recording\. Expected motion/46343_accel"):
+        list(entries("sleep-accel", tmp_path))
+
+
+def write_features(folder, subject, hours, labels):
+    folder.mkdir(exist_ok=True)
+    for ending, values in {
+        "_time_feature.out": hours,
+        "_psg_labels.out": labels,
+        "_count_feature.out": np.arange(len(hours)) + 0.5,
+        "_hr_feature.out": np.arange(len(hours)) / 10,
+        "_cosine_feature.out": -np.cos(np.asarray(hours)),
+    }.items():
+        np.savetxt(folder / f"{subject}{ending}", values, fmt="%f")
+
+
+def test_features_lie_at_their_epochs_and_gaps_are_missing(tmp_path):
+    epochs = np.array([0, 1, 2, 400, 401, 999])
+    write_features(tmp_path, "46343", epochs * 30 / 3600, [0, 2, 2, 3, -1, 5])
+    recording = one(tmp_path)
+    assert list(recording.signals) == ["counts", "heart_rate_variability", "clock_cosine"]
+    counts = recording.channel("counts")
+    assert (counts.rate_hz, counts.unit, counts.n_samples) == (1 / 30, "counts", 1000)
+    np.testing.assert_array_equal(np.flatnonzero(~np.isnan(counts.read())), epochs)
+    assert counts.read()[epochs].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+    scoring = recording.scorings["expert"]
+    assert scoring.stages[epochs].tolist() == ["W", "N2", "N2", "N3", "?", "R"]
+    assert (scoring.labels >= 0).sum() == 5
+
+
+def test_features_without_their_times_are_refused(tmp_path):
+    write_features(tmp_path, "46343", np.arange(4) / 120, [0, 0, 0, 0])
+    (tmp_path / "46343_time_feature.out").write_text("0\n0.01\n0.02\n0.03\n")
+    with pytest.raises(FileFormatError, match="does not count hours from 0 in steps of 30 s"):
+        one(tmp_path)
+    (tmp_path / "46343_time_feature.out").unlink()
+    with pytest.raises(InputError, match=r"46343_time_feature.out is missing"):
+        one(tmp_path)
+
+
+def test_features_of_different_length_are_refused(tmp_path):
+    write_features(tmp_path, "46343", np.arange(4) / 120, [0, 0, 0, 0])
+    (tmp_path / "46343_hr_feature.out").write_text("1\n2\n")
+    with pytest.raises(FileFormatError, match=r"46343_hr_feature.out: has 2 rows, the times have 4"):
+        one(tmp_path)
+
+
+def test_the_raw_night_wins_over_its_features(tmp_path):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    write_features(tmp_path / "features", "46343", np.arange(4) / 120, [0, 0, 0, 0])
+    assert "acceleration" in one(tmp_path).signals
+
+
+def test_a_simulated_night_is_marked(tmp_path):
+    sleep_accel_subject(tmp_path, "46343", STAGES)
+    assert not one(tmp_path).is_synthetic
+    (tmp_path / "synthetic.json").write_text("{}")
+    assert one(tmp_path).is_synthetic
+
+
+def test_what_is_said_of_it():
+    facts = dataset("Sleep_Accel")
+    assert (facts.access, facts.n_subjects, facts.modality) == ("open", 31, "actigraphy")
+    assert "Institutional Review Board" in facts.ethics
+
+
+needs_data = pytest.mark.skipif("STAGEGUARD_DATA" not in os.environ, reason="STAGEGUARD_DATA is not set")
+
+
+@needs_data
+def test_the_published_feature_files_are_read():
+    folder = Path(os.environ["STAGEGUARD_DATA"])
+    recording = one(folder / "samples" / "sleep-accel")
+    with np.load(folder / "sleep-accel" / "sleep_accel_walch_features.npz") as archive:
+        rows = archive["46343"]  # hours, counts, heart-rate variability, cosine, circadian, label
+    epochs = np.rint(rows[:, 0] * 120).astype(int)
+    for column, role in enumerate(("counts", "heart_rate_variability", "clock_cosine", "circadian"), 1):
+        np.testing.assert_allclose(recording.channel(role).read()[epochs], rows[:, column], atol=1e-6)
+    expected = np.array([0, 1, 2, 3, 3, 4])[rows[:, 5].astype(int)]
+    np.testing.assert_array_equal(recording.scorings["expert"].labels[epochs], expected)

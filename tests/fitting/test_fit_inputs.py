@@ -1,0 +1,323 @@
+"""What `fit` refuses, warns of and assumes, word for word."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from scored_nights import Cohort, cohort, fit_report
+from small import refusal
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.night.stages import AASM5, WNR3, WS2
+
+BASE = "human-psg-3"
+
+
+@pytest.fixture(scope="module")
+def nights():
+    return cohort(5, hours=2, sharpness=2.0)
+
+
+def complaint(own, **options):
+    options = {"base": BASE, "learning_curve": False} | options
+    with pytest.raises(InputError) as error:
+        sg.fit(own.densities, own.hypnograms, **options)
+    refusal(error)
+    return str(error.value)
+
+
+def test_one_subject_in_two_groups_is_refused(nights):
+    message = complaint(nights, groups=list("aabbc"), subjects=["s1", "s2", "s2", "s3", "s4"])
+    assert message == (
+        "subject 's2' is in groups 'a' and 'b', expected one group for every subject: whoever is on both "
+        "sides of a split makes cross-validation look better than it is. Put both nights into one group."
+    )
+
+
+def test_overlapping_nights_of_one_subject_are_refused(nights):
+    start = datetime(2024, 5, 1, 22, 0)
+    placed = [
+        replace(expert, start=start + timedelta(hours=h))
+        for expert, h in zip(nights.hypnograms, (0, 1, 0, 24, 48), strict=True)
+    ]
+    own = Cohort(nights.densities, placed, ["a", "a", "b", "b", "c"])
+    message = complaint(own, groups=own.groups)
+    assert message == (
+        "nights 0 and 1 of subject 'a' overlap: one lasts until 2024-05-02 00:00:00, the other begins at "
+        "2024-05-01 23:00:00. Leave one out; several experts' scorings of a night go into one list."
+    )
+    apart = [replace(placed[0]), replace(placed[1], start=start + timedelta(hours=2)), *placed[2:]]
+    fit_report(Cohort(nights.densities, apart, own.groups))  # one begins as the other ends
+
+
+def test_a_night_given_twice_is_refused(nights):
+    own = Cohort(
+        [*nights.densities, nights.densities[1]], [*nights.hypnograms, nights.hypnograms[1]], [*"abcdef"]
+    )
+    message = complaint(own, groups=own.groups)
+    assert message == (
+        "nights 1 and 5 have the same expert stages, epoch for epoch: one night given twice. Leave one out."
+    )
+
+
+@pytest.mark.parametrize("n_epochs", [None, 100])
+def test_one_stagers_night_given_twice_is_refused_whoever_scored_it(nights, n_epochs):
+    again = nights.densities[1]
+    again = replace(again, probabilities=again.probabilities[:n_epochs])
+    other = nights.hypnograms[1].labels[:n_epochs].copy()
+    other[7] = -1
+    experts = [*nights.hypnograms, sg.Hypnogram(other, WNR3, 30.0)]
+    message = complaint(Cohort([*nights.densities, again], experts, [*"abcdef"]), groups=[*"abcdef"])
+    assert message == (
+        "nights 1 and 5 have the same probabilities: one night given twice. Leave one out; several experts' "
+        "scorings of a night go into one list."
+    )
+
+
+def test_one_expert_given_as_two_is_refused(nights):
+    panels = [[expert, expert] for expert in nights.hypnograms]
+    message = complaint(Cohort(nights.densities, panels, nights.groups), groups=nights.groups)
+    assert message == (
+        "experts 0 and 1 have scored every night the same, epoch for epoch: one given twice. Leave one out."
+    )
+    other = sg.Hypnogram(np.roll(nights.hypnograms[0].labels, 1), WNR3, 30.0)
+    panels[0] = [nights.hypnograms[0], other]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        assert sg.fit(None, panels, base=BASE, groups=nights.groups).provenance["n_scorings"] == 10
+
+
+def test_names_differ_by_more_than_blanks_and_points(nights):
+    def n_groups(groups):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)
+            found = sg.fit_report(None, nights.hypnograms, base=BASE, groups=groups)
+        return found.n_subjects
+
+    assert n_groups(["s1", "s1 ", " s2", "s2", "s3"]) == 3
+    assert n_groups([1, 1.0, 2, np.float64(2.0), "2"]) == 2
+    for missing in (float("nan"), "", None):
+        assert "night 1 has none" in complaint(nights, groups=["a", missing, "b", "c", "d"])
+    assert "night 0 has none" in complaint(nights, groups=[np.array([1, 2]), 2, 3, 4, 5])
+
+
+def test_two_folds_of_few_subjects_are_not_nested(nights):
+    three = Cohort(nights.densities[:3], nights.hypnograms[:3], ["a", "b", "c"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        found = sg.fit_report(three.densities, three.hypnograms, base=BASE, groups=three.groups, n_folds=2)
+    assert found.nested is None
+
+
+def test_options_that_are_no_such_thing_are_refused(nights):
+    assert "progress is 3, expected a function" in complaint(nights, groups=nights.groups, progress=3)
+    assert "statistics is 'week'" in complaint(nights, groups=nights.groups, statistics="week")
+
+
+def test_missing_stages_are_warned_of_and_taken_from_the_base(nights):
+    without = [
+        sg.Hypnogram(np.where(expert.labels == 2, 1, expert.labels).astype(np.int8), WNR3, 30.0)
+        for expert in nights.hypnograms
+    ]
+    with pytest.warns(StageGuardWarning) as caught:
+        profile = sg.fit(nights.densities, without, base=BASE, groups=nights.groups, learning_curve=False)
+    first = str(caught[0].message)
+    assert first == (
+        "stage 'R' occurs in none of the 5 scored nights: what is known about it stays that of the base "
+        "profile 'human-psg-3'."
+    )
+    base = np.array(sg.Profile.load(BASE).transitions[2])
+    assert profile.transitions[2] == pytest.approx(0.95 * base + 0.05 / 3, rel=1e-4)
+
+
+def test_one_subject_is_too_few_for_probabilities(nights):
+    message = complaint(nights, groups=["a"] * 5)
+    assert message == (
+        "the nights are of 1 subject, expected 2 or more to cross-validate, better 15. Hypnograms alone "
+        "(densities=None) can be counted on one."
+    )
+
+
+def test_votes_are_warned_of(nights):
+    rng = np.random.default_rng(0)
+    votes = []
+    for density in nights.densities:
+        drawn = rng.multinomial(4, density.probabilities) / 4
+        votes.append(sg.Hypnodensity(drawn, WNR3, 30.0))
+    with pytest.warns(
+        StageGuardWarning, match=r"\d\.\d% of the experts' stages have probability 0, which no"
+    ):
+        report = sg.fit_report(
+            votes, nights.hypnograms, base=BASE, groups=nights.groups, learning_curve=False
+        )
+    assert any("these look like votes or rounded numbers" in note for note in report.notes)
+
+
+def test_without_groups_every_night_is_a_subject(nights):
+    report = fit_report(nights, groups=None)
+    assert report.n_subjects == 5
+    assert "groups are not given: every night is taken as a subject of its own" in report.notes
+
+
+def test_groups_may_be_numbers_in_an_array(nights):
+    assert fit_report(nights, groups=np.array([1, 1, 2, 3, 4])).n_subjects == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "pattern"),
+    [
+        ({"groups": ["a", "b"]}, "groups: got 2 of them for 5 nights"),
+        ({"groups": ["a", "b", None, "c", "d"]}, "groups: night 2 has none"),
+        ({"groups": ["a", "b", " ", "c", "d"]}, "groups: night 2 has none"),
+        ({"n_folds": 1}, "n_folds is 1, expected at least 2"),
+        ({"n_folds": 2.5}, "n_folds is 2.5, expected a whole number from 2"),
+        ({"seed": -1}, "seed is -1, expected at least 0"),
+        ({"fragmentation_weight": -2}, "fragmentation_weight is -2, expected at least 0"),
+        ({"cohort": ""}, "cohort is empty, expected a text"),
+    ],
+)
+def test_wrong_options_are_refused(nights, change, pattern):
+    assert pattern in complaint(nights, **({"groups": nights.groups} | change))
+
+
+def test_lists_must_belong_together(nights):
+    assert "got 4 densities and 5 hypnograms, expected an expert's scoring of every night" in complaint(
+        Cohort(nights.densities[:4], nights.hypnograms, [])
+    )
+    assert "densities: got one night, expected a list of nights" in complaint(
+        Cohort(nights.densities[0], nights.hypnograms[:1], [])
+    )
+    assert "hypnograms: got one night" in complaint(Cohort(nights.densities, nights.hypnograms[0], []))
+    assert "hypnograms: got one night" in complaint(
+        Cohort([nights.densities[0].probabilities], nights.hypnograms[0].labels, [])
+    )
+    assert "hypnograms are empty" in complaint(Cohort([], [], []))
+    with pytest.raises(InputError) as error:
+        sg.fit(nights.densities, None, base=BASE)
+    refusal(error, "hypnograms are missing")
+
+
+def test_a_night_that_does_not_fit_is_named(nights):
+    def swapped(i, density=None, hypnogram=None):
+        densities, hypnograms = list(nights.densities), list(nights.hypnograms)
+        densities[i] = density if density is not None else densities[i]
+        hypnograms[i] = hypnogram if hypnogram is not None else hypnograms[i]
+        return complaint(Cohort(densities, hypnograms, []))
+
+    expert = nights.hypnograms[3]
+    shorter = sg.Hypnogram(expert.labels[:-1], WNR3, 30.0)
+    assert swapped(3, hypnogram=shorter).startswith(
+        "night 3: the expert scored 239 epochs and the night has 240"
+    )
+    unscored = sg.Hypnogram(np.full(240, -1), WNR3, 30.0)
+    assert swapped(2, hypnogram=unscored).startswith("night 2: no epoch is scored")
+    coarse = sg.Hypnogram(np.zeros(240, dtype=np.int8), WS2, 30.0)
+    assert swapped(1, hypnogram=coarse).startswith("night 1: ")
+    wrong = np.array(nights.densities[4].probabilities) * 2
+    assert swapped(4, density=wrong).startswith("night 4: probabilities: row 0 sums to 2")
+    no_overlap = np.where(np.arange(240)[:, None] < 120, nights.densities[0].probabilities, np.nan)
+    late = np.where(np.arange(240) < 120, -1, expert.labels).astype(np.int8)
+    assert swapped(0, sg.Hypnodensity(no_overlap, WNR3, 30.0), sg.Hypnogram(late, WNR3, 30.0)).startswith(
+        "night 0: no epoch has both a stage and probabilities"
+    )
+
+
+def test_one_epoch_length_for_all(nights):
+    other = [replace(d, epoch_seconds=20.0) if i == 2 else d for i, d in enumerate(nights.densities)]
+    experts = [replace(h, epoch_seconds=20.0) if i == 2 else h for i, h in enumerate(nights.hypnograms)]
+    assert complaint(Cohort(other, experts, [])) == (
+        "epochs last 30 s in night 0 and 20 s in night 2, expected one length. Fit a profile to each."
+    )
+
+
+def test_bare_arrays_are_read_as_decode_reads_them(nights):
+    order = [2, 0, 1]
+    bare = [np.log(density.probabilities[:, order]) for density in nights.densities]
+    labels = [expert.labels for expert in nights.hypnograms]
+    options = {"base": BASE, "groups": nights.groups, "learning_curve": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        found = sg.fit_report(bare, labels, stages=["R", "W", "N"], epoch_seconds=30, log=True, **options)
+        same = sg.fit_report(nights.densities, nights.hypnograms, **options)
+    assert [row.kappa for row in found.rows] == pytest.approx([row.kappa for row in same.rows])
+
+
+def test_finer_hypnograms_are_merged(nights):
+    fine = cohort(5, base="human-psg-5", hours=2, sharpness=2.0)
+    assert fine.hypnograms[0].scheme == AASM5
+    report = fit_report(Cohort(nights.densities, fine.hypnograms, nights.groups))
+    assert report.profile.scheme == WNR3
+
+
+def test_a_density_says_how_it_is_to_be_read(nights):
+    words = "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it"
+    for option in ({"logits": True}, {"log": True}, {"stages": ["W", "N", "R"]}):
+        assert complaint(nights, **option).startswith(f"night 0: {words}")
+    assert complaint(nights, epoch_seconds=20) == (
+        "night 0: epoch_seconds is 20, and the scoring says 30 s of itself. Leave it out."
+    )
+    bare = Cohort(nights.densities, [expert.labels for expert in nights.hypnograms], [])
+    assert complaint(bare, epoch_seconds=20) == (
+        "night 0: epoch_seconds is 20, and the density says 30 s of itself. Leave it out."
+    )
+    assert "epoch_seconds is 'x', expected a number" in complaint(nights, epoch_seconds="x")
+    fit_report(bare, groups=nights.groups, epoch_seconds=30)  # bare labels need it
+    alone = Cohort(None, nights.hypnograms, [])
+    for option in ({"logits": True}, {"log": True}, {"stages": ["W", "N", "R"]}):
+        assert complaint(alone, **option).startswith("stages, logits and log say how probabilities are to be")
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ("abcde", "groups: got 'abcde' for 5 nights, expected a list"),
+        ({1, 2, 3, 4, 5}, "groups: got {1, 2, 3, 4, 5} for 5 nights, expected a list"),
+    ],
+)
+def test_groups_are_a_list(nights, groups, words):
+    assert words in complaint(nights, groups=groups)
+
+
+def test_what_is_no_list_of_nights_is_named(nights):
+    def complaints(given, field):
+        own = {"densities": nights.densities, "hypnograms": nights.hypnograms, "groups": []} | {field: given}
+        return complaint(Cohort(**own))
+
+    for field in ("densities", "hypnograms"):
+        listed = getattr(nights, field)
+        assert complaints((night for night in listed), field).startswith(f"{field}: got <generator object")
+        assert complaints(dict(enumerate(listed)), field).startswith(f"{field}: got {{0: ")
+        assert complaints("nights", field) == (
+            f"{field}: got 'nights', expected a list of nights. Put them in one: list(...)."
+        )
+    names = [expert.stages for expert in nights.hypnograms]
+    for given in (names, [own.tolist() for own in names]):
+        assert complaints(given, "hypnograms") == (
+            "night 0: labels are of type <U1, expected whole numbers. Names are read by sg.read_hypnogram."
+        )
+    without = [*nights.hypnograms[:4], None]
+    assert complaints(without, "hypnograms") == (
+        "night 4: there is no scoring, expected an expert's. Leave the night out."
+    )
+
+
+def test_overlaps_are_found_where_only_one_night_has_a_time_zone(nights):
+    start = datetime(2024, 5, 1, 22, 0)
+
+    def placed(second):
+        starts = (start, second, *(start + timedelta(days=k) for k in (3, 5, 7)))
+        experts = [replace(e, start=s) for e, s in zip(nights.hypnograms, starts, strict=True)]
+        return Cohort(nights.densities, experts, ["a", "a", "b", "c", "d"])
+
+    later = (start + timedelta(hours=1)).replace(tzinfo=timezone(timedelta(hours=2)))
+    own = placed(later)
+    assert complaint(own, groups=own.groups) == (
+        "nights 0 and 1 of subject 'a' overlap by the clock: one begins at 2024-05-01 22:00:00 without a "
+        "time zone, the other at 2024-05-01 23:00:00+02:00. Leave one out, or give both their time zone."
+    )
+    fit_report(placed(later + timedelta(hours=1)))  # one begins as the other ends

@@ -1,0 +1,210 @@
+"""NumPy files in: plain numbers only, stages by name."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stageguard.base.errors import FileFormatError
+from stageguard.formats import read_density, read_density_file
+from stageguard.formats.density import DensityOptions
+
+P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [np.nan] * 3])
+WNR = ["W", "N", "R"]
+
+
+def refused(path: Path, **options: object) -> str:
+    with pytest.raises(FileFormatError) as caught:
+        read_density(path, **options)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{path.name}: ")
+    return message.removeprefix(f"{path.name}: ")
+
+
+def saved(folder: Path, array: object, name: str = "night.npy", **options: object) -> Path:
+    path = folder / name
+    np.save(path, array, **options)  # type: ignore[arg-type]
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_in_the_order_of_the_given_stages(tmp_path, dtype, order):
+    path = saved(tmp_path, np.asarray(P[:, ::-1], dtype=dtype, order=order))
+    density = read_density(path, stages=["R", "N", "W"], epoch_seconds=4)
+    np.testing.assert_allclose(density.probabilities, P, atol=1e-3)
+    assert density.scheme.names == ("W", "N", "R")
+    assert density.epoch_seconds == 4
+
+
+def test_stages_may_be_one_text(tmp_path):
+    assert read_density(saved(tmp_path, P), stages="W, N, R").n_epochs == 3
+
+
+def test_npz_carries_stages_epoch_length_and_start(tmp_path):
+    path = tmp_path / "night.npz"
+    start = datetime(2024, 5, 1, 22, 30)
+    np.savez(path, probabilities=P, stages=np.array(WNR), epoch_seconds=4.0, start=start.isoformat(), extra=1)
+    found = read_density_file(path, DensityOptions())
+    assert (found.density.epoch_seconds, found.density.start) == (4.0, start)
+    assert found.notes == ("arrays ignored: extra",)
+    np.testing.assert_array_equal(found.density.probabilities, P)
+    assert read_density(path, epoch_seconds=4).epoch_seconds == 4
+    with pytest.raises(FileFormatError, match=r"an epoch lasts 4 s by the file, got epoch_seconds=8\."):
+        read_density(path, epoch_seconds=8)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_with_one_array_needs_no_key(tmp_path, save):
+    path = tmp_path / "night.npz"
+    save(path, whatever=P)
+    np.testing.assert_array_equal(read_density(path, stages=WNR).probabilities, P)
+
+
+def test_bare_arrays_need_stages(tmp_path):
+    expected = (
+        "names no stages, and their order differs between tools. "
+        "Say what the columns are with stages, for example stages=['W', 'N1', 'N2', 'N3', 'R']. "
+        "Or say who wrote it with format: usleep-npy, gssc, physioex, braindecode, sleepecg."
+    )
+    assert refused(saved(tmp_path, P)) == expected
+    np.savez(tmp_path / "night.npz", probabilities=P)
+    assert refused(tmp_path / "night.npz") == expected
+
+
+def test_pickles_are_never_loaded(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "exploded",)
+
+    objects = np.array([[Bomb(), 1], [1, 1]], dtype=object)
+    path = saved(tmp_path, objects, allow_pickle=True)
+    expected = "holds Python objects, which could run code when loaded."
+    assert refused(path, stages=["W", "S"]).startswith(expected)
+    np.savez(tmp_path / "night.npz", probabilities=objects)
+    assert refused(tmp_path / "night.npz", stages=["W", "S"]).startswith(expected)
+    (tmp_path / "renamed.npy").write_bytes(pickle.dumps(Bomb()))
+    assert refused(tmp_path / "renamed.npy", stages=["W", "S"]).startswith("holds a Python pickle")
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (np.array([["a", "b", "c"]]), "probabilities are text, expected real numbers"),
+        (P[:, :2], "probabilities have shape (3, 2), expected (epochs, 3) for W, N, R."),
+        (P[0], "probabilities have shape (3,), expected (epochs, 3) for W, N, R."),
+        (np.zeros((0, 3)), "probabilities are empty (shape (0, 3)), expected at least one epoch."),
+        (np.zeros(2, dtype=[("W", float), ("N", float)]), "the array has named fields."),
+        (P * [[2], [3], [1]], "probabilities: row 0 sums to 2, expected 1"),
+        (P + 1j, "probabilities are complex numbers"),
+    ],
+)
+def test_bad_arrays_are_refused_in_one_line(tmp_path, array, expected):
+    assert refused(saved(tmp_path, array), stages=WNR).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"a": P, "b": P}, "holds a, b. Expected one array, or an array named 'probabilities'."),
+        ({"probabilities": P, "stages": np.arange(3)}, "'stages' must be a list of names, one per column."),
+        ({"probabilities": P, "stages": np.array(WNR), "epoch_seconds": np.arange(2.0)},
+         "'epoch_seconds' must be a single value, got 2."),
+        ({"probabilities": P, "stages": np.array(WNR), "epoch_seconds": "x"},
+         "'epoch_seconds' must be a number of seconds, got 'x'."),
+        ({"probabilities": P, "stages": np.array(WNR), "start": "yesterday"},
+         "'start' must be a date and time such as 2024-05-01T22:30:00, got 'yesterday'."),
+    ],
+)  # fmt: skip
+def test_bad_archives_are_refused_in_one_line(tmp_path, content, expected):
+    np.savez(tmp_path / "night.npz", **content)
+    assert refused(tmp_path / "night.npz") == expected
+
+
+def test_files_that_are_not_what_their_names_say(tmp_path):
+    (tmp_path / "night.npy").write_text("W,N,R\n1,0,0\n")
+    assert (
+        refused(tmp_path / "night.npy")
+        == "holds a CSV or TSV table, not a NumPy array (.npy) as its name says."
+    )
+    (tmp_path / "empty.npz").write_bytes(b"")
+    assert refused(tmp_path / "empty.npz") == "is empty (0 bytes). Was it written completely?"
+    with zipfile.ZipFile(tmp_path / "book.npz", "w") as archive:
+        archive.writestr("xl/workbook.xml", "<x/>")
+    assert refused(tmp_path / "book.npz", stages=WNR) == "'probabilities' is not a NumPy array."
+
+
+def whole_file(kind: str) -> bytes:
+    stream = io.BytesIO()
+    if kind == "npy":
+        np.save(stream, P)
+    else:
+        np.savez_compressed(stream, probabilities=P, stages=np.array(WNR))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_every_truncation_is_a_typed_error(tmp_path, kind):
+    content = whole_file(kind)
+    path = tmp_path / f"night.{kind}"
+    for length in range(0, len(content), 7):
+        path.write_bytes(content[:length])
+        refused(path, stages=WNR)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kind=st.sampled_from(["npy", "npz"]), place=st.integers(6, 10_000), value=st.integers(0, 255))
+def test_a_flipped_byte_is_a_typed_error_or_still_a_density(tmp_path, kind, place, value):
+    content = bytearray(whole_file(kind))
+    content[6 + place % (len(content) - 6)] = value
+    path = tmp_path / f"night.{kind}"
+    path.write_bytes(content)
+    try:
+        density = read_density(path, stages=WNR)
+    except FileFormatError as error:
+        assert "\n" not in str(error)
+    else:
+        assert density.scheme.names == ("W", "N", "R")
+
+
+def test_a_garbage_header_is_damaged_and_not_called_dangerous(tmp_path):
+    path = tmp_path / "night.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + (20_000).to_bytes(4, "little") + b"{" * 20_000)
+    with pytest.raises(FileFormatError, match=r"^night\.npy: is damaged or cut short"):
+        read_density(path, stages=WNR)
+
+
+def test_an_array_that_does_not_fit_the_memory_is_too_large(tmp_path, monkeypatch):
+    path = tmp_path / "night.npy"
+    np.save(path, P)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "load", fail)
+    with pytest.raises(FileFormatError, match="is too large: it needs more memory than there is"):
+        read_density(path, stages=WNR)
+
+
+def test_an_archive_that_would_fill_the_memory_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "night.npz"
+    np.savez_compressed(path, probabilities=np.zeros((100_000, 3)))
+    monkeypatch.setattr("stageguard.formats.arrays.EXPANDED_BYTES", 1_000_000)
+    with pytest.raises(
+        FileFormatError, match=r"probabilities\.npy would take 2 MB unpacked from a file of 0\.0"
+    ):
+        read_density(path, stages=WNR)
+    monkeypatch.setattr("stageguard.formats.arrays.EXPANDED_BYTES", 100_000_000)
+    monkeypatch.setattr("stageguard.formats.arrays.MOST_BYTES", 1_000_000)
+    with pytest.raises(FileFormatError, match="would take 2 MB unpacked"):
+        read_density(path, stages=WNR)

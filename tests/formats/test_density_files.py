@@ -1,0 +1,217 @@
+"""Files of single tools in their native layouts, and what they are refused for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from stageguard.base.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
+from stageguard.formats import read_density_file
+from stageguard.formats.density import DensityOptions
+
+P = np.random.default_rng(9).dirichlet(np.ones(5), 10)
+FIVE = ["W", "N1", "N2", "N3", "R"]
+
+
+def write(folder: Path, name: str, *lines: str) -> Path:
+    (folder / name).write_text("\n".join(lines) + "\n")
+    return folder / name
+
+
+def refused(path: Path, **options: object) -> str:
+    with pytest.raises(FileFormatError) as caught:
+        sg.read_density(path, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(f"{path.name}: ")
+
+
+def gssc(first_seconds: float = 0.0) -> list[str]:
+    header = "Epoch,Time,Stage,Prob. W,Prob. N1,Prob. N2,Prob. N3,Prob. REM"
+    rows = [f"{i},{first_seconds + 30.0 * i},{P[i].argmax()},{','.join(map(str, P[i]))}" for i in range(10)]
+    return ["Hypnogram of night-1", header, *rows]
+
+
+@pytest.mark.parametrize("first_seconds", [0.0, 17.35])
+def test_csv_of_gssc(tmp_path, first_seconds):
+    found = read_density_file(write(tmp_path, "n.csv", *gssc(first_seconds)), DensityOptions())
+    np.testing.assert_array_equal(found.density.probabilities, P)
+    assert (found.density.epoch_seconds, found.density.offset_seconds) == (30.0, first_seconds)
+    assert found.notes == ()
+    assert refused(tmp_path / "n.csv", epoch_seconds=20).startswith("an epoch lasts 30 s by the file, got")
+
+
+def test_gssc_of_pypi_has_no_probabilities(tmp_path):
+    path = write(tmp_path, "n.csv", "Hypnogram of n", "Epoch,Time,Stage", "0,0.0,2", "1,30.0,2")
+    assert refused(path).startswith(
+        "has GSSC's stages but no probabilities, as the version on PyPI writes it."
+    )
+
+
+def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
+    lines = gssc()
+    del lines[5]
+    found = read_density_file(write(tmp_path, "n.csv", *lines), DensityOptions())
+    assert np.flatnonzero(np.isnan(found.density.probabilities[:, 0])).tolist() == [3]
+    assert "1 epoch missing by the file's Time column" in found.notes[0]
+
+
+@pytest.mark.parametrize("mark", [",", " ", ", "])
+def test_hypnodensity_of_stanford_stages(tmp_path, mark):
+    lines = [mark.join(f"{x:.18e}" for x in row) for row in P]
+    path = write(tmp_path, "n.hypnodensity.txt", *lines)
+    found = read_density_file(path, DensityOptions())
+    np.testing.assert_array_equal(found.density.probabilities, P)
+    assert found.density.epoch_seconds == 15.0
+    assert found.notes == (
+        "columns read as W, N1, N2, N3, R, the order of Stanford STAGES",
+        "the file does not say how long an epoch is: 15 s assumed, as Stanford STAGES usually has",
+    )
+    pooled = sg.read_density(path, pool_to_seconds=30)
+    np.testing.assert_allclose(pooled.probabilities[0], P[:2].mean(axis=0))
+    assert sg.read_density(path, epoch_seconds=5).epoch_seconds == 5.0
+
+
+def test_bad_hypnodensities_of_stanford_stages(tmp_path):
+    row = ",".join(map(str, P[0]))
+    path = write(tmp_path, "n.hypnodensity.txt", row, "0.5,0.5", row)
+    assert refused(path) == "line 2 has 2 numbers, expected 5: W, N1, N2, N3, R."
+    path = write(tmp_path, "n.hypnodensity.txt", row, row.replace(",", ",x", 1))
+    assert refused(path).startswith("line 2: expected a number, got 'x")
+    path = write(tmp_path, "n.hypnodensity.txt", row, "0.5,0.5,0.5,0.5,0.5")
+    assert "row 1 (line 2) sums to 2.5" in refused(path)
+    other = write(tmp_path, "n.txt", row, row)
+    assert refused(other).startswith("has no header: line 1 holds 5 numbers.")
+    assert sg.read_density(other, format="stanford-stages").n_epochs == 2
+
+
+ACCUSLEEPY = ("brain_state,confidence_score", "1,0.9", "2,0.8", "3,0.7", "3,0.2", "-1,0.9")
+
+
+def test_accusleepy_is_refused_unless_named(tmp_path):
+    path = write(tmp_path, "labels.csv", *ACCUSLEEPY)
+    message = refused(path)
+    assert message.startswith(
+        "holds one stage and its confidence per epoch, not a distribution over the stages"
+    )
+    assert "the sigmoid of the largest logit" in message
+    with pytest.warns(StageGuardWarning, match=r"labels\.csv: not a distribution"):
+        found = read_density_file(path, DensityOptions(format="accusleepy-csv"))
+    values = found.density.probabilities
+    np.testing.assert_allclose(values[:3], [[0.05, 0.05, 0.9], [0.8, 0.1, 0.1], [0.15, 0.7, 0.15]])
+    assert np.isnan(values[3:]).all()
+    assert found.notes == (
+        "not a distribution: each label got its confidence, the other 2 stages equal parts of the rest",
+        "1 with a confidence of at most 1/3: read as without evidence",
+        "the file does not say how long an epoch is: 2.5 s assumed, as AccuSleePy usually has",
+    )
+
+
+def test_accusleepy_without_confidence_is_a_hypnogram(tmp_path):
+    path = write(tmp_path, "labels.csv", "brain_state", "1", "2")
+    assert refused(path).startswith("holds the labels of AccuSleePy without confidence (got: brain_state)")
+    assert "Read it with read_hypnogram" in refused(path, format="accusleepy-csv")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (("7,0.9",), "line 2: the stage is '7', expected 1 R, 2 W, 3 N, or -1. Name others with stages."),
+        (("1,1.2",), "line 2: the confidence is 1.2, expected 0 to 1."),
+        (("1,x",), "line 2, column 'confidence_score': expected a number, got 'x'."),
+        (("1,0.5,3",), "line 2 has 3 cells, the header has 2."),
+        ((), "has a header but no rows."),
+    ],
+)
+def test_bad_labels_of_accusleepy(tmp_path, rows, expected):
+    path = write(tmp_path, "labels.csv", ACCUSLEEPY[0], *rows)
+    assert refused(path, format="accusleepy-csv").startswith(expected)
+
+
+def test_states_of_ones_own_digits(tmp_path):
+    path = write(tmp_path, "labels.csv", ACCUSLEEPY[0], "4,0.9", "1,0.9")
+    with pytest.warns(StageGuardWarning):
+        density = sg.read_density(path, format="accusleepy-csv", stages=["REM", "Wake", "NREM", "cataplexy"])
+    assert [density.scheme.names[label] for label in density.argmax()] == ["cataplexy", "REM"]
+
+
+def test_a_stage_and_its_confidence_are_not_a_distribution(tmp_path):
+    path = write(tmp_path, "n.csv", ",Stage,Confidence", "0,W,0.9", "1,N2,0.6", "2,ART,0.5")
+    assert "the confidence of YASA is the probability of that stage alone" in refused(path)
+    with pytest.warns(StageGuardWarning):
+        density = sg.read_density(path, format="yasa-confidence-csv")
+    np.testing.assert_allclose(density.probabilities[1], [0.1, 0.1, 0.6, 0.1, 0.1])
+    assert np.isnan(density.probabilities[2]).all()
+
+
+def test_parquet_by_column_name(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(P[:, ::-1], columns=FIVE[::-1]).assign(onset=20.0 * np.arange(10), who="me")
+    frame.iloc[4, :5] = np.nan
+    frame.to_parquet(tmp_path / "n.parquet")
+    found = read_density_file(tmp_path / "n.parquet", DensityOptions())
+    np.testing.assert_array_equal(np.delete(found.density.probabilities, 4, axis=0), np.delete(P, 4, axis=0))
+    assert np.isnan(found.density.probabilities[4]).all()
+    assert found.density.epoch_seconds == 20.0
+    assert found.notes == ("columns ignored: who", "epochs last 20 s: from the file's onset column")
+
+
+def test_damaged_and_large_parquet(tmp_path, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "n.parquet"
+    pd.DataFrame(P, columns=FIVE).to_parquet(path)
+    whole = path.read_bytes()
+    for length in range(4, len(whole), 97):
+        path.write_bytes(whole[:length])
+        assert "is damaged or cut short" in refused(path)
+    path.write_bytes(whole)
+    monkeypatch.setattr("stageguard.formats.parquet.MOST_BYTES", 100)
+    assert "unpacked, expected at most" in refused(path)
+
+
+def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
+    (tmp_path / "n.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(
+        MissingExtraError, match=r"^n\.parquet: reading Parquet needs 'pyarrow'\. Install with: pip"
+    ):
+        sg.read_density(tmp_path / "n.parquet")
+
+
+def test_several_nights_in_one_table_are_refused(tmp_path):
+    rows = [f"{name},{','.join(map(str, row))}" for name, row in zip("aabb", P, strict=False)]
+    path = write(tmp_path, "cohort.csv", "subject,W,N1,N2,N3,R", *rows)
+    assert refused(path).startswith("holds 2 recordings by its column subject (a, b), expected one.")
+
+
+def test_unknown_formats_are_listed_with_a_suggestion(tmp_path):
+    path = write(tmp_path, "n.csv", "W,S", "1,0")
+    with pytest.raises(
+        InputError, match=r"unknown format 'gsscsv'\. Known for probabilities: csv, npy.*Did you mean"
+    ):
+        sg.read_density(path, format="gsscsv")
+    with pytest.raises(InputError, match=r"format 'nsrr-xml' is not for probabilities\. Known"):
+        sg.read_density(path, format="nsrr-xml")
+
+
+def test_quoted_cells_as_r_writes_them(tmp_path):
+    rows = [f'"{i}",{",".join(map(str, row))},"a"' for i, row in enumerate(P, start=1)]
+    path = write(tmp_path, "n.csv", '"","W","N1","N2","N3","R","note"', *rows)
+    np.testing.assert_array_equal(sg.read_density(path).probabilities, P)
+    quoted = [f'"{i}","{row[0]}",{",".join(map(str, row[1:]))},"b, c"' for i, row in enumerate(P, start=1)]
+    path = write(tmp_path, "q.csv", '"","W","N1","N2","N3","R","note"', *quoted)
+    np.testing.assert_array_equal(sg.read_density(path).probabilities, P)
+
+
+def test_rows_of_empty_cells_at_the_end_are_left_out_and_one_within_is_an_epoch(tmp_path):
+    for mark in ",;\t":
+        row = mark.join(map(str, P[0]))
+        path = write(tmp_path, "n.csv", mark.join(FIVE), row, mark * 4, row, mark * 4, mark * 4, "", " ")
+        density = sg.read_density(path)
+        assert density.n_epochs == 3
+        assert np.isnan(density.probabilities[1]).all()
+        assert "2 rows of empty cells at the end left out" in density.assumed

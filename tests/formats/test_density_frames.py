@@ -1,0 +1,176 @@
+"""Tables in memory, by the names of their columns."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from stageguard.base.errors import InputError
+from stageguard.formats import read_density_object
+from stageguard.formats.density import DensityOptions
+
+pd = pytest.importorskip("pandas")
+
+NAMES = ("REM", "N3", "Wake", "N2", "N1")
+P = np.random.default_rng(2).dirichlet(np.ones(5), 12)
+EXPECTED = P[:, [2, 4, 3, 1, 0]]
+
+
+def refused(source: object, **options: object) -> str:
+    with pytest.raises(InputError) as caught:
+        sg.read_density(source, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def frame(**more: object):
+    return pd.DataFrame(P, columns=list(NAMES)).assign(**more)
+
+
+def test_a_frame_of_pandas_by_column_name():
+    found = read_density_object(frame(comment="x", onset=20.0 * np.arange(12)), DensityOptions())
+    np.testing.assert_array_equal(found.density.probabilities, EXPECTED)
+    assert (found.density.epoch_seconds, found.density.source) == (20.0, "pandas.DataFrame")
+    assert found.notes == ("columns ignored: comment", "epochs last 20 s: from the object's onset column")
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_an_index_of_moments_says_start_and_length(zone):
+    table = frame()
+    table.index = pd.date_range("2024-10-27 01:00", periods=12, freq="20s", tz=zone)
+    density = sg.read_density(table)
+    assert density.epoch_seconds == 20.0
+    assert density.start == table.index[0].to_pydatetime()
+    table.index = pd.to_timedelta(np.arange(12) * 15, unit="s")
+    density = sg.read_density(table)
+    assert (density.epoch_seconds, density.start) == (15.0, None)
+
+
+def test_gaps_in_the_index_are_epochs_without_evidence():
+    table = frame()
+    table.index = pd.date_range("2024-01-01", periods=12, freq="30s")
+    found = read_density_object(table.iloc[[0, 1, 4, 5]], DensityOptions())
+    assert (
+        np.isnan(found.density.probabilities).all(axis=1).tolist() == [False] * 2 + [True] * 2 + [False] * 2
+    )
+    table.index = pd.RangeIndex(12, name="epoch")
+    assert sg.read_density(table.iloc[[0, 1, 3]]).n_epochs == 4
+    assert "column 'epoch': begins with 3, expected 0 or 1" in refused(table.iloc[[3, 4, 6]])
+    table.index = pd.RangeIndex(12)  # a filtered table keeps such an index by chance
+    assert sg.read_density(table.iloc[[3, 4, 6]]).n_epochs == 3
+
+
+def test_numbers_as_objects_and_text_are_numbers():
+    table = frame().astype(object)
+    table.iloc[2] = None
+    table.iloc[3] = pd.NA
+    table.iloc[4] = "NA"
+    table.iloc[5] = [str(x) for x in P[5]]
+    values = sg.read_density(table).probabilities
+    assert np.isnan(values).all(axis=1).tolist() == [False, False, True, True, True] + [False] * 7
+    np.testing.assert_array_equal(values[5:], EXPECTED[5:])
+    table.iloc[7, 1] = "often"
+    assert refused(table) == "pandas.DataFrame: row 7, column 'N3': expected a number, got 'often'."
+
+
+def test_stages_choose_columns_of_a_frame():
+    table = pd.DataFrame({"a": [0.2, 0.5], "b": [0.8, 0.5], "W": [1.0, 1.0]})
+    density = sg.read_density(table, stages=["a", "b"])
+    assert density.scheme.names == ("a", "b")
+    assert "has no column for stage 'c'" in refused(table, stages=["a", "c"])
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (pd.DataFrame(), "pandas.DataFrame: has no rows."),
+        (pd.DataFrame({"W": [], "S": []}), "pandas.DataFrame: has no rows."),
+        (pd.DataFrame({"age": [1], "sex": [2]}), "pandas.DataFrame: names no stages (got: age, sex)."),
+        (pd.DataFrame({"W": [1], "Wake": [0], "S": [0]}), "columns 'W' and 'Wake' both mean"),
+        (pd.DataFrame({"W": [0.5, 0.5], "S": [0.5, 0.5], "onset": [0, 0]}),
+         "pandas.DataFrame: row 1, column 'onset': 0 comes after 0"),
+        (pd.DataFrame({"W": [0.5, 0.5], "S": [0.5, 0.5], "id": ["a", "b"]}),
+         "pandas.DataFrame: holds 2 recordings by its column id (a, b), expected one."),
+        (pd.DataFrame({"W": [True], "S": [False]}), "column 'W' is of type bool, expected numbers."),
+        (pd.DataFrame({"W": [0.5], "S": [0.2]}), "probabilities: row 0 sums to 0.7, expected 1"),
+    ],
+)  # fmt: skip
+def test_bad_frames_are_one_line(table, expected):
+    assert expected in refused(table)
+
+
+def test_a_column_that_tells_no_time_is_not_used_and_that_is_said():
+    found = read_density_object(frame(onset=["late"] * 12), DensityOptions())
+    assert "the onset column begins with 'late', no number: not used" in found.notes
+    assert "comes after" in refused(frame(onset=["22:00"] * 12))
+
+
+def test_a_frame_of_polars_by_column_name():
+    pl = pytest.importorskip("polars")
+    table = pl.DataFrame({name: P[:, i] for i, name in enumerate(NAMES)} | {"epoch": list(range(12))})
+    density = sg.read_density(table)
+    np.testing.assert_array_equal(density.probabilities, EXPECTED)
+    with_null = table.with_columns(
+        [pl.when(pl.col("epoch") == 3).then(None).otherwise(pl.col(n)).alias(n) for n in NAMES]
+    )
+    assert np.flatnonzero(np.isnan(sg.read_density(with_null).probabilities[:, 0])).tolist() == [3]
+    assert refused(table.lazy()) == "polars.LazyFrame: is not computed yet. Pass its collect()."
+
+
+def test_a_table_of_pyarrow_by_column_name():
+    pa = pytest.importorskip("pyarrow")
+    np.testing.assert_array_equal(sg.read_density(pa.Table.from_pandas(frame())).probabilities, EXPECTED)
+
+
+def test_an_array_of_xarray_by_its_coordinates():
+    xr = pytest.importorskip("xarray")
+    moments = np.datetime64("2024-05-01T22:30:00") + np.arange(12) * np.timedelta64(4, "s")
+    array = xr.DataArray(P, dims=("time", "stage"), coords={"time": moments, "stage": list(NAMES)})
+    for source in (array, array.T, array.to_dataset("stage")):
+        density = sg.read_density(source)
+        np.testing.assert_array_equal(density.probabilities, EXPECTED)
+        assert (density.epoch_seconds, density.start) == (4.0, datetime(2024, 5, 1, 22, 30))
+    bare = xr.DataArray(P, dims=("x", "y"), attrs={"epoch_seconds": 15})
+    assert "names no stages in its coordinates" in refused(bare)
+    for source in (bare, bare.T):
+        density = sg.read_density(source, stages=NAMES)
+        np.testing.assert_array_equal(density.probabilities, EXPECTED)
+        assert density.epoch_seconds == 15.0
+    by_epoch = xr.DataArray(
+        P, dims=("epoch", "stage"), coords={"epoch": np.arange(12) * 2, "stage": list(NAMES)}
+    )
+    assert "counts by 2, expected by 1" in refused(by_epoch)
+    assert "expected two dimensions" in refused(array.expand_dims("z"))
+
+
+def test_a_dict_of_columns():
+    columns = {name: P[:, i].tolist() for i, name in enumerate(NAMES)}
+    np.testing.assert_array_equal(sg.read_density(columns).probabilities, EXPECTED)
+    assert refused(columns | {"N2": [0.5]}) == "dict: has columns of different lengths."
+    assert refused({}) == "dict: has no rows."
+
+
+@pytest.mark.parametrize("source", [None, 3.5, object(), {1, 2}, b"bytes"])
+def test_what_is_no_table_is_told_what_would_be(source):
+    message = refused(source)
+    assert (
+        "is not read as probabilities" in message
+        or "cannot be read" in message
+        or "names no stages" in message
+    )
+
+
+def test_no_library_is_imported_to_recognise_objects():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy as np, stageguard as sg\n"
+        "sg.read_density({'W': [1.0], 'S': [0.0]})\n"
+        "sg.read_density(np.ones((3, 2)) / 2, stages=['W', 'S'])\n"
+        "assert not {'pandas', 'polars', 'torch', 'xarray', 'yasa', 'pyarrow', 'mne'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

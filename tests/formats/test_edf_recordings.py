@@ -1,0 +1,297 @@
+"""EDF and EDF+ signals: the same numbers as edfio and MNE, slice by slice, with gaps, in bounded memory."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+import warnings
+from datetime import datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recording_files import START, Channel, channel, write_edf
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.formats.recordings.edf import read_edf_recording
+from stageguard.formats.recordings.edf_header import read_edf_header
+from stageguard.formats.recordings.raw import crop
+
+
+def complaint(path):
+    with pytest.raises(FileFormatError) as error:
+        read_edf_recording(path)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def patched(path, place, text):
+    data = bytearray(path.read_bytes())
+    data[place : place + len(text)] = text
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def channels():
+    return [
+        channel("EEG C4-M1", 7, 16),
+        channel("ECG", 7, 32, unit="mV", physical=(-5, 5), digital_range=(-2048, 2047)),
+        channel("EMG", 7, 4, unit="V", physical=(0.001, -0.001)),
+        channel("Temp", 7, 1, unit="°C", physical=(34, 40)),
+        channel("Resp", 7, 2, unit="l", physical=(-1, 1)),
+    ]
+
+
+def test_samples_are_in_standard_units(tmp_path, channels):
+    raw = read_edf_recording(write_edf(tmp_path / "night.edf", channels))
+    assert [signal.unit for signal in raw.signals.values()] == ["uV", "uV", "uV", "degC", "l"]
+    assert [signal.rate_hz for signal in raw.signals.values()] == [16, 32, 4, 1, 2]
+    for each, factor in zip(channels, (1, 1e3, 1e6, 1, 1), strict=True):
+        signal = raw.signals[each.label]
+        assert signal.n_samples == len(each.digital)
+        np.testing.assert_allclose(signal.read(), each.values * factor, rtol=1e-12, atol=1e-9)
+    assert raw.start == START
+    assert (raw.notes, dict(raw.unreadable)) == ((), {})
+
+
+def test_the_same_numbers_as_edfio(tmp_path):
+    edfio = pytest.importorskip("edfio")
+    rng = np.random.default_rng(1)
+    signals = [
+        edfio.EdfSignal(rng.normal(0, 50, 2000), 100, label="EEG Fpz-Cz", physical_dimension="uV"),
+        edfio.EdfSignal(
+            rng.normal(0, 1, 400), 20, label="ECG", physical_dimension="mV", physical_range=(-9, 7)
+        ),
+    ]
+    edf = edfio.Edf(signals, annotations=[edfio.EdfAnnotation(3, 2, "a cough")])
+    edf.write(tmp_path / "night.edf")
+    raw = read_edf_recording(tmp_path / "night.edf")
+    for theirs, factor in zip(edfio.read_edf(tmp_path / "night.edf").signals, (1, 1000), strict=True):
+        np.testing.assert_allclose(
+            raw.signals[theirs.label].read(), theirs.data * factor, rtol=1e-12, atol=1e-9
+        )
+
+
+def test_the_same_numbers_as_mne(tmp_path, channels):
+    mne = pytest.importorskip("mne")
+    path = write_edf(tmp_path / "night.edf", [channels[0], channel("EOG", 7, 16, unit="mV", seed=4)])
+    raw = read_edf_recording(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = mne.io.read_raw_edf(path, verbose="error")
+        for label in raw.signals:
+            np.testing.assert_allclose(raw.signals[label].read(), theirs.get_data(label)[0] * 1e6, rtol=1e-9)
+
+
+@given(st.integers(-3, 60), st.integers(-3, 60), st.sampled_from([1, 2, 3, 7]))
+def test_any_slice_is_that_of_the_whole(tmp_path_factory, first, end, record_seconds):
+    path = tmp_path_factory.mktemp("slices") / "night.edf"
+    each = channel("EEG", 42, 1)
+    write_edf(path, [channel("ECG", 42, 4), each], record_seconds=record_seconds)
+    samples = read_edf_recording(path).signals["EEG"].samples
+    np.testing.assert_allclose(samples[first:end], each.values[first:end], atol=1e-9)
+    np.testing.assert_allclose(samples[first:], each.values[first:], atol=1e-9)
+
+
+def test_blocks_are_put_together_again(tmp_path, monkeypatch, channels):
+    monkeypatch.setattr("stageguard.formats.recordings.edf.BLOCK_BYTES", 1)  # one record at a time
+    raw = read_edf_recording(write_edf(tmp_path / "night.edf", channels))
+    np.testing.assert_allclose(raw.signals["EEG C4-M1"].read(5, 100), channels[0].values[5:100], atol=1e-9)
+
+
+def test_other_slices_are_refused(tmp_path, channels):
+    samples = read_edf_recording(write_edf(tmp_path / "night.edf", channels)).signals["ECG"].samples
+    with pytest.raises(InputError, match="step 1, got 2"):
+        samples[0:10:2]
+    with pytest.raises(InputError, match=r"by slices such as \[0:1000\], got \[3\]"):
+        samples[3]
+
+
+def test_a_channel_can_be_sent_to_another_process(tmp_path, channels):
+    signal = read_edf_recording(write_edf(tmp_path / "night.edf", channels)).signals["ECG"]
+    copy = pickle.loads(pickle.dumps(signal))
+    np.testing.assert_array_equal(copy.read(), signal.read())
+
+
+def test_memory_is_that_of_a_slice(tmp_path):
+    hours, rate_hz = 4, 128
+    path = write_edf(
+        tmp_path / "long.edf", [channel(label, hours * 3600, rate_hz) for label in ("EEG", "EMG")]
+    )
+    signal = read_edf_recording(path).signals["EMG"]
+    tracemalloc.start()
+    total = sum(signal.read(at, at + 30 * rate_hz).sum() for at in range(0, signal.n_samples, 30 * rate_hz))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.isfinite(total)
+    assert peak < 1e6 < path.stat().st_size / 5
+
+
+def test_gaps_of_a_discontinuous_file_are_nan(tmp_path):
+    each = channel("EEG", 6, 4)
+    onsets = [0.25, 1.25, 2.25, 10.25, 11.25, 20.75]
+    path = write_edf(tmp_path / "gaps.edf", [each, channel("SaO2", 6, 1)], onsets=onsets, plus="EDF+D")
+    raw = read_edf_recording(path)
+    signal = raw.signals["EEG"]
+    expected = np.full(86, np.nan)
+    for record, onset in enumerate(onsets):
+        place = round((onset - 0.25) * 4)
+        expected[place : place + 4] = each.values[record * 4 : record * 4 + 4]
+    np.testing.assert_allclose(signal.read(), expected, atol=1e-9)
+    np.testing.assert_allclose(signal.read(10, 50), expected[10:50], atol=1e-9)
+    assert raw.start == datetime(2021, 3, 4, 22, 30, 0, 250_000)
+    assert raw.notes == ("2 gaps between its records: NaN there",)
+
+
+def test_a_file_that_calls_itself_continuous_and_is_not(tmp_path):
+    onsets = [0, 1, 2, 3, 64, 65]
+    raw = read_edf_recording(write_edf(tmp_path / "lie.edf", [channel("EEG", 6, 4)], onsets=onsets))
+    assert raw.signals["EEG"].n_samples == 66 * 4
+    assert np.isnan(raw.signals["EEG"].read()[16:256]).all()
+
+
+def test_records_that_go_back_in_time_are_refused(tmp_path):
+    path = write_edf(tmp_path / "back.edf", [channel("EEG", 4, 4)], onsets=[0, 5, 2, 9], plus="EDF+D")
+    assert complaint(path).startswith("back.edf: record 2 begins at 2 s, expected 6 s or later")
+    path = write_edf(tmp_path / "far.edf", [channel("EEG", 4, 4)], onsets=[0, 5, 6, 9e9], plus="EDF+D")
+    assert "record 3 begins at 9e+09 s" in complaint(path)
+
+
+def test_an_unfinished_header_is_counted_out(tmp_path, channels):
+    path = write_edf(tmp_path / "crash.edf", channels, n_records=-1)
+    raw = read_edf_recording(path)
+    assert raw.signals["ECG"].n_samples == 7 * 32
+    assert raw.notes == ("the header does not say how many records there are: 7 were counted",)
+
+
+def test_spare_bytes_are_told(tmp_path, channels):
+    path = write_edf(tmp_path / "spare.edf", channels)
+    path.write_bytes(path.read_bytes() + b"xyz")
+    assert read_edf_recording(path).notes == ("3 bytes after the last data record were ignored",)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 8, 100, 255, 256, 300, 1535, 1536, 2000, -1])
+def test_a_truncated_file_is_refused(tmp_path, channels, n_bytes):
+    path = write_edf(tmp_path / "cut.edf", channels)
+    path.write_bytes(path.read_bytes()[:n_bytes])
+    assert complaint(path).startswith("cut.edf: ")
+
+
+def test_a_missing_record_is_counted(tmp_path, channels):
+    path = write_edf(tmp_path / "cut.edf", channels)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert complaint(path) == (
+        "cut.edf: holds 6 of the 7 data records its header counts. Was it copied completely?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "expected"),
+    [
+        (0, b"1       ", "begins with b'1       ', expected an EDF header"),
+        (0, b"\xffBIOSEMI", "is a BDF file (24 bit), expected EDF"),
+        (184, b"1234    ", "its header says it is 1234 bytes long, expected 1536 for 5 signals"),
+        (184, b"many    ", "gives 'many' as header length, expected a number"),
+        (236, b"0       ", "its header counts 0 data records, expected at least 1"),
+        (236, b"1e999   ", "gives '1e999' as number of records"),
+        (244, b"-1      ", "a record lasts -1 s by its header"),
+        (244, b"0       ", "a record lasts 0 s by its header, but holds signals"),
+        (252, b"0   ", "its header counts 0 signals, expected 1 to 4096"),
+        (252, b"1.5 ", "gives '1.5' as number of signals, expected a whole number"),
+        (252, b"9999", "its header counts 9999 signals"),
+        (256 + 5 * 216, b"99999999", "a record holds"),
+        (256 + 5 * 216, b"-4      ", "'EEG C4-M1' has -4 samples per record, expected 0 or more"),
+    ],
+)
+def test_a_damaged_header_names_its_field(tmp_path, channels, place, text, expected):
+    path = patched(write_edf(tmp_path / "bad.edf", channels), place, text)
+    assert expected in complaint(path)
+
+
+def test_a_spoilt_channel_spoils_no_other(tmp_path):
+    broken = channel("Pleth", 3, 4, physical=("abc", 5))
+    flat = channel("Position", 3, 4, digital_range=(0, 0))
+    good = channel("EEG", 3, 4)
+    raw = read_edf_recording(write_edf(tmp_path / "night.edf", [broken, good, flat]))
+    assert list(raw.signals) == ["EEG"]
+    np.testing.assert_allclose(raw.signals["EEG"].read(), good.values, atol=1e-9)
+    assert list(raw.unreadable) == ["Pleth", "Position"]
+    assert "its calibration is damaged (physical nan to 5" in raw.unreadable["Pleth"]
+
+
+def test_equal_labels_are_numbered(tmp_path):
+    channels = [channel("EEG", 3, 4), channel("EEG", 3, 4, seed=2), channel("", 3, 4)]
+    raw = read_edf_recording(write_edf(tmp_path / "night.edf", channels))
+    assert list(raw.signals) == ["EEG", "EEG (2)", "unnamed"]
+    np.testing.assert_allclose(raw.signals["EEG (2)"].read(), channels[1].values, atol=1e-9)
+
+
+def test_decimal_commas_are_read(tmp_path):
+    each = Channel("EEG", np.arange(12), 4, physical=("-3276,8", "3276,7"))
+    raw = read_edf_recording(write_edf(tmp_path / "night.edf", [each]))
+    np.testing.assert_allclose(raw.signals["EEG"].read(), np.arange(12) / 10, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "recording", "start", "note"),
+    [
+        ("04.03.2122.30.00", "", START, ""),
+        ("04.03.8522.30.00", "", datetime(1985, 3, 4, 22, 30), ""),
+        ("04.03.yy22.30.00", "Startdate 04-MAR-2121 X X X", datetime(2121, 3, 4, 22, 30), ""),
+        (
+            "00.00.0022.30.00",
+            "",
+            datetime(1985, 1, 1, 22, 30),
+            "'00.00.00' as date: 1985-01-01 stands for it",
+        ),
+        ("31.02.2122.30.00", "Startdate X X X X", datetime(1985, 1, 1, 22, 30), "'31.02.21' as date"),
+        ("04.03.2125.61.00", "", None, "'25.61.00' as starting time: it is not known"),
+    ],
+)
+def test_when_a_recording_began(tmp_path, stamp, recording, start, note):
+    path = write_edf(tmp_path / "night.edf", [channel("EEG", 2, 4)], start=stamp, recording=recording)
+    raw = read_edf_recording(path)
+    assert raw.start == start
+    assert note in "".join(raw.notes)
+    assert bool(raw.notes) == bool(note)
+
+
+@pytest.mark.parametrize(
+    ("patient", "subject", "facts"),
+    [
+        ("MCH-0234 F 04-MAR-1981 Haagse_Harry", "MCH-0234", {"sex": "F", "age": 40.0}),
+        ("X M X X", None, {"sex": "M"}),
+        ("X X 04-MAR-2081 X", None, {}),
+        ("anything", None, {}),
+    ],
+)
+def test_what_an_edf_plus_header_says_of_the_sleeper(tmp_path, patient, subject, facts):
+    path = write_edf(tmp_path / "night.edf", [channel("EEG", 2, 4)], patient=patient, annotations=[])
+    raw = read_edf_recording(path)
+    assert (raw.subject, dict(raw.covariates)) == (subject, facts)
+    plain = read_edf_recording(write_edf(tmp_path / "plain.edf", [channel("EEG", 2, 4)], patient=patient))
+    assert (plain.subject, dict(plain.covariates)) == (None, {})
+
+
+def test_a_synthetic_file_says_so(tmp_path):
+    path = write_edf(tmp_path / "a.edf", [channel("EEG", 2, 4)], recording="Startdate X SYNTHETIC X X")
+    assert read_edf_recording(path).is_synthetic
+    assert not read_edf_recording(write_edf(tmp_path / "b.edf", [channel("EEG", 2, 4)])).is_synthetic
+
+
+def test_a_cut_is_at_the_nearest_sample(tmp_path, channels):
+    signal = read_edf_recording(write_edf(tmp_path / "night.edf", channels)).signals["EEG C4-M1"]
+    part = crop(signal, 1.03, 3.0)
+    np.testing.assert_allclose(part.read(), channels[0].values[16:48], atol=1e-9)
+    np.testing.assert_allclose(part.read(3, 9), channels[0].values[19:25], atol=1e-9)
+    assert crop(signal, 0, 99) is signal
+    assert crop(signal, 8, 9) is None
+
+
+def test_a_real_header(data_dir):
+    header = read_edf_header(data_dir / "samples" / "SC4001EC-Hypnogram.edf")
+    assert header.patient == "X F X Female_33yr"
+    assert (header.n_records, header.record_seconds, header.is_plus) == (1, 0.0, True)
+    assert [signal.label for signal in header.signals] == ["EDF Annotations"]

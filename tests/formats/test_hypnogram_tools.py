@@ -1,0 +1,246 @@
+"""Hypnograms in every tool's own layout: found by content, read exactly, refused where they are damaged."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line
+from stage_files import (
+    CODES,
+    FILES,
+    MOUSE,
+    NIGHT,
+    accusleepy,
+    elan,
+    lines,
+    usleep,
+    visbrain_times,
+    wonambi_csv,
+    wonambi_xml,
+    write,
+)
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
+from stageguard.formats.registry import FORMATS, detect
+
+
+def complaint(path, **options):
+    with pytest.raises(FileFormatError) as error:
+        sg.read_hypnogram(path, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+ASKED = ("dreem-json",)  # a bare list of numbers is read only where its format is named
+
+
+@pytest.mark.parametrize(("name", "content", "form"), FILES, ids=[form for _, _, form in FILES])
+def test_every_layout_is_found_and_read(tmp_path, name, content, form):
+    path = write(tmp_path, name, content)
+    assert detect(path, "hypnogram").name == form
+    for options in ({"format": form},) if form in ASKED else ({}, {"format": form}):
+        night = sg.read_hypnogram(path, **options)
+        assert night.stages.tolist() == NIGHT
+        assert (night.epoch_seconds, night.scheme.name) == (30.0, "aasm5")
+    assert is_hypnogram(path)
+
+
+@pytest.mark.parametrize(("name", "content", "form"), FILES, ids=[form for _, _, form in FILES])
+def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, name, content, form):
+    if b"\x00" in content or form == "wonambi-xml":
+        return
+    path = write(tmp_path, name, b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"))
+    assert sg.read_hypnogram(path, format=form if form in ASKED else None).stages.tolist() == NIGHT
+    other = write(tmp_path, name, content.decode().encode("utf-16"))
+    assert "UTF-16" in complaint(other)
+
+
+def test_the_table_of_formats_is_whole():
+    names = [form.name for form in FORMATS]
+    assert len(set(names)) == len(names)
+    for form in FORMATS:
+        if form.does("hypnogram"):
+            assert callable(form.load("hypnogram"))
+            assert form.test.startswith("test_formats_")
+    assert {form for _, _, form in FILES} <= set(names)
+
+
+def test_a_format_may_be_named_and_misnamed(tmp_path):
+    path = write(tmp_path, "night.txt", lines(NIGHT))
+    with pytest.raises(InputError, match=r"unknown format 'usleep-hypp'. .* Did you mean 'usleep-hyp'\?"):
+        sg.read_hypnogram(path, format="usleep-hypp")
+    with pytest.raises(InputError, match="format 'npz' is not for hypnograms"):
+        sg.read_hypnogram(path, format="npz")
+    assert "does not begin with the lines time_base" in complaint(path, format="elan-hyp")
+
+
+# ---- U-Sleep
+
+
+def test_usleep_hyp(tmp_path):
+    path = write(tmp_path, "night.hyp", lines(["W", "REM", "UNKNOWN", "N3"]))
+    assert sg.read_hypnogram(path).stages.tolist() == ["W", "R", "?", "N3"]
+    assert "line 2: 'N7' is not a stage" in complaint(
+        write(tmp_path, "bad.hyp", lines(["W", "N7"])), format="usleep-hyp"
+    )
+
+
+def test_usleep_runs(tmp_path):
+    for name, header in (("night.ids", False), ("night.tsv", True)):
+        assert sg.read_hypnogram(write(tmp_path, name, usleep(header))).stages.tolist() == NIGHT
+    text = usleep(True).replace(b"UNKNOWN", b"XXXXXXX")
+    assert "'XXXXXXX' is not a stage" in complaint(write(tmp_path, "night.tsv", text))
+    cut = usleep(False)[:-9]
+    assert "cells, expected 3: init_sec" in complaint(write(tmp_path, "n.ids", cut), format="usleep-ids")
+
+
+def test_usleep_at_other_rates(tmp_path):
+    """U-Sleep may predict every few seconds; runs of unequal length tell what they are multiples of."""
+    rows = ["init_sec\tduration_sec\tstage", "0\t12\tW", "12\t6\tN1", "18\t24\tN2", "42\t6\tREM"]
+    night = sg.read_hypnogram(write(tmp_path, "night.tsv", lines(rows)))
+    assert (night.epoch_seconds, night.n_epochs) == (6.0, 8)
+    assert night.stages.tolist() == ["W", "W", "N1", "N2", "N2", "N2", "N2", "R"]
+
+
+# ---- AccuSleep
+
+
+def test_accusleepy_csv(tmp_path):
+    found = read_hypnogram_file(write(tmp_path, "labels.csv", accusleepy()), HypnogramOptions())
+    assert found.hypnogram.stages.tolist() == MOUSE
+    assert (found.hypnogram.epoch_seconds, found.hypnogram.scheme.name) == (2.5, "wnr3")
+    assert any("1 REM, 2 Wake, 3 NREM" in note for note in found.notes)
+    path = write(tmp_path, "labels.csv", lines(["brain_state", "1", "2", "3", "-1"]))
+    assert sg.read_hypnogram(path, epoch_seconds=4).epoch_seconds == 4
+    assert "line 3 is 7, expected one of" in complaint(
+        write(tmp_path, "a.csv", lines(["brain_state", "1", "7"]))
+    )
+
+
+def test_accusleep_mat(tmp_path):
+    io = pytest.importorskip("scipy.io")
+    codes = np.array([{"R": 1, "W": 2, "N": 3, "?": 4}[stage] for stage in MOUSE], dtype=float)
+    path = tmp_path / "labels.mat"
+    io.savemat(path, {"labels": codes[:, None]})
+    assert sg.read_hypnogram(path).stages.tolist() == MOUSE
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - 20])
+    assert "labels.mat: " in complaint(path)
+    io.savemat(path, {"EEG": codes})
+    assert "holds EEG, expected a variable 'labels'" in complaint(path)
+
+
+def test_accusleep_mat_of_version_73(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "labels.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["labels"] = np.array([[2.0, 3.0, 1.0]])
+    with path.open("r+b") as raw:
+        raw.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+    assert sg.read_hypnogram(path).stages.tolist() == ["W", "N", "R"]
+
+
+# ---- Dreem
+
+
+def test_dreem_json(tmp_path):
+    path = write(tmp_path, "night.json", json.dumps([CODES[stage] for stage in NIGHT]).encode())
+    night = sg.read_hypnogram(path, format="dreem-json")
+    assert (night.stages.tolist(), night.epoch_seconds) == (NIGHT, 30.0)
+    for content, expected in (
+        (b"[0, 5]", "epoch 1 is 5, expected one of"),
+        (b"[0, true]", "not a list of whole numbers"),
+        (b"[0, 1", "is not readable JSON"),
+        (b"[0, " + b"[" * 200_000, "is not readable JSON"),
+    ):
+        assert expected in complaint(write(tmp_path, "a.json", content), format="dreem-json")
+
+
+def test_dreem_h5(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "night.h5"
+    with h5py.File(path, "w") as file:
+        file["hypnogram"] = np.array([CODES[stage] for stage in NIGHT])
+        file.attrs["start_time"] = 1_700_000_000
+    night = sg.read_hypnogram(path)
+    assert (night.stages.tolist(), night.start) == (NIGHT, datetime(2023, 11, 14, 22, 13, 20))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    assert "is damaged or cut short" in complaint(path)
+    with h5py.File(path, "w") as file:
+        file["signals"] = [1]
+    assert "holds signals, expected an array named hypnogram" in complaint(path)
+
+
+# ---- wonambi
+
+
+def test_wonambi_xml(tmp_path):
+    night = sg.read_hypnogram(write(tmp_path, "night.xml", wonambi_xml()))
+    assert night.stages.tolist() == NIGHT
+    assert (night.start, night.scorer) == (datetime(2024, 5, 1, 22, 30), "Ann0")
+    two = complaint(write(tmp_path, "night.xml", wonambi_xml(2)))
+    assert "holds stages of the raters Ann0, Ann1, expected those of one rater" in two
+    assert "holds no stages" in complaint(write(tmp_path, "night.xml", wonambi_xml(0)))
+    odd = wonambi_xml().replace(b"<epoch_start>30<", b"<epoch_start>x<")
+    assert "epoch 2 has no <epoch_start>" in complaint(write(tmp_path, "night.xml", odd))
+    bomb = wonambi_xml().replace(b"<annotations", b'<!DOCTYPE a [<!ENTITY e "x">]><annotations', 1)
+    assert "defines XML entities" in complaint(write(tmp_path, "night.xml", bomb.replace(b"Good", b"&e;")))
+
+
+def test_wonambi_csv(tmp_path):
+    assert sg.read_hypnogram(write(tmp_path, "night.csv", wonambi_csv())).stages.tolist() == NIGHT
+    bad = wonambi_csv().replace(b"NREM2", b"NREM7")
+    assert "line 6: 'NREM7' is not a stage" in complaint(write(tmp_path, "night.csv", bad))
+
+
+# ---- Visbrain and Elan
+
+
+def test_visbrain_times(tmp_path):
+    assert sg.read_hypnogram(write(tmp_path, "night.txt", visbrain_times())).stages.tolist() == NIGHT
+    back = visbrain_times().replace(b"\t360", b"\t3")
+    assert "expected a stage and a time after" in complaint(
+        write(tmp_path, "night.txt", back), format="visbrain-times"
+    )
+
+
+def test_visbrain_samples(tmp_path):
+    codes = [CODES[stage] for stage in NIGHT for _ in range(30)]
+    path = write(tmp_path, "night.txt", lines([str(code) for code in codes]))
+    told = ["time 1.0", "Wake 0", "N1 1", "N2 2", "N3 3", "REM 4", "Art -1"]
+    write(tmp_path, "night_description.txt", lines(told))
+    night = sg.read_hypnogram(path)
+    assert (night.epoch_seconds, night.n_epochs) == (1.0, 360)
+    assert sg.reepoch(night, 30).stages.tolist() == NIGHT
+    write(tmp_path, "night_description.txt", lines(["time 1.0", "Wake 0"]))
+    assert "line 61 is 1, expected one of: 0 W" in complaint(path)
+
+
+def test_elan(tmp_path):
+    night = sg.read_hypnogram(write(tmp_path, "night.hyp", elan()))
+    assert (night.stages.tolist(), night.epoch_seconds) == (NIGHT, 30.0)
+    cut = elan().rsplit(b"\n", 2)[0] + b"\n"
+    assert "has 11 epochs, but its header says 12" in complaint(write(tmp_path, "night.hyp", cut))
+
+
+# ---- whose epoch length
+
+
+def test_the_default_of_accusleepy_does_not_go_before_the_profile(tmp_path, capsys):
+    path = write(tmp_path, "labels.csv", b"brain_state\n" + b"2\n3\n3\n1\n" * 30)
+    run, mouse = Runner(capsys), "mouse-eeg-emg-3"
+    line = error_line(run("check", path, "-p", mouse))
+    assert "2.5 s is the default of AccuSleep, 4 s that of the profile or night it goes with" in line
+    assert line.endswith("Say which: --epoch-seconds 4.")
+    (night,) = run("stats", path, "-p", mouse, "--epoch-seconds", "4", "--json").json["nights"]
+    assert (night["epoch_seconds"], night["n_epochs"]) == (4.0, 120)
+    assert sg.read_hypnogram(path).epoch_seconds == 2.5  # nobody else says
+    path = write(tmp_path, "c.csv", b"brain_state,confidence_score\n" + b"2,0.9\n3,0.8\n3,0.7\n1,0.9\n" * 30)
+    line = error_line(run("decode", path, "-p", mouse, "--format", "accusleepy-csv", "-o", tmp_path / "o"))
+    assert "2.5 s is the default of AccuSleePy, 4 s that of the profile" in line

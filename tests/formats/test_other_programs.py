@@ -1,0 +1,272 @@
+"""Tables, indexes and stage changes that other programs write and that once were read wrongly."""
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.night.stages import AASM5
+
+FIVE = ["W", "N1", "N2", "N3", "R"]
+P = np.random.default_rng(3).dirichlet(np.ones(5), size=12)
+STAGES = ["W", "W", "N1", "N2", "N2", "N3", "N3", "N2", "R", "R", "W", "W"]
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.write_text(text if isinstance(text, str) else "\n".join(text) + "\n", encoding="utf-8")
+    return path
+
+
+def refusal(read, *arguments, **options):
+    with pytest.raises((FileFormatError, InputError)) as caught:
+        read(*arguments, **options)
+    return str(caught.value)
+
+
+def table(rows=P, **columns):
+    header = ",".join([*columns, *FIVE])
+    parts = zip(*columns.values(), rows.tolist(), strict=True)
+    cells = [",".join([*map(str, told), *map(repr, row)]) for *told, row in parts]
+    return "\n".join([header, *cells]) + "\n"
+
+
+@pytest.mark.parametrize("name", ["end", "until", "stop"])
+def test_stages_that_tell_their_end_alone_are_runs(tmp_path, name):
+    night = sg.read_hypnogram(write(tmp_path, "n.csv", f"stage,{name}\nW,300\nN2,900\nR,1800\n"))
+    assert night.stages.tolist() == ["W"] * 10 + ["N2"] * 20 + ["R"] * 30
+    assert any("each begins where the one before ends" in note for note in night.assumed)
+
+
+def test_ends_at_equal_distances_are_epochs(tmp_path):
+    text = table(end=range(20, 260, 20))
+    density = sg.read_density(write(tmp_path, "n.csv", text))
+    assert (density.epoch_seconds, density.n_epochs) == (20.0, 12)
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "expected"),
+    [
+        ("stage,stop", ["W,22:05:00", "N2,22:15:00", "R,22:30:00"], "nothing when the first begins"),
+        ("stage,end", ["W,30", "N2,60", "R,90", "W,120", "R,150", "W,240"], "epochs that are missing?"),
+        ("stage,start_epoch,end_epoch", ["W,1,10", "N2,11,30", "R,31,40"], "a row is several epochs"),
+        ("stage,n_epochs", ["W,10", "N2,3"], "a row is several epochs"),
+        ("begin_epoch,stage", ["1,W", "11,N2", "21,R"], "a row is several epochs"),
+        ("stage,Length", ["W,300", "N2,600"], "Expected one row per epoch"),
+    ],
+)
+def test_rows_that_may_be_runs_are_refused(tmp_path, header, rows, expected):
+    path = write(tmp_path, "n.csv", [header, *rows])
+    assert expected in refusal(sg.read_hypnogram, path, epoch_seconds=30)
+
+
+def test_counts_that_say_one_epoch_per_row_are_no_runs(tmp_path):
+    rows = [f"{i},{i},1,{stage}" for i, stage in enumerate(STAGES, start=1)]
+    path = write(tmp_path, "n.csv", ["start_epoch,end_epoch,n_epochs,stage", *rows])
+    assert sg.read_hypnogram(path).stages.tolist() == STAGES
+
+
+def test_a_hypnogram_lists_the_columns_that_are_not_read(tmp_path):
+    path = write(tmp_path, "n.csv", ["epoch,stage,heart", "0,W,60", "1,N1,61"])
+    assert "columns ignored: heart" in sg.read_hypnogram(path).assumed
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_first_line_that_counts_columns_is_a_header(tmp_path, has_index):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "n.csv"
+    pandas.DataFrame(P).to_csv(path, index=has_index)
+    density = sg.read_density(path, stages=FIVE)
+    np.testing.assert_allclose(density.probabilities, P)
+    assert "line 1 numbers the columns: read as W, N1, N2, N3, R" in density.assumed
+
+
+def test_two_columns_of_zeros_and_ones_have_no_header(tmp_path):
+    path = write(tmp_path, "n.csv", "0,1\n1,0\n0,1\n")
+    assert sg.read_density(path, stages=["W", "S"]).n_epochs == 3
+    path = write(tmp_path, "n.csv", "0,1\n0.5,0.5\n")
+    assert sg.read_density(path, stages=["W", "S"]).n_epochs == 1
+
+
+def test_a_zero_above_numbers_may_be_a_header(tmp_path):
+    night = sg.read_hypnogram(write(tmp_path, "n.txt", "0\n0\n1\n2\n"), format="numbers-yasa")
+    assert night.n_epochs == 4 and any("remove it" in note for note in night.assumed)
+    night = sg.read_hypnogram(write(tmp_path, "n.txt", "0\n0.0\n1.0\n2.0\n"), format="numbers-yasa")
+    assert night.n_epochs == 3 and any("read as a header" in note for note in night.assumed)
+
+
+@pytest.mark.parametrize(("n_rows", "why"), [(60, "reaches hour 29"), (12, "goes on by 1800 s")])
+def test_minutes_and_seconds_are_not_hours(tmp_path, n_rows, why):
+    rows = [f"{i // 2:02d}:{30 * (i % 2):02d},{STAGES[i % 12]}" for i in range(n_rows)]
+    message = refusal(sg.read_hypnogram, write(tmp_path, "n.csv", ["time,stage", *rows]))
+    assert why in message and "minutes and seconds" in message
+
+
+def test_minutes_that_repeat_leave_the_epoch_column(tmp_path):
+    rows = [f"{i + 1},22:{i // 2:02d},{stage}" for i, stage in enumerate(STAGES)]
+    night = sg.read_hypnogram(write(tmp_path, "n.csv", ["Epoch,Time(HH:MM),Stage", *rows]))
+    assert night.stages.tolist() == STAGES
+    assert any("tells minutes only" in note for note in night.assumed)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_index_without_a_name_tells_the_time_in_a_file_too(tmp_path, suffix):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    times = pandas.date_range("2024-05-01 22:00", periods=12, freq="15s")
+    for index, start in ((times, times[0].to_pydatetime()), (15.0 * np.arange(12), None)):
+        density, stages = tmp_path / f"d.{suffix}", tmp_path / f"h.{suffix}"
+        for frame, path in (
+            (pandas.DataFrame(P, columns=FIVE, index=index), density),
+            (pandas.DataFrame({"stage": STAGES}, index=index), stages),
+        ):
+            frame.to_csv(path) if suffix == "csv" else frame.to_parquet(path)
+        for night in (sg.read_density(density), sg.read_hypnogram(stages)):
+            assert (night.epoch_seconds, night.start, night.n_epochs) == (15.0, start, 12)
+
+
+def test_an_arrow_table_keeps_the_index_of_its_frame():
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(P, columns=FIVE, index=20.0 * np.arange(12))
+    assert sg.read_density(arrow.Table.from_pandas(frame)).epoch_seconds == 20.0
+
+
+def test_an_index_that_begins_later_is_told_and_one_out_of_order_refused():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(P, columns=FIVE)
+    assert any("the index begins at 4" in note for note in sg.read_density(frame.iloc[4:]).assumed)
+    stages = pandas.DataFrame({"stage": STAGES})
+    assert any("the index begins at 4" in note for note in sg.read_hypnogram(stages.iloc[4:]).assumed)
+    assert "expected rows in the order of time" in refusal(sg.read_density, frame.iloc[::-1])
+    assert "expected rows in the order of time" in refusal(sg.read_hypnogram, stages.iloc[[3, 1, 2]])
+    joined = pandas.concat([frame, frame])
+    assert sg.read_density(joined).n_epochs == 24
+
+
+def test_empty_rows_at_the_end_are_left_out(tmp_path):
+    night = sg.read_hypnogram(write(tmp_path, "n.csv", ["epoch,stage", "0,W", "1,N2", ",", ","]))
+    assert night.n_epochs == 2
+    assert "2 rows of empty cells at the end left out" in night.assumed
+    density = sg.read_density(write(tmp_path, "d.csv", table(epoch=range(12)) + ",,,,,\n"))
+    assert density.n_epochs == 12
+    assert "1 row of empty cells at the end left out" in density.assumed
+
+
+CHANGES = [(0, "W"), (300, "N2"), (900, "R")]
+UNTOLD = "nothing says when the last stage ends: read as one epoch"
+
+
+def test_a_last_stage_without_an_end_is_told(tmp_path):
+    bids = ["onset\tduration\ttrial_type", *(f"{at}\tn/a\tSleep stage {stage}" for at, stage in CHANGES)]
+    luna = [f"{stage}\t.\t.\t{at}\t...\t." for at, stage in CHANGES]
+    for name, lines in (("a_events.tsv", bids), ("a.annot", luna)):
+        night = sg.read_hypnogram(write(tmp_path, name, lines))
+        assert night.n_epochs == 31 and night.stages[-1] == "R"
+        assert UNTOLD in night.assumed
+        assert not any("left out" in note for note in night.assumed)
+
+
+def test_epochs_without_durations_have_a_last_one_of_their_length(tmp_path):
+    rows = [f"{30 * i}\tn/a\tSleep stage {stage}" for i, stage in enumerate(STAGES)]
+    night = sg.read_hypnogram(write(tmp_path, "a_events.tsv", ["onset\tduration\ttrial_type", *rows]))
+    assert night.stages.tolist() == STAGES
+    assert UNTOLD not in night.assumed
+
+
+def test_an_edf_with_signals_ends_its_last_stage(tmp_path):
+    edfio = pytest.importorskip("edfio")
+    annotations = [edfio.EdfAnnotation(at, None, f"Sleep stage {stage}") for at, stage in CHANGES]
+    signal = edfio.EdfSignal(np.zeros(1800), 1, label="EEG", physical_range=(-1, 1))
+    edfio.Edf([signal], annotations=annotations).write(tmp_path / "n.edf")
+    night = sg.read_hypnogram(tmp_path / "n.edf")
+    assert night.n_epochs == 60 and (night.stages[30:] == "R").all()
+    assert "the last stage lasts until the recording's end" in night.assumed
+
+
+def cropped(begin):
+    mne = pytest.importorskip("mne")
+    info = mne.create_info(1, 10.0, verbose="ERROR")
+    raw = mne.io.RawArray(np.zeros((1, 3600)), info, verbose="ERROR")
+    texts = [f"Sleep stage {stage}" for stage in STAGES]
+    raw.set_annotations(mne.Annotations(30.0 * np.arange(12), 30.0, texts))
+    return raw.crop(begin, 330.0, include_tmax=False)
+
+
+def test_a_cropped_raw_begins_where_it_begins():
+    assert sg.read_hypnogram(cropped(60.0)).stages.tolist() == STAGES[2:11]
+    night = sg.read_hypnogram(cropped(75.0))
+    assert night.stages.tolist() == STAGES[3:11]
+    assert any("first 15 s are less than an epoch" in note for note in night.assumed)
+    assert night.offset_seconds == 15.0
+
+
+def test_a_start_within_an_epoch_is_written_or_told_as_lost(tmp_path):
+    onsets = 12.5 + 30 * np.arange(12)
+    path = write(tmp_path, "d.csv", table(onset=onsets))
+    lost = "12.5 s from the recording's start to the first epoch"
+    assert lost not in sg.convert(path, tmp_path / "out.parquet").lost
+    assert lost not in sg.read_density(path).save(tmp_path / "out.csv", format="stageguard-csv").lost
+    steady = write(tmp_path, "s.csv", table(np.tile([0.96, 0.01, 0.01, 0.01, 0.01], (12, 1)), onset=onsets))
+    decoding = sg.decode(sg.read_density(steady), profile="human-psg-5")
+    assert lost not in decoding.save(tmp_path / "decoded.csv", format="stageguard-csv").lost
+    decoding.save(tmp_path / "decoded.annot")
+    assert "\t12.5\t+30\t" in (tmp_path / "decoded.annot").read_text(encoding="utf-8").splitlines()[1]
+    rows = [f"{12.5 + 30 * i},30,{stage}" for i, stage in enumerate(STAGES)]
+    night = sg.read_hypnogram(write(tmp_path, "h.csv", ["onset,duration,stage", *rows]))
+    assert lost in night.save(tmp_path / "h.txt", format="text").lost
+
+
+def test_nights_that_begin_apart_are_not_combined(tmp_path):
+    one = sg.read_density(write(tmp_path, "a.csv", table(onset=30 * np.arange(12))))
+    other = sg.read_density(write(tmp_path, "b.csv", table(onset=12.5 + 30 * np.arange(12))))
+    assert "night 2 begins 12.5 s after the recording's start" in refusal(sg.combine, [one, other])
+    assert sg.combine(sg.align(one, one)).n_epochs == 12
+
+
+def test_jitter_of_times_is_no_other_epoch_length(tmp_path):
+    rows = [f"{30 * i + 0.01 * (i % 3):.2f},{stage}" for i, stage in enumerate(STAGES)]
+    assert sg.read_hypnogram(write(tmp_path, "n.csv", ["time,stage", *rows])).epoch_seconds == 30.0
+    exact = [f"{30.01 * i:.2f},{stage}" for i, stage in enumerate(STAGES)]
+    assert sg.read_hypnogram(write(tmp_path, "n.csv", ["time,stage", *exact])).epoch_seconds == 30.01
+
+
+def test_rows_off_by_the_tolerance_itself_are_read(tmp_path):
+    rows = ["0.5,0.499,0,0,0", "0.25,0.25,0.5,0,0", "0.2,0.801,0,0,0"]
+    density = sg.read_density(write(tmp_path, "d.csv", [",".join(FIVE), *rows]))
+    np.testing.assert_allclose(density.probabilities.sum(axis=1), 1, atol=1e-12)
+    assert "2 rows off by 0.001: divided by the sum" in density.assumed
+    message = refusal(sg.read_density, write(tmp_path, "d.csv", [",".join(FIVE), *rows, "0.5,0.498,0,0,0"]))
+    assert "Were they rounded? Give more digits" in message
+
+
+@pytest.mark.parametrize("delimiter", [" ", ","])
+def test_arrays_that_numpy_wrote_as_text(tmp_path, delimiter):
+    path = tmp_path / "d.txt"
+    np.savetxt(path, P, delimiter=delimiter, header=delimiter.join(FIVE))
+    np.testing.assert_allclose(sg.read_density(path).probabilities, P)
+    for header in ("", "made by hand"):
+        np.savetxt(path, P, delimiter=delimiter, header=header)
+        np.testing.assert_allclose(sg.read_density(path, stages=FIVE).probabilities, P)
+
+
+def test_comments_above_stages_are_skipped(tmp_path):
+    path = write(tmp_path, "n.txt", ["# subject 1", "# scorer X", *STAGES])
+    assert sg.read_hypnogram(path).stages.tolist() == STAGES
+    path = write(tmp_path, "n.txt", ["# stage", "0", "1", "4"])
+    assert sg.read_hypnogram(path, format="numbers-yasa").stages.tolist() == ["W", "N1", "R"]
+
+
+def test_digits_beside_letters_leave_no_doubt(tmp_path):
+    for first in ("W", "1"):
+        night = sg.read_hypnogram(write(tmp_path, "n.txt", [first, "W", "1", "2", "3", "R"]))
+        assert night.stages.tolist()[1:] == ["W", "N1", "N2", "N3", "R"]
+        assert "beside letters, 1 as N1, 2 as N2, 3 as N3" in night.assumed
+    for doubtful in (["W", "0", "1", "R"], ["W", "1", "2"]):
+        assert "is a number" in refusal(sg.read_hypnogram, write(tmp_path, "n.txt", doubtful))
+
+
+def test_the_advice_to_merge_works(tmp_path):
+    night = sg.Hypnogram(np.zeros(4, dtype=np.int8), AASM5, 30.0)
+    message = refusal(night.save, tmp_path / "n.csv", format="accusleepy-csv")
+    assert message.endswith("Merge the stages first: sg.merge_stages(night, 'wnr3').")
+    sg.merge_stages(night, "wnr3").save(tmp_path / "n.csv", format="accusleepy-csv")

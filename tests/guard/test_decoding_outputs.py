@@ -1,0 +1,188 @@
+"""What `decode` warns of and what it tells about its own output."""
+
+import json
+import pickle
+import platform
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from small import mapping_of, night, profile_of, refusal
+from stageguard.base.errors import CohortError, StageGuardWarning
+
+DOI = "10.1145/3770855.3818916"
+
+
+def lone_epochs(n_lone, n_epochs=100):
+    """`n_lone` single epochs lean to N within a night of W; a strong profile removes each of them."""
+    array = np.tile([0.9, 0.05, 0.05], (n_epochs, 1))
+    array[4 : 4 + 8 * n_lone : 8] = [0.4, 0.55, 0.05]
+    return array
+
+
+def test_more_than_a_tenth_changed_warns_and_a_tenth_does_not(backend):
+    profile = profile_of(transition_weight=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = sg.decode(lone_epochs(10), profile)
+    assert result.changed.sum() == 10
+    assert np.flatnonzero(result.changed).tolist() == list(range(4, 84, 8))
+    with pytest.warns(StageGuardWarning, match=r"11(\.0)? ?%|11 of 100") as caught:
+        result = sg.decode(lone_epochs(11), profile)
+    assert result.changed.sum() == 11
+    assert len(caught) == 1
+
+
+def test_unscored_epochs_do_not_dilute_the_share_that_changed(backend):
+    with_gap = np.vstack([lone_epochs(11), np.full((60, 3), np.nan)])
+    with pytest.warns(StageGuardWarning, match="%|of 100"):
+        sg.decode(with_gap, profile_of(transition_weight=1.0))
+
+
+CAUTIONS = [
+    {"cohort": "narcolepsy", "aliases": ["NT1"], "action": "refuse", "reason": "REM at sleep onset is real."},
+    {"cohort": "infants", "aliases": ["newborn"], "action": "warn", "reason": "Other stages apply."},
+]
+
+
+@pytest.mark.parametrize("cohort", ["narcolepsy", "Narcolepsy", "nt1"])
+def test_a_refused_cohort_raises_with_the_reason(backend, cohort):
+    with pytest.raises(CohortError) as error:
+        sg.decode(night(), profile_of(not_for=CAUTIONS), cohort=cohort)
+    refusal(error, "small", "REM at sleep onset is real")
+
+
+@pytest.mark.parametrize("cohort", ["infants", "Newborn"])
+def test_a_cautioned_cohort_warns_with_the_reason(backend, cohort):
+    with pytest.warns(StageGuardWarning, match="Other stages apply"):
+        result = sg.decode(night(), profile_of(not_for=CAUTIONS), cohort=cohort)
+    assert result.cohort == cohort
+
+
+def test_a_cohort_nobody_cautions_against_is_silent(backend):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = sg.decode(night(), profile_of(not_for=CAUTIONS), cohort="healthy adults")
+        sg.decode(night(), profile_of(not_for=CAUTIONS))
+    assert result.cohort == "healthy adults"
+
+
+def test_a_cohort_in_plain_words_warns(backend):
+    profile = profile_of(not_for="Not for narcolepsy or infants.")
+    with pytest.warns(StageGuardWarning, match="narcolepsy"):
+        sg.decode(night(), profile, cohort="narcolepsy")
+
+
+def test_a_batch_warns_once_about_its_cohort(backend):
+    with pytest.warns(StageGuardWarning, match="Other stages apply") as caught:
+        sg.decode([night(), night(seed=1)], profile_of(not_for=CAUTIONS), cohort="infants")
+    assert len(caught) == 1
+
+
+def test_the_methods_paragraph_can_be_pasted(backend):
+    result = sg.decode(night(), profile_of(min_bout_seconds={"R": 60}))
+    text = result.methods_text()
+    assert "small" in text
+    assert result.profile.sha256[:8] in text
+    assert DOI in text
+    assert "StageGuard" in text
+    ruled = mapping_of(strength={"rule": "band", "fi_target": 0.05})
+    del ruled["transition_weight"]
+    assert sg.decode(night(), sg.Profile.from_dict(ruled)).methods_text() != text
+
+
+def test_provenance_holds_what_a_rerun_needs(backend):
+    result = sg.decode(night(), profile_of(), epoch_seconds=20.0, cohort="adults", trained="natural")
+    facts = result.provenance()
+    text = json.dumps(facts)
+    assert result.profile.sha256 in text
+    assert '"small"' in text
+    assert np.__version__ in text
+    assert platform.python_version() in text
+    assert re.search(r'"(compiled|reference)"', text)
+    assert re.search(r"\b20(\.0)?\b", text)
+    assert "adults" in text
+    assert '"natural"' in text
+
+
+def test_trained_is_kept_as_told_and_no_word_is_balanced(backend):
+    assert sg.decode(night(), profile_of(), trained="natural").trained == "natural"
+    assert sg.decode(night(), profile_of(), trained="balanced").trained == "balanced"
+    assert sg.decode(night(), profile_of()).trained in (None, "balanced")
+
+
+def test_changed_compares_with_argmax_where_there_is_one(backend):
+    array = lone_epochs(3)
+    array[20:22] = np.nan
+    result = sg.decode(array, profile_of(transition_weight=1.0))
+    labels, argmax = result.hypnogram.labels, result.argmax
+    assert (result.changed == ((labels != argmax) & (argmax >= 0))).all()
+    assert result.changed.sum() == 2  # the third lone epoch is lost
+    assert np.flatnonzero(result.filled).tolist() == [20, 21]
+    assert result.argmax.dtype == np.int8
+
+
+def test_stages_are_names_with_a_mark_where_unscored(backend):
+    array = np.vstack([night(16), np.full((11, 3), np.nan), night(16)])
+    result = sg.decode(array, profile_of())
+    assert set(result.stages[16:27].tolist()) == {"?"}
+    assert set(result.stages[:16].tolist()) <= {"W", "N", "R"}
+
+
+def test_a_result_survives_pickling(backend):
+    result = sg.decode(night(), profile_of())
+    again = pickle.loads(pickle.dumps(result))
+    assert again.hypnogram == result.hypnogram
+    assert again.score == result.score
+    assert again.profile == result.profile
+
+
+def test_the_result_cannot_be_written_to(backend):
+    result = sg.decode(night(), profile_of())
+    with pytest.raises((ValueError, TypeError)):
+        result.hypnogram.labels[0] = 2
+    with pytest.raises((AttributeError, TypeError)):
+        result.score = 0.0
+
+
+def test_a_tuple_or_generator_of_nights_is_no_single_night(backend):
+    nights = (night(), night(seed=1))
+    together = sg.decode(list(nights), profile_of())
+    assert [one.hypnogram for one in together] == [sg.decode(p, profile_of()).hypnogram for p in nights]
+    assert sg.decode([night()], profile_of())[0].hypnogram == sg.decode(night(), profile_of()).hypnogram
+
+
+def test_nights_of_densities_and_arrays_may_be_mixed(backend):
+    density = sg.Hypnodensity(night(seed=1), sg.StageScheme.named("wnr3"), 30.0)
+    first, second = sg.decode([night(), density], profile_of())
+    assert any("W, N, R" in text for text in first.assumed)
+    assert not any("W, N, R" in text for text in second.assumed)
+
+
+def test_a_result_does_not_follow_the_callers_array(backend):
+    probabilities = night()
+    result = sg.decode(probabilities, profile_of(transition_weight=0.0))
+    before = result.score, result.density.probabilities.copy()
+    probabilities[:] = probabilities[::-1].copy()
+    assert result.score == before[0]
+    assert np.array_equal(result.density.probabilities, before[1])
+
+
+def test_an_unlisted_cohort_is_noted(backend):
+    assert any(
+        "'shift workers'" in text for text in sg.decode(night(), profile_of(), cohort="shift workers").assumed
+    )
+
+
+def test_methods_of_a_night_without_rules_say_what_else_changed_it():
+    calm = sg.Hypnodensity(np.tile([0.9, 0.06, 0.04], (400, 1)), "wnr3", 30.0)
+    rule = {"rule": "band", "fi_target": 0.05, "floor": 0.5, "cap": 2.0}
+    profile = profile_of().replace(strength=rule)
+    decoding = sg.decode(calm, profile, pins={200: "R"})
+    assert decoding.strength.step == "untouched" and decoding.changed.sum() == 1
+    text = decoding.methods_text()
+    assert "untouched" not in text
+    assert "1 (0.2 %) was changed by stages that were given." in text

@@ -1,0 +1,231 @@
+"""Draws of whole nights: against the probability of every path, between the kernels, and from run to run."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+from test_posterior import FLIPS, both, no_way_back
+
+import oracle
+import stageguard as sg
+from nights import decode, one_hot, plain, random_mapping, random_probabilities
+from small import refusal
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.guard import kernels
+from stageguard.guard.kernels import reference
+from stageguard.guard.kernels.reference_sums import uniforms
+from stageguard.guard.posterior import sample_like
+from stageguard.guard.solver import solver_for
+
+KINDS = {
+    "plain": {},
+    "minimum": {"min_bout_seconds": {"N": 90.0, "R": 60.0}, "ends": "paper"},
+    "cut minimum": {"min_bout_seconds": {"W": 60.0, "N": 120.0}},
+    "flip-flop": {"flip_flop": {"penalty_nats": 1.5, "window_epochs": 4, "method": "exact"}},
+    "lengths": {"durations": {"N": [0.2, 0.5], "R": [0.0, 0.3, 0.3]}, "ends": "paper"},
+    "long minimum": {"min_bout_seconds": {"N": 300.0}},
+    "free": {"transition_weight": 0.0},
+}
+
+
+def test_random_numbers_are_the_published_generator_s():
+    # SplitMix64 from the seed 1234567, whose words are printed in many places
+    words = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    assert list(itertools.islice(uniforms(1234567), 4)) == [(word >> 11) * 2.0**-53 for word in words]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_path_is_drawn_as_often_as_it_is_probable(backend, kind):
+    rng = np.random.default_rng(60)
+    mapping = plain(3, **KINDS[kind])
+    probabilities = random_probabilities(rng, 6, 3)
+    options = {"quality": [0, 0.5, 0, 0, 1, 0], "pins": {3: "N"}}
+    evidence = oracle.evidence_of(probabilities, mapping, options["quality"], options["pins"])
+    scores = oracle.score_all(evidence, oracle.rules_of(mapping))
+    chance = np.exp(scores - np.logaddexp.reduce(scores))
+    n = 20_000 if backend == "compiled" else 2_000
+    drawn = sg.sample(probabilities, sg.Profile.from_dict(mapping), n=n, seed=5, **options)
+    counts = collections.Counter(map(tuple, drawn.tolist()))
+    observed = np.array([counts.pop(tuple(path), 0) for path in oracle.all_paths(3, 6).tolist()])
+    assert not counts
+    assert observed[chance == 0].sum() == 0
+    often = chance * n >= 5
+    assert often.sum() > 10
+    expected = np.append(chance[often], chance[~often].sum()) * n
+    found = np.append(observed[often], observed[~often].sum())
+    chi_square = ((found - expected) ** 2 / expected).sum()
+    n_free = len(expected) - 1
+    assert abs(chi_square - n_free) < 4 * np.sqrt(2 * n_free), (chi_square, n_free)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "greedy", "band, untouched", "band, acting"])
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_draw_the_same_nights(kind, seed):
+    rng = np.random.default_rng([61, seed])
+    probabilities = random_probabilities(rng, 50, 3, sharpness=2)
+    if kind == "greedy":
+        profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
+    elif kind.startswith("band"):
+        profile = sg.Profile.load("human-psg-3")
+        if kind == "band, untouched":
+            probabilities = one_hot(np.repeat([0, 1, 2, 1, 0], 10), confidence=0.7)
+        acting = decode(probabilities, profile).strength.step == "lowered"
+        assert acting == (kind == "band, acting")
+    else:
+        profile = sg.Profile.from_dict(plain(3, **KINDS[kind]))
+    if seed:
+        probabilities[10:14] = np.nan
+        probabilities[20:35] = np.nan
+    options = {"pins": {40: "R"}} if seed == 2 else {}
+    nights = both(lambda: sample_like(decode(probabilities, profile, **options), n=40, seed=seed))
+    assert nights[0].dtype == np.int8
+    assert np.array_equal(*nights)
+    assert len(np.unique(nights[0], axis=0)) > 20
+    if seed and kind != "greedy":  # fifteen epochs of 30 s are a gap
+        assert np.flatnonzero((nights[0] == -1).any(axis=0)).tolist() == list(range(20, 35))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_draw_is_a_path_the_profile_allows(backend, seed):
+    rng = np.random.default_rng([62, seed])
+    n_stages = int(rng.choice([2, 3, 5]))
+    mapping = random_mapping(
+        rng,
+        n_stages,
+        ends="paper" if seed % 2 else "censored",
+        stay="self",
+        flip=seed % 3 == 0,
+        durations=seed % 4 == 0,
+        minimum=True,
+    )
+    probabilities = random_probabilities(rng, 40, n_stages)
+    probabilities[8:10] = np.nan
+    pins = {5: "W", 30: oracle.stage_names(mapping)[-1]}
+    profile = sg.Profile.from_dict(mapping)
+    try:
+        drawn = sg.sample(probabilities, profile, n=30, seed=seed, pins=pins, segments=[0, 20])
+    except sg.PinError:
+        pins = {}
+        drawn = sg.sample(probabilities, profile, n=30, seed=seed, segments=[0, 20])
+    rules, evidence = oracle.rules_of(mapping), oracle.evidence_of(probabilities, mapping, pins=pins)
+    best = decode(probabilities, profile, pins=pins, segments=[0, 20]).score
+    for path in drawn:
+        score = oracle.score_path(evidence, path, rules, [(0, 20), (20, 40)])
+        assert -np.inf < score <= best + 1e-9
+
+
+def test_shares_of_draws_tend_to_the_posterior(backend):
+    n_epochs, n = (400, 4000) if backend == "compiled" else (60, 1000)
+    probabilities = random_probabilities(np.random.default_rng(63), n_epochs, 3)
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
+    drawn = sg.sample(probabilities, profile, n=n, seed=1)
+    marginals = sg.posterior(probabilities, profile).probabilities
+    shares = np.stack([(drawn == s).mean(axis=0) for s in range(3)], axis=1)
+    spread = np.sqrt(marginals * (1 - marginals) / n)
+    assert (np.abs(shares - marginals) < 5 * spread + 1e-9).all()
+    assert drawn.shape == (n, n_epochs)
+
+
+def test_the_same_seed_draws_the_same_nights_whatever_is_beside_them(backend):
+    rng = np.random.default_rng(64)
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
+    nights = [random_probabilities(rng, n, 3) for n in (30, 12, 45)]
+    alone = [sg.sample(night, profile, n=20, seed=9) for night in nights]
+    for own, found in zip(alone, sg.sample(nights, profile, n=20, seed=9), strict=True):
+        assert np.array_equal(own, found)
+    assert np.array_equal(sg.sample(nights[2], profile, n=5, seed=9), alone[2][:5])
+    assert not np.array_equal(sg.sample(nights[2], profile, n=20, seed=8), alone[2])
+    seeds = sg.sample(nights, profile, n=20, seed=[9, 8, 9])
+    assert [np.array_equal(a, b) for a, b in zip(alone, seeds, strict=True)] == [True, False, True]
+    assert sg.sample([], profile, n=3) == []
+
+
+def test_stretches_of_a_night_are_drawn_independently(backend):
+    rows = random_probabilities(np.random.default_rng(65), 30, 3)
+    profile = sg.Profile.from_dict(plain(3, transition_weight=0.5))
+    drawn = sg.sample(np.tile(rows, (2, 1)), profile, n=50, seed=3, segments=[0, 30])
+    assert not np.array_equal(drawn[:, :30], drawn[:, 30:])
+    assert np.array_equal(drawn[:, :30], sg.sample(rows, profile, n=50, seed=3))
+
+
+@pytest.mark.parametrize("kind", ["minimum", "flip-flop", "free"])
+def test_draws_do_not_depend_on_threads(backend, kind, monkeypatch):
+    probabilities = [random_probabilities(np.random.default_rng(i), 40, 3) for i in range(3)]
+    profile = sg.Profile.from_dict(plain(3, **KINDS[kind]))
+    results = []
+    for n_threads in (1, 2, 7):
+        monkeypatch.setattr(kernels, "threads_for", lambda n_pieces, wanted=None, n=n_threads: n)
+        results.append(
+            [sg.sample(probabilities[0], profile, n=11), *sg.sample(probabilities, profile, n=11, seed=4)]
+        )
+    for others in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], others, strict=True))
+
+
+@pytest.mark.parametrize("keys", [{}, FLIPS], ids=["structured", "automaton"])
+def test_a_path_that_products_lose_is_drawn_all_the_same(backend, keys):
+    probabilities = np.repeat([[1.0, 0.0], [0.0, 1.0]], [60, 200], axis=0)
+    assert (sg.sample(probabilities, no_way_back(**keys), n=10) == 1).all()
+
+
+@pytest.mark.parametrize("products", [True, False])
+def test_products_and_logarithms_draw_the_same_nights(products):
+    if kernels.active is reference:
+        pytest.skip("the compiled core is not installed")
+    rng = np.random.default_rng(66)
+    solver = solver_for(sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 240.0, "R": 60.0})), 30.0)
+    probabilities = random_probabilities(rng, 80, 3)
+    streams = rng.integers(0, 2**63, size=(1, 50), dtype=np.uint64)
+    found = []
+    for module in (kernels.active, reference):
+        stay, change = solver.scores([1.0], products=products)
+        piece = probabilities if products else np.log(probabilities)
+        rules = (np.zeros(1, dtype=np.int32), np.ones((1, 3)), stay, change, solver.tables.minimum_epochs)
+        found.append(module.draw([piece], products, 1e-12, *rules, True, streams, 1))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_greedy_profile_is_drawn_with_the_exact_window_and_says_so(backend):
+    profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
+    night = random_probabilities(np.random.default_rng(67), 30, 3)
+    with pytest.warns(StageGuardWarning, match="flip-flop window is exact") as caught:
+        drawn = sg.sample(night, profile, n=5)
+    assert caught[0].filename == __file__
+    exact = profile.replace(flip_flop=profile.to_dict()["flip_flop"] | {"method": "exact"})
+    assert np.array_equal(drawn, sg.sample(night, exact, n=5))
+
+
+def test_draws_like_a_decoded_night_are_its_own(backend):
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
+    night = random_probabilities(np.random.default_rng(68), 30, 3)
+    result = decode(night, profile, pins={4: "R"})
+    expected = sg.sample(night, profile, n=7, seed=2, pins={4: "R"})
+    assert np.array_equal(sample_like(result, n=7, seed=2), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "pattern"),
+    [
+        ({"n": 0}, r"n is 0, expected the number of draws, a whole number from 1 to 10,000,000\."),
+        ({"n": 10**12}, r"n is 1000000000000, expected the number of draws"),
+        ({"n": 2.0}, r"n is 2\.0, expected the number of draws"),
+        ({"n": True}, r"n is True, expected the number of draws"),
+        ({"n": 2, "seed": -1}, r"seed is -1, expected a whole number from 0\."),
+        ({"n": 2, "seed": 1.5}, r"seed is 1\.5, expected a whole number from 0\."),
+        ({"n": 2, "seed": "1"}, r"seed is '1', expected a whole number from 0\."),
+        ({"n": 2, "seed": [1]}, r"seed is a list, expected one whole number for one night\."),
+    ],
+)
+def test_bad_numbers_of_draws_and_seeds_are_refused(options, pattern):
+    with pytest.raises(InputError) as error:
+        sg.sample([[0.5, 0.5]], "kdd2026-actigraphy", **options)
+    refusal(error, pattern)
+
+
+def test_seeds_must_be_as_many_as_nights():
+    nights = [[[0.5, 0.5]], [[0.4, 0.6]]]
+    with pytest.raises(InputError) as error:
+        sg.sample(nights, "kdd2026-actigraphy", n=2, seed=[1, 2, 3])
+    refusal(error, "seed: got 3 of them for 2 nights, expected a list with one entry")

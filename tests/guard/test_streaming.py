@@ -1,0 +1,674 @@
+"""Decoding one epoch at a time: as at once, as soon as it is certain, and at a lag limit."""
+
+import contextlib
+import copy
+import hashlib
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+import stageguard as sg
+from nights import decode, one_hot, plain, random_mapping, random_probabilities
+from small import refusal
+from stageguard.base.errors import InputError, ProfileError
+from stageguard.guard import kernels
+from stageguard.guard import snapshot as snapshot_module
+from stageguard.guard.automaton import compile_automaton, weigh
+from stageguard.guard.kernels import reference
+
+NAN = [np.nan] * 3
+
+
+def run(decoder, rows, quality=None):
+    """All stages a decoder gives out, and how many it had given out after each row."""
+    given_out, counts = [], []
+    for i, row in enumerate(rows):
+        given_out += decoder.push(row, None if quality is None else quality[i])
+        counts.append(len(given_out))
+        assert (decoder.n_epochs, decoder.n_committed) == (i + 1, len(given_out))
+    return given_out + list(decoder.finish()), counts
+
+
+def random_night(seed, *, stay="self"):
+    rng = np.random.default_rng([70, seed])
+    n_stages = int(rng.choice([2, 3, 5]))
+    mapping = random_mapping(
+        rng,
+        n_stages,
+        ends=str(rng.choice(["paper", "censored"])),
+        stay=stay,
+        flip=rng.random() < 0.3,
+        durations=rng.random() < 0.3,
+        minimum=rng.random() < 0.6,
+        epoch=60.0,
+    )
+    n_epochs = int(rng.integers(1, 70))
+    rows = random_probabilities(rng, n_epochs, n_stages, sharpness=2)
+    for _ in range(rng.integers(0, 4)):  # up to five epochs without evidence are bridged, more are a gap
+        start = rng.integers(0, n_epochs)
+        rows[start : start + rng.integers(1, 9)] = np.nan
+    if np.isnan(rows).all():
+        rows[-1] = 1 / n_stages
+    quality = rng.random(n_epochs) * (rng.random(n_epochs) < 0.3)
+    return mapping, rows, quality
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_without_a_limit_it_gives_what_decode_gives(backend, seed):
+    mapping, rows, quality = random_night(seed)
+    profile = sg.Profile.from_dict(mapping)
+    try:
+        expected = decode(rows, profile, quality=quality).stages.tolist()
+    except InputError:
+        with pytest.raises(InputError, match="no path obeys"):
+            run(sg.StreamingDecoder(profile), rows, quality)
+        return
+    assert run(sg.StreamingDecoder(profile), rows, quality)[0] == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_it_scores_as_high_as_decode_where_paths_tie(backend, seed):
+    mapping, rows, _ = random_night(seed, stay="free")
+    mapping.pop("durations", None)
+    if seed % 2:
+        rows = np.round(rows, 1) + 1e-3  # many epochs look alike
+        rows /= rows.sum(axis=1, keepdims=True)
+    result = decode(rows, sg.Profile.from_dict(mapping))
+    names = result.profile.scheme.names
+    stages, _ = run(sg.StreamingDecoder(result.profile), rows)
+    labels = [names.index(stage) if stage != "?" else -1 for stage in stages]
+    assert [label == -1 for label in labels] == (result.hypnogram.labels == -1).tolist()
+    rules, evidence = oracle.rules_of(mapping), oracle.evidence_of(rows, mapping)
+    parts, _, _ = oracle.parts_of(rows, 60.0)
+    assert oracle.score_path(evidence, labels, rules, parts) == pytest.approx(result.score, abs=1e-9)
+
+
+def survivors(evidence, profile):
+    """The best way into every state, written out as labels."""
+    a = compile_automaton(profile)
+    weight = weigh(a.scaled, profile.transition_weight) + a.fixed
+    best = {j: (a.initial[j] + evidence[0, a.stage[j]], [int(a.stage[j])]) for j in range(a.n_states)}
+    best = {j: way for j, way in best.items() if way[0] > -np.inf}
+    for row in evidence[1:]:
+        following = {}
+        for j in range(a.n_states):
+            for e in range(a.first[j], a.first[j + 1]):
+                score, path = best.get(int(a.source[e]), (-np.inf, []))
+                score += weight[e] + row[a.stage[j]]
+                if score > following.get(j, (-np.inf, []))[0]:
+                    following[j] = (score, [*path, int(a.stage[j])])
+        best = following
+    return [path for _, path in best.values()]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_epoch_is_given_out_as_soon_as_all_survivors_agree(backend, seed):
+    mapping, rows, _ = random_night(seed)
+    rows = rows[~np.isnan(rows[:, 0])][:25]
+    profile = sg.Profile.from_dict(mapping)
+    evidence = oracle.evidence_of(rows, mapping)
+    _, counts = run(sg.StreamingDecoder(profile), rows)
+    for n, count in enumerate(counts, start=1):
+        columns = zip(*survivors(evidence[:n], profile), strict=True)
+        agreed = len(list(itertools.takewhile(lambda column: len(set(column)) == 1, columns)))
+        assert count == agreed, n
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("lag", [0, 1, 4])
+def test_a_limit_is_kept_and_the_path_is_one_the_profile_allows(backend, seed, lag):
+    mapping, rows, quality = random_night(seed)
+    mapping.pop("durations", None)
+    profile = sg.Profile.from_dict(mapping)
+    decoder = sg.StreamingDecoder(profile, max_lag_seconds=60.0 * lag)
+    stages, counts = run(decoder, rows, quality)
+    assert len(stages) == len(rows)
+    assert all(n - count <= lag for n, count in enumerate(counts, start=1))
+    # a long gap's first epochs may have been bridged before it was known to be one: parts are runs of stages
+    labels = [-1 if stage == "?" else profile.scheme.names.index(stage) for stage in stages]
+    rules = oracle.rules_of(mapping)
+    evidence = oracle.evidence_of(rows, mapping, quality)
+    for is_gap, part in itertools.groupby(range(len(labels)), key=lambda t: labels[t] == -1):
+        part = list(part)
+        if not is_gap:
+            own = slice(part[0], part[-1] + 1)
+            assert oracle.score_part(evidence[own], labels[own], rules) > -np.inf
+
+
+def test_a_limit_as_long_as_the_night_changes_nothing(backend):
+    for seed in range(10):
+        mapping, rows, quality = random_night(seed)
+        mapping.pop("durations", None)
+        profile = sg.Profile.from_dict(mapping)
+        unlimited = run(sg.StreamingDecoder(profile), rows, quality)
+        for lag in (60.0 * len(rows), math.inf, None):
+            limited = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+            assert run(limited, rows, quality) == unlimited
+
+
+def test_a_longer_lag_agrees_more_with_decode():
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0, "R": 90.0}))
+    rows = random_probabilities(np.random.default_rng(71), 3000, 3, sharpness=1.2)
+    expected = decode(rows, profile).stages
+    agreement = []
+    for lag in (0, 60, 300, 1200):
+        stages, _ = run(sg.StreamingDecoder(profile, max_lag_seconds=lag), rows)
+        agreement.append(np.mean(np.array(stages) == expected))
+    assert agreement[0] < 0.95
+    assert agreement == sorted(agreement)
+    assert agreement[-1] > 0.999
+
+
+def test_a_limit_never_leads_into_a_dead_end(backend):
+    # N lasts two epochs at most and, where it is not cut, three at least: it can only be the end of a night
+    keys = {"durations": {"N": [0.5, 0.5]}, "min_bout_seconds": {"N": 90.0}, "transition_weight": 0.2}
+    profile = sg.Profile.from_dict(plain(3, **keys))
+    night = one_hot([0, 0, 1, 1, 1, 1, 0, 0, 2, 2, 1, 1])
+    assert decode(night, profile).stages[-1] == "N"
+    for lag in (0, 60):
+        stages, _ = run(sg.StreamingDecoder(profile, max_lag_seconds=lag), night)
+        assert len(stages) == len(night)
+        assert "N" not in stages[:-2]
+
+
+@pytest.mark.parametrize("lag", [None, 60, 0])
+def test_up_to_five_minutes_without_evidence_are_bridged(backend, lag):
+    transitions = plain(3)["transitions"] | {"W": {"W": 0.98, "N": 0.01, "R": 0.01}}  # wake lasts longest
+    keys = {"epoch_seconds": 60.0, "transitions": transitions, "transition_weight": 0.5}
+    profile = sg.Profile.from_dict(plain(3, **keys))
+    rows = [*one_hot([0, 0]), NAN, NAN, NAN, *one_hot([1, 1, 1])]
+    stages, counts = run(sg.StreamingDecoder(profile, max_lag_seconds=lag), rows)
+    assert "".join(stages) == "WWWWWNNN"
+    if lag is None:  # nothing is said about epochs that may turn out to be a gap
+        assert counts[2:5] == [counts[1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected"), [(None, "WW??????NN"), (180, "WWWW????NN"), (120, "WWWWW???NN"), (0, "WWWWWWW?NN")]
+)
+def test_a_gap_is_unscored_once_it_is_known_to_be_one(backend, lag, expected):
+    profile = sg.Profile.from_dict(plain(3, epoch_seconds=60.0, min_bout_seconds={"W": 600.0}))
+    rows = [*one_hot([0, 0]), *[NAN] * 6, *one_hot([1, 1])]
+    stages, counts = run(sg.StreamingDecoder(profile, max_lag_seconds=lag), rows)
+    assert "".join(stages) == expected  # at the limit, epochs are bridged before it is known
+    assert counts[7] == 8
+    if lag is None:
+        assert stages == decode(rows, profile).stages.tolist()
+
+
+def test_no_stage_is_given_out_before_there_is_evidence(backend):
+    profile = sg.Profile.from_dict(plain(3, epoch_seconds=60.0))
+    rows = [NAN, NAN, NAN, *one_hot([2, 2])]
+    assert "".join(run(sg.StreamingDecoder(profile), rows)[0]) == "RRRRR"
+    assert "".join(run(sg.StreamingDecoder(profile, max_lag_seconds=60), rows)[0]) == "??RRR"
+    assert run(sg.StreamingDecoder(profile), [NAN, NAN])[0] == ["?", "?"]
+
+
+@pytest.mark.parametrize("lag", [None, 120.0])
+def test_memory_does_not_grow(lag):
+    if kernels.active is reference:
+        pytest.skip("the compiled core is not installed")
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}, epoch_seconds=30.0))
+    rows = random_probabilities(np.random.default_rng(72), 500, 3)
+    decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+    kept, sizes = [], []
+    for _ in range(40):
+        for row in rows:
+            decoder.push(row)
+        kept.append(decoder._stream.n_kept)
+        sizes.append(len(decoder.snapshot()))
+    assert kept[-1] == kept[0] < 200
+    assert max(sizes) < sizes[0] + 1000
+    assert decoder.n_epochs == 20_000
+
+
+def test_undecided_paths_do_not_slow_a_limited_stream_or_fill_its_memory():
+    if kernels.active is reference:
+        pytest.skip("the compiled core is not installed")
+    # two worlds without a bridge between them: paths never meet, and only the limit decides
+    rows = {"W": {"W": 0.8, "N": 0.2}, "N": {"W": 0.2, "N": 0.8}, "R": {"R": 1.0}}
+    profile = sg.Profile.from_dict(plain(3, transitions=rows))
+    night = np.tile([[0.4, 0.1, 0.5], [0.1, 0.4, 0.5]], (1000, 1))
+    free, limited = sg.StreamingDecoder(profile), sg.StreamingDecoder(profile, max_lag_seconds=300)
+    for row in night:
+        free.push(row)
+        limited.push(row)
+        assert limited.n_pending <= 10
+    assert free.n_committed == 0
+    assert limited.n_committed == 2000
+    assert limited._stream.n_kept < 100
+    assert list(free.finish()) == decode(night, profile).stages.tolist()
+
+
+def test_very_long_recordings_keep_their_digits(backend):
+    # staying costs 690 nats here, so that scores pass a million within two thousand epochs
+    rows = {"W": {"W": 1e-300, "S": 1.0}, "S": {"W": 1.0, "S": 1e-300}}
+    keys = {"min_bout_seconds": {"W": 240.0, "S": 180.0}, "transition_weight": 1.5}
+    profile = sg.Profile.from_dict(plain(2, transitions=rows, **keys))
+    night = random_probabilities(np.random.default_rng(73), 2500, 2)
+    result = decode(night, profile)
+    assert result.score < -1.5e6
+    decoder = sg.StreamingDecoder(profile)
+    assert run(decoder, night)[0] == result.stages.tolist()
+    for row in night:
+        decoder.push(row)
+    assert decoder._stream.state()[1].max() > -1.1e6
+
+
+def with_mistakes(rows):
+    """Rows that are no distributions, and what is said about each."""
+    return [
+        ([0.5, 0.2, 0.2], r"epoch \d+ sums to 0.9, expected 1"),
+        ([1.2, -0.2, 0.0], r"epoch \d+ has -0.2 for N, expected values from 0 to 1"),
+        ([np.nan, 0.5, 0.5], r"epoch \d+ is NaN for W but not for every stage"),
+        ([np.inf, 0.0, 0.0], r"epoch \d+ has inf for W"),
+        ([0.5, 0.5], r"epoch \d+ is \[0.5, 0.5\], expected 3 numbers, one per stage: W, N, R\."),
+        (np.array([0.5, 0.5]), r"epoch \d+ has 2 numbers, expected 3, one per stage: W, N, R\."),
+        ([[0.2, 0.3, 0.5]], r"epoch \d+ is \[\[0.2, 0.3, 0.5\]\], expected 3 numbers"),
+        (["a", "b", "c"], r"probabilities are text, expected real numbers"),
+        ([True, False, False], r"true/false values"),
+        (None, r"epoch \d+ is None, expected 3 numbers"),
+        (np.float64(1), r"expected 3 numbers"),
+    ]
+
+
+def test_a_bad_row_is_named_and_changes_nothing(backend):
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
+    rows = random_probabilities(np.random.default_rng(74), 30, 3)
+    rows[10:12] = np.nan
+    expected = run(sg.StreamingDecoder(profile), rows)[0]
+    decoder, given_out = sg.StreamingDecoder(profile), []
+    for row in rows:
+        for mistake, pattern in with_mistakes(rows):
+            before = decoder.snapshot()
+            with pytest.raises(InputError) as error:
+                decoder.push(mistake)
+            refusal(error, pattern.replace(r"\d+", str(decoder.n_epochs)))
+            assert decoder.snapshot() == before
+        for quality in (-0.1, 1.1, math.nan, "bad", True):
+            with pytest.raises(InputError, match="quality is"):
+                decoder.push(row, quality)
+        given_out += decoder.push(row)
+    assert given_out + list(decoder.finish()) == expected
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple", "float32", "strided", "masked", "integer"])
+def test_rows_may_come_in_any_form(backend, kind):
+    profile = sg.Profile.from_dict(plain(3))
+    rows = random_probabilities(np.random.default_rng(75), 20, 3)
+    if kind == "integer":
+        rows = one_hot(np.arange(20) % 3, confidence=1.0)
+    forms = {
+        "list": rows.tolist(),
+        "tuple": [tuple(row) for row in rows.tolist()],
+        "float32": rows.astype(np.float32),
+        "strided": np.repeat(rows, 2, axis=1)[:, ::2],
+        "masked": np.ma.masked_array(rows),
+        "integer": rows.astype(int),
+    }
+    assert run(sg.StreamingDecoder(profile), forms[kind])[0] == decode(rows, profile).stages.tolist()
+
+
+def test_names_logits_and_logarithms_are_read_as_in_decode(backend):
+    rng = np.random.default_rng(76)
+    profile = sg.Profile.from_dict(plain(3))
+    rows = random_probabilities(rng, 25, 5)
+    rows[3:5] = np.nan
+    names = ["N2", "R", "W", "N1", "N3"]
+    cases = [
+        (rows, {"stages": names}),
+        (np.log(rows), {"stages": names, "log": True}),
+        (np.log(rows) + 3, {"stages": names, "logits": True}),
+        (np.log(rows[:, :3]), {"logits": True}),
+        (rows[:, :3] / rows[:, :3].sum(axis=1, keepdims=True), {"epoch_seconds": 10.0}),
+    ]
+    for night, options in cases:
+        expected = decode(night, profile, **options)
+        decoder = sg.StreamingDecoder(profile, **options)
+        assert run(decoder, night)[0] == expected.stages.tolist()
+        assert decoder.assumed == expected.assumed
+        assert decoder.epoch_seconds == expected.epoch_seconds
+        again = sg.StreamingDecoder.restore(decoder.snapshot())
+        assert run(again, night)[0] == expected.stages.tolist()
+
+
+def test_bad_logits_name_the_epoch():
+    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), logits=True)
+    decoder.push([1.0, 2.0, 3.0])
+    with pytest.raises(InputError) as error:
+        decoder.push([1.0, np.inf, 3.0])
+    refusal(error, r"logits: epoch 1 holds \[1.0, inf, 3.0\], expected finite numbers")
+    assert decoder.n_epochs == 1
+
+
+def test_a_profile_that_sets_its_strength_per_night_is_refused():
+    with pytest.raises(ProfileError) as error:
+        sg.StreamingDecoder("human-psg-5")
+    refusal(
+        error,
+        r"profile 'human-psg-5' sets its strength per recording \('band'\), which needs the whole night",
+        r"profile.replace\(transition_weight=0.2\)",
+    )
+    profile = sg.Profile.load("human-psg-5").replace(transition_weight=0.2)
+    assert sg.StreamingDecoder(profile).profile == profile
+
+
+def test_a_greedy_profile_is_decoded_with_the_exact_window_and_says_so(backend):
+    profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
+    exact = profile.replace(flip_flop=profile.to_dict()["flip_flop"] | {"method": "exact"})
+    rows = random_probabilities(np.random.default_rng(77), 200, 3)
+    decoder = sg.StreamingDecoder(profile)
+    note = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
+    assert decoder.assumed[-1] == note
+    assert note not in sg.StreamingDecoder(exact).assumed
+    assert run(decoder, rows)[0] == decode(rows, exact).stages.tolist()
+
+
+def test_prior_and_calibration_count(backend):
+    keys = {
+        "calibration": {"temperature": 2.0, "biases": {"W": 0.5, "N": -0.5, "R": 0.3}},
+        "prior_exponent": 0.5,
+        "prior": {"W": 0.2, "N": 0.7, "R": 0.1},
+        "transition_weight": 0.4,
+    }
+    profile = sg.Profile.from_dict(plain(3, **keys))
+    rows = random_probabilities(np.random.default_rng(78), 200, 3)
+    rows[5] = [1, 0, 0]
+    expected = decode(rows, profile).stages.tolist()
+    assert run(sg.StreamingDecoder(profile), rows)[0] == expected
+    plainly = profile.replace(calibration=None, prior_exponent=None, prior=None)
+    assert decode(rows, plainly).stages.tolist() != expected
+
+
+def test_finish_begins_anew(backend):
+    profile = sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0}))
+    rows = random_probabilities(np.random.default_rng(79), 40, 3)
+    decoder = sg.StreamingDecoder(profile, max_lag_seconds=120)
+    assert decoder.finish() == ()
+    first, second = run(decoder, rows), run(decoder, rows)
+    assert first == second
+    assert (decoder.n_epochs, decoder.n_committed, decoder.n_pending) == (0, 0, 0)
+
+
+def test_cohorts_are_heeded_where_the_decoder_is_made():
+    caution = {"cohort": "infants", "aliases": [], "action": "warn", "reason": "Counted on adults."}
+    with pytest.warns(sg.StageGuardWarning, match="Counted on adults") as caught:
+        sg.StreamingDecoder(sg.Profile.from_dict(plain(3, not_for=[caution])), cohort="infants")
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("lag", [-1, math.nan, "60", True])
+def test_a_lag_that_is_none_is_refused(lag):
+    with pytest.raises(InputError) as error:
+        sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), max_lag_seconds=lag)
+    refusal(error, "max_lag_seconds is ")
+
+
+def test_the_lag_counts_in_whole_epochs():
+    profile = sg.Profile.from_dict(plain(3, epoch_seconds=0.1))
+    rows = random_probabilities(np.random.default_rng(80), 100, 3, sharpness=0.3)
+    for lag, n_epochs in ((0.3, 3), (0.35, 3), (0.0999, 0)):
+        decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+        most = 0
+        for row in rows:
+            decoder.push(row)
+            most = max(most, decoder.n_pending)
+        assert most == n_epochs
+
+
+@pytest.mark.parametrize("lag", [1e300, 1.7e308])
+def test_a_lag_beyond_any_recording_is_no_limit(backend, lag):
+    profile = sg.Profile.from_dict(plain(3, epoch_seconds=0.1))
+    rows = random_probabilities(np.random.default_rng(81), 50, 3)
+    decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+    assert run(decoder, rows) == run(sg.StreamingDecoder(profile), rows)
+    assert decoder.max_lag_seconds == lag
+
+
+def test_repr_says_how_far_it_is():
+    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3)), max_lag_seconds=60)
+    decoder.push([0.8, 0.1, 0.1])
+    assert repr(decoder) == "<StreamingDecoder 'plain', lag up to 60 s, 1 epochs in, 0 out>"
+    assert "any lag" in repr(sg.StreamingDecoder(decoder.profile))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("lag", [None, 120.0])
+def test_a_snapshot_goes_on_where_it_was_taken(backend, seed, lag):
+    mapping, rows, quality = random_night(seed)
+    mapping.pop("durations", None)
+    profile = sg.Profile.from_dict(mapping)
+    expected = run(sg.StreamingDecoder(profile, max_lag_seconds=lag), rows, quality)[0]
+    decoder, given_out = sg.StreamingDecoder(profile, max_lag_seconds=lag), []
+    for row, beta in zip(rows, quality, strict=True):
+        snapshot = decoder.snapshot()
+        decoder = sg.StreamingDecoder.restore(snapshot)
+        assert decoder.snapshot() == snapshot
+        given_out += decoder.push(row, beta)
+    assert given_out + list(copy.deepcopy(decoder).finish()) == expected
+
+
+def test_a_snapshot_serves_both_kernels():
+    if kernels.active is reference:
+        pytest.skip("the compiled core is not installed")
+    compiled = kernels.active
+    mapping, rows, quality = random_night(3)
+    mapping.pop("durations", None)
+    decoder, given_out = sg.StreamingDecoder(sg.Profile.from_dict(mapping)), []
+    try:
+        for i, (row, beta) in enumerate(zip(rows, quality, strict=True)):
+            kernels.active = (compiled, reference)[i % 2]
+            decoder = sg.StreamingDecoder.restore(decoder.snapshot())
+            given_out += decoder.push(row, beta)
+        given_out += decoder.finish()
+    finally:
+        kernels.active = compiled
+    assert given_out == decode(rows, decoder.profile, quality=quality).stages.tolist()
+
+
+@pytest.fixture
+def snapshot():
+    decoder = sg.StreamingDecoder(sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0})))
+    for row in random_probabilities(np.random.default_rng(81), 9, 3, sharpness=0.2):
+        decoder.push(row)
+    assert decoder.n_pending > 2
+    return decoder.snapshot()
+
+
+def test_a_damaged_snapshot_is_refused(snapshot):
+    for length in (0, 5, 8, 15, 40, len(snapshot) - 1):
+        with pytest.raises(InputError) as error:
+            sg.StreamingDecoder.restore(snapshot[:length])
+        refusal(error, "the snapshot")
+    for at in range(8, len(snapshot), 7):
+        damaged = bytearray(snapshot)
+        damaged[at] ^= 4
+        with pytest.raises(InputError) as error:
+            sg.StreamingDecoder.restore(bytes(damaged))
+        refusal(error, "checksum|version")
+    assert sg.StreamingDecoder.restore(bytearray(snapshot)).snapshot() == snapshot
+
+
+def resealed(snapshot, change):
+    """A snapshot whose header and arrays were changed, with a checksum that fits."""
+    header, state = snapshot_module.unpack(snapshot)
+    state = [array.copy() for array in state]
+    change(header, state)
+    return snapshot_module.pack({k: v for k, v in header.items() if k != "lengths"}, tuple(state))
+
+
+@pytest.mark.parametrize(
+    ("change", "pattern"),
+    [
+        (lambda h, s: h.update(profile_sha256="0"), "compiles to other states"),
+        (lambda h, s: h.update(automaton_sha256="0"), "compiles to other states"),
+        (lambda h, s: h["profile"].update(stay="never"), "profile or options cannot be used: .*stay"),
+        (lambda h, s: h.update(max_lag_seconds="x"), "profile or options cannot be used: max_lag_seconds"),
+        (lambda h, s: h.pop("cohort"), "profile or options cannot be used"),
+        (lambda h, s: s.__setitem__(0, s[0][:4]), "no stream can be in"),
+        (lambda h, s: s[0].__setitem__(0, -1), "no stream can be in"),
+        (lambda h, s: s[0].__setitem__(1, 99), "no stream can be in"),
+        (lambda h, s: s[0].__setitem__(1, s[0][1] + 1), "no stream can be in"),
+        (lambda h, s: s[0].__setitem__(4, 0), "no stream can be in"),
+        (lambda h, s: s[1].__setitem__(0, np.nan), "no stream can be in"),
+        (lambda h, s: s[1].__setitem__(0, np.inf), "no stream can be in"),
+        (lambda h, s: s.__setitem__(1, s[1][:-1]), "no stream can be in"),
+        (lambda h, s: s[2].__setitem__(0, 999), "no stream can be in"),
+        (lambda h, s: s[2].__setitem__(0, -7), "no stream can be in"),
+        (lambda h, s: s[3].__setitem__(1, 5), "no stream can be in"),
+        (lambda h, s: s[3].__setitem__(0, 0), "no stream can be in"),
+        (lambda h, s: s[3].__setitem__(2, -1), "no stream can be in"),
+        (lambda h, s: s[4].__setitem__(1, 3), "no stream can be in"),
+        (lambda h, s: s[4].__setitem__(-1, (s[4][-1] + 1) % 3), "no stream can be in"),
+        (lambda h, s: s[5].__setitem__(-1, 99), "no stream can be in"),
+        (lambda h, s: s[5].__setitem__(-1, -1), "no stream can be in"),
+        (lambda h, s: s[5].__setitem__(0, 99), "no stream can be in"),
+        (lambda h, s: s.__setitem__(5, s[5][:0]), "no stream can be in"),
+    ],
+)
+def test_a_forged_snapshot_is_refused(snapshot, change, pattern):
+    with pytest.raises(InputError) as error:
+        sg.StreamingDecoder.restore(resealed(snapshot, change))
+    refusal(error, pattern)
+
+
+NUMBERS = st.one_of(
+    st.integers(-3, 12),
+    st.sampled_from([2**24, 2**31 - 1, 2**40, 2**53, 2**62, 2**63 - 1, -(2**63)]),
+    st.floats(),
+)
+HEADERS = st.tuples(
+    st.sampled_from(["max_lag_seconds", "epoch_seconds", "stages", "cohort", "logits", "log", "profile"]),
+    st.one_of(NUMBERS, st.none(), st.text(max_size=3), st.lists(st.integers(), max_size=2)),
+)
+
+
+@settings(max_examples=300)
+@given(
+    rows=st.lists(st.sampled_from([0.9, 0.5, 0.2, math.nan]), max_size=14),
+    lag=st.sampled_from([None, 90.0]),
+    changes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), NUMBERS, st.booleans()), max_size=4),
+    headers=st.lists(HEADERS, max_size=1),
+)
+def test_a_snapshot_with_any_numbers_is_refused_or_goes_on(rows, lag, changes, headers):
+    decoder = sg.StreamingDecoder("kdd2026-actigraphy", max_lag_seconds=lag)
+    for p in rows:
+        decoder.push(np.array([p, 1 - p]))
+
+    def forge(header, state):
+        header.update(headers)
+        for which, at, value, is_added in changes:
+            array = state[which] = state[which].copy()
+            with np.errstate(all="ignore"), contextlib.suppress(OverflowError, ValueError):
+                place = at % len(array)
+                array[place] = np.array(value + (array[place].item() if is_added else 0)).astype(array.dtype)
+
+    try:
+        again = sg.StreamingDecoder.restore(resealed(decoder.snapshot(), forge))
+        n_waiting = again.n_pending
+        assert n_waiting <= snapshot_module.MOST_PENDING
+        out = [*again.push([0.3, 0.7]), *again.push([math.nan, math.nan]), *again.finish()]
+    except InputError:
+        return
+    assert len(out) == n_waiting + 2
+
+
+@pytest.mark.parametrize("ending", ["push", "finish"])
+@pytest.mark.parametrize("which", [(0,), (0, 2, 3), (0, 1), (3,), (0, 3)])
+def test_a_snapshot_with_a_million_million_epochs_more_does_not_hang(which, ending):
+    decoder = sg.StreamingDecoder("kdd2026-actigraphy")
+    for p in (0.9, 0.9, 0.9, math.nan):
+        decoder.push([p, 1 - p])
+
+    def forge(_, state):
+        state[0] = state[0].copy()
+        state[0][list(which)] += 1 << 40
+
+    with pytest.raises(InputError, match="a state that no stream can be in"):
+        again = sg.StreamingDecoder.restore(resealed(decoder.snapshot(), forge))
+        again.push([0.2, 0.8]) if ending == "push" else again.finish()
+
+
+@pytest.mark.parametrize(
+    ("forged", "pattern"),
+    [
+        ("text", "the snapshot is a str, expected bytes"),
+        (b"PK\x03\x04 something else", r"the snapshot begins with b'PK"),
+        (None, "the snapshot is a NoneType, expected bytes"),
+    ],
+)
+def test_what_is_no_snapshot_is_refused(forged, pattern):
+    with pytest.raises(InputError) as error:
+        sg.StreamingDecoder.restore(forged)
+    refusal(error, pattern)
+
+
+def test_another_version_and_a_broken_header_are_refused(snapshot):
+    def sealed(whole):
+        return whole + hashlib.sha256(whole).digest()
+
+    other = bytearray(snapshot[:-32])
+    other[8] = 2
+    with pytest.raises(InputError, match="the snapshot has version 2, expected 1"):
+        sg.StreamingDecoder.restore(sealed(bytes(other)))
+    for text in (b"{", b"[]", b"{}", json.dumps({"lengths": [5, 1e9, 3, 1, 1, 1]}).encode(), b"[" * 100_000):
+        whole = snapshot_module._PREFIX.pack(snapshot_module.MAGIC, 1, len(text)) + text
+        with pytest.raises(InputError, match="header cannot be read"):
+            sg.StreamingDecoder.restore(sealed(whole))
+
+
+def test_a_snapshot_holds_no_pickle(snapshot):
+    header, _ = snapshot_module.unpack(snapshot)
+    assert sg.Profile.from_dict(header["profile"]).name == "plain"
+    assert not snapshot.startswith(b"\x80")
+    assert b"stageguard." not in snapshot
+
+
+PROFILES = {
+    "plain": plain(3, transition_weight=0.7),
+    "minimum": plain(3, min_bout_seconds={"N": 90.0, "R": 60.0}, ends="paper"),
+    "flips": plain(3, flip_flop={"penalty_nats": 1.0, "window_epochs": 3, "method": "exact"}),
+    "lengths": plain(3, durations={"N": [0.2, 0.3, 0.1]}),
+}
+ROW = st.one_of(
+    st.just(None),
+    st.lists(st.floats(0.001, 1.0), min_size=3, max_size=3).map(lambda row: [p / sum(row) for p in row]),
+)
+NIGHT = st.lists(
+    st.tuples(ROW, st.integers(1, 12), st.sampled_from(["", "snapshot", "bad row"])), min_size=1, max_size=25
+)
+
+
+@settings(max_examples=80)
+@given(kind=st.sampled_from(sorted(PROFILES)), blocks=NIGHT, lag=st.sampled_from([None, 0.0, 90.0, 400.0]))
+def test_any_stream_gives_out_every_epoch_once_and_scores_as_decode_does(kind, blocks, lag):
+    profile = sg.Profile.from_dict(PROFILES[kind])
+    decoder = sg.StreamingDecoder(profile, max_lag_seconds=lag)
+    rows, given_out = [], []
+    for row, n, event in blocks:
+        if event == "snapshot":
+            decoder = sg.StreamingDecoder.restore(decoder.snapshot())
+        if event == "bad row":
+            with pytest.raises(InputError):
+                decoder.push([0.5, 0.6, 0.7])
+        for _ in range(n):
+            rows.append(NAN if row is None else row)
+            given_out += decoder.push(rows[-1])
+            assert lag is None or decoder.n_pending <= lag // 30
+    given_out += decoder.finish()
+    assert len(given_out) == len(rows)
+    if np.isnan(rows).all():
+        assert set(given_out) == {"?"}
+    elif lag is None:
+        result = decode(np.array(rows), profile)
+        labels = [profile.scheme.names.index(stage) if stage != "?" else -1 for stage in given_out]
+        assert (result.hypnogram.labels == -1).tolist() == [label == -1 for label in labels]
+        rules, evidence = oracle.rules_of(PROFILES[kind]), oracle.evidence_of(rows, PROFILES[kind])
+        parts, _, _ = oracle.parts_of(rows, 30.0)
+        assert oracle.score_path(evidence, labels, rules, parts) == pytest.approx(result.score, abs=1e-8)

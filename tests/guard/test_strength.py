@@ -1,0 +1,333 @@
+"""The rules that set the strength per recording, against trying their whole grid."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import oracle
+import stageguard as sg
+from stageguard.base.errors import InputError, StageGuardWarning
+
+STEPS = ("lowered", "raised", "raised then lowered", "untouched")
+NAMES = {2: ("W", "S"), 3: ("W", "N", "R"), 5: ("W", "N1", "N2", "N3", "R")}
+
+
+def quietly(probabilities, profile, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        return sg.decode(probabilities, profile, **options)
+
+
+def mapping_of(n_stages, rng, **changes):
+    names = NAMES[n_stages]
+    matrix = rng.dirichlet(np.ones(n_stages), size=n_stages) * 0.1 + np.eye(n_stages) * 0.9
+    rows = {a: dict(zip(names, map(float, row), strict=True)) for a, row in zip(names, matrix, strict=True)}
+    scheme = {2: "ws2", 3: "wnr3", 5: "aasm5"}[n_stages]
+    base = {"name": "strength", "scheme": scheme, "epoch_seconds": 30.0, "transitions": rows}
+    return base | {"stay": "self", "ends": "censored"} | changes
+
+
+def night(rng, n_stages, n_epochs=150, noise=1.0, contrast=2.0, switch=0.08, skew=0.0):
+    """A noisy night: a slow true course, blurred evidence, the first stage favoured by `skew`."""
+    truth = np.zeros(n_epochs, dtype=int)
+    for t in range(1, n_epochs):
+        truth[t] = rng.integers(n_stages) if rng.random() < switch else truth[t - 1]
+    logits = noise * rng.normal(size=(n_epochs, n_stages))
+    logits += contrast * (np.arange(n_stages) == truth[:, None])
+    logits[:, 0] += skew
+    weights = np.exp(logits)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def expected_band(probabilities, mapping, *, natural, floor=0.5, cap=2.0):
+    shares = probabilities.mean(axis=0) + 1e-4
+    prior = dict(zip(NAMES[probabilities.shape[1]], map(float, shares / shares.sum()), strict=True))
+    fixed = sg.Profile.from_dict({key: value for key, value in mapping.items() if key != "strength"})
+
+    def decode(weight, exponent):
+        at = fixed.replace(transition_weight=weight)
+        if exponent:
+            at = at.replace(prior_exponent=exponent, prior=prior)
+        return quietly(probabilities, at).hypnogram.labels
+
+    target = mapping["strength"]["fi_target"]
+    return oracle.band_by_grid(probabilities, decode, floor * target, cap * target, natural=natural)
+
+
+def assert_band(probabilities, mapping, *, trained, floor=0.5, cap=2.0):
+    step, weight, exponent, labels = expected_band(
+        probabilities, mapping, natural=trained == "natural", floor=floor, cap=cap
+    )
+    result = quietly(probabilities, sg.Profile.from_dict(mapping), trained=trained)
+    assert (result.strength.rule, result.strength.step) == ("band", step)
+    assert result.strength.transition_weight == weight
+    assert result.strength.prior_exponent == pytest.approx(exponent, abs=1e-12)
+    assert result.hypnogram.labels.tolist() == list(labels)
+    target = mapping["strength"]["fi_target"]
+    assert result.strength.fi_low == pytest.approx(floor * target)
+    assert result.strength.fi_high == pytest.approx(cap * target)
+    before = oracle.fragmentation_index(probabilities.argmax(axis=1))
+    assert result.strength.fi_before == pytest.approx(before)
+    assert result.strength.fi_after == pytest.approx(oracle.fragmentation_index(labels))
+    return step
+
+
+@pytest.mark.parametrize("n_stages", [2, 3, 5])
+@pytest.mark.parametrize("trained", [None, "balanced", "natural"])
+def test_band_is_what_the_whole_grid_says(backend, n_stages, trained):
+    rng = np.random.default_rng([1, n_stages])
+    steps = []
+    for i in range(10):
+        mapping = mapping_of(n_stages, rng, strength={"rule": "band", "fi_target": 0.06})
+        skew, noise = (3.0, 1.2) if i % 2 else (0.0, (0.5, 1.0, 2.0)[i % 3])
+        probabilities = night(rng, n_stages, noise=noise, skew=skew if i % 4 == 1 else 2 * skew)
+        steps.append(assert_band(probabilities, mapping, trained=trained))
+    assert "lowered" in steps
+    if trained == "natural":
+        assert {"raised", "raised then lowered"} & set(steps)
+    else:
+        assert set(steps) <= {"lowered", "untouched"}
+
+
+def test_every_step_of_the_band_is_reached_and_named(backend):
+    seen = {}
+    for seed in range(60):
+        rng = np.random.default_rng([2, seed])
+        mapping = mapping_of(3, rng, strength={"rule": "band", "fi_target": 0.05, "floor": 0.8, "cap": 1.25})
+        probabilities = night(
+            rng, 3, n_epochs=120, noise=rng.uniform(0.3, 1.5), skew=rng.uniform(0, 6), contrast=3
+        )
+        step = assert_band(probabilities, mapping, trained="natural", floor=0.8, cap=1.25)
+        seen.setdefault(step, seed)
+        if set(seen) == set(STEPS):
+            break
+    assert set(seen) == set(STEPS)
+
+
+def test_a_night_that_no_weight_calms_gets_the_largest(backend):
+    mapping = mapping_of(3, np.random.default_rng(0), strength={"rule": "band", "fi_target": 0.001})
+    labels = np.repeat([0, 1, 2, 1, 0], 12)
+    probabilities = np.where(np.arange(3) == labels[:, None], 1 - 2e-12, 1e-12)
+    result = quietly(probabilities, sg.Profile.from_dict(mapping))
+    assert result.strength.step == "lowered"
+    assert result.strength.transition_weight == 1.5
+    assert result.strength.fi_after > result.strength.fi_high
+
+
+def night_that_rises_again(seed):
+    """A night whose decoded fragmentation rises again at a larger weight, above a bound it had met."""
+    rng = np.random.default_rng([3, seed])
+    mapping = mapping_of(3, rng, min_bout_seconds={"R": 90, "N": 60})
+    fixed = sg.Profile.from_dict(mapping)
+    probabilities = night(rng, 3, n_epochs=60, noise=1.5, contrast=1.0)
+
+    def decode(weight, exponent):
+        return quietly(probabilities, fixed.replace(transition_weight=weight)).hypnogram.labels
+
+    indices = [oracle.fragmentation_index(decode(weight, 0.0)) for weight in oracle.WEIGHT_GRID]
+    rise = next(i for i in range(len(indices) - 1) if indices[i + 1] > indices[i])
+    bound = (indices[rise] + indices[rise + 1]) / 2
+    assert min(indices[:rise]) > bound
+    return mapping, probabilities, bound, decode
+
+
+@pytest.mark.parametrize("seed", [259, 317, 826])
+def test_band_takes_the_smallest_weight_although_fragmentation_rises_again(backend, seed):
+    mapping, probabilities, bound, _ = night_that_rises_again(seed)
+    mapping = mapping | {"strength": {"rule": "band", "fi_target": bound, "floor": 0.01, "cap": 1.0}}
+    step = assert_band(probabilities, mapping, trained=None, floor=0.01, cap=1.0)
+    assert step == "lowered"
+
+
+@pytest.mark.parametrize("seed", [259, 317, 826])
+def test_match_on_a_night_whose_fragmentation_rises_again(backend, seed):
+    mapping, probabilities, bound, decode = night_that_rises_again(seed)
+    for target in np.linspace(0.3 * bound, 1.7 * bound, 7):
+        weight, labels = oracle.match_by_grid(decode, float(target))
+        rule = {"rule": "match", "fi_target": float(target)}
+        result = quietly(probabilities, sg.Profile.from_dict(mapping | {"strength": rule}))
+        assert result.strength.transition_weight == weight
+        assert result.hypnogram.labels.tolist() == labels.tolist()
+
+
+def test_band_lowers_a_profile_with_minimum_bouts_by_the_same_grid(backend):
+    rng = np.random.default_rng(14)
+    for _ in range(4):
+        mapping = mapping_of(
+            3, rng, strength={"rule": "band", "fi_target": 0.05}, min_bout_seconds={"R": 90}, ends="paper"
+        )
+        assert assert_band(night(rng, 3, noise=1.5), mapping, trained=None) == "lowered"
+
+
+@pytest.mark.parametrize("n_stages", [2, 3, 5])
+def test_match_is_the_weight_whose_fragmentation_is_nearest(backend, n_stages):
+    rng = np.random.default_rng([4, n_stages])
+    weights = set()
+    for i in range(8):
+        mapping = mapping_of(n_stages, rng)
+        probabilities = night(rng, n_stages, noise=0.5 + 0.2 * i)
+        fixed = sg.Profile.from_dict(mapping)
+
+        def decode(weight, exponent, fixed=fixed, probabilities=probabilities):
+            return quietly(probabilities, fixed.replace(transition_weight=weight)).hypnogram.labels
+
+        target = float(rng.uniform(0.02, 0.2))
+        weight, labels = oracle.match_by_grid(decode, target)
+        profile = sg.Profile.from_dict(mapping | {"strength": {"rule": "match", "fi_target": target}})
+        result = quietly(probabilities, profile)
+        assert (result.strength.rule, result.strength.step) == ("match", "nearest")
+        assert result.strength.transition_weight == weight
+        assert result.hypnogram.labels.tolist() == labels.tolist()
+        assert result.strength.fi_after == pytest.approx(oracle.fragmentation_index(labels))
+        assert result.strength.fi_low == result.strength.fi_high == pytest.approx(target)
+        weights.add(weight)
+    assert len(weights) > 2
+
+
+def test_match_keeps_the_profiles_own_prior_and_minimum(backend):
+    rng = np.random.default_rng(15)
+    prior = {"W": 0.2, "N": 0.6, "R": 0.2}
+    mapping = mapping_of(3, rng, prior_exponent=0.5, prior=prior, min_bout_seconds={"R": 90})
+    probabilities = night(rng, 3)
+    fixed = sg.Profile.from_dict(mapping)
+
+    def decode(weight, exponent):
+        return quietly(probabilities, fixed.replace(transition_weight=weight)).hypnogram.labels
+
+    weight, labels = oracle.match_by_grid(decode, 0.07)
+    result = quietly(
+        probabilities, sg.Profile.from_dict(mapping | {"strength": {"rule": "match", "fi_target": 0.07}})
+    )
+    assert (result.strength.transition_weight, result.strength.prior_exponent) == (weight, 0.5)
+    assert result.hypnogram.labels.tolist() == labels.tolist()
+
+
+def calm_night(n_epochs=120, minority=0.42):
+    """Every tenth stretch leans to stage N without winning: argmax never leaves W."""
+    lean = (np.arange(n_epochs) // 12) % 3 == 2
+    return np.where(lean[:, None], [1 - minority - 0.02, minority, 0.02], [0.93, 0.05, 0.02])
+
+
+def band_profile(target=0.05, **changes):
+    rng = np.random.default_rng(21)
+    return sg.Profile.from_dict(mapping_of(3, rng, strength={"rule": "band", "fi_target": target}, **changes))
+
+
+def test_a_night_inside_the_band_is_argmax_untouched(backend):
+    labels = np.repeat([0, 1, 2, 1, 0, 1, 2], 15)
+    probabilities = np.where(np.arange(3) == labels[:, None], 0.5, 0.25)
+    probabilities[40] = [0.9, 0.05, 0.05]  # a lone epoch any transition weight would remove
+    result = sg.decode(probabilities, band_profile(0.08))
+    assert result.strength.fi_low < result.strength.fi_before < result.strength.fi_high
+    assert result.strength.step == "untouched"
+    assert result.hypnogram.labels.tolist() == probabilities.argmax(axis=1).tolist()
+    assert not result.changed.any()
+    assert result.score == pytest.approx(np.log(probabilities.max(axis=1)).sum(), abs=1e-9)
+    assert (result.strength.transition_weight, result.strength.prior_exponent) == (0.0, 0.0)
+
+
+def test_untouched_holds_with_minimum_bouts_too(backend):
+    probabilities = np.where(np.arange(3) == np.array([0] * 30 + [2] + [1] * 30)[:, None], 0.9, 0.05)
+    result = sg.decode(probabilities, band_profile(0.03, min_bout_seconds={"R": 90}))
+    assert result.strength.step == "untouched"
+    assert result.hypnogram.labels.tolist() == probabilities.argmax(axis=1).tolist()
+
+
+def test_only_natural_training_allows_raising(backend):
+    probabilities = calm_night()
+    profile = band_profile(0.1)
+    for trained in (None, "balanced"):
+        result = quietly(probabilities, profile, trained=trained)
+        assert result.strength.step == "untouched"
+        assert set(result.hypnogram.labels.tolist()) == {0}
+    raised = quietly(probabilities, profile, trained="natural")
+    assert raised.strength.step == "raised"
+    assert raised.strength.prior_exponent > 0
+    assert set(raised.hypnogram.labels.tolist()) == {0, 1}
+    shares = np.log(probabilities.mean(axis=0) + 1e-4)
+    adjusted = np.log(probabilities) - raised.strength.prior_exponent * shares
+    assert raised.score == pytest.approx(adjusted.max(axis=1).sum(), abs=1e-9)
+
+
+def test_a_night_nothing_raises_takes_the_exponent_with_the_highest_index(backend):
+    probabilities = np.tile([0.9, 0.05, 0.05], (50, 1))
+    probabilities[20:25] = [0.6, 0.35, 0.05]
+    mapping = mapping_of(3, np.random.default_rng(21), strength={"rule": "band", "fi_target": 0.4})
+    step, _, exponent, labels = expected_band(probabilities, mapping, natural=True)
+    assert 0 < oracle.fragmentation_index(labels) < 0.2
+    result = quietly(probabilities, sg.Profile.from_dict(mapping), trained="natural")
+    assert result.strength.step == step == "raised"
+    assert result.strength.prior_exponent == pytest.approx(exponent)
+    assert result.hypnogram.labels.tolist() == labels.tolist()
+
+
+def test_the_output_says_what_knowing_the_training_would_change(backend):
+    unknown = quietly(calm_night(), band_profile(0.1))
+    told = " ".join((*unknown.assumed, *unknown.advice(), str(unknown.strength)))
+    assert "natural" in told
+    known = quietly(calm_night(), band_profile(0.1), trained="balanced")
+    assert "natural" not in " ".join((*known.assumed, *known.advice()))
+    assert unknown.trained != "natural"
+
+
+def test_unknown_word_for_training_is_refused():
+    with pytest.raises(InputError, match=r"(?s)trained.*natrual.*natural"):
+        sg.decode(calm_night(), band_profile(), trained="natrual")
+
+
+def test_a_fixed_weight_says_so(backend):
+    mapping = mapping_of(3, np.random.default_rng(1), transition_weight=0.7)
+    result = quietly(calm_night(), sg.Profile.from_dict(mapping))
+    strength = result.strength
+    assert (strength.rule, strength.step, strength.transition_weight) == ("fixed", "fixed", 0.7)
+    assert np.isnan(strength.fi_low)
+    assert np.isnan(strength.fi_high)
+    assert "0.7" in str(strength)
+
+
+def test_targets_scale_with_the_epoch_length(backend):
+    profile = band_profile(0.08)
+    result = quietly(calm_night(), profile, epoch_seconds=15.0)
+    assert result.strength.fi_low == pytest.approx(0.5 * 0.08 / 2)
+    assert result.strength.fi_high == pytest.approx(2 * 0.08 / 2)
+
+
+def test_a_batch_sets_the_strength_night_by_night(backend):
+    rng = np.random.default_rng(30)
+    nights = [night(rng, 3, noise=1.5), calm_night(), night(rng, 3, noise=0.4), night(rng, 3, n_epochs=80)]
+    profile = band_profile(0.05)
+    together = quietly(nights, profile, trained="natural")
+    for one, probabilities in zip(together, nights, strict=True):
+        alone = quietly(probabilities, profile, trained="natural")
+        assert (one.strength.step, one.strength.transition_weight) == (
+            alone.strength.step,
+            alone.strength.transition_weight,
+        )
+        assert one.hypnogram.labels.tobytes() == alone.hypnogram.labels.tobytes()
+    assert len({one.strength.step for one in together}) > 1
+
+
+def test_pins_hold_whatever_the_rule_does(backend):
+    probabilities = calm_night()
+    for trained in (None, "natural"):
+        result = quietly(probabilities, band_profile(0.1), trained=trained, pins={5: "R", 70: "N"})
+        assert result.stages[[5, 70]].tolist() == ["R", "N"]
+
+
+def test_a_gap_stays_a_gap_and_is_no_stage_change(backend):
+    probabilities = np.vstack([calm_night(60), np.full((20, 3), np.nan), calm_night(60)])
+    result = quietly(probabilities, band_profile(0.02))
+    assert result.strength.step == "untouched"
+    assert result.strength.fi_before == 0.0
+    assert result.hypnogram.labels[60:80].tolist() == [-1] * 20
+    assert set(result.hypnogram.labels[:60].tolist()) == {0}
+
+
+def test_str_names_the_step_and_the_numbers(backend):
+    rng = np.random.default_rng(31)
+    result = quietly(night(rng, 3, noise=2.0), band_profile(0.03))
+    text = str(result.strength)
+    assert result.strength.step == "lowered"
+    assert f"{result.strength.transition_weight:g}" in text
+    assert "\n" not in text

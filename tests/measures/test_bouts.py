@@ -1,0 +1,154 @@
+"""Bouts and adjacent pairs, against plain loops."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stageguard as sg
+from small import night, profile_of, refusal
+from stageguard.measures.bouts import (
+    bouts_of,
+    check_aligned,
+    cuts_of,
+    hypnogram_before,
+    hypnogram_of,
+    pair_counts,
+    whole_epochs,
+)
+
+label_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=60)
+
+
+def as_labels(values):
+    return np.array(values, dtype=np.int8)
+
+
+@given(label_lists)
+def test_bouts_are_the_runs_a_plain_loop_finds(values):
+    bouts = bouts_of(as_labels(values))
+    expected = [(label, len(list(run))) for label, run in itertools.groupby(values)]
+    assert list(zip(bouts.stages.tolist(), bouts.lengths.tolist(), strict=True)) == expected
+    assert [values[start] for start in bouts.starts] == bouts.stages.tolist()
+    assert np.repeat(bouts.stages, bouts.lengths).tolist() == values
+
+
+def test_only_bouts_between_scored_epochs_are_complete():
+    # cut, whole, beside an unscored epoch, unscored, beside it, whole, cut
+    values = [0, 0, 1, 2, 2, 2, -1, 3, 3, 0, 4]
+    assert bouts_of(as_labels(values)).complete.tolist() == [False, True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize("values", [[0], [-1], [0, 1], [2, 2, 2]])
+def test_no_bout_of_a_night_without_a_middle_is_complete(values):
+    assert not bouts_of(as_labels(values)).complete.any()
+
+
+@given(label_lists)
+def test_pairs_are_those_a_plain_loop_counts(values):
+    expected = np.zeros((5, 5), dtype=int)
+    for a, b in itertools.pairwise(values):
+        if a >= 0 and b >= 0:
+            expected[a, b] += 1
+    assert pair_counts(as_labels(values), 5).tolist() == expected.tolist()
+
+
+@given(label_lists, label_lists)
+def test_pairs_of_two_halves_add_up_when_an_unscored_epoch_parts_them(left, right):
+    whole = pair_counts(as_labels([*left, -1, *right]), 5)
+    assert (whole == pair_counts(as_labels(left), 5) + pair_counts(as_labels(right), 5)).all()
+
+
+def test_pairs_of_many_stages_do_not_overflow():
+    labels = np.array([100, 126, 100, 126], dtype=np.int8)
+    assert pair_counts(labels, 127)[100, 126] == 2
+
+
+def test_a_minimum_is_rounded_up_to_whole_epochs():
+    found = [whole_epochs(s, e) for s, e in [(0.3, 0.1), (30, 30), (31, 30), (0, 30), (300, 120)]]
+    assert found == [3, 1, 2, 0, 3]
+
+
+def test_a_night_may_be_a_hypnogram_or_a_decoding():
+    decoding = sg.decode(night(), profile_of())
+    assert hypnogram_of(decoding) is decoding.hypnogram
+    assert hypnogram_of(decoding.hypnogram) is decoding.hypnogram
+
+
+def test_anything_else_is_refused_with_the_way_out():
+    with pytest.raises(sg.InputError) as error:
+        hypnogram_of([0, 1, 2])
+    refusal(
+        error, r"^the night is \[0, 1, 2\], expected a Hypnogram or a Decoding", r"Hypnogram\(labels, scheme"
+    )
+
+
+def test_the_stager_s_own_choice_keeps_scheme_start_and_source():
+    density = sg.Hypnodensity(night(), "wnr3", 30.0, datetime(2024, 1, 1, 22), "net")
+    decoding = sg.decode(density, profile_of(transition_weight=1.0))
+    before = hypnogram_before(decoding)
+    assert before.labels.tolist() == decoding.argmax.tolist()
+    assert (before.scheme.name, before.start, before.scorer) == ("wnr3", density.start, "net")
+
+
+def test_merging_keeps_unscored_epochs():
+    five = sg.Hypnogram([0, 1, 2, 3, 4, -1], "aasm5", 30.0, scorer="A")
+    merged = five.merge(sg.StageScheme.named("wnr3"))
+    assert merged.labels.tolist() == [0, 1, 1, 1, 2, -1]
+    assert merged.scorer == "A"
+    assert five.merge(five.scheme) is five
+
+
+def hypnogram(n_epochs=4, seconds=30.0, start=None):
+    return sg.Hypnogram([0] * n_epochs, "wnr3", seconds, start)
+
+
+NIGHT = datetime(2024, 1, 1, 22)
+
+
+@pytest.mark.parametrize(
+    ("expert", "patterns"),
+    [
+        (
+            hypnogram(5),
+            [r"^the expert scored 5 epochs and the night has 4", r"-1 marks an unscored epoch\.$"],
+        ),
+        (hypnogram(4, 20.0), [r"^the expert's epochs last 20 s and the night's 30 s", "one epoch length"]),
+        (
+            hypnogram(4, 30.0, NIGHT + timedelta(seconds=16)),
+            [r"starts at 2024-01-01 22:00:16 and the night at"],
+        ),
+    ],
+)
+def test_a_scoring_of_other_epochs_is_refused(expert, patterns):
+    with pytest.raises(sg.InputError) as error:
+        check_aligned(expert, hypnogram(start=NIGHT))
+    refusal(error, *patterns)
+
+
+@pytest.mark.parametrize("start", [None, NIGHT + timedelta(seconds=14), NIGHT.replace(tzinfo=UTC)])
+def test_a_start_that_is_unknown_or_nearly_the_same_is_accepted(start):
+    check_aligned(hypnogram(start=start), hypnogram(start=NIGHT))
+
+
+def test_a_decoding_knows_where_its_segments_were_cut():
+    probabilities = night(40)
+    assert list(cuts_of(sg.decode(probabilities, profile_of()))) == []
+    assert list(cuts_of(sg.decode(probabilities, profile_of(), segments=[0, 10, 25]))) == [10, 25]
+    assert list(cuts_of(hypnogram())) == []
+
+
+def test_a_gap_is_no_cut():
+    probabilities = night(60)
+    probabilities[20:40] = np.nan  # ten minutes, too long to bridge
+    decoding = sg.decode(probabilities, profile_of())
+    assert (decoding.hypnogram.labels == -1).sum() == 20
+    assert list(cuts_of(decoding)) == []
+
+
+def test_epochs_have_a_clock_when_the_night_has_a_start():
+    assert hypnogram(start=NIGHT).clock_at(3) == datetime(2024, 1, 1, 22, 1, 30)
+    assert hypnogram().clock_at(3) is None

@@ -1,0 +1,177 @@
+"""Group differences: Welch's interval, Cohen's d and its noncentral interval, against SciPy and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stageguard.base.errors import InputError
+from stageguard.measures.cohort import CohortTable
+from stageguard.measures.groups import (
+    METHOD,
+    compare_samples,
+    group_differences,
+    noncentrality_limits,
+    t_cdf,
+    t_quantile,
+)
+
+NAN = float("nan")
+
+
+def table(scorings: dict[str, list[float]], ids=None) -> CohortTable:
+    n_nights = len(next(iter(scorings.values())))
+    names = tuple(ids or [f"n{i}" for i in range(n_nights)])
+    values = {name: np.array(own, dtype=float)[:, None] for name, own in scorings.items()}
+    return CohortTable(names, ("tst_minutes",), values)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "probability", "expected"),
+    # closed forms: one and two degrees of freedom
+    [
+        (1, 0.975, math.tan(math.pi * 0.475)),
+        (2, 0.975, 0.95 * math.sqrt(2 / (1 - 0.95**2))),
+        (2, 0.6, 0.2 * math.sqrt(2 / (1 - 0.2**2))),
+        (7.3, 0.5, 0.0),
+    ],
+)
+def test_quantiles_of_t_in_closed_form(freedom, probability, expected):
+    assert t_quantile(probability, freedom) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert t_quantile(1 - probability, freedom) == pytest.approx(-expected, rel=1e-10, abs=1e-12)
+
+
+def test_the_t_distribution_agrees_with_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    for freedom in (1, 1.3, 2, 4.7, 11, 30.5, 250, 1e5):
+        for probability in (0.55, 0.9, 0.975, 0.995, 0.9999):
+            own = t_quantile(probability, freedom)
+            assert own == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-9)
+        for noncentrality in (-2.0, 0.0, 0.7, 5.0):
+            for t in (-1.5, 0.0, 1.0, 6.0):
+                expected = stats.nct.cdf(t, freedom, noncentrality)
+                assert t_cdf(t, freedom, noncentrality) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom"), [(0.0, 2), (2.1, 18), (-7.0, 40), (0.3, 2), (60.0, 98), (1000.0, 10)]
+)
+def test_limits_of_the_noncentrality_put_the_observed_t_in_both_tails(t, freedom):
+    low, high = noncentrality_limits(t, freedom, 0.95)
+    assert low < high
+    assert t_cdf(t, freedom, low) == pytest.approx(0.975, abs=1e-9)
+    assert t_cdf(t, freedom, high) == pytest.approx(0.025, abs=1e-9)
+
+
+def test_the_interval_of_a_difference_is_scipys_welch():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(3)
+    for n, m, spread in ((2, 2, 1.0), (3, 9, 4.0), (12, 11, 0.5), (200, 40, 2.0)):
+        first, second = rng.normal(5, 1, n), rng.normal(4, spread, m)
+        for confidence in (0.8, 0.95, 0.99):
+            own = compare_samples(first, second, confidence=confidence)
+            interval = stats.ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
+            assert (own.low, own.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+            assert own.difference == pytest.approx(first.mean() - second.mean())
+        pooled = np.sqrt(((n - 1) * first.var(ddof=1) + (m - 1) * second.var(ddof=1)) / (n + m - 2))
+        assert own.d == pytest.approx(own.difference / pooled)
+
+
+def test_the_interval_of_d_is_what_nights_from_that_d_would_show():
+    """Coverage: samples drawn with a known d hold it in 95 % of their intervals."""
+    rng = np.random.default_rng(11)
+    true_d, n_trials = 0.8, 400
+    hits = 0
+    for _ in range(n_trials):
+        own = compare_samples(rng.normal(true_d, 1, 7), rng.normal(0, 1, 9))
+        hits += own.d_low <= true_d <= own.d_high
+    assert 0.92 <= hits / n_trials <= 0.98
+
+
+def test_the_interval_of_d_agrees_with_scipys_noncentral_t():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(5)
+    for n, m, shift in ((3, 4, 0.0), (10, 10, 1.0), (25, 8, -2.0)):
+        first, second = rng.normal(shift, 1, n), rng.normal(0, 1, m)
+        own, scale = compare_samples(first, second), math.sqrt(1 / n + 1 / m)
+        t = stats.ttest_ind(first, second).statistic
+        for found, level in ((own.d_low, 0.975), (own.d_high, 0.025)):
+            assert stats.nct.cdf(t, n + m - 2, found / scale) == pytest.approx(level, abs=1e-9)
+
+
+def test_missing_values_are_left_out():
+    own = compare_samples(np.array([1.0, NAN, 2.0, 3.0]), np.array([4.0, 5.0, NAN]))
+    bare = compare_samples(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0]))
+    assert own == bare
+    assert (own.n_first, own.n_second, own.mean_first, own.sd_first) == (3, 2, 2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ([1.0, 2.0], [3.0], "2 and 1 values, an interval needs two in each"),
+        ([], [3.0, 4.0], "0 and 2 values, an interval needs two in each"),
+        ([1.0, 1.0], [2.0, 2.0], "no value differs from its group's mean"),
+    ],
+)
+def test_what_has_no_interval_says_why(first, second, reason):
+    own = compare_samples(np.array(first), np.array(second))
+    assert own.reason == reason
+    assert np.isnan([own.low, own.high, own.d, own.d_low, own.d_high]).all()
+    assert math.isnan(own.mean_first) == (not first)
+
+
+def test_one_group_may_be_without_spread():
+    own = compare_samples(np.array([1.0, 1.0, 1.0]), np.array([2.0, 3.0]))
+    assert own.low < own.difference < own.high
+    assert own.d_low < own.d < own.d_high
+
+
+def test_confidence_must_be_one():
+    with pytest.raises(InputError, match=r"confidence is 95, expected a number from 0\.5 to 0\.9999"):
+        compare_samples(np.array([1.0, 2.0]), np.array([1.0, 2.0]), confidence=95)
+
+
+def test_every_two_groups_are_compared_in_every_scoring():
+    own = table({"before": [1, 2, 5, 7, 9, 8], "after": [1, 2, 4, 6, 9, 9], "expert": [1, 2, 3, 5, 9, 9]})
+    groups = {"n2": "b", "n3": "b", "n0": "a", "n1": "a", "n4": "c", "n5": "c"}
+    found = group_differences(own, groups)
+    assert len(found) == 3 * 3
+    pairs = list(dict.fromkeys((one.first, one.second) for one in found))
+    assert pairs == [("b", "a"), ("b", "c"), ("a", "c")]
+    first = {one.scoring: one.result.difference for one in found if (one.first, one.second) == ("b", "a")}
+    assert first == {"before": 4.5, "after": 3.5, "expert": 2.5}
+
+
+def test_nights_without_a_group_are_left_out():
+    own = table({"after": [1, 2, 5, 7, 1000]})
+    (found,) = group_differences(own, {"n0": "a", "n1": "a", "n2": "b", "n3": "b", "other": "c"})
+    assert (found.result.mean_first, found.result.mean_second) == (1.5, 6.0)
+
+
+def test_nights_of_one_subject_count_once():
+    own = table({"after": [1, 3, 4, 10, 12, 20]})
+    groups = {"n0": "a", "n1": "a", "n2": "a", "n3": "b", "n4": "b", "n5": "b"}
+    (found,) = group_differences(own, groups, subjects={"n0": "s1", "n1": "s1", "n3": "s2", "n4": "s2"})
+    assert (found.result.n_first, found.result.n_second) == (2, 2)
+    assert (found.result.mean_first, found.result.mean_second) == (3.0, 15.5)
+    missing = table({"after": [1, NAN, 4, 10, 12, 20]})
+    (found,) = group_differences(missing, groups, subjects={"n0": "s1", "n1": "s1"})
+    assert (found.result.n_first, found.result.mean_first) == (2, 2.5)
+
+
+def test_groups_that_cannot_be_compared_are_one_line():
+    own = table({"after": [1, 2, 3]})
+    with pytest.raises(InputError, match="of 3 nights all are in 'a', expected two groups or more"):
+        group_differences(own, {"n0": "a", "n1": "a", "elsewhere": "b"})
+    with pytest.raises(InputError, match="of 3 nights none has a group"):
+        group_differences(own, {"elsewhere": "b"})
+    with pytest.raises(InputError, match="'subject s' is in the groups 'a' and 'b', expected one group"):
+        group_differences(own, {"n0": "a", "n1": "b"}, subjects={"n0": "s", "n1": "s"})
+
+
+def test_the_method_names_both_intervals():
+    assert "Welch" in METHOD
+    assert "noncentral t" in METHOD

@@ -1,0 +1,182 @@
+"""Intervals around sleep statistics: how wide, how often they cover, what they say when there are none."""
+
+import math
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from nights import decode, one_hot, plain
+from small import refusal
+from stageguard.measures.intervals import coverage, errors, half_width, intervals, reported
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import WNR3
+from stageguard.synthetic.night import simulate_night
+
+LABELS = [0] * 4 + [1] * 20 + [2] * 6 + [0] * 2 + [1] * 8
+
+
+def profile_with(**held):
+    return sg.Profile.from_dict(plain(transition_weight=0.0, intervals=held))
+
+
+def night(profile):
+    return decode(one_hot(LABELS), profile)
+
+
+def hypnogram(labels):
+    return Hypnogram(np.array(labels, dtype=np.int8), WNR3, 30.0)
+
+
+def test_half_width_is_the_conformal_quantile():
+    known = [-3.0, 1.0, 2.0, -4.0, 5.0, 6.0, -7.0, 8.0, 9.0]
+    assert half_width(known, 0.9) == 9.0  # ceil(10 * .9) = 9th of 9
+    assert half_width(known, 0.5) == 5.0
+    assert half_width(known[:8], 0.9) == math.inf  # ceil(9 * .9) = 9th of 8
+    assert half_width([*known, math.nan], 0.9) == 9.0
+
+
+def test_new_nights_are_covered_as_often_as_promised():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(3000):
+        drawn = rng.standard_t(2, size=31)  # heavy tails: no normal quantile would do
+        covered += abs(drawn[30]) <= half_width(drawn[:30].tolist(), 0.9)
+    assert covered / 3000 == pytest.approx(28 / 31, abs=0.015)  # ceil(31 * .9) of 31
+
+
+def test_errors_are_expert_less_output():
+    output = [*LABELS[:24], *[1] * 6, *LABELS[30:]]  # REM missed
+    found = errors([hypnogram(LABELS)], [hypnogram(output)])
+    assert found["minutes_R"] == [3.0]
+    assert found["minutes_N"] == [-3.0]
+    assert found["tst_minutes"] == [0.0]
+    assert found["bouts_R"] == [1.0]
+    assert math.isnan(found["rem_latency_minutes"][0])
+
+
+def test_errors_refuse_nights_that_do_not_pair():
+    with pytest.raises(sg.InputError) as error:
+        errors([hypnogram(LABELS)], [])
+    refusal(error, "1 experts' nights and 0 outputs")
+
+
+def test_a_night_is_judged_by_the_errors_on_other_people():
+    # the two nights of b are far off; by each other they would be covered
+    values = [1.0] * 9 + [50.0, 50.0]
+    groups = [f"s{i}" for i in range(9)] + ["b", "b"]
+    assert coverage(values, groups, level=0.9) == (9, 11)
+    assert coverage(values, [str(i) for i in range(11)], level=0.9) == (11, 11)
+
+
+def test_conformal_intervals_are_as_wide_as_the_errors_and_no_wider_than_possible():
+    held = {"tst_minutes": [float(k) for k in range(1, 20)], "se_percent": [40.0] * 19}
+    found = intervals(night(profile_with(errors=held, n_nights=19, coverage={"tst_minutes": 0.93})))
+    tst = found["tst_minutes"]
+    assert (tst.value, tst.low, tst.high) == (17.0, 0.0, 20.0)  # 18 min either way, within the night
+    assert tst.measured_coverage == 0.93
+    assert found["se_percent"].high == 100.0
+    assert (found.method, found.level, found.n_nights) == ("conformal", 0.9, 19)
+    assert intervals(night(profile_with(errors=held)), level=0.5)["tst_minutes"].low == 7.0
+
+
+def test_a_statistic_without_errors_enough_has_no_interval_but_a_reason():
+    found = intervals(night(profile_with(errors={"tst_minutes": [1.0] * 5})))
+    assert math.isnan(found["tst_minutes"].low)
+    assert found["tst_minutes"].reason == "5 scored nights have it, expected 9 or more"
+
+
+def test_rem_latency_of_a_night_without_rem_has_no_interval():
+    profile = profile_with(errors={"rem_latency_minutes": [1.0] * 20})
+    found = intervals(decode(one_hot([0] * 5 + [1] * 20), profile))
+    assert found["rem_latency_minutes"].reason == "does not exist in this night"
+
+
+def test_rem_latency_follows_the_shortest_first_rem_of_the_profile():
+    labels = [1] * 10 + [2] + [1] * 10 + [2] * 4
+    held = {"rem_latency_minutes": [1.0] * 20}
+    short = intervals(decode(one_hot(labels), profile_with(errors=held)))
+    long = intervals(decode(one_hot(labels), profile_with(errors=held, min_first_rem_seconds=60.0)))
+    assert short["rem_latency_minutes"].value == 5.0
+    assert long["rem_latency_minutes"].value == 10.5
+
+
+def test_a_profile_that_was_not_fitted_has_no_conformal_intervals():
+    with pytest.raises(sg.InputError) as error:
+        intervals(night(profile_with()))
+    refusal(error, "holds no errors on scored nights", "stageguard fit", "method='model'")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"level": 1.0}, "level is 1.0, expected a number from 0.5 to 0.99"), ({"method": "exact"}, "method")],
+)
+def test_options_are_checked(options, words):
+    with pytest.raises(sg.InputError) as error:
+        intervals(night(profile_with(errors={"tst_minutes": [1.0] * 9})), **options)
+    refusal(error, words)
+
+
+FULLY = {
+    "errors": {"tst_minutes": [1.0] * 20, "rem_latency_minutes": [1.0] * 20},
+    "coverage": {"tst_minutes": 0.9, "rem_latency_minutes": 0.9},
+    "model_coverage": {"tst_minutes": 0.5, "rem_latency_minutes": 0.5},
+    "min_first_rem_seconds": 60.0,
+}
+
+
+@pytest.mark.parametrize("method", ["conformal", "model"])
+@pytest.mark.parametrize(
+    "options", [{"convention": "yasa"}, {"lights_off": 2}, {"lights_on": 36}, {"level": 0.8}]
+)
+def test_statistics_measured_otherwise_have_no_measured_coverage(method, options):
+    decoded = night(profile_with(**FULLY))
+    assert not math.isnan(intervals(decoded, method=method)["tst_minutes"].measured_coverage)
+    found = intervals(decoded, method=method, **options)
+    assert all(math.isnan(one.measured_coverage) for one in found.values())
+
+
+@pytest.mark.parametrize("method", ["conformal", "model"])
+def test_rem_latency_measured_otherwise_has_no_measured_coverage(method):
+    decoded = night(profile_with(**FULLY))
+    for seconds, known in ((60.0, True), (None, True), (0.0, False), (90.0, False)):
+        found = intervals(decoded, method=method, min_first_rem_seconds=seconds)
+        assert math.isnan(found["rem_latency_minutes"].measured_coverage) is not known
+        assert not math.isnan(found["tst_minutes"].measured_coverage)
+
+
+def test_another_strength_has_no_errors_of_its_own():
+    changed = profile_with(**FULLY).replace(transition_weight=5.0)
+    with pytest.raises(sg.InputError) as error:
+        intervals(night(changed))
+    refusal(error, "holds no errors on scored nights")
+
+
+def test_another_cohort_is_warned_of():
+    profile = profile_with(**FULLY).replace(cohort="our lab")
+    decoded = decode(one_hot(LABELS), profile, cohort="their lab")
+    with pytest.warns(sg.StageGuardWarning) as caught:
+        found = intervals(decoded)
+    (warning,) = caught
+    assert str(warning.message) == (
+        "the errors are from 'our lab', the night is of 'their lab': how often such intervals cover there is "
+        "not known."
+    )
+    assert warning.filename == __file__
+    assert math.isnan(found["tst_minutes"].measured_coverage)
+    assert found["tst_minutes"].low == found["tst_minutes"].value - 1.0
+    assert math.isnan(intervals(decoded, method="model")["tst_minutes"].measured_coverage)
+
+
+def test_every_stage_is_reported():
+    names = set(reported(sg.sleep_statistics(hypnogram(LABELS))))
+    assert {"minutes_W", "minutes_N", "minutes_R", "bouts_R", "awakenings"} <= names
+
+
+def test_no_percentage_stands_without_a_measured_coverage():
+    decoding = decode(simulate_night("human-psg-3", hours=2, seed=1).density, "human-psg-3")
+    model = sg.intervals(decoding, method="model", n=20)
+    assert math.isnan(model.level) and not model.is_measured
+    first, *rows = str(model).splitlines()
+    assert "%" not in first and first.startswith("model intervals")
+    assert not any("covered" in row for row in rows)

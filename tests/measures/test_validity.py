@@ -1,0 +1,381 @@
+"""Validity indicators in closed form, against plain loops and against the counts the bands come from."""
+
+import importlib
+import itertools
+import math
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stageguard as sg
+from nights import decode, random_probabilities
+from peers import random_labels
+from small import profile_of, refusal
+from stageguard.measures.agreement import agreement
+from stageguard.measures.bouts import hypnogram_before
+from stageguard.measures.statistics import sleep_statistics
+from stageguard.measures.validity import validity
+
+W, N, R, U = 0, 1, 2, -1
+BANDS = {
+    "fragmentation_index": {"low": 0.1, "high": 0.3},
+    "transitions_per_hour": {"low": 12.0, "high": 36.0},
+    "tvr_percent": {"low": 0.0, "high": 5.0},
+    "flips_per_hour": {"low": 1.0, "high": 20.0},
+    "one_epoch_bouts_percent_W": {"low": 10.0, "high": 60.0},
+    "mean_bout_minutes_N": {"low": 1.0, "high": 4.0},
+}
+PROFILE = profile_of(bands=BANDS, tvr_pairs=[["W", "R"], ["R", "N"]], min_bout_seconds={"W": 60.0, "R": 90.0})
+
+
+def night(*bouts, seconds=30.0, scheme="wnr3"):
+    labels = [label for label, n in bouts for _ in range(n)]
+    return sg.Hypnogram(np.array(labels, dtype=np.int8), scheme, seconds)
+
+
+#         cut                 flip: N-W-N                      beside ?           beside ?         cut
+KNOWN = ((W, 4), (N, 6), (W, 1), (N, 2), (R, 2), (W, 3), (R, 5), (U, 2), (R, 2), (N, 9), (W, 4), (N, 1))
+
+
+def test_a_known_night_in_closed_form():
+    found = validity(night(*KNOWN), PROFILE)
+    n_scored, n_pairs, n_changes = 39, 37, 9
+    value = {name: indicator.value for name, indicator in found.indicators.items()}
+    assert found.n_epochs_scored == n_scored
+    assert found.hours_scored == pytest.approx(n_scored / 120)
+    assert value["fragmentation_index"] == pytest.approx(n_changes / n_pairs)
+    assert value["transitions_per_hour"] == pytest.approx(120 * n_changes / n_pairs)
+    assert found.rare_pairs == {"W->R": 1, "R->N": 1}
+    assert value["tvr_percent"] == value["paper_tvr_percent"] == pytest.approx(100 * 2 / n_pairs)
+    assert value["tvr_per_change_percent"] == pytest.approx(100 * 2 / n_changes)
+    assert value["tvr_per_hour"] == pytest.approx(120 * 2 / n_pairs)
+    assert value["flips_per_hour"] == pytest.approx(1 / (n_scored / 120))
+    # complete bouts: W 1, 3, 4; N 6, 2, 9; R 2
+    assert value["one_epoch_bouts_percent_W"] == pytest.approx(100 / 3)
+    assert value["mean_bout_minutes_W"] == pytest.approx((1 + 3 + 4) / 3 / 2)
+    assert value["median_bout_minutes_W"] == 1.5
+    assert value["mean_bout_minutes_N"] == pytest.approx((6 + 2 + 9) / 3 / 2)
+    assert value["median_bout_minutes_N"] == 3.0
+    assert value["mean_bout_minutes_R"] == 1.0
+    assert found.bouts_below_minimum == {"W": 1, "R": 1}
+    assert found.expert_bouts_lost is None
+    assert found.profile == "small"
+    main = (
+        "fragmentation_index",
+        "transitions_per_hour",
+        "tvr_percent",
+        "paper_tvr_percent",
+        "flips_per_hour",
+    )
+    assert [getattr(found, name) for name in main] == [value[name] for name in main]
+
+
+def places(*bouts, profile=PROFILE, seconds=30.0):
+    return {name: i.place for name, i in validity(night(*bouts, seconds=seconds), profile).indicators.items()}
+
+
+def test_smoother_than_experts_is_flagged_as_loudly_as_more_fragmented():
+    smooth = validity(night((W, 30), (N, 60), (R, 30)), PROFILE)
+    assert smooth.indicators["fragmentation_index"].place == "below"
+    assert smooth.indicators["mean_bout_minutes_N"].place == "above"
+    assert set(smooth.outside) == {
+        *("fragmentation_index", "transitions_per_hour", "flips_per_hour", "mean_bout_minutes_N")
+    }
+    broken = validity(night(*[(W, 1), (N, 1)] * 40), PROFILE)
+    assert broken.indicators["fragmentation_index"].place == "above"
+    assert broken.indicators["one_epoch_bouts_percent_W"].place == "above"
+    assert broken.indicators["mean_bout_minutes_N"].place == "below"
+    ordinary = validity(night(*[(W, 4), (N, 5)] * 10), PROFILE)
+    assert ordinary.indicators["fragmentation_index"].place == "inside"
+    assert ordinary.indicators["median_bout_minutes_N"].place == "no band"
+
+
+def test_the_ends_of_a_band_are_inside():
+    # 20 pairs: 2 changes are 0.1, 6 are 0.3
+    assert places((W, 7), (N, 7), (W, 7))["fragmentation_index"] == "inside"
+    assert places(*[(W, 3), (N, 3)] * 3, (W, 3))["fragmentation_index"] == "inside"
+    assert places((W, 10), (N, 11))["fragmentation_index"] == "below"
+
+
+def test_bands_follow_the_epoch_length():
+    bouts = [(W, 8), (N, 6), (W, 8), (R, 2)] * 5
+    ten = validity(night(*bouts, seconds=10.0), PROFILE).indicators
+    assert (ten["fragmentation_index"].low, ten["fragmentation_index"].high) == pytest.approx((0.1 / 3, 0.1))
+    assert ten["tvr_percent"].high == pytest.approx(5.0 / 3)
+    assert (ten["transitions_per_hour"].low, ten["transitions_per_hour"].high) == (12.0, 36.0)
+    assert ten["mean_bout_minutes_N"].low == 1.0
+    for name in ("flips_per_hour", "one_epoch_bouts_percent_W"):
+        assert ten[name].place == "no band"
+        assert math.isnan(ten[name].low)
+        assert ten[name].reason == "the band is about single epochs of 30 s, not of 10 s"
+        assert not math.isnan(ten[name].value)
+
+
+def test_the_same_sleep_in_shorter_epochs_stays_in_the_same_place():
+    bouts = [(W, 4), (N, 5)] * 30
+    whole = validity(night(*bouts), PROFILE)
+    thirds = validity(night(*[(label, 3 * n) for label, n in bouts], seconds=10.0), PROFILE)
+    for name in ("fragmentation_index", "transitions_per_hour", "mean_bout_minutes_N"):
+        assert whole.indicators[name].place == thirds.indicators[name].place == "inside"
+
+
+def test_minimum_bouts_are_rounded_up_to_whole_epochs():
+    bouts = [(N, 9), (W, 3), (N, 9), (W, 2), (N, 9)]
+    assert validity(night(*bouts, seconds=25.0), PROFILE).bouts_below_minimum == {"W": 1, "R": 0}
+    assert validity(night(*bouts, seconds=30.0), PROFILE).bouts_below_minimum == {"W": 0, "R": 0}
+
+
+@pytest.mark.parametrize(
+    ("bouts", "name", "reason"),
+    [
+        ([(W, 1)], "fragmentation_index", "there are no two adjacent scored epochs"),
+        ([(W, 1), (U, 1), (W, 1)], "tvr_percent", "there are no two adjacent scored epochs"),
+        ([(U, 4)], "flips_per_hour", "no epoch is scored"),
+        ([(W, 9)], "tvr_per_change_percent", "the stage never changes"),
+        ([(W, 9), (N, 9)], "mean_bout_minutes_N", "there is no complete bout of N"),
+        ([(W, 9), (N, 9)], "one_epoch_bouts_percent_R", "there is no complete bout of R"),
+    ],
+)
+def test_what_does_not_exist_is_nan_with_a_reason_and_has_no_place(bouts, name, reason):
+    indicator = validity(night(*bouts), PROFILE).indicators[name]
+    assert math.isnan(indicator.value)
+    assert (indicator.reason, indicator.place) == (reason, "no band")
+
+
+def test_pairs_and_stages_a_profile_lacks_are_reasons():
+    found = validity(night((0, 9), (1, 9), scheme="ws2"), "human-actigraphy-2")
+    assert found.rare_pairs == {}
+    assert found.indicators["tvr_percent"].reason == "the profile names no tvr_pairs"
+    assert found.indicators["paper_tvr_percent"].reason == "scheme 'ws2' cannot be merged to W, N, R"
+    assert math.isnan(found.tvr_percent)
+    assert math.isnan(found.paper_tvr_percent)
+
+
+def test_the_paper_s_pairs_are_counted_on_merged_stages():
+    five = night((0, 4), (4, 4), (1, 4), (4, 4), (3, 4), (2, 4), scheme="aasm5")
+    found = validity(five, "human-psg-5")
+    assert found.paper_tvr_percent == pytest.approx(100 * 3 / 23)  # W-R, R-N1, R-N3
+    assert found.rare_pairs == {"W->R": 1, "W->N3": 0, "N1->N3": 0, "R->N3": 1, "N3->R": 0}
+    assert found.tvr_percent == pytest.approx(100 * 2 / 23)
+
+
+def test_finer_stages_are_merged_into_the_profile_s():
+    five = night((0, 4), (1, 1), (2, 2), (3, 3), (4, 5), (0, 2), scheme="aasm5")
+    three = night((0, 4), (1, 6), (2, 5), (0, 2))
+    assert repr(validity(five, PROFILE)) == repr(validity(three, PROFILE))
+
+
+def test_expert_bouts_that_a_minimum_takes_away():
+    expert = night((N, 9), (W, 1), (N, 9), (W, 1), (N, 9), (W, 2), (R, 2), (N, 7))
+    #                      kept longer      lost
+    output = night((N, 8), (W, 3), (N, 18), (W, 2), (R, 9))
+    found = validity(output, PROFILE, expert=expert)
+    assert found.expert_bouts_below_minimum == {"W": 2, "R": 1}
+    assert found.expert_bouts_lost == {"W": 1, "R": 0}
+    five = night((2, 9), (0, 1), (2, 9), (0, 1), (2, 9), (0, 2), (4, 2), (2, 7), scheme="aasm5")
+    assert validity(output, PROFILE, expert=five).expert_bouts_lost == {"W": 1, "R": 0}
+
+
+def test_an_expert_scoring_has_to_fit():
+    with pytest.raises(sg.InputError) as error:
+        validity(night((N, 9)), PROFILE, expert=night((N, 8)))
+    refusal(error, r"^the expert scored 8 epochs and the night has 9")
+    with pytest.raises(sg.InputError) as error:
+        validity(night((N, 9)), PROFILE, expert=[0, 1])
+    refusal(error, r"^expert is \[0, 1\], expected a Hypnogram\.$")
+
+
+def test_a_bare_hypnogram_needs_a_profile():
+    with pytest.raises(sg.InputError) as error:
+        validity(night((N, 9)))
+    refusal(
+        error, r"^a Hypnogram comes without a profile, expected one", r"validity\(night, 'human-psg-5'\)\.$"
+    )
+    with pytest.raises(sg.InputError) as error:
+        validity([0, 1])
+    refusal(error, r"expected a Hypnogram or a Decoding")
+    with pytest.raises(sg.ProfileError) as error:
+        validity(night((N, 9)), "human-psg-4")
+    refusal(error, r"unknown profile 'human-psg-4'", r"Did you mean 'human-psg-[35]'")
+
+
+def test_a_decoding_brings_its_own_profile_and_its_own_fragmentation():
+    rng = np.random.default_rng(4)
+    profile = PROFILE.replace(transition_weight=0.4, min_bout_seconds=None)
+    decoding = decode(random_probabilities(rng, 300, 3), profile)
+    found = validity(decoding)
+    assert found.fragmentation_index == pytest.approx(decoding.strength.fi_after)
+    assert validity(hypnogram_before(decoding), profile).fragmentation_index == pytest.approx(
+        decoding.strength.fi_before
+    )
+    assert decoding.strength.fi_after < decoding.strength.fi_before
+
+
+def test_nothing_is_adjacent_across_segments():
+    rng = np.random.default_rng(5)
+    profile = PROFILE.replace(transition_weight=0.4, min_bout_seconds=None)
+    starts = [0, *range(7, 300, 7)]
+    decoding = decode(random_probabilities(rng, 300, 3), profile, segments=starts)
+    found = validity(decoding)
+    assert found.fragmentation_index == pytest.approx(decoding.strength.fi_after)
+    assert found.fragmentation_index != pytest.approx(
+        validity(decoding.hypnogram, profile).fragmentation_index
+    )
+    assert found.n_epochs_scored == 300
+
+
+def test_to_dict_is_plain():
+    found = validity(night(*KNOWN), PROFILE).to_dict()
+    assert found["indicators"]["fragmentation_index"]["place"] == "inside"
+    assert found["rare_pairs"] == {"W->R": 1, "R->N": 1}
+    assert "expert_bouts_lost" not in found
+    assert found["outside"] == list(validity(night(*KNOWN), PROFILE).outside)
+    expert = validity(night(*KNOWN), PROFILE, expert=night(*KNOWN)).to_dict()
+    assert expert["expert_bouts_lost"] == {"W": 0, "R": 0}
+
+
+def test_every_result_travels_between_processes():
+    scored = night(*KNOWN)
+    for found in (
+        validity(scored, PROFILE, expert=scored),
+        agreement(scored, scored, pairs=[("W", "R")]),
+        sleep_statistics(scored),
+        *sleep_statistics(scored).hours,
+    ):
+        assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
+
+
+STUDY = Path(__file__).parents[2] / "studies" / "expert-scorings"
+
+
+@pytest.fixture(scope="module")
+def count():
+    """The script that counted the bands; its neighbours are imported by name, as scripts are."""
+    names = ("tables", "cohorts", "count")
+    before = {name: sys.modules.pop(name, None) for name in names}
+    sys.path.insert(0, str(STUDY))
+    try:
+        yield importlib.import_module("count")
+    finally:
+        sys.path.remove(str(STUDY))
+        for name in names:
+            sys.modules.pop(name, None)
+            if before[name] is not None:
+                sys.modules[name] = before[name]
+
+
+def test_indicators_are_those_the_bands_were_counted_with(count):
+    profile, rng, n_seen = sg.Profile.load("human-psg-5"), np.random.default_rng(6), 0
+    for _ in range(60):
+        labels = random_labels(rng)
+        if not (labels[1:][labels[:-1] >= 0] >= 0).any():
+            continue
+        expected = count.night_figures(labels.astype(int), "aasm5", 30.0, mouse=False)
+        found = validity(sg.Hypnogram(labels, "aasm5", 30.0), profile).indicators
+        expected["paper_tvr_percent"] = expected.pop("tvr_paper_percent")
+        values = {name: found[name].value for name in expected}
+        assert values == pytest.approx(expected, nan_ok=True)
+        assert set(profile.bands) <= set(expected)
+        n_seen += 1
+    assert n_seen > 30
+
+
+labels = st.lists(st.integers(-1, 2), min_size=2, max_size=60)
+
+
+def measured(values, profile=PROFILE):
+    return validity(sg.Hypnogram(np.array(values, dtype=np.int8), "wnr3", 30.0), profile)
+
+
+def same_indicators(a, b):
+    return {k: v.value for k, v in a.indicators.items()} == pytest.approx(
+        {k: v.value for k, v in b.indicators.items()}, nan_ok=True
+    )
+
+
+@given(labels, st.integers(1, 5), st.integers(1, 5))
+def test_unscored_epochs_at_the_ends_change_nothing(values, n_before, n_after):
+    longer = measured([*[U] * n_before, *values, *[U] * n_after])
+    assert same_indicators(measured(values), longer)
+    assert measured(values).n_epochs_scored == longer.n_epochs_scored
+
+
+@given(labels)
+def test_flips_are_those_a_plain_loop_finds(values):
+    threes = [t for t in zip(values, values[1:], values[2:], strict=False) if min(t) >= 0]
+    flips = sum(a == c != b for a, b, c in threes)
+    hours = sum(v >= 0 for v in values) / 120
+    found = measured(values).flips_per_hour
+    assert math.isnan(found) if not threes else found == pytest.approx(flips / hours)
+
+
+@given(labels)
+def test_rare_pairs_are_those_a_plain_loop_finds(values):
+    pairs = list(itertools.pairwise(values))
+    assert measured(values).rare_pairs == {"W->R": pairs.count((W, R)), "R->N": pairs.count((R, N))}
+
+
+@given(labels, st.permutations([0, 1, 2]))
+def test_the_names_of_the_stages_do_not_matter(values, order):
+    """Relabel the night and every rule of the profile alike: each stage keeps its numbers."""
+    names = ("W", "N", "R")
+    new = dict(zip(names, (names[k] for k in order), strict=True))
+    relabelled = PROFILE.replace(
+        tvr_pairs=[[new["W"], new["R"]], [new["R"], new["N"]]],
+        min_bout_seconds={new["W"]: 60.0, new["R"]: 90.0},
+        bands={},
+    )
+    before, after = measured(values), measured(np.append(order, U)[values], relabelled)
+    for name, indicator in before.indicators.items():
+        stem, _, stage = name.rpartition("_")
+        other = f"{stem}_{new[stage]}" if stage in new else name
+        if name != "paper_tvr_percent":
+            assert indicator.value == pytest.approx(after.indicators[other].value, nan_ok=True)
+    assert list(before.rare_pairs.values()) == list(after.rare_pairs.values())
+    assert {new[k]: v for k, v in before.bouts_below_minimum.items()} == after.bouts_below_minimum
+
+
+def dod_h(data_dir):
+    with np.load(data_dir / "dod-h" / "dod_h.npz") as archive:
+        names = sorted({key.rsplit("/", 1)[0] for key in archive.files})
+        return [(archive[f"{name}/scorers"], archive[f"{name}/votes"]) for name in names]
+
+
+def test_most_expert_scorings_are_inside_the_bands(data_dir):
+    inside, n = {}, 0
+    for scorers, _ in dod_h(data_dir):
+        for labels in scorers:
+            found = validity(sg.Hypnogram(labels.astype(np.int8), "aasm5", 30.0), "human-psg-5")
+            n += 1
+            for name, indicator in found.indicators.items():
+                inside[name] = inside.get(name, 0) + (indicator.place == "inside")
+    banded = sg.Profile.load("human-psg-5").bands
+    assert n == 125
+    assert {name for name in banded if inside[name] / n < 0.85} == set()
+
+
+def test_over_smoothing_by_the_paper_s_rules_is_flagged_below(data_dir):
+    bands = sg.Profile.load("human-psg-5").bands
+    paper = sg.Profile.load("human-psg-5").replace(
+        transition_weight=1.0,
+        stay="free",
+        ends="paper",
+        rare=[["W", "R"], ["R", "N1"], ["R", "N2"], ["R", "N3"]],
+        min_bout_seconds={"W": 60.0, "N1": 60.0, "N2": 90.0, "N3": 90.0, "R": 60.0},
+        flip_flop={"penalty_nats": 2.0, "window_epochs": 5, "method": "greedy"},
+    )
+    assert paper.bands == bands
+    places = {"fragmentation_index": [], "flips_per_hour": [], "one_epoch_bouts_percent_W": []}
+    for _, votes in dod_h(data_dir):
+        shares = votes / votes.sum(axis=1, keepdims=True) + 0.02
+        found = validity(decode(shares / shares.sum(axis=1, keepdims=True), paper))
+        for name, own in places.items():
+            own.append(found.indicators[name].place)
+    assert {name: own.count("below") / len(own) >= 0.9 for name, own in places.items()} == dict.fromkeys(
+        places, True
+    )

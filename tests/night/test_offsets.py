@@ -1,0 +1,322 @@
+"""Where a night's first epoch lies in its recording: a field that every verb and every file keeps."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import stageguard as sg
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.cli import app
+from stageguard.formats import registry
+from stageguard.formats.convert import usual_suffix
+from stageguard.formats.outputs import write_decoding
+from stageguard.night.stages import AASM5
+
+OFFSETS = [0.0, 12.5, 30.0, 42.5]
+SECONDS = 30.0
+START = datetime(2024, 5, 1, 22, 30)
+LABELS = np.repeat([0, 1, 2, 3, 2, 4, 0], 4).astype(np.int8)
+WRITTEN = [form.name for form in registry.FORMATS if form.does("write")]
+WITHOUT_ONSETS = ("yasa-json", "accusleepy-csv", "profusion-xml", "luna-eannot", "usleep-hyp", "text")
+OWN = ("npz", "parquet", "stageguard-tsv", "stageguard-csv")  # formats that tell an offset as it is
+LOST = "12.5 s from the recording's start to the first epoch"
+
+pytestmark = pytest.mark.filterwarnings("ignore::stageguard.base.errors.StageGuardWarning")
+
+
+def probabilities() -> np.ndarray:
+    return np.where(LABELS[:, None] == np.arange(5), 0.96, 0.01)
+
+
+def density(offset: float = 0.0, start: datetime | None = None) -> sg.Hypnodensity:
+    return sg.Hypnodensity(probabilities(), "aasm5", SECONDS, start, offset_seconds=offset)
+
+
+def hypnogram(offset: float = 0.0, start: datetime | None = None) -> sg.Hypnogram:
+    return sg.Hypnogram(LABELS, "aasm5", SECONDS, start, offset_seconds=offset)
+
+
+def write_csv(path, offset: float):
+    rows = [
+        f"{offset + SECONDS * i:g},{SECONDS:g},{','.join(map(str, row))}"
+        for i, row in enumerate(probabilities().tolist())
+    ]
+    path.write_text("\n".join(["onset,duration,W,N1,N2,N3,R", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def timed(night: sg.Hypnogram) -> dict[float, str]:
+    """Return the stage at every onset in the recording, without unscored epochs."""
+    onsets = night.offset_seconds + night.epoch_seconds * np.arange(night.n_epochs)
+    return {
+        round(onset, 6): str(stage) for onset, stage in zip(onsets, night.stages, strict=True) if stage != "?"
+    }
+
+
+def rows_of(path, delimiter: str) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
+
+
+def run(*arguments) -> str:
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+# ---- the field
+
+
+@pytest.mark.parametrize("make", [hypnogram, density])
+def test_it_is_a_part_of_the_night(make):
+    night = make(12.5)
+    assert night.offset_seconds == 12.5
+    assert make().offset_seconds == 0.0
+    assert night != make()
+    assert hash(night) != hash(make())
+    assert "from 12.5 s" in repr(night)
+    assert "from" not in repr(make())
+    assert pickle.loads(pickle.dumps(night)) == night
+    assert replace(night, offset_seconds=3).offset_seconds == 3.0
+
+
+@pytest.mark.parametrize("make", [hypnogram, density])
+@pytest.mark.parametrize("offset", [-1, float("nan"), float("inf"), "12", None, True])
+def test_it_is_seconds_from_the_beginning(make, offset):
+    with pytest.raises(InputError, match="offset_seconds is "):
+        make(offset)
+
+
+def test_a_posterior_keeps_it_through_a_pickle():
+    found = sg.posterior(density(12.5), "human-psg-5")
+    again = pickle.loads(pickle.dumps(found))
+    assert again == found
+    assert again.offset_seconds == 12.5
+    assert again.log_evidence == found.log_evidence
+
+
+# ---- verbs
+
+
+def test_every_verb_keeps_it():
+    night = density(12.5, START)
+    decoding = sg.decode(night, "human-psg-5")
+    kept = [
+        decoding.hypnogram,
+        decoding.density,
+        sg.posterior(night, "human-psg-5"),
+        night.merge("wnr3"),
+        sg.merge_stages(hypnogram(12.5), "wnr3"),
+        sg.reepoch(night, 15.0),
+        sg.reepoch(hypnogram(12.5), 60.0),
+        sg.combine([night, night]),
+        sg.consensus([hypnogram(12.5), hypnogram(12.5)]),
+        sg.read_hypnogram(hypnogram(12.5)),
+        *sg.align(night, hypnogram(12.5)).nights,
+    ]
+    assert [each.offset_seconds for each in kept] == [12.5] * len(kept)
+
+
+def test_changes_tell_when_they_begin():
+    rows = probabilities()
+    rows[9] = [0.01, 0.01, 0.01, 0.01, 0.96]
+    (change,) = sg.explain(
+        sg.decode(sg.Hypnodensity(rows, "aasm5", SECONDS, offset_seconds=12.5), "human-psg-5")
+    )
+    assert change.onset_seconds == 12.5 + 9 * SECONDS
+
+
+@pytest.mark.parametrize("start", [None, START])
+def test_nights_of_one_recording_are_aligned_by_time(start):
+    late = sg.Hypnogram(LABELS[2:], "aasm5", SECONDS, start, offset_seconds=72.5)
+    with pytest.warns(StageGuardWarning):
+        one, two = sg.align(hypnogram(12.5), late).nights
+    assert one.labels.tolist() == two.labels.tolist() == LABELS[2:].tolist()
+    assert (one.offset_seconds, two.offset_seconds) == (72.5, 72.5)
+    assert one.start == two.start == start
+    with pytest.warns(StageGuardWarning):
+        one, two = sg.align(hypnogram(12.5), late, keep="first").nights
+    assert two.labels.tolist() == [-1, -1, *LABELS[2:].tolist()]
+    assert two.offset_seconds == 12.5
+    assert two.start == (None if start is None else start - timedelta(seconds=60))
+
+
+def test_lights_told_in_seconds_count_from_the_recording():
+    night = hypnogram(12.5)
+    assert sg.sleep_statistics(night, lights_off=72.5).lights_off_epoch == 2
+    assert sg.sleep_statistics(night, lights_off=timedelta(seconds=72.5)).lights_off_epoch == 2
+    with pytest.warns(StageGuardWarning, match="2 epochs before lights off"):
+        one, _ = sg.align(night, night, lights_off=72.5).nights
+    assert one.offset_seconds == 72.5
+
+
+def test_nights_beside_each_others_epochs_are_refused():
+    with pytest.raises(InputError, match=r"night 2 begins 12\.5 s after the first, 12\.5 s off its grid"):
+        sg.align(density(), density(12.5))
+    with pytest.raises(
+        InputError, match=r"night 2 begins 12\.5 s after the recording's start, the first one 0 s"
+    ):
+        sg.combine([density(), density(12.5)])
+    compared = "the expert scoring begins 0 s after the recording's start and the night 12.5 s"
+    with pytest.raises(InputError, match=compared):
+        sg.agreement(hypnogram(), hypnogram(12.5))
+    with pytest.raises(InputError, match=compared):  # of one recording, by their clocks
+        sg.agreement(hypnogram(0.0, START), hypnogram(12.5, START + timedelta(seconds=12.5)))
+    with pytest.raises(InputError, match=compared):
+        sg.validity(sg.decode(density(12.5), "human-psg-5"), expert=hypnogram())
+    with pytest.raises(InputError, match="the expert scoring begins"):
+        sg.consensus([hypnogram(), hypnogram(12.5)])
+    # recordings of two devices: the first epochs begin together by the clock
+    assert sg.agreement(hypnogram(0.0, START), hypnogram(600.0, START)).accuracy == 1.0
+
+
+def test_fitting_compares_epochs_of_one_time():
+    nights, experts = [density(12.5)] * 2, [hypnogram()] * 2
+    with pytest.raises(InputError, match="night 0: the expert scoring begins 0 s after"):
+        sg.fit(nights, experts, base="human-psg-5")
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("start", [None, START])
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_stages_stay_at_their_times_in_every_format(tmp_path, name, offset, start):
+    source = sg.decode(density(offset, start), "human-psg-5")
+    form = registry.named(name, "write")
+    target = tmp_path / f"night{usual_suffix(form)}"
+    merge_to = "wnr3" if name == "accusleepy-csv" else None
+    written = sg.convert(source, target, target_format=name, merge_to=merge_to)
+    lost = [each for each in written.lost if "from the recording's start" in each]
+    given = source.hypnogram if merge_to is None else sg.merge_stages(source.hypnogram, merge_to)
+    if name == "npz":
+        assert sg.read_density(target).offset_seconds == offset
+        return
+    scheme = None if merge_to is None else "wnr3"
+    back = sg.read_hypnogram(target, format=name, scheme=scheme, epoch_seconds=SECONDS)
+    if name in WITHOUT_ONSETS and offset % SECONDS:
+        assert lost == [LOST]
+        back = replace(back, offset_seconds=offset % SECONDS)
+    else:
+        assert lost == []
+    assert timed(back) == timed(given)
+    if name in OWN:
+        assert back.offset_seconds == offset
+        assert back.labels.tolist() == given.labels.tolist()
+    if start is not None and back.start is not None:
+        first = back.offset_seconds if name not in WITHOUT_ONSETS else offset % SECONDS
+        begins = back.start.replace(tzinfo=None) - timedelta(seconds=first)
+        off = abs((begins - start + timedelta(seconds=offset)).total_seconds())
+        assert off < (1 if name == "nsrr-xml" else 1e-6)  # NSRR tells whole seconds
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("name", ["stageguard-csv", "parquet", "npz"])
+def test_probabilities_stay_at_their_times(tmp_path, name, offset):
+    target = tmp_path / f"night{usual_suffix(registry.named(name, 'write'))}"
+    for start in (None, START):
+        density(offset, start).save(target, format=name, overwrite=True)
+        back = sg.read_density(target)
+        assert (back.offset_seconds, back.start) == (offset, start)
+        np.testing.assert_allclose(back.probabilities, probabilities())
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_onsets_in_the_files(tmp_path, offset):
+    decoding = sg.decode(density(offset), "human-psg-5")
+    expected = [offset + SECONDS * i for i in range(len(LABELS))]
+    files = write_decoding(decoding, tmp_path / "own")
+    tables = [(files.tsv, "\t", "onset")]
+    for name, file, delimiter, column in (
+        ("stageguard-csv", "own.csv", ",", "onset"),
+        ("bids-events", "n_events.tsv", "\t", "onset"),
+        ("usleep-tsv", "usleep.tsv", "\t", "init_sec"),
+        ("luna-annot", "n.annot", "\t", "start"),
+        ("edfbrowser-csv", "n.csv", ",", "Onset"),
+    ):
+        sg.convert(decoding, tmp_path / file, target_format=name)
+        tables.append((tmp_path / file, delimiter, column))
+    for path, delimiter, column in tables:
+        rows = rows_of(path, delimiter)
+        known = next(key for key in rows[0] if key.casefold() == column.casefold())
+        assert [float(row[known]) for row in rows] == expected, path.name
+    sidecar = json.loads(files.sidecar.read_text(encoding="utf-8"))
+    assert sidecar["stageguard"]["hypnogram"]["offset_seconds"] == offset
+    frame = decoding.to_frame()
+    assert frame["onset"].tolist() == expected
+
+
+def test_a_frame_tells_each_epochs_time_once():
+    frame = hypnogram(12.5, START).to_frame()
+    assert frame.index[0].to_pydatetime() == START
+    assert frame["onset"].iloc[0] == 12.5
+
+
+def test_annotations_of_mne_count_from_the_recording():
+    pytest.importorskip("mne")
+    found = hypnogram(42.5, START).to_mne()
+    assert found.onset[0] == 42.5
+    assert found.orig_time.replace(tzinfo=None) == START - timedelta(seconds=42.5)
+    back = sg.read_hypnogram(found)
+    assert timed(back) == timed(hypnogram(42.5))
+
+
+def test_a_hypnogram_of_yasa_begins_with_its_recording():
+    pytest.importorskip("yasa")
+    found = hypnogram(60.0, START).to_yasa()
+    assert found.hypno.tolist()[:3] == ["UNS", "UNS", "WAKE"]
+    assert found.start.to_pydatetime() == START - timedelta(seconds=60)
+
+
+# ---- the command line
+
+
+@pytest.mark.parametrize("offset", [0.0, 12.5, 30.0])
+def test_commands_keep_the_times_of_a_table(tmp_path, offset):
+    source = write_csv(tmp_path / "night.csv", offset)
+    run("decode", source, "-p", "human-psg-5", "-o", tmp_path / "out")
+    tsv = tmp_path / "out" / "night.hypnogram.tsv"
+    scored = [row for row in rows_of(tsv, "\t") if row["filled"] == "0"]  # epochs before the first row are
+    assert [float(row["onset"]) for row in scored] == [offset + SECONDS * i for i in range(len(LABELS))]
+    run("verify", tsv, "--input", source)
+    run("convert", tsv, "--output", tmp_path / "n.annot")
+    names = [AASM5.names[label] for label in LABELS]
+    found = timed(sg.read_hypnogram(tmp_path / "n.annot"))
+    assert [found[offset + SECONDS * i] for i in range(len(LABELS))] == names
+    run("posterior", source, "-p", "human-psg-5", "-o", tmp_path / "out")
+    rows = rows_of(tmp_path / "out" / "night.posterior.csv", ",")
+    assert [float(row["onset"]) for row in rows][-len(LABELS)] == offset
+    other = write_csv(tmp_path / "other.csv", offset)
+    run("combine", source, other, "-o", tmp_path / "both.csv")
+    known = [row for row in rows_of(tmp_path / "both.csv", ",") if row["W"]]
+    assert float(known[0]["onset"]) == offset
+
+
+def test_an_output_of_another_onset_is_not_verified(tmp_path):
+    source = write_csv(tmp_path / "night.csv", 12.5)
+    run("decode", source, "-p", "human-psg-5", "-o", tmp_path)
+    sidecar = tmp_path / "night.hypnogram.json"
+    content = json.loads(sidecar.read_text(encoding="utf-8"))
+    content["stageguard"]["hypnogram"]["offset_seconds"] = 0.0
+    sidecar.write_text(json.dumps(content), encoding="utf-8")
+    result = CliRunner().invoke(app, ["verify", str(sidecar)])
+    assert result.exit_code == 1
+    assert "offset_seconds is 12.5, but 0 is recorded" in " ".join(result.output.split())
+
+
+def test_a_scoring_of_other_times_is_not_compared(tmp_path):
+    run("decode", write_csv(tmp_path / "night.csv", 12.5), "-p", "human-psg-5", "-o", tmp_path)
+    hypnogram().save(tmp_path / "expert.csv", format="stageguard-csv")
+    result = CliRunner().invoke(
+        app, ["compare", str(tmp_path / "expert.csv"), str(tmp_path / "night.hypnogram.tsv")]
+    )
+    assert result.exit_code == 1

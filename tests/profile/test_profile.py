@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from documents import FULL, MINIMAL, fields_of, profile_of
+from stageguard.base.errors import CohortError, InputError, ProfileError
+from stageguard.night.stages import WNR3
+from stageguard.profile.profile import Band, Calibration, Caution, FlipFlop, Profile, RarePair, StrengthRule
+
+# ---- what a document means
+
+
+def test_defaults_are_as_documented():
+    profile = profile_of()
+    assert (profile.name, profile.scheme, profile.epoch_seconds) == ("minimal", WNR3, 30.0)
+    assert (profile.summary, profile.intended_for, profile.not_for) == ("", "", ())
+    assert (profile.stay, profile.ends) == ("self", "censored")
+    assert (profile.transition_weight, profile.strength) == (1.0, None)
+    assert (profile.prior_exponent, profile.prior) == (0.0, None)
+    assert (profile.rare_probability, profile.rare, profile.tvr_pairs) == (0.001, (), ())
+    assert (dict(profile.min_bout_seconds), dict(profile.durations), dict(profile.bands)) == ({}, {}, {})
+    assert profile.flip_flop == FlipFlop(penalty_nats=0.0, window_epochs=5, method="exact")
+    assert profile.calibration == Calibration(temperature=1.0, biases=None)
+    assert dict(profile.provenance) == {}
+    assert profile.transitions == ((0.883, 0.113, 0.004), (0.02, 0.97, 0.01), (0.04, 0.03, 0.93))
+
+
+def test_every_key_arrives():
+    profile = Profile.from_dict(FULL)
+    assert profile.not_for == (
+        Caution("Narcolepsy", ("NT1",), "refuse", "Sudden REM is a sign."),
+        Caution("children", (), "warn", "Adults only."),
+    )
+    assert (profile.stay, profile.ends) == ("free", "paper")
+    assert (profile.transition_weight, profile.strength) == (
+        None,
+        StrengthRule("band", 0.056, 0.5, 3.0, lift=False),
+    )
+    assert profile.prior == (0.2, 0.6, 0.2)
+    assert profile.rare == (RarePair("W", "R", 0.01), RarePair("R", "N", 0.1))
+    assert profile.tvr_pairs == (("N", "R"),)
+    assert list(profile.min_bout_seconds.items()) == [("W", 30.0), ("R", 60.0)]
+    assert profile.flip_flop == FlipFlop(2.0, 7, "greedy")
+    assert profile.calibration == Calibration(1.5, (0.0, 0.0, 0.25))
+    assert dict(profile.durations) == {"R": (0.25, 0.25)}
+    assert profile.bands["tvr_percent"] == Band(0.0, 1.0, "nights", "%")
+    assert profile.provenance["cohorts"][0]["name"] == "a"
+
+
+def test_match_rule_and_prior_exponent_go_together():
+    profile = profile_of(
+        strength={"rule": "match", "fi_target": 0.05}, prior_exponent=0.25, prior=FULL["prior"]
+    )
+    assert (profile.strength.rule, profile.strength.fi_target, profile.prior_exponent) == (
+        "match",
+        0.05,
+        0.25,
+    )
+
+
+def test_missing_transitions_are_forbidden_switches():
+    rows = {"W": {"W": 0.5, "N": 0.5}, "N": {"N": 1}, "R": {"W": 0.25, "R": 0.75}}
+    assert profile_of(transitions=rows).transitions == ((0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (0.25, 0.0, 0.75))
+
+
+def test_tvr_pairs_default_to_the_rare_pairs():
+    assert profile_of(rare=[["W", "R"], ["R", "N", 0.1]]).tvr_pairs == (("W", "R"), ("R", "N"))
+    assert profile_of(rare=[["W", "R"]], tvr_pairs=[]).tvr_pairs == ()
+
+
+def test_stages_may_be_ones_own():
+    rows = {"Light": {"Light": 0.5, "Up": 0.5}, "Up": {"Light": 0.5, "Up": 0.5}}
+    own = {"name": "own", "epoch_seconds": 5, "stages": ["Light", "Up"], "wake": "Up", "transitions": rows}
+    profile = Profile.from_dict(own)
+    assert (profile.scheme.names, profile.scheme.wake_index, profile.scheme.rem) == (("Light", "Up"), 1, None)
+    assert profile.to_dict()["stages"] == ["Light", "Up"]
+    assert Profile.from_dict(profile.to_dict()) == profile
+
+
+def test_stages_that_are_a_standard_scheme_become_it():
+    document = {key: value for key, value in MINIMAL.items() if key != "scheme"}
+    profile = Profile.from_dict({**document, "stages": ["W", "N", "R"], "wake": "W", "rem": "R"})
+    assert profile.scheme is WNR3
+    assert profile == profile_of()
+
+
+# ---- frozen
+
+
+def test_nothing_can_be_changed():
+    profile = Profile.from_dict(FULL)
+    with pytest.raises(AttributeError):
+        profile.stay = "self"
+    for table in (profile.min_bout_seconds, profile.durations, profile.bands, profile.provenance):
+        with pytest.raises(TypeError):
+            table["new"] = 1
+    with pytest.raises(TypeError):
+        profile.provenance["more"]["new"] = 1
+
+
+def test_the_document_given_and_the_document_returned_are_copies():
+    given_document = copy.deepcopy(FULL)
+    profile = Profile.from_dict(given_document)
+    before = profile.sha256
+    given_document["transitions"]["W"]["W"] = 0
+    given_document["rare"][0].append(0.5)
+    given_document["provenance"]["cohorts"].append(1)
+    returned = profile.to_dict()
+    returned["transitions"]["W"]["W"] = 0
+    returned["rare"].clear()
+    returned["provenance"]["cohorts"].clear()
+    assert Profile.from_dict(profile.to_dict()).sha256 == before
+    assert profile.to_dict() == Profile.from_dict(FULL).to_dict()
+
+
+# ---- replace
+
+
+def test_replace_changes_what_it_is_told_and_nothing_else():
+    profile = Profile.from_dict(FULL)
+    other = profile.replace(epoch_seconds=20, min_bout_seconds={"R": 90})
+    changed = {key for key in fields_of(profile) if getattr(profile, key) != getattr(other, key)}
+    assert changed == {"epoch_seconds", "min_bout_seconds", "intervals"}  # errors of nights decoded otherwise
+    assert (other.epoch_seconds, dict(other.min_bout_seconds)) == (20.0, {"R": 90.0})
+    assert profile == Profile.from_dict(FULL)
+
+
+def test_replace_keeps_transition_weight_and_strength_apart():
+    weighted = Profile.from_dict(FULL).replace(transition_weight=0.5)
+    assert (weighted.transition_weight, weighted.strength) == (0.5, None)
+    ruled = weighted.replace(strength={"rule": "match", "fi_target": 0.1})
+    assert (ruled.transition_weight, ruled.strength.rule) == (None, "match")
+
+
+def test_replace_by_none_goes_back_to_the_default():
+    profile = Profile.from_dict(FULL)
+    assert profile.replace(strength=None).transition_weight == 1.0
+    assert profile.replace(tvr_pairs=None).tvr_pairs == (("W", "R"), ("R", "N"))
+
+
+def test_replace_of_the_scheme_takes_the_stages_away():
+    rows = {"W": {"W": 0.5, "x": 0.5}, "x": {"x": 1}}
+    own = profile_of().replace(stages=["W", "x"], transitions=rows)
+    assert own.scheme.names == ("W", "x")
+    back = own.replace(scheme="wnr3", transitions=MINIMAL["transitions"])
+    assert back == profile_of()
+    with pytest.raises(ProfileError, match=r"^transitions: 'N' is not a stage of scheme 'aasm5'"):
+        profile_of().replace(scheme="aasm5")
+
+
+def test_pairs_given_without_a_probability_follow_the_default_one():
+    profile = profile_of(rare=[["W", "R"], ["R", "N", 0.001]]).replace(rare_probability=0.5)
+    assert profile.rare == (RarePair("W", "R", 0.5), RarePair("R", "N", 0.001))
+
+
+def test_tvr_pairs_follow_the_rare_pairs_unless_given():
+    assert profile_of(rare=[["W", "R"]]).replace(rare=[["R", "N"]]).tvr_pairs == (("R", "N"),)
+    given_too = profile_of(rare=[["W", "R"]], tvr_pairs=[["W", "R"]])
+    assert given_too.replace(rare=[]).tvr_pairs == (("W", "R"),)
+    assert Profile.from_dict(given_too.to_dict()).replace(rare=[]).tvr_pairs == (("W", "R"),)
+
+
+HELD = {"n_nights": 9, "errors": {"tst_minutes": [1.0] * 9}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"transition_weight": 5.0},
+        {"strength": {"rule": "match", "fi_target": 0.1}},
+        {"min_bout_seconds": {"R": 90}},
+        {"calibration": {"temperature": 2.0}},
+        {"durations": {"R": [0.1, 0.2]}},
+        {"epoch_seconds": 20.0},
+        {"rare": [["W", "R"]]},
+    ],
+)
+def test_replace_of_what_decodes_drops_the_errors_of_nights_decoded_otherwise(change):
+    profile = profile_of(intervals=HELD)
+    assert dict(profile.replace(**change).intervals) == {}
+    kept = profile.replace(**change, intervals=HELD).intervals
+    assert kept["n_nights"] == 9
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "other"}, {"cohort": "x"}, {"provenance": {"a": 1}}, {"transition_weight": 1.0}]
+)
+def test_replace_of_words_keeps_the_errors(change):
+    assert profile_of(intervals=HELD).replace(**change).intervals["n_nights"] == 9
+
+
+def test_another_cohort_gets_the_errors_with_the_profile():
+    profile = profile_of(intervals=HELD, cohort="x", other_cohorts="argmax", min_bout_seconds={"R": 60})
+    assert profile.for_cohort("y").transition_weight == 0.0
+    assert profile.for_cohort("y").intervals["n_nights"] == 9
+
+
+@pytest.mark.parametrize("value", [1, None])
+def test_replace_refuses_unknown_keys(value):
+    with pytest.raises(ProfileError) as caught:
+        profile_of().replace(min_bout=value)
+    assert str(caught.value) == "unknown key 'min_bout' in a profile. Did you mean 'min_bout_seconds'?"
+
+
+# ---- cautions
+
+
+@pytest.mark.parametrize("cohort", ["narcolepsy", "NARCOLEPSY", " nt1 ", "NT1"])
+def test_caution_is_found_by_cohort_and_alias(cohort):
+    assert Profile.from_dict(FULL).caution_for(cohort).action == "refuse"
+
+
+@pytest.mark.parametrize("cohort", ["narco", "", "  ", "adults", "sudden REM"])
+def test_other_cohorts_are_not_cautioned(cohort):
+    assert Profile.from_dict(FULL).caution_for(cohort) is None
+
+
+def test_hyphens_underscores_and_spaces_do_not_matter():
+    profile = profile_of(not_for=[{"cohort": "REM sleep-behaviour", "reason": "no"}])
+    assert profile.caution_for("rem_sleep behaviour").reason == "no"
+
+
+def test_plain_sentence_cautions_against_every_cohort_it_mentions():
+    profile = profile_of(not_for="Infants and people with narcolepsy.")
+    assert profile.not_for == (Caution("", (), "warn", "Infants and people with narcolepsy."),)
+    assert profile.caution_for("Narcolepsy") == profile.not_for[0]
+    assert profile.caution_for("apnoea") is None
+    assert profile.caution_for("") is None
+    assert profile.to_dict()["not_for"] == "Infants and people with narcolepsy."
+
+
+def test_refusal_comes_before_a_warning():
+    cautions = [
+        {"cohort": "a", "reason": "1"},
+        {"cohort": "b", "aliases": ["a"], "action": "refuse", "reason": "2"},
+    ]
+    assert profile_of(not_for=cautions).caution_for("a").reason == "2"
+
+
+def test_cohort_is_text():
+    with pytest.raises(InputError, match=r"^cohort is 3, expected text in quotes\.$"):
+        profile_of().caution_for(3)
+
+
+def test_automaton_is_compiled_for_this_profile():
+    automaton = profile_of(min_bout_seconds={"R": 90}).automaton(epoch_seconds=30)
+    assert automaton.n_states > profile_of().automaton().n_states
+
+
+COHORTS = [
+    ("narcolepsy patients", "narcolepsy"),
+    ("Narcoleptics", "narcolepsy"),
+    ("infant (3 months)", "infants"),
+    ("RBD/PD", "RBD"),
+]
+
+
+@pytest.mark.parametrize(("said", "meant"), COHORTS)
+def test_cohort_is_matched_by_its_words(said, meant):
+    profile = Profile.load("kdd2026-cardiorespiratory")
+    caution = profile.caution_for(said)
+    assert caution is not None
+    assert caution == profile.caution_for(meant)
+
+
+@pytest.mark.parametrize("said", ["healthy adults", "mild OSA", "insomnia", "Parkinson"])
+def test_cohort_without_a_caution_has_none(said):
+    assert Profile.load("human-psg-5").caution_for(said) is None
+
+
+def test_misspelt_cohort_is_refused_with_the_name():
+    with pytest.raises(CohortError, match=r"'narcolpesy' is unknown .* almost like 'narcolepsy'"):
+        Profile.load("human-psg-5").caution_for("narcolpesy")
+
+
+def test_nesting_too_deep_is_one_line():
+    deep = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    with pytest.raises(ProfileError, match="nested too deeply"):
+        Profile.from_dict({**MINIMAL, "provenance": deep})

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+
+from documents import FULL, profile_of
+from stageguard.base.errors import OutputError, OutputExistsError, ProfileError
+from stageguard.profile import profile as profile_module
+from stageguard.profile.profile import Profile, profiles
+
+KEY = "after a key in a key/value pair"
+REQUIRED = "Required: name, scheme, epoch_seconds, transitions."
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """Stand in for the folder of built-in profiles."""
+    monkeypatch.setattr(profile_module, "FOLDER", tmp_path)
+    profile_module._built_in.cache_clear()
+    for name in ("human-psg-5", "human-psg-3", "mouse"):
+        profile_of(name=name).save(tmp_path / f"{name}.toml")
+    yield tmp_path
+    profile_module._built_in.cache_clear()
+
+
+def test_built_in_profiles_are_listed_in_order(shelf):
+    assert profiles() == ["human-psg-3", "human-psg-5", "mouse"]
+
+
+def test_built_in_profile_is_loaded_once(shelf):
+    assert Profile.load("mouse").name == "mouse"
+    assert Profile.load("mouse") is Profile.load("mouse")
+
+
+def test_unknown_profile_suggests_the_nearest(shelf):
+    with pytest.raises(ProfileError) as caught:
+        Profile.load("human-psg5")
+    assert str(caught.value) == (
+        "unknown profile 'human-psg5'. Built in: human-psg-3, human-psg-5, mouse; "
+        "for one's own, give the path of a .toml file. Did you mean 'human-psg-5'?"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "name = 'x'\n" * 200, "../mouse"])
+def test_what_is_neither_name_nor_file_is_an_unknown_profile(shelf, text):
+    with pytest.raises(ProfileError, match=r"^unknown profile ['\"]"):
+        Profile.load(text)
+
+
+def test_profile_that_is_no_name_at_all():
+    with pytest.raises(ProfileError) as caught:
+        Profile.load(5)
+    assert str(caught.value) == "profile is 5, expected a name or the path of a .toml file."
+
+
+def test_file_is_found_by_path_with_or_without_suffix(tmp_path):
+    for name in ("own.toml", "own"):
+        profile_of().save(tmp_path / name)
+        assert Profile.load(tmp_path / name) == Profile.load(str(tmp_path / name)) == profile_of()
+
+
+def test_file_with_byte_order_mark_and_windows_newlines_is_read(tmp_path):
+    profile_of().save(tmp_path / "own.toml")
+    text = (tmp_path / "own.toml").read_bytes().replace(b"\n", b"\r\n")
+    (tmp_path / "own.toml").write_bytes(b"\xef\xbb\xbf" + text)
+    assert Profile.load(tmp_path / "own.toml") == profile_of()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty (0 bytes), expected a profile in TOML."),
+        (b" \n", "the file is empty (2 bytes), expected a profile in TOML."),
+        (b"name = \n", "not valid TOML: Invalid value (at line 1, column 8)."),
+        (b'name = "a"\nname = "b"\n', "not valid TOML: Cannot overwrite a value (at line 2, column 11)."),
+        (b"W,N,R\n0.1,0.2,0.7\n", f"not valid TOML: Expected '=' {KEY} (at line 1, column 2)."),
+        (b"\x89PNG\r\n", "not a text file (byte 0 is not UTF-8), expected a profile in TOML."),
+        (b"name = 'x'", f"key 'scheme' (or 'stages') is missing. {REQUIRED}"),
+        (b"nam = 'x'", "unknown key 'nam' in a profile. Did you mean 'name'?"),
+    ],
+)
+def test_bad_file_is_named_with_what_is_wrong(tmp_path, content, message):
+    path = tmp_path / "own.toml"
+    path.write_bytes(content)
+    with pytest.raises(ProfileError) as caught:
+        Profile.load(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_number_too_long_for_python_is_not_valid_toml(tmp_path):
+    (tmp_path / "own.toml").write_text(f"name = 1{'0' * 5000}")
+    with pytest.raises(ProfileError, match="not valid TOML: Exceeds the limit"):
+        Profile.load(tmp_path / "own.toml")
+
+
+def test_missing_file_and_folder_are_named(tmp_path):
+    with pytest.raises(ProfileError) as caught:
+        Profile.load(tmp_path / "no.toml")
+    expected = "no such file. Give a built-in name or the path of a .toml file."
+    assert str(caught.value) == f"{tmp_path / 'no.toml'}: {expected}"
+    with pytest.raises(ProfileError) as caught:
+        Profile.load(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: is a folder, expected a .toml file."
+
+
+def test_name_too_long_for_any_file_is_one_line():
+    with pytest.raises(ProfileError, match=r"x\.toml: cannot be read: .+\.$"):
+        Profile.load(f"{'x' * 5000}.toml")
+
+
+def test_save_does_not_overwrite_unless_told(tmp_path):
+    path = tmp_path / "own.toml"
+    profile_of().save(path)
+    with pytest.raises(OutputExistsError, match="exists already"):
+        Profile.from_dict(FULL).save(path)
+    assert Profile.load(path) == profile_of()
+    Profile.from_dict(FULL).save(path, overwrite=True)
+    assert Profile.load(path) == Profile.from_dict(FULL)
+
+
+def test_save_into_a_missing_folder_is_one_line(tmp_path):
+    with pytest.raises(OutputError, match=r"does not exist\. Create it first\.$"):
+        profile_of().save(tmp_path / "no" / "own.toml")
+
+
+def test_saved_file_reads_well(tmp_path):
+    profile_of(rare=[["W", "R", 0.1], ["R", "N"]], min_bout_seconds={"R": 60}).save(tmp_path / "own.toml")
+    assert (tmp_path / "own.toml").read_text() == (
+        'name = "minimal"\n'
+        'scheme = "wnr3"\n'
+        "epoch_seconds = 30.0\n"
+        'rare = [["W", "R", 0.1], ["R", "N"]]\n'
+        "\n[min_bout_seconds]\nR = 60.0\n"
+        "\n[transitions]\n"
+        "W = { W = 0.883, N = 0.113, R = 0.004 }\n"
+        "N = { W = 0.02, N = 0.97, R = 0.01 }\n"
+        "R = { W = 0.04, N = 0.03, R = 0.93 }\n"
+    )

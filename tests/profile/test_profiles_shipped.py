@@ -1,0 +1,339 @@
+"""The profiles that ship: what they promise, and that their numbers are the paper's or the counted ones."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from stageguard.profile.profile import FOLDER, Profile, profiles
+
+STUDY = Path(__file__).parents[2] / "studies" / "expert-scorings"
+FITTED = [
+    "human-actigraphy-2",
+    "human-bioradar-3",
+    "human-cardiorespiratory-3",
+    "human-psg-3",
+    "human-psg-5",
+    "mouse-eeg-emg-3",
+]
+PUBLISHED = ["kdd2026-actigraphy", "kdd2026-bioradar", "kdd2026-cardiorespiratory", "kdd2026-mouse-eeg-emg"]
+HUMAN = [name for name in FITTED + PUBLISHED if "mouse" not in name]
+
+# The appendix table of the paper, rows and columns W, N, R.
+PAPER_MATRICES = {
+    "kdd2026-mouse-eeg-emg": ((0.912, 0.085, 0.003), (0.052, 0.831, 0.117), (0.078, 0.018, 0.904)),
+    "kdd2026-cardiorespiratory": ((0.883, 0.113, 0.004), (0.064, 0.806, 0.130), (0.097, 0.026, 0.877)),
+    "kdd2026-bioradar": ((0.871, 0.124, 0.005), (0.071, 0.793, 0.136), (0.103, 0.031, 0.866)),
+}
+PAPER_MINIMA = {
+    "kdd2026-mouse-eeg-emg": {"W": 8.0, "N": 12.0, "R": 8.0},
+    "kdd2026-cardiorespiratory": {"W": 30.0, "N": 60.0, "R": 60.0},
+    "kdd2026-bioradar": {"W": 30.0, "N": 60.0, "R": 60.0},
+    "kdd2026-actigraphy": {"W": 30.0, "S": 60.0},
+}
+
+
+@pytest.fixture(scope="module")
+def study() -> Iterator[dict[str, ModuleType]]:
+    """The study's scripts, which import each other by name as scripts do."""
+    names = ("toml_text", "tables", "cohorts", "count", "write_profiles")
+    before = {name: sys.modules.pop(name, None) for name in names}
+    sys.path.insert(0, str(STUDY))
+    try:
+        yield {name: importlib.import_module(name) for name in names}
+    finally:
+        sys.path.remove(str(STUDY))
+        for name in names:
+            sys.modules.pop(name, None)
+            if before[name] is not None:
+                sys.modules[name] = before[name]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict:
+    return json.loads((STUDY / "results.json").read_text(encoding="utf-8"))
+
+
+def test_the_ten_profiles_ship() -> None:
+    assert profiles() == sorted(FITTED + PUBLISHED)
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+def test_profile_loads_under_its_own_name_and_survives_a_round_trip(name: str, tmp_path: Path) -> None:
+    profile = Profile.load(name)
+    assert profile.name == name
+    profile.save(tmp_path / "copy.toml")
+    assert Profile.load(tmp_path / "copy.toml") == profile
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+def test_rows_sum_to_one_and_no_switch_is_forbidden(name: str) -> None:
+    for row in Profile.load(name).transitions:
+        assert math.isclose(sum(row), 1, abs_tol=1e-5)
+        assert min(row) > 0
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+def test_profile_says_for_whom_it_is_and_where_it_comes_from(name: str) -> None:
+    profile = Profile.load(name)
+    assert profile.summary.endswith(".")
+    assert profile.intended_for.endswith(".")
+    assert profile.provenance["source"]
+    assert profile.provenance["n_nights"] > 0
+    assert profile.provenance["n_subjects"] > 0
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+def test_no_word_names_two_cautions(name: str) -> None:
+    words = [w.casefold() for c in Profile.load(name).not_for for w in (c.cohort, *c.aliases)]
+    assert len(words) == len(set(words))
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+@pytest.mark.parametrize(
+    ("cohort", "refused_by_fitted"),
+    [
+        ("narcolepsy", False),
+        ("SOREMP", False),
+        ("RBD", False),
+        ("REM sleep behaviour disorder", False),
+        ("infants", True),
+        ("neonatal", True),
+    ],
+)
+def test_checklist_refuses_what_the_paper_excludes(name: str, cohort: str, refused_by_fitted: bool) -> None:
+    caution = Profile.load(name).caution_for(cohort)
+    assert caution is not None
+    assert caution.action == ("refuse" if name in PUBLISHED or refused_by_fitted else "warn")
+
+
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+@pytest.mark.parametrize("cohort", ["severe OSA", "severe fragmentation", "rat", "other epoch length"])
+def test_checklist_warns_where_results_need_care(name: str, cohort: str) -> None:
+    caution = Profile.load(name).caution_for(cohort)
+    assert caution is not None
+    assert caution.action == "warn"
+
+
+@pytest.mark.parametrize("name", HUMAN)
+def test_children_are_cautioned_and_ordinary_adults_are_not(name: str) -> None:
+    profile = Profile.load(name)
+    caution = profile.caution_for("pediatric")
+    assert caution is not None
+    assert caution.action == ("refuse" if name in PUBLISHED else "warn")
+    for cohort in ("healthy adults", "mild OSA", "adults"):
+        assert profile.caution_for(cohort) is None
+
+
+# Published profiles
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_profile_has_the_paper_s_numbers(name: str) -> None:
+    profile = Profile.load(name)
+    assert (profile.stay, profile.ends, profile.transition_weight) == ("free", "paper", 1.0)
+    assert profile.strength is None
+    assert profile.rare_probability == 0.001
+    flip_flop = profile.flip_flop
+    assert (flip_flop.penalty_nats, flip_flop.window_epochs, flip_flop.method) == (2.0, 5, "greedy")
+    assert dict(profile.min_bout_seconds) == PAPER_MINIMA[name]
+    assert profile.epoch_seconds == (4.0 if "mouse" in name else 30.0)
+    assert profile.provenance["doi"] == "10.1145/3770855.3818916"
+
+
+@pytest.mark.parametrize("name", PAPER_MATRICES)
+def test_published_three_stage_profile_has_the_printed_matrix_and_rare_pairs(name: str) -> None:
+    profile = Profile.load(name)
+    assert profile.scheme.names == ("W", "N", "R")
+    assert profile.transitions == PAPER_MATRICES[name]
+    assert [(p.source, p.target, p.probability) for p in profile.rare] == [
+        ("W", "R", 0.001),
+        ("R", "N", 0.001),
+    ]
+    assert profile.tvr_pairs == (("W", "R"), ("R", "N"))
+
+
+def test_published_actigraphy_has_no_rare_pair_and_says_its_matrix_was_counted(results: dict) -> None:
+    profile = Profile.load("kdd2026-actigraphy")
+    assert profile.scheme.names == ("W", "S")
+    assert profile.rare == ()
+    counted = results["cohorts"]["sleep-accel"]["counts"]["ws2"]["transitions"]
+    assert [list(row) for row in profile.transitions] == counted
+    assert "not printed in the paper" in profile.provenance["transitions"]
+
+
+# Fitted profiles
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_fitted_profile_follows_the_band_recipe(name: str) -> None:
+    profile = Profile.load(name)
+    assert profile.strength is not None
+    assert (profile.strength.rule, profile.strength.floor, profile.strength.cap) == ("band", 0.5, 2.0)
+    assert profile.transition_weight is None
+    assert (profile.stay, profile.ends) == ("self", "censored")
+    assert profile.rare == ()
+    assert profile.flip_flop.penalty_nats == 0
+    assert not profile.min_bout_seconds
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_fitted_profile_counts_the_uncommon_pairs_of_its_species(name: str) -> None:
+    pairs = {
+        "human-psg-5": (("W", "R"), ("W", "N3"), ("N1", "N3"), ("R", "N3"), ("N3", "R")),
+        "human-actigraphy-2": (),
+        "mouse-eeg-emg-3": (("W", "R"), ("R", "N")),
+    }
+    assert Profile.load(name).tvr_pairs == pairs.get(name, (("W", "R"),))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_bands_are_two_sided_sourced_and_hold_the_target(name: str) -> None:
+    profile = Profile.load(name)
+    stages = profile.scheme.names
+    expected = {"fragmentation_index", "transitions_per_hour", "flips_per_hour"}
+    expected |= {f"{key}_{s}" for key in ("one_epoch_bouts_percent", "mean_bout_minutes") for s in stages}
+    expected |= {"tvr_percent"} if profile.tvr_pairs else set()
+    assert set(profile.bands) == expected
+    for band in profile.bands.values():
+        assert 0 <= band.low < band.high
+        assert band.source
+        assert band.unit
+    fi, per_hour = profile.bands["fragmentation_index"], profile.bands["transitions_per_hour"]
+    assert profile.strength is not None
+    assert fi.low < profile.strength.fi_target < fi.high
+    assert math.isclose(per_hour.high, fi.high * 3600 / profile.epoch_seconds, rel_tol=1e-3)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_target_is_near_the_fragmentation_its_own_transitions_imply(name: str) -> None:
+    """A stationary chain with these transitions changes stage about as often as the experts do."""
+    profile = Profile.load(name)
+    shares = [1 / len(profile.transitions)] * len(profile.transitions)
+    for _ in range(5000):
+        columns = zip(*profile.transitions, strict=True)
+        shares = [sum(s * p for s, p in zip(shares, column, strict=True)) for column in columns]
+    implied = sum(
+        s * (1 - row[i]) for i, (s, row) in enumerate(zip(shares, profile.transitions, strict=True))
+    )
+    assert profile.strength is not None
+    assert 0.5 < implied / profile.strength.fi_target < 2
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_provenance_adds_up_and_cites_every_cohort(name: str) -> None:
+    provenance = Profile.load(name).provenance
+    cohorts = provenance["cohorts"]
+    assert sum(cohort["n_nights"] for cohort in cohorts.values()) == provenance["n_nights"]
+    assert sum(cohort["n_subjects"] for cohort in cohorts.values()) == provenance["n_subjects"]
+    assert all(cohort["citation"] for cohort in cohorts.values())
+
+
+def test_profile_for_radar_says_that_no_radar_was_at_hand() -> None:
+    assert "No radar" in Profile.load("human-bioradar-3").provenance["modality"]
+
+
+# Numbers against their source
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_numbers_of_a_fitted_profile_are_the_counted_ones(name: str, results: dict) -> None:
+    profile, counted = Profile.load(name), results["profiles"][name]
+    assert [list(row) for row in profile.transitions] == counted["transitions"]
+    assert profile.strength is not None
+    assert profile.strength.fi_target == round(counted["fi_target"], 4)
+    assert set(profile.bands) == set(counted["bands"])
+    for key, (low, high) in counted["bands"].items():
+        assert math.isclose(profile.bands[key].low, low, rel_tol=1e-3)
+        assert math.isclose(profile.bands[key].high, high, rel_tol=1e-3)
+
+
+def test_shipped_files_are_what_the_writer_writes(study: dict[str, ModuleType], results: dict) -> None:
+    for name, text in study["write_profiles"].all_profiles(results).items():
+        shipped = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+        assert tomllib.loads(text) == shipped, f"{name}: run write_profiles.py"
+
+
+def test_counts_never_span_a_gap_and_cut_bouts_are_left_out(study: dict[str, ModuleType]) -> None:
+    import numpy as np
+
+    count = study["count"]
+    labels = np.array([0, 0, 1, 2, -1, 2, 1, 1, 0, 1])
+    pairs = count.pair_counts(labels, 3)
+    assert pairs.tolist() == [[1, 2, 0], [1, 1, 1], [0, 1, 0]]
+    stages, lengths = count.complete_bouts(labels)
+    assert list(zip(stages.tolist(), lengths.tolist(), strict=True)) == [(1, 1), (1, 2), (0, 1)]
+
+
+def test_minimum_is_supported_only_if_every_scorer_keeps_to_it(study: dict[str, ModuleType]) -> None:
+    def scorer(percent_below_two: float, n_bouts: int = 100) -> dict:
+        shorter = {str(m): [percent_below_two if m == 2 else 50.0] for m in range(2, 9)}
+        return {"stages": ["R"], "n_complete_bouts": [n_bouts], "shorter_percent": shorter}
+
+    supported = study["count"].supported_minimum
+    assert supported([scorer(9.0), scorer(10.0)]) == [2]
+    assert supported([scorer(9.0), scorer(10.1)]) == [1]
+    assert supported([scorer(9.0), scorer(90.0, n_bouts=5)]) == [2]  # too few bouts to tell
+
+
+@pytest.mark.parametrize("cohort", ["dod-h", "sleep-accel", "slpdb", "mouse"])
+def test_real_scorings_of_a_cohort_give_its_committed_counts(
+    cohort: str, study: dict[str, ModuleType], results: dict, data_dir: Path
+) -> None:
+    count, readers = study["count"], study["cohorts"]
+    scorings = list(getattr(readers, f"read_{cohort.replace('-', '_')}")(data_dir))
+    assert_same(plain(count.tidy(count.count_cohort(cohort, scorings))), results["cohorts"][cohort])
+
+
+def test_real_scorings_give_all_committed_results(
+    study: dict[str, ModuleType], results: dict, data_dir: Path
+) -> None:
+    pytest.importorskip("pyarrow", reason="Sleep-EDF's scorings come in a Parquet file")
+    count, readers = study["count"], study["cohorts"]
+    counted = count.count_all(readers.read_all(data_dir))
+    counted["windows"] = count.sleep_edf_windows(data_dir)
+    assert_same(plain(counted), results)
+
+
+def test_experts_contradict_the_published_rare_pairs_in_humans(results: dict) -> None:
+    """Why no human profile discourages REM to NREM: it is how most REM bouts end."""
+    for name, cohort in results["cohorts"].items():
+        exits = cohort["counts"]["wnr3"]["exits_percent"]
+        rem_to_nrem, wake_to_rem = exits[2][1], exits[0][2]
+        if name == "mouse":
+            assert rem_to_nrem < 10
+            assert wake_to_rem < 1
+        else:
+            assert rem_to_nrem > 50
+            assert 1 < wake_to_rem < 10
+
+
+def plain(tree: dict) -> dict:
+    """A tree as it is after a trip through JSON."""
+    return json.loads(json.dumps(tree))
+
+
+def assert_same(found: object, expected: object, where: str = "results") -> None:
+    """Equal trees, numbers to five digits."""
+    if isinstance(expected, dict):
+        assert isinstance(found, dict)
+        assert set(found) == set(expected), where
+        for key, value in expected.items():
+            assert_same(found[key], value, f"{where}.{key}")
+    elif isinstance(expected, list):
+        assert isinstance(found, list)
+        assert len(found) == len(expected), where
+        for place, value in enumerate(expected):
+            assert_same(found[place], value, f"{where}[{place}]")
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-5), where
+    else:
+        assert found == expected, where

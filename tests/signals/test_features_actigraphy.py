@@ -1,0 +1,398 @@
+"""Features of actigraphy: each against its published formula, and on real nights of Sleep-Accel."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from body_signals import recording, unscaled, wrist
+from stageguard.base.errors import InputError
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.signals.clock import Clock, clock_features
+from stageguard.signals.counts import find_counts
+from stageguard.signals.features import Recipe
+from stageguard.signals.features.actigraphy import (
+    Settings,
+    activity_features,
+    cole_kripke,
+    gaussian_activity,
+    sadeh,
+    still_times,
+    window_statistics,
+)
+from stageguard.signals.heart_rate import heart_rate_features, walch_filtered
+
+pytest.importorskip("agcounts")
+
+
+def counts_signal(values, seconds=60.0):
+    return Signal("counts", np.asarray(values, dtype=float), 1 / seconds, "counts")
+
+
+def column(features, name):
+    return features.values[:, 0, features.names.index(name)]
+
+
+# -- the indices of the literature
+
+
+def test_sadeh_is_the_published_sum():
+    rng = np.random.default_rng(0)
+    minutes = np.round(rng.exponential(60, (40, 11)))
+    found = sadeh(minutes)
+    for row, values in enumerate(minutes):
+        mean = sum(values) / 11
+        moderate = sum(1 for value in values if 50 <= value < 100)
+        spread = np.std(values[:6], ddof=1)
+        log = np.log(values[5] + 1)
+        index = 7.601 - 0.065 * mean - 1.08 * moderate - 0.056 * spread - 0.703 * log
+        got = [found[f"sadeh_{name}"][row] for name in ("mean", "moderate", "sd", "log", "index")]
+        np.testing.assert_allclose(got, [mean, moderate, spread, log, index])
+
+
+def test_sadeh_leaves_missing_minutes_out():
+    minutes = np.full((1, 11), 60.0)
+    minutes[0, [0, 10]] = np.nan
+    found = sadeh(minutes)
+    assert found["sadeh_mean"][0] == 60
+    assert found["sadeh_moderate"][0] == pytest.approx(11)
+    assert found["sadeh_sd"][0] == 0
+
+
+def test_cole_kripke_is_the_published_sum():
+    rng = np.random.default_rng(1)
+    minutes = rng.exponential(80, (30, 11))
+    expected = [
+        0.001 * (106 * a + 54 * b + 58 * c + 76 * d + 230 * e + 74 * f + 67 * g)
+        for a, b, c, d, e, f, g in minutes[:, 1:8] / 100
+    ]
+    np.testing.assert_allclose(cole_kripke(minutes, 100.0), expected)
+
+
+def test_cole_kripke_gives_the_weights_of_missing_minutes_to_the_others():
+    minutes = np.full((1, 11), 200.0)
+    full = cole_kripke(minutes, 100.0)
+    minutes[0, 7] = np.nan
+    np.testing.assert_allclose(cole_kripke(minutes, 100.0), full)
+
+
+def test_indices_on_minutes_use_the_minutes_themselves():
+    rng = np.random.default_rng(2)
+    values = np.round(rng.exponential(40, 60))
+    made = activity_features(
+        find_counts(recording(counts=counts_signal(values))),
+        EpochGrid(60, 60),
+        Settings(cap_counts_per_minute=0),
+    )
+    at = 30
+    np.testing.assert_allclose(made["sadeh_mean"][at], values[at - 5 : at + 6].mean())
+    np.testing.assert_allclose(made["sadeh_sd"][at], values[at - 5 : at + 1].std(ddof=1))
+    weights = np.array([106, 54, 58, 76, 230, 74, 67])
+    np.testing.assert_allclose(made["cole_kripke_index"][at], 1e-5 * weights @ values[at - 4 : at + 3])
+
+
+def test_steady_activity_gives_the_same_index_at_any_epoch_length():
+    for seconds in (10, 30, 60):
+        epochs = EpochGrid(3600 // seconds, seconds)
+        counts = find_counts(
+            recording(counts=counts_signal(np.full(3600 // seconds, 2.0 * seconds), seconds))
+        )
+        made = activity_features(counts, epochs, Settings())
+        np.testing.assert_allclose(made["sadeh_mean"], 120.0)
+        np.testing.assert_allclose(made["cole_kripke_index"], 0.001 * 665 * 1.2)
+        np.testing.assert_allclose(made["activity_log"], np.log(121))
+
+
+def test_counts_above_the_cap_do_not_count():
+    values = np.full(30, 5000.0)
+    made = activity_features(
+        find_counts(recording(counts=counts_signal(values))), EpochGrid(30, 60), Settings()
+    )
+    np.testing.assert_allclose(made["sadeh_mean"], 300)
+    assert made["activity_log"][0] == pytest.approx(np.log(5001))
+
+
+# -- windows around the epoch
+
+
+def test_window_statistics_are_those_of_the_epochs_around():
+    rng = np.random.default_rng(3)
+    per_minute = np.where(rng.random(50) < 0.4, 0.0, rng.exponential(30, 50))
+    per_minute[20] = np.nan
+    found = window_statistics(per_minute, EpochGrid(50, 30), 5.0)
+    for at in (4, 18, 25, 40):
+        middle = 30 * at + 15
+        inside = [i for i in range(50) if middle - 150 <= 30 * i + 15 < middle + 150]
+        if at == 4:
+            inside = list(range(10))  # the window is moved inside the recording
+        around = per_minute[inside]
+        around = around[np.isfinite(around)]
+        np.testing.assert_allclose(found["activity_mean_5min"][at], np.log1p(around.mean()))
+        np.testing.assert_allclose(found["activity_sd_5min"][at], np.log1p(around).std())
+        np.testing.assert_allclose(found["activity_zero_5min"][at], (around == 0).mean())
+
+
+def test_still_times_count_the_minutes_to_the_movements_beside():
+    per_minute = np.array([5.0, 0, 0, 0, 7, 0, np.nan, 0])
+    found = still_times(per_minute, 30.0)
+    np.testing.assert_allclose(
+        np.expm1(found["still_before_log_min"]), [0, 0, 0.5, 1, 1.5, 0, 0.5, 0], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        np.expm1(found["still_after_log_min"]), [1.5, 1, 0.5, 0, 0.5, 0, 0.5, 0], atol=1e-12
+    )
+
+
+def test_still_times_are_limited_to_an_hour():
+    per_minute = np.append(1.0, np.zeros(400))
+    assert still_times(per_minute, 30.0)["still_before_log_min"].max() == pytest.approx(np.log(61))
+
+
+def test_gaussian_activity_is_walchs_weighted_sum():
+    rng = np.random.default_rng(4)
+    values = rng.exponential(20, 120)  # every 15 s
+    counts = find_counts(recording(counts=counts_signal(values, 15)))
+    middle = np.array([615.0, 900.0])
+    seconds = np.arange(0, 1786)
+    each = np.interp(seconds, 15.0 * np.arange(120), values)
+    for at, found in zip(middle, gaussian_activity(counts, middle), strict=True):
+        window = each[(seconds > at - 300) & (seconds < at + 300)]
+        weights = np.exp(-0.5 * ((np.arange(len(window)) - len(window) // 2) / 50) ** 2)
+        assert found == pytest.approx(window @ weights / weights.sum())
+
+
+def test_gaussian_activity_of_steady_counts_is_their_rate_everywhere():
+    counts = find_counts(recording(counts=counts_signal(np.full(40, 8.0), 30)))
+    np.testing.assert_allclose(gaussian_activity(counts, np.arange(15.0, 1200, 30)), 4.0)
+
+
+# -- heart rate of a watch
+
+
+def walch_by_the_book(times, values, first_epochs):
+    """As described for the published features: interpolate, filter, normalise, spread in the window."""
+    seconds = np.arange(times[0], times[-1], 1)
+    rate = np.interp(seconds, times, values)
+    rate = rate - rate.mean()
+    kernel = np.array(
+        [
+            np.exp(-0.5 * ((i - 142) / 120) ** 2) - 0.75 * np.exp(-0.5 * ((i - 142) / 600) ** 2)
+            for i in range(285)
+        ]
+    )
+    padded = np.concatenate([rate[:142][::-1], rate, rate[-142:][::-1]])
+    filtered = np.convolve(padded, kernel, "valid")
+    filtered /= np.percentile(np.abs(filtered), 90)
+    return [np.std(filtered[(seconds >= t - 285) & (seconds < t + 30 + 285)]) for t in first_epochs]
+
+
+def test_heart_rate_change_is_walchs_feature():
+    rng = np.random.default_rng(5)
+    times = np.cumsum(rng.uniform(3, 7, 1400))
+    times = times[times < 6000] - times[0]
+    values = 60 + 5 * np.sin(times / 300) + rng.normal(0, 2, len(times))
+    epochs = EpochGrid(int(times[-1] // 30) + 1, 30)
+    night = recording(heart_rate=Series("hr", times, values, "bpm"))
+    found = heart_rate_features(night, epochs, ("mean", "spread", "change"))
+    expected = walch_by_the_book(times, values, epochs.edges[:-1])
+    np.testing.assert_allclose(found["heart_rate_change"], expected, rtol=1e-9)
+
+
+def test_heart_rate_filter_is_blind_to_level_and_follows_scale():
+    rng = np.random.default_rng(6)
+    rate = 60 + rng.normal(0, 3, 2000)
+    np.testing.assert_allclose(walch_filtered(rate + 25), walch_filtered(rate), atol=1e-9)
+    night = lambda values: recording(heart_rate=Signal("hr", values, 1.0, "bpm"))  # noqa: E731
+    epochs = EpochGrid(60, 30)
+    one = heart_rate_features(night(rate), epochs, ("change",))["heart_rate_change"]
+    other = heart_rate_features(night(3 * (rate - 60) + 80), epochs, ("change",))["heart_rate_change"]
+    np.testing.assert_allclose(one, other)
+
+
+def test_heart_rate_mean_and_spread():
+    seconds = np.arange(1201.0)
+    values = np.where(seconds < 600, 50.0, 70.0)
+    found = heart_rate_features(
+        recording(heart_rate=Signal("hr", values, 1.0, "bpm")), EpochGrid(40, 30), ("mean", "spread")
+    )
+    assert list(found) == ["heart_rate_bpm", "heart_rate_sd_bpm"]
+    np.testing.assert_allclose(found["heart_rate_bpm"], [50] * 20 + [70] * 20)
+    assert found["heart_rate_sd_bpm"][2] == 0
+    np.testing.assert_allclose(
+        found["heart_rate_sd_bpm"][[19, 20]], [10 * np.sqrt(1 - 0.1**2)] * 2, rtol=0.01
+    )
+
+
+def test_rates_before_the_night_and_impossible_ones_are_not_used():
+    times = np.arange(-3600.0, 1800, 5)
+    values = np.where(times < 0, 150.0, 60.0)
+    values[(times >= 0) & (np.arange(len(times)) % 7 == 0)] = 0.0  # no contact
+    found = heart_rate_features(
+        recording(heart_rate=Series("hr", times, values, "bpm")),
+        EpochGrid(60, 30),
+        ("mean", "spread", "change"),
+    )
+    np.testing.assert_allclose(found["heart_rate_bpm"][1:], 60)
+    np.testing.assert_allclose(found["heart_rate_change"][12:], 0, atol=1e-9)
+
+
+def test_too_few_heart_rates_are_an_error():
+    with pytest.raises(InputError, match=r"has 1 values from 30 to 200 bpm, which cover 0 s"):
+        heart_rate_features(
+            recording(heart_rate=Series("hr", np.array([0.0, 5.0]), np.array([60.0, 0.0]))),
+            EpochGrid(2, 30),
+            ("mean",),
+        )
+
+
+# -- time
+
+
+def test_clock_is_lowest_at_five_and_the_proxy_five_hours_in():
+    start = datetime(2024, 1, 1, 22, 0)
+    found = clock_features(EpochGrid(960, 30, start), Clock(), "night")
+    assert int(found["clock_cosine"].argmin()) == 7 * 120
+    assert int(found["elapsed_cosine"].argmin()) == 5 * 120
+    assert found["elapsed_cosine"][0] == pytest.approx(-0.258819, abs=1e-6)
+    np.testing.assert_allclose(found["clock_cosine"] ** 2 + found["clock_sine"] ** 2, 1)
+    assert found["hours"][-1] == pytest.approx(8 - 1 / 120)
+
+
+def test_clock_features_without_a_clock():
+    assert list(clock_features(EpochGrid(3, 30), Clock(), "night")) == ["hours", "elapsed_cosine"]
+    with pytest.raises(InputError, match=r"recording 'night' does not say when it began"):
+        clock_features(EpochGrid(3, 30), Clock(time_of_day="always"), "night")
+    assert list(clock_features(EpochGrid(3, 30), Clock(elapsed=False), "night")) == []
+
+
+# -- whole recordings
+
+
+def test_features_of_counts_alone():
+    rng = np.random.default_rng(7)
+    night = Recording(
+        "n", "s", {"counts": counts_signal(rng.poisson(3, 240), 30)}, start=datetime(2024, 5, 1, 23)
+    )
+    made = sg.features(night, "actigraphy")
+    assert made.values.shape == (240, 1, 23)
+    assert np.isfinite(made.values).all()
+    assert not [name for name in made.names if "heart" in name]
+    assert set(made.absolute) == set(made.names)
+
+
+def test_a_heart_rate_is_scaled_to_its_owner_and_counts_are_not():
+    rng = np.random.default_rng(9)
+    signals = {
+        "counts": counts_signal(rng.poisson(3, 240), 30),
+        "heart_rate": Signal("hr", 60 + rng.normal(0, 4, 7201), 1.0, "bpm"),
+    }
+    made, plain = (
+        sg.features(recording(**signals), "actigraphy"),
+        sg.features(recording(**signals), unscaled("actigraphy")),
+    )
+    assert set(made.names) - set(made.absolute) == {"heart_rate_bpm", "heart_rate_sd_bpm"}
+    assert abs(np.median(column(made, "heart_rate_bpm"))) < 1e-3
+    np.testing.assert_array_equal(column(made, "activity_log"), column(plain, "activity_log"))
+
+
+def test_epochs_without_counts_are_missing_throughout_and_others_complete():
+    values = np.ones(100)
+    values[40:50] = np.nan
+    heart = Signal("hr", np.full(3001, 60.0) + np.arange(3001) % 5, 1.0, "bpm")
+    made = sg.features(recording(counts=counts_signal(values, 30), heart_rate=heart), unscaled("actigraphy"))
+    np.testing.assert_array_equal(np.flatnonzero(~made.has_signal), np.arange(40, 50))
+    assert np.isfinite(made.values[made.has_signal]).all()
+    assert column(made, "heart_rate_bpm")[0] == pytest.approx(62, abs=0.1)
+
+
+def test_raw_acceleration_gives_features_of_its_movements():
+    axes = wrist(1800, 50, moves=0)
+    axes[50 * 900 : 50 * 950, 0] += np.sin(2 * np.pi * np.arange(2500) / 50)
+    night = recording(acceleration=Series("watch", np.arange(len(axes)) / 50, axes, "g"))
+    made = sg.features(night, unscaled("actigraphy"))
+    log = column(made, "activity_log")
+    assert set(np.flatnonzero(log > 1)) == {30, 31}
+    assert column(made, "still_after_log_min")[29] == 0
+    assert column(made, "sadeh_index")[30] < 0 < column(made, "sadeh_index")[5]
+
+
+def test_the_heart_rate_is_needed_only_where_the_recipe_says_so():
+    night = recording(counts=counts_signal(np.ones(20), 30))
+    with pytest.raises(InputError, match=r"has no channel 'heart_rate'; it has: counts. Map one with"):
+        sg.features(night, "walch2019")
+    never = Recipe.load("actigraphy").replace(heart_rate="never")
+    with_heart = recording(
+        counts=counts_signal(np.arange(20.0), 30), heart_rate=Signal("hr", np.full(600, 60.0), 1.0)
+    )
+    assert not [name for name in sg.features(with_heart, never).names if "heart" in name]
+
+
+def test_walch_recipe_has_the_four_features():
+    rng = np.random.default_rng(8)
+    axes = wrist(3600, 50)
+    night = recording(
+        acceleration=Series("watch", np.arange(len(axes)) / 50, axes, "g"),
+        heart_rate=Series("hr", np.arange(0, 3600, 5.0), 60 + rng.normal(0, 3, 720), "bpm"),
+    )
+    made = sg.features(night, "walch2019")
+    assert made.names == ("activity_gaussian", "heart_rate_change", "hours", "elapsed_cosine")
+    assert np.isfinite(made.values).all()
+    assert column(made, "activity_gaussian").std() > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"groups": ["sadhe"]}, r"groups is 'sadhe', expected .*Did you mean 'sadeh'\?"),
+        ({"groups": []}, r"groups is empty, expected some of epoch, windows"),
+        ({"heart_rate_features": ["rate"]}, r"heart_rate_features is 'rate', expected 'mean' or"),
+        ({"counts": "actilife"}, r"counts is 'actilife', expected 'actigraph' or 'te-lindert'"),
+        ({"clock": {"elapsed": 1}}, r"clock.elapsed is 1, expected true or false"),
+        ({"window_minutes": [5]}, r"unknown key 'window_minutes'.*windows_minutes"),
+    ],
+)
+def test_wrong_options_are_said(changes, message):
+    with pytest.raises(InputError, match=message):
+        Recipe.load("actigraphy").replace(**changes)
+
+
+# -- real nights
+
+
+def sleep_accel_nights(data_dir):
+    with np.load(data_dir / "sleep-accel" / "sleep_accel_walch_features.npz") as nights:
+        for name in nights.files:
+            rows = nights[name]
+            epochs = np.rint(rows[:, 0] * 120).astype(int)
+            values = np.full((epochs[-1] + 1, rows.shape[1]), np.nan)
+            values[epochs] = rows
+            yield name, values
+
+
+def test_time_features_are_those_published_with_sleep_accel(data_dir):
+    for _, rows in sleep_accel_nights(data_dir):
+        found = clock_features(EpochGrid(len(rows), 30), Clock(), "night")
+        known = np.isfinite(rows[:, 0])
+        np.testing.assert_allclose(found["hours"][known], rows[known, 0], atol=1e-5)
+        np.testing.assert_allclose(found["elapsed_cosine"][known], rows[known, 3], atol=1e-5)
+
+
+def test_real_nights_of_counts_give_features_that_tell_sleep_from_wake(data_dir):
+    higher = []
+    for name, rows in sleep_accel_nights(data_dir):
+        night = Recording(name, name, {"counts": counts_signal(rows[:, 1], 30)})
+        made = sg.features(night, unscaled("actigraphy"))
+        np.testing.assert_array_equal(made.has_signal, np.isfinite(rows[:, 1]))
+        wake, asleep = rows[:, 5] == 0, rows[:, 5] > 0
+        if wake.sum() > 10:
+            index = column(made, "sadeh_index")
+            higher.append(
+                np.mean(index[asleep][:, None] > index[wake])
+                + 0.5 * np.mean(index[asleep][:, None] == index[wake])
+            )
+    assert len(higher) > 25
+    assert np.median(higher) > 0.7

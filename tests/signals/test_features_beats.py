@@ -1,0 +1,167 @@
+"""Heartbeats: found where they were put, whatever the scale, the rate and the holes."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from body_signals import beat_series, ecg, recording, steady_beats
+from stageguard.base.errors import InputError, MissingExtraError
+from stageguard.night.recording import Series, Signal
+from stageguard.signals import beats as beats_module
+from stageguard.signals.beats import Beats, find_beats
+
+sleepecg = pytest.importorskip("sleepecg")
+
+
+def distances(found, truth):
+    """Distance of each true beat to the nearest one found."""
+    return np.abs(found[:, None] - truth).min(axis=0)
+
+
+def varied_beats(seconds, seed=0):
+    rng = np.random.default_rng(seed)
+    n = int(seconds / 0.8)
+    times = 0.5 + np.cumsum(0.9 + 0.05 * np.sin(np.arange(n) / 5) + rng.normal(0, 0.02, n))
+    return times[times < seconds - 0.5]
+
+
+@pytest.mark.parametrize("rate_hz", [100.0, 125.0, 256.0, 500.0])
+def test_every_beat_is_found_to_a_few_milliseconds(rate_hz):
+    truth = varied_beats(700)
+    found = find_beats(recording(ecg=Signal("ECG", ecg(truth, 700, rate_hz), rate_hz, "mV")))
+    assert len(found.times) == len(truth)
+    assert distances(found.times, truth).max() < 0.005
+    np.testing.assert_allclose(found.intervals[1:], np.diff(found.times))
+    assert np.isnan(found.intervals[0])
+
+
+def test_beats_are_placed_between_samples():
+    truth = varied_beats(300)
+    clean = ecg(truth, 300, 128.0, noise=0.0) + 1e-6 * np.random.default_rng(0).normal(size=38400)
+    found = find_beats(recording(ecg=Signal("ECG", clean, 128.0)))
+    error = distances(found.times, truth)[1:]  # the detector learns on the first
+    raw = sleepecg.detect_heartbeats(clean, 128.0) / 128.0
+    assert error.max() < 0.001
+    assert error.mean() < 0.2 * distances(raw, truth)[1:].mean()
+
+
+def test_an_ecg_upside_down_has_the_same_beats():
+    truth = varied_beats(300)
+    signal = ecg(truth, 300, 200.0, noise=0.005)
+    up = find_beats(recording(ecg=Signal("ECG", signal, 200.0))).times
+    down = find_beats(recording(ecg=Signal("ECG", -signal, 200.0))).times
+    np.testing.assert_allclose(up, down, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e-3, 1e6])
+def test_scale_does_not_matter(factor):
+    truth = varied_beats(320)
+    signal = ecg(truth, 320, 128.0)
+    one = find_beats(recording(ecg=Signal("ECG", signal, 128.0)))
+    other = find_beats(recording(ecg=Signal("ECG", signal * factor, 128.0)))
+    np.testing.assert_allclose(one.times, other.times, atol=1e-6)
+
+
+def test_blocks_are_not_seen(monkeypatch):
+    truth = varied_beats(900)
+    signal = recording(ecg=Signal("ECG", ecg(truth, 900, 128.0), 128.0))
+    monkeypatch.setattr(beats_module, "BLOCK_SECONDS", 1000.0)
+    whole = find_beats(signal).times
+    monkeypatch.setattr(beats_module, "BLOCK_SECONDS", 77.0)
+    parts = find_beats(signal).times
+    np.testing.assert_allclose(parts, whole, atol=1e-9)
+    plain = sleepecg.detect_heartbeats(ecg(truth, 900, 128.0), 128.0) / 128.0
+    np.testing.assert_allclose(
+        whole, plain[1:], atol=1.5 / 128
+    )  # its first is noise: none is within a second
+
+
+@pytest.mark.parametrize("hole", [np.nan, 0.25, np.inf])
+def test_no_interval_crosses_a_hole(hole):
+    truth = varied_beats(600)
+    signal = ecg(truth, 600, 128.0)
+    signal[128 * 200 : 128 * 260] = hole  # missing, or a flat line
+    found = find_beats(recording(ecg=Signal("ECG", signal, 128.0)))
+    inside = (truth > 200.3) & (truth < 259.7)
+    assert distances(found.times, truth[~inside]).max() < 0.02
+    assert not ((found.times > 200.2) & (found.times < 259.8)).any()
+    np.testing.assert_allclose([found.lost_starts, found.lost_ends], [[200], [260]], atol=0.02)
+    first_after = np.searchsorted(found.times, 230)
+    assert np.isnan(found.intervals[first_after])
+    assert np.isfinite(np.delete(found.intervals, [0, first_after])).all()
+
+
+def test_a_short_hole_is_bridged():
+    truth = varied_beats(120)
+    signal = ecg(truth, 120, 128.0)
+    place = int((truth[50] + 0.4) * 128)
+    signal[place : place + 6] = np.nan
+    found = find_beats(recording(ecg=Signal("ECG", signal, 128.0)))
+    assert len(found.lost_starts) == 0
+    assert len(found.times) == len(truth)
+
+
+def test_an_ecg_that_is_never_connected_has_no_beats():
+    found = find_beats(recording(ecg=Signal("ECG", np.full(12800, 3.0), 128.0)))
+    assert len(found.times) == 0
+    np.testing.assert_allclose([found.lost_starts[0], found.lost_ends[0]], [0, 100])
+
+
+def test_an_ectopic_beat_spoils_the_two_intervals_beside_it():
+    times = steady_beats(200, mean=0.8)
+    times[60] -= 0.3  # early, and a pause after it
+    found = find_beats(recording(beats=beat_series(times)))
+    np.testing.assert_array_equal(np.flatnonzero(~found.normal(0.2)[1:]) + 1, [60, 61])
+    assert found.is_plausible[1:].all()
+
+
+def test_a_breathing_arrhythmia_is_normal():
+    found = find_beats(recording(beats=beat_series(steady_beats(300, mean=0.9, depth=0.1))))
+    assert found.normal(0.2)[1:].all()
+
+
+def test_limits_of_plausible_intervals():
+    intervals = np.array([0.299, 0.3, 2.0, 2.01, np.nan])
+    beats = Beats(np.arange(5.0), intervals, np.zeros(0), np.zeros(0))
+    np.testing.assert_array_equal(beats.is_plausible, [False, True, True, False, False])
+
+
+def test_given_beats_in_milliseconds_or_without_intervals():
+    times = steady_beats(60)
+    seconds = find_beats(recording(beats=beat_series(times)))
+    thousand = find_beats(recording(beats=Series("rr", times, 1000 * np.diff(times, prepend=-0.5), "ms")))
+    np.testing.assert_allclose(seconds.intervals[1:], thousand.intervals[1:])
+    bare = find_beats(recording(beats=Series("t", times, np.full(len(times), np.nan))))
+    np.testing.assert_allclose(seconds.intervals[1:], bare.intervals[1:])
+    with pytest.raises(InputError, match=r"has an interval of 900 s in the median, expected 0.3 to 2 s"):
+        find_beats(recording(beats=Series("rr", times, np.full(len(times), 900.0))))
+
+
+def test_an_interval_counted_from_the_start_is_no_interval():
+    found = find_beats(
+        recording(beats=Series("rr", np.array([0.4, 1.3, 2.2]), np.array([0.4, 0.9, 0.9]), "s"))
+    )
+    assert np.isnan(found.intervals[0])
+    np.testing.assert_allclose(found.intervals[1:], 0.9)
+
+
+def test_what_is_no_ecg_is_said():
+    with pytest.raises(InputError, match=r"neither channel 'ecg' nor 'beats'; it has: thorax. Map one"):
+        find_beats(recording(thorax=Signal("t", np.zeros(100), 10.0)))
+    with pytest.raises(InputError, match=r"has 50 samples per second, expected more than 61"):
+        find_beats(recording(ecg=Signal("ECG", np.zeros(100), 50.0)))
+    with pytest.raises(InputError, match=r"is in 'bpm', expected a voltage such as 'mV'"):
+        find_beats(recording(ecg=Signal("HR", np.zeros(1000), 125.0, "bpm")))
+    with pytest.raises(InputError, match=r"'beats' of recording 'night' is sampled at a steady rate"):
+        find_beats(recording(beats=Signal("b", np.zeros(100), 1.0)))
+
+
+def test_without_sleepecg_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sleepecg", None)
+    with pytest.raises(
+        MissingExtraError, match=r"heartbeats from an ECG needs 'sleepecg'. Install with: pip"
+    ):
+        find_beats(recording(ecg=Signal("ECG", np.random.default_rng(0).normal(size=1280), 128.0)))

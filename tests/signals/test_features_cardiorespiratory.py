@@ -1,0 +1,148 @@
+"""Features of heart and breathing as a whole: which channels, which epochs, which names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from body_signals import beat_series, breathing, ecg, recording, steady_beats, unscaled
+from stageguard.base.errors import InputError
+from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.signals.beats import find_beats
+from stageguard.signals.features import Recipe, recipes
+from stageguard.signals.features.cardiorespiratory import heart_share
+
+pytest.importorskip("sleepecg")
+
+SECONDS = 1200
+
+
+def a_night(**more):
+    times = steady_beats(SECONDS, mean=0.9, depth=0.03)
+    signals = {
+        "ecg": Signal("ECG", ecg(times, SECONDS, 128.0), 128.0, "mV"),
+        "thorax": Signal("THOR", breathing(SECONDS, 10.0), 10.0),
+        "abdomen": Signal("ABDO", breathing(SECONDS, 10.0), 10.0),
+    }
+    return recording(**{**signals, **more})
+
+
+def column(features, name):
+    return features.values[:, 0, features.names.index(name)]
+
+
+def test_every_channel_gives_its_features():
+    oxygen = Signal("SpO2", np.full(SECONDS, 96.0), 1.0, "%")
+    made = sg.features(a_night(spo2=oxygen), unscaled("cardiorespiratory"))
+    assert made.values.shape == (40, 1, len(made.names))
+    assert np.isfinite(made.values).all()
+    np.testing.assert_allclose(column(made, "heart_rate_bpm"), 60 / 0.9, rtol=0.01)
+    np.testing.assert_allclose(column(made, "thorax_rate_per_min"), 15, atol=0.1)
+    np.testing.assert_allclose(column(made, "hf_peak_hz"), 0.25, atol=0.005)
+    np.testing.assert_allclose(column(made, "spo2_percent"), 96)
+    own = {"heart_rate_bpm", "rmssd_ms", "thorax_rate_per_min", "hf_log_ms2"}
+    assert not own & set(made.absolute)
+    assert {"hours", "lf_share", "dfa_alpha1", "thorax_regularity", "spo2_percent"} <= set(made.absolute)
+
+
+def test_what_is_not_there_is_not_in_the_names():
+    made = sg.features(a_night(), "cardiorespiratory")
+    assert not [name for name in made.names if "spo2" in name]
+    times = steady_beats(SECONDS)
+    bare = sg.features(recording(beats=beat_series(times)), "cardiorespiratory")
+    assert bare.names == sg.features(recording(beats=beat_series(times)), "heartbeats").names
+    assert set(bare.names) < set(made.names)
+
+
+def test_beats_come_before_the_ecg():
+    other = steady_beats(SECONDS, mean=0.6)
+    made = sg.features(a_night(beats=beat_series(other)), unscaled("heartbeats"))
+    np.testing.assert_allclose(column(made, "nn_mean_ms"), 600, rtol=1e-6)
+
+
+def test_an_epoch_with_neither_heart_nor_breathing_is_missing_and_others_are_complete():
+    night = a_night()
+    heart, chest, belly = (night.signals[role].read() for role in ("ecg", "thorax", "abdomen"))
+    heart[128 * 300 : 128 * 600] = np.nan
+    chest[10 * 450 : 10 * 900] = np.nan
+    belly[10 * 450 : 10 * 900] = np.nan
+    lost = recording(
+        ecg=Signal("E", heart, 128.0, "mV"), thorax=Signal("T", chest, 10.0), abdomen=Signal("A", belly, 10.0)
+    )
+    made = sg.features(lost, unscaled("cardiorespiratory"))
+    np.testing.assert_array_equal(np.flatnonzero(~made.has_signal), np.arange(15, 20))
+    assert np.isfinite(made.values[made.has_signal]).all()
+    np.testing.assert_allclose(column(made, "thorax_rate_per_min")[made.has_signal], 15, atol=0.2)
+
+
+def test_shares_of_epochs_with_heartbeats():
+    times = steady_beats(120, mean=1.0)
+    kept = times[(times < 40) | (times > 65)]
+    beats = find_beats(recording(beats=Series("t", kept, np.full(len(kept), np.nan))))
+    found = heart_share(beats, EpochGrid(4, 30))
+    np.testing.assert_allclose(found, [29.6 / 30, 9.4 / 30, 24.6 / 30, 28.4 / 30], atol=0.04)
+
+
+def test_a_missing_channel_says_which_and_what_to_map():
+    with pytest.raises(
+        InputError, match=r"neither channel 'ecg' nor 'beats'; it has: thorax.*--channel ecg="
+    ):
+        sg.features(recording(thorax=Signal("T", breathing(300, 10.0), 10.0)), "cardiorespiratory")
+    strict = Recipe.load("cardiorespiratory").replace(breathing={"use": "always"}, spo2={"use": "always"})
+    with pytest.raises(InputError, match=r"has no channel 'thorax'; it has: beats. Map one with"):
+        sg.features(recording(beats=beat_series(steady_beats(300))), strict)
+    with pytest.raises(InputError, match=r"has no channel 'spo2'; it has: ecg, thorax, abdomen"):
+        sg.features(a_night(), strict)
+    loose = Recipe.load("cardiorespiratory").replace(heart={"use": "if present"})
+    with pytest.raises(
+        InputError, match=r"no channel the recipe 'cardiorespiratory' can use; it has: eeg. Map"
+    ):
+        sg.features(recording(eeg=Signal("E", breathing(300, 10.0), 10.0)), loose)
+    only_belt = sg.features(recording(thorax=Signal("T", breathing(300, 10.0), 10.0)), loose)
+    assert only_belt.names[0] == "thorax_rate_per_min"
+
+
+def test_a_dead_sensor_says_which_feature_it_spoils():
+    night = recording(beats=beat_series(steady_beats(600)), spo2=Signal("S", np.zeros(600), 1.0, "%"))
+    with pytest.raises(InputError, match=r"recording 'night': feature 'spo2_percent' could not be computed"):
+        sg.features(night, "cardiorespiratory")
+    flat = recording(ecg=Signal("E", np.zeros(128 * 300), 128.0))
+    with pytest.raises(InputError, match=r"recording 'night': no epoch has a usable signal"):
+        sg.features(flat, "heartbeats")
+
+
+def test_the_recipes_round_trip_and_are_documents():
+    for name in ("actigraphy", "walch2019", "cardiorespiratory", "heartbeats"):
+        assert name in recipes()
+        recipe = Recipe.load(name)
+        assert recipe.name == name
+        assert Recipe.from_dict(recipe.to_dict()) == recipe
+        assert recipe.provenance
+
+
+def test_other_epoch_lengths():
+    made = sg.features(a_night(), unscaled("cardiorespiratory"), epoch_seconds=20)
+    assert made.n_epochs == 60
+    np.testing.assert_allclose(column(made, "thorax_rate_per_min"), 15, atol=0.1)
+
+
+def test_a_night_shorter_than_the_window():
+    times = steady_beats(125)
+    made = sg.features(recording(beats=beat_series(times)), unscaled("heartbeats"))
+    assert made.n_epochs == 4
+    assert np.isfinite(made.values).all()
+
+
+def test_real_intervals_of_a_night_with_a_gap(data_dir):
+    with np.load(data_dir / "slpdb" / "slpdb_rr_stages.npz") as nights:
+        times, intervals = nights["slp60_t_beat"], nights["slp60_rr"]
+    night = Recording("slp60", "slp60", {"beats": Series("rr", times, intervals, "s")})
+    made = sg.features(night, Recipe.load("heartbeats").replace(heart={"groups": ["epoch"]}))
+    moments = np.arange(0, made.n_epochs * 30, 0.5) + 0.25
+    following = np.searchsorted(times, moments).clip(max=len(times) - 1)
+    beating = (intervals[following] >= 0.3) & (intervals[following] <= 2.0)
+    expected = np.flatnonzero(beating.reshape(-1, 60).mean(axis=1) < 0.5)
+    assert len(expected) == 8
+    np.testing.assert_array_equal(np.flatnonzero(~made.has_signal), expected)

@@ -1,0 +1,244 @@
+"""Quality of actigraphy: the paper's rule to the letter, and one that lets quiet sleepers sleep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from body_signals import recording, wrist
+from stageguard.base.errors import InputError
+from stageguard.night.recording import Recording, Series, Signal
+
+pytest.importorskip("agcounts")
+
+MINUTE = 2  # epochs
+
+
+def assess(rules="graded", **signals):
+    return sg.signal_quality(recording(**signals), "actigraphy", rules=rules)
+
+
+def counts(values, unit="counts"):
+    return Signal("counts", np.asarray(values, dtype=float), 1 / 30, unit)
+
+
+def restless(n_epochs, seed=0):
+    """Counts with a movement at least every twenty minutes."""
+    rng = np.random.default_rng(seed)
+    values = np.where(rng.random(n_epochs) < 0.1, rng.integers(1, 80, n_epochs), 0)
+    values[::40] = 5
+    return values
+
+
+# -- the paper's rule
+
+
+def test_three_epochs_without_counts_are_lost_and_two_are_not():
+    values = [5, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 0]
+    found = assess("kdd2026", counts=counts(values))
+    np.testing.assert_array_equal(found.beta, [0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1])
+    assert found.reasons[4] == "counts: zero"
+    assert found.reasons[0] == ""
+
+
+def test_epochs_without_data_are_lost_and_end_a_row():
+    found = assess("kdd2026", counts=counts([1, 0, 0, np.nan, 0, 0, 1]))
+    np.testing.assert_array_equal(found.beta, [0, 0, 0, 1, 0, 0, 0])
+    assert found.reasons[3] == "counts: missing"
+
+
+def test_the_papers_rule_on_raw_acceleration():
+    axes = wrist(300, 30, moves=0)
+    axes[30 * 60 : 30 * 120] += np.sin(np.arange(1800) / 4)[:, None]
+    found = assess("kdd2026", acceleration=Series("watch", np.arange(9000) / 30, axes, "g"))
+    np.testing.assert_array_equal(found.beta[:4], [0, 0, 0, 0])  # the two epochs before are no three
+    np.testing.assert_array_equal(found.beta[5:], 1)
+
+
+# -- graded: what is missing
+
+
+def test_the_share_of_an_epoch_without_samples_is_beta():
+    axes = wrist(300, 50)
+    times = np.arange(len(axes)) / 50
+    keep = (times < 69) | (times >= 120)
+    found = assess(acceleration=Series("watch", times[keep], axes[keep], "g"))
+    np.testing.assert_allclose(found.beta[:5], [0, 0, 0.7, 1, 0], atol=1e-9)
+    assert found.reasons[2] == found.reasons[3] == "counts: missing"
+
+
+def test_the_time_before_the_first_count_and_after_the_last_is_missing():
+    series = Series("counts", 60.0 + 30 * np.arange(10), np.ones(10), "counts")
+    night = recording(counts=series, heart_rate=Signal("hr", np.full(450, 60.0), 1.0, "bpm"))
+    found = sg.signal_quality(night, "actigraphy", rules="graded")
+    np.testing.assert_allclose(found.beta, [1, 1, *[0] * 10, 1, 1, 1])
+
+
+def test_a_negative_count_is_the_code_for_none():
+    values = restless(100)
+    values[50] = -1
+    found = assess(counts=counts(values))
+    np.testing.assert_array_equal(np.flatnonzero(found.beta), [50])
+
+
+# -- graded: device removal
+
+
+def test_quiet_sleep_is_not_marked():
+    values = restless(960)
+    values[200 : 200 + 92 * MINUTE] = 0  # as still as the stillest real sleeper
+    assert not assess(counts=counts(values)).is_bad.any()
+    assert assess("kdd2026", counts=counts(values)).beta.mean() > 0.3
+
+
+def test_a_device_off_for_hours_is_found_to_the_epoch():
+    values = restless(960)
+    values[100:400] = 0
+    values[[99, 400]] = 3
+    found = assess(counts=counts(values))
+    np.testing.assert_array_equal(np.flatnonzero(found.beta), np.arange(100, 400))
+    assert set(found.reasons[100:400]) == {"device: still too long"}
+
+
+def test_one_movement_ends_a_stretch():
+    values = restless(960)
+    values[100:400] = 0
+    values[250] = 1
+    assert not assess(counts=counts(values)).is_bad.any()
+
+
+def warmth(n_epochs, *, off=None, ambient=21.0, skin=33.0):
+    """Temperature per epoch that falls to the room's within a quarter of an hour."""
+    degrees = np.full(n_epochs, skin)
+    if off is not None:
+        first, end = off
+        degrees[first:end] = ambient + (skin - ambient) * np.exp(-np.arange(end - first) / 15)
+    return Signal("temp", degrees, 1 / 30, "degC")
+
+
+def test_a_device_that_cools_down_is_off_after_a_quarter_of_an_hour():
+    values = restless(960)
+    values[300:360] = 0  # half an hour, as a shower takes
+    values[[299, 360]] = 4
+    assert not assess(counts=counts(values)).is_bad.any()
+    found = assess(counts=counts(values), temperature=warmth(960, off=(300, 360)))
+    np.testing.assert_array_equal(np.flatnonzero(found.beta), np.arange(300, 360))
+    assert found.reasons[320] == "device: still and cold"
+
+
+def test_a_device_that_stays_warm_is_worn_however_still():
+    values = restless(960)
+    values[99:701] = [3, *[0] * 600, 3]
+    assert assess(counts=counts(values)).is_bad.sum() == 600
+    assert not assess(counts=counts(values), temperature=warmth(960)).is_bad.any()
+
+
+def test_temperature_in_fahrenheit():
+    values = restless(960)
+    values[300:360] = 0
+    celsius = warmth(960, off=(300, 360))
+    fahrenheit = Signal("temp", celsius.read() * 9 / 5 + 32, 1 / 30, "degF")
+    one, other = (assess(counts=counts(values), temperature=t) for t in (celsius, fahrenheit))
+    np.testing.assert_allclose(one.beta, other.beta)
+    assert one.is_bad.any()
+
+
+def test_a_pulse_means_a_wrist():
+    values = restless(960)
+    values[99:701] = [3, *[0] * 600, 3]
+    times = np.arange(0, 28_800, 300.0)
+    worn = assess(counts=counts(values), heart_rate=Series("hr", times, np.full(len(times), 55.0), "bpm"))
+    assert not worn.is_bad.any()
+    here = (times < 3000) | (times > 21_000)
+    some = Series("hr", times[here], np.full(here.sum(), 55.0), "bpm")
+    off = assess(counts=counts(values), heart_rate=some)
+    assert off.counts() == {"device: still too long": 600}
+
+
+def test_a_pulse_that_is_lost_while_nothing_moves_means_no_wrist():
+    values = restless(960)
+    values[299:361] = [4, *[0] * 60, 4]
+    times = np.arange(0, 28_800, 5.0)
+    lost = (times >= 9000) & (times < 10_800)
+    rate = Series("hr", times[~lost], np.full((~lost).sum(), 55.0), "bpm")
+    found = assess(counts=counts(values), heart_rate=rate)
+    assert found.counts() == {"device: still, no pulse": 60}
+    np.testing.assert_array_equal(np.flatnonzero(found.beta), np.arange(300, 360))
+    assert not assess(counts=counts(values), heart_rate=rate, temperature=warmth(960)).is_bad.any()
+    moving = restless(960)
+    moving[320] = 9
+    assert not assess(counts=counts(moving), heart_rate=rate).is_bad.any()  # the pulse alone is no proof
+
+
+def test_raw_acceleration_on_a_table_and_on_a_sleeper():
+    rate_hz, hours = 10, 3
+    rng = np.random.default_rng(0)
+    n = hours * 3600 * rate_hz
+    axes = rng.normal(0, 0.003, (n, 3)) + np.array([0.0, 0.0, 1.0])
+    asleep = axes.copy()
+    for minute in range(0, hours * 60, 25):  # turns over now and then
+        asleep[minute * 600 : minute * 600 + 30] += rng.normal(0, 0.3, (30, 3))
+    times = np.arange(n) / rate_hz
+    table = assess(acceleration=Series("watch", times, axes, "g"))
+    assert table.beta.min() == 1
+    sleeper = assess(acceleration=Series("watch", times, asleep, "g"))
+    assert not sleeper.is_bad.any()
+
+
+def test_the_edge_of_a_removal_is_a_share_of_its_epoch():
+    rate_hz = 10
+    axes = wrist(3 * 3600, rate_hz, moves=3)
+    still = slice(rate_hz * 1810, rate_hz * 9000)
+    axes[still] = np.array([0, 0, 1.0]) + np.random.default_rng(1).normal(0, 0.003, (rate_hz * 7190, 3))
+    found = assess(acceleration=Series("watch", np.arange(len(axes)) / rate_hz, axes, "g"))
+    assert found.beta[60] == pytest.approx(20 / 30, abs=0.01)
+    assert (found.beta[61:299] == 1).all()
+    assert not found.beta[:60].any()
+
+
+def test_one_number_for_ever_is_a_stuck_sensor():
+    values = restless(300).astype(float)
+    values[100:140] = 17
+    found = assess(counts=counts(values))
+    np.testing.assert_array_equal(np.flatnonzero(found.beta), np.arange(100, 140))
+    assert found.reasons[120] == "counts: stuck"
+    values[110] = 18
+    assert found.counts() == {"counts: stuck": 40}
+    assert assess(counts=counts(values)).is_bad.sum() == 29  # 9.5 min before it are too short
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_scale_of_counts_does_not_matter(factor):
+    values = restless(960).astype(float)
+    values[100:400] = 0
+    for rules in ("kdd2026", "graded"):
+        one, other = (assess(rules, counts=counts(values * f)) for f in (1.0, factor))
+        np.testing.assert_array_equal(one.beta, other.beta)
+        assert one.reasons == other.reasons
+
+
+def test_a_recording_without_activity_says_what_to_map():
+    with pytest.raises(InputError, match=r"has no channel 'counts'; it has: eeg. Map one"):
+        assess(eeg=Signal("EEG", np.zeros(3000), 100.0, "uV"))
+
+
+# -- real nights
+
+
+def test_real_sleepers_lose_half_their_night_to_the_papers_rule_and_nothing_to_ours(data_dir):
+    marked, total = [], 0
+    with np.load(data_dir / "sleep-accel" / "sleep_accel_walch_features.npz") as nights:
+        for name in nights.files:
+            rows = nights[name]
+            epochs = np.rint(rows[:, 0] * 120).astype(int)
+            values = np.full(epochs[-1] + 1, np.nan)
+            values[epochs] = rows[:, 1]
+            night = Recording(name, name, {"counts": counts(values)})
+            paper = sg.signal_quality(night, "actigraphy")
+            ours = sg.signal_quality(night, "actigraphy", rules="graded")
+            np.testing.assert_array_equal(ours.beta, np.isnan(values))
+            marked.append(paper.counts().get("counts: zero", 0))
+            total += len(epochs)
+    assert len(marked) == 31
+    assert sum(marked) / total == pytest.approx(0.515, abs=0.001)

@@ -1,0 +1,321 @@
+"""Made-up signals follow the stages, and what happens to them is where the truth says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Series, Signal
+from stageguard.night.stages import AASM5, WNR3
+from stageguard.synthetic import breath as breath_module
+from stageguard.synthetic import heart as heart_module
+from stageguard.synthetic import simulate_recording
+from stageguard.synthetic.appearance import appearances
+from stageguard.synthetic.events import Event, scatter_events
+from stageguard.synthetic.motion import movement
+from stageguard.synthetic.noise import drift, shaped_noise
+
+MODALITIES = ("eeg-emg", "actigraphy", "cardiorespiratory", "bioradar")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A recording of each modality, long enough for every stage."""
+    hours = {"eeg-emg": 3.0, "actigraphy": 5.0, "cardiorespiratory": 5.0, "bioradar": 5.0}
+    return {name: simulate_recording(name, 2, seed=11, hours=own) for name, own in hours.items()}
+
+
+def clean_epochs(one, channel=""):
+    """Epochs that no event touches."""
+    night = one.night.hypnogram
+    clean = np.ones(night.n_epochs, dtype=bool)
+    for event in one.events:
+        if event.channel in (channel, "") or not channel:
+            first = int(event.start_seconds // night.epoch_seconds)
+            clean[first : int(event.end_seconds // night.epoch_seconds) + 2] = False
+    return clean
+
+
+def by_epoch(signal, night):
+    return signal.read().reshape(night.n_epochs, -1)
+
+
+def band_power(rows, rate_hz, low, high):
+    spectra = np.abs(np.fft.rfft(rows * np.hanning(rows.shape[1]), axis=1)) ** 2
+    lines = np.fft.rfftfreq(rows.shape[1], 1 / rate_hz)
+    return spectra[:, (lines >= low) & (lines < high)].sum(axis=1)
+
+
+def stage_medians(values, one, channel=""):
+    night, clean = one.night.hypnogram, clean_epochs(one, channel)
+    return {
+        name: float(np.median(values[clean & (night.labels == stage)]))
+        for stage, name in enumerate(night.scheme.names)
+        if (clean & (night.labels == stage)).sum() >= 5
+    }
+
+
+def test_shaped_noise_has_the_spectrum_asked_for():
+    rate, hop, n = 128.0, 128, 128 * 2000
+    lines = np.fft.rfftfreq(2 * hop, 1 / rate)
+    templates = np.stack([np.exp(-0.5 * ((lines - 10) / 2) ** 2), np.exp(-0.5 * ((lines - 40) / 2) ** 2)])
+    power = np.zeros((2001, 2))
+    power[:1000, 0], power[1000:, 1] = 4.0, 1.0
+    noise = shaped_noise(np.random.default_rng(0), power, templates, rate, hop, n)
+    first, second = noise[: n // 2 - hop], noise[n // 2 + hop :]
+    total = templates.sum(axis=1) * lines[1]  # integral of the density
+    assert np.var(first) == pytest.approx(4 * total[0], rel=0.05)
+    assert np.var(second) == pytest.approx(total[1], rel=0.05)
+    rows = first[: len(first) // 256 * 256].reshape(-1, 256)
+    assert band_power(rows, rate, 6, 14).sum() > 50 * band_power(rows, rate, 30, 50).sum()
+
+
+def test_drift_has_variance_one_and_forgets():
+    slow = drift(np.random.default_rng(0), 200_000, 50)
+    assert slow.std() == pytest.approx(1, abs=0.05)
+    assert np.corrcoef(slow[:-50], slow[50:])[0, 1] == pytest.approx(np.exp(-1), abs=0.06)
+
+
+def test_eeg_and_emg_spectra_follow_the_stages(made):
+    one = made["eeg-emg"]
+    night, signals = one.night.hypnogram, one.recording.signals
+    eeg, emg = (by_epoch(signals[role], night) for role in ("eeg", "emg"))
+    delta = stage_medians(band_power(eeg, 512, 0.7, 4), one)
+    theta = stage_medians(band_power(eeg, 512, 6, 9) / band_power(eeg, 512, 0.7, 4), one)
+    tone = stage_medians(band_power(emg, 512, 20, 50), one)
+    assert delta["N"] > 4 * delta["W"]
+    assert delta["N"] > 4 * delta["R"]
+    assert theta["R"] > 3 * theta["W"] > 9 * theta["N"]
+    assert tone["W"] > 4 * tone["N"] > 6 * tone["R"]
+
+
+def test_acceleration_and_heart_rate_follow_the_stages(made):
+    one = made["actigraphy"]
+    night, signals = one.night.hypnogram, one.recording.signals
+    motion, heart = signals["acceleration"], signals["heart_rate"]
+    assert isinstance(motion, Series) and motion.values.shape[1] == 3
+    size = np.linalg.norm(motion.values, axis=1)
+    assert np.median(size) == pytest.approx(1, abs=0.02)  # gravity
+    epoch = np.clip((motion.times // 30).astype(int), 0, night.n_epochs - 1)
+    changes = np.abs(np.diff(motion.values, axis=0)).sum(axis=1)
+    activity = np.bincount(epoch[1:], changes, night.n_epochs) / np.maximum(np.bincount(epoch[1:]), 1)
+    clean = clean_epochs(one)
+    moved = activity > 1.5 * np.percentile(activity[clean], 20)  # more than the sensor's noise
+    share = {name: moved[clean & (night.labels == stage)].mean() for stage, name in enumerate(AASM5.names)}
+    assert share["W"] > 0.5
+    assert share["N2"] < 0.25
+    assert share["N3"] < share["W"] / 4
+    beats = np.bincount(
+        np.clip((heart.times // 30).astype(int), 0, night.n_epochs - 1), heart.values.ravel(), night.n_epochs
+    )
+    n_beats = np.bincount(
+        np.clip((heart.times // 30).astype(int), 0, night.n_epochs - 1), minlength=night.n_epochs
+    )
+    rate = stage_medians(beats / np.maximum(n_beats, 1), one)
+    assert rate["W"] > rate["N2"] + 4
+
+
+def still_looks(stage, n_epochs=240):
+    looks = np.zeros((n_epochs, 5))
+    looks[:, AASM5.index(stage)] = 1
+    return looks
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_breath_and_heartbeat_follow_the_stages(seed):
+    found = {}
+    for stage in AASM5.names:
+        looks = still_looks(stage)
+        breath = breath_module.breathe(np.random.default_rng(seed), looks, 30, [])
+        beats = heart_module.beat_times(np.random.default_rng(seed), looks, 30, breath, [])
+        onsets = np.interp(
+            np.arange(1, int(breath.phase[-1])), breath.phase, np.arange(len(breath.phase)) / 10
+        )
+        lengths, intervals = np.diff(onsets), np.diff(beats)
+        found[stage] = {
+            "breaths": 60 / np.median(lengths),
+            "irregular": lengths.std() / lengths.mean(),
+            "rate": 60 / intervals.mean(),
+            "slow": band_of(intervals, beats, 0.04, 0.15),
+            "fast": band_of(intervals, beats, 0.15, 0.4),
+        }
+    assert all(12 < own["breaths"] < 20 for own in found.values())
+    assert found["R"]["irregular"] > 1.7 * found["N2"]["irregular"] > 1.7 * 1.2 * found["N3"]["irregular"]
+    assert found["W"]["rate"] > found["N2"]["rate"] + 5
+    assert found["R"]["rate"] > found["N2"]["rate"] + 2
+    assert found["R"]["slow"] > 1.7 * found["N2"]["slow"] > 1.7 * 1.3 * found["N3"]["slow"]
+    assert found["N2"]["fast"] > 1.3 * found["R"]["fast"]
+    ratio = {stage: own["slow"] / own["fast"] for stage, own in found.items()}
+    assert ratio["R"] > 2 * ratio["N2"] > 2 * ratio["N3"]
+
+
+def band_of(intervals, beats, low, high):
+    """Power of the intervals between beats within a band."""
+    even = np.interp(np.arange(beats[1], beats[-1], 0.25), beats[1:], intervals)
+    rows = (even - even.mean())[: len(even) // 1200 * 1200].reshape(-1, 1200)
+    return band_power(rows - rows.mean(axis=1, keepdims=True), 4, low, high).mean()
+
+
+def test_ecg_peaks_at_the_beats():
+    breath = breath_module.breathe(np.random.default_rng(0), still_looks("N2", 10), 30, [])
+    beats = np.arange(0.8, 290, 0.9)
+    signal = heart_module.ecg(np.random.default_rng(1), beats, breath, 125.0, 300 * 125)
+    for beat in beats[1:-1]:
+        near = slice(round((beat - 0.3) * 125), round((beat + 0.4) * 125))
+        assert abs((near.start + np.argmax(signal[near])) / 125 - beat) < 0.012
+    assert 0.4 < signal.max() < 1.25
+
+
+def test_apnoeas_come_as_often_as_the_index_says_and_never_awake(made):
+    night = Hypnogram(np.tile([0, 1, 2, 2, 2, 2, 3, 3, 2, 4], 120), AASM5, 30.0)
+    hours = 0.9 * night.n_epochs * 30 / 3600
+    found = [
+        len(breath_module.apnoeas(np.random.default_rng(seed), night, 20.0)) / hours for seed in range(20)
+    ]
+    assert np.mean(found) == pytest.approx(20, rel=0.2)
+    assert breath_module.apnoeas(np.random.default_rng(0), night, 0.0) == []
+    for event in breath_module.apnoeas(np.random.default_rng(0), night, 20.0):
+        assert night.labels[int(event.start_seconds // 30)] != 0
+        assert 10 <= event.seconds <= 40
+
+
+def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
+    from stageguard.synthetic import cardiorespiratory
+    from stageguard.synthetic.hypnograms import Night
+    from stageguard.synthetic.people import Sleeper
+
+    night = Night(Hypnogram(np.full(240, 2), AASM5, 30.0))
+    one = cardiorespiratory.simulate(night, Sleeper(1, {"ahi": 25.0}), 3, "x")
+    apnoeas = [event for event in one.events if event.kind == breath_module.APNOEA]
+    assert len(apnoeas) > 5
+    flow, oxygen = one.recording.signals["airflow"].read(), one.recording.signals["spo2"].read()
+    usual = flow.std()
+    for event in apnoeas:
+        inside = flow[round((event.start_seconds + 2) * 10) : round((event.end_seconds - 2) * 10)]
+        assert inside.std() < 0.35 * usual
+    lost = [event for event in one.events if event.kind == "sensor loss" and event.channel == "spo2"]
+    bottoms = [int(event.end_seconds + 18) for event in apnoeas]
+    bottoms = [
+        at
+        for at in bottoms
+        if at < len(oxygen) - 1 and not any(e.start_seconds - 60 < at < e.end_seconds + 60 for e in lost)
+    ]
+    assert np.mean([oxygen[at] for at in bottoms]) < np.median(oxygen) - 2.5
+
+
+def test_radar_phase_breathes_and_shows_movement(made):
+    one = made["bioradar"]
+    night, signals = one.night.hypnogram, one.recording.signals
+    i, q = signals["radar_i"].read(), signals["radar_q"].read()
+    clean = clean_epochs(one)
+    speed = np.hypot(np.diff(i, append=i[-1]), np.diff(q, append=q[-1])).reshape(night.n_epochs, -1)
+    moving = (speed.reshape(night.n_epochs, 30, 50).max(axis=2) > 0.15).mean(axis=1)
+    share = stage_means(moving, night, clean)
+    assert share["W"] > 4 * share["N2"]
+    calm = clean & (night.labels == AASM5.index("N3")) & (moving == 0)
+    assert calm.sum() > 10
+    rows = i.reshape(night.n_epochs, -1)[calm]
+    rows = rows - rows.mean(axis=1, keepdims=True)
+    lines = np.fft.rfftfreq(rows.shape[1], 1 / 50)
+    peaks = lines[np.argmax(np.abs(np.fft.rfft(rows, axis=1)), axis=1)]
+    # once or, where the arc is folded, twice per breath
+    assert np.mean((peaks > 0.15) & (peaks < 0.65)) > 0.9
+
+
+def stage_means(values, night, clean):
+    return {
+        name: values[clean & (night.labels == stage)].mean() for stage, name in enumerate(night.scheme.names)
+    }
+
+
+def test_irregular_breathing_is_what_the_look_makes_it():
+    moves = {
+        stage: movement(np.random.default_rng(0), still_looks(stage), 30).mean() for stage in AASM5.names
+    }
+    assert moves["W"] > 4 * moves["N1"] > 4 * moves["N2"] > 4 * moves["N3"]
+
+
+def test_epochs_look_like_other_stages_as_often_as_told():
+    night = Hypnogram(np.repeat([0, 1, 2], 20_000), WNR3, 4.0)
+    alike = {"W": {"N": 0.1, "R": 0.05}, "N": {"R": 0.2}}
+    for linger in (0.0, 0.6):
+        looks = appearances(np.random.default_rng(0), night, alike, linger=linger)
+        np.testing.assert_allclose(looks.sum(axis=1), 1)
+        seen = looks.argmax(axis=1)
+        wake, nrem, rem = (seen[night.labels == stage] for stage in range(3))
+        assert np.mean(wake == 1) == pytest.approx(0.1, abs=0.015)
+        assert np.mean(wake == 2) == pytest.approx(0.05, abs=0.012)
+        assert np.mean(nrem == 2) == pytest.approx(0.2, abs=0.02)
+        assert np.mean(rem == 2) == 1
+        follows = (nrem[1:] == 2)[nrem[:-1] == 2].mean()
+        assert follows == pytest.approx(0.2 + linger * 0.8, abs=0.04)
+
+
+def test_lost_sensors_are_lost_where_the_truth_says():
+    found = 0
+    for number in range(1, 5):
+        one = simulate_recording("eeg-emg", number, seed=4, hours=2)
+        for event in one.events:
+            if event.kind == "sensor loss":
+                signal = one.recording.signals[event.channel]
+                assert isinstance(signal, Signal)
+                place = event.samples(signal.rate_hz, signal.n_samples)
+                assert not signal.read(place.start, place.stop).any()
+                assert signal.read(max(0, place.start - 512), place.start).any()
+                found += 1
+    assert found
+
+
+def test_a_watch_that_fails_leaves_no_rows_and_one_taken_off_no_heart():
+    kinds = set()
+    for number in range(1, 5):
+        one = simulate_recording("actigraphy", number, seed=6, hours=4)
+        signals = one.recording.signals
+        for event in one.events:
+            kinds.add(event.kind)
+            roles = ("acceleration", "heart_rate") if event.kind == "sensor loss" else ("heart_rate",)
+            for role in roles:
+                times = signals[role].times
+                assert not ((times >= event.start_seconds) & (times < event.end_seconds)).any()
+    assert kinds == {"sensor loss", "device removed"}
+
+
+def test_events_stay_inside_short_recordings():
+    events = scatter_events(np.random.default_rng(0), "x", "", 100.0, 3000.0, (50, 400))
+    assert len(events) > 50
+    assert all(event.start_seconds >= 0 and event.end_seconds <= 100 for event in events)
+    assert max(event.seconds for event in events) == pytest.approx(15)
+    assert Event("x", "", 99.0, 5.0).samples(10, 1000) == slice(990, 1000)
+
+
+@pytest.mark.parametrize("modality", MODALITIES)
+def test_one_seed_is_one_recording(modality):
+    first, again, other = (simulate_recording(modality, 1, seed=seed, hours=0.1) for seed in (1, 1, 2))
+    assert first.recording.is_synthetic
+    assert first.recording.source == "synthetic"
+    assert list(first.recording.scorings) == ["synthetic truth"]
+    for role, signal in first.recording.signals.items():
+        values = [one.recording.signals[role] for one in (first, again, other)]
+        numbers = [own.values if isinstance(own, Series) else own.read() for own in values]
+        np.testing.assert_array_equal(numbers[0], numbers[1])
+        assert role == "steps" or not np.array_equal(numbers[0], numbers[2])
+        assert signal.name == values[1].name
+
+
+def test_signals_have_the_units_and_rates_of_the_datasets(made):
+    told = {
+        name: {role: (own.unit, getattr(own, "rate_hz", None)) for role, own in one.recording.signals.items()}
+        for name, one in made.items()
+    }
+    assert told["eeg-emg"] == {"eeg": ("uV", 512.0), "emg": ("uV", 512.0)}
+    assert told["cardiorespiratory"] == {
+        "ecg": ("uV", 125.0),
+        "thorax": ("", 10.0),
+        "abdomen": ("", 10.0),
+        "airflow": ("", 10.0),
+        "spo2": ("%", 1.0),
+        "heart_rate": ("bpm", 1.0),
+    }
+    assert told["bioradar"] == {"radar_i": ("", 50.0), "radar_q": ("", 50.0)}
+    assert told["actigraphy"]["acceleration"] == ("g", None)

@@ -1,0 +1,257 @@
+"""Made-up sleepers: their bouts are the profiles', their covariates do what they are said to do."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from stageguard.measures.statistics import sleep_statistics
+from stageguard.night.stages import AASM5, WNR3
+from stageguard.profile.profile import Profile
+from stageguard.synthetic import chain
+from stageguard.synthetic.hypnograms import draw_day, draw_night
+from stageguard.synthetic.people import (
+    AGE_GROUPS,
+    OSA_GROUPS,
+    SHIFTED,
+    draw_adult,
+    draw_infant,
+    draw_mouse,
+    known_shifts,
+    reference_sleeper,
+)
+from stageguard.synthetic.sleepers import day_clock, kind_of, night_clock
+
+HUMAN = ("human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3", "human-actigraphy-2")
+MOUSE = "mouse-eeg-emg-3"
+
+
+def counted(labels, n_stages):
+    """Transitions from epoch to epoch."""
+    found = np.zeros((n_stages, n_stages))
+    np.add.at(found, (labels[:-1], labels[1:]), 1)
+    return found
+
+
+def merged(counts, scheme):
+    """Counts of AASM stages, or those of a coarser scheme."""
+    if len(counts) == scheme.n_stages:
+        return counts
+    into = np.eye(scheme.n_stages)[AASM5.merge_map(scheme)]
+    return into.T @ counts @ into
+
+
+def bouts(labels):
+    """Stage and length of each complete bout."""
+    runs = [(stage, len(list(run))) for stage, run in itertools.groupby(labels.tolist())]
+    return runs[1:-1]
+
+
+@pytest.mark.parametrize("name", [*HUMAN, MOUSE])
+def test_expected_transitions_are_the_profiles(name):
+    profile, kind = Profile.load(name), kind_of(name)
+    clock = day_clock(kind, 24, 0) if name == MOUSE else night_clock(kind, None, 8)
+    start = None if name == MOUSE else kind.begin
+    found = merged(chain.expected_transitions(kind.law, clock, start), profile.scheme)
+    # the fine stages' shares of a night, which merging weights by, differ a little from those of a long run
+    np.testing.assert_allclose(
+        found / found.sum(axis=1, keepdims=True), np.array(profile.transitions), atol=0.0015
+    )
+
+
+@pytest.mark.parametrize("name", ["human-psg-5", "human-cardiorespiratory-3"])
+def test_drawn_nights_have_the_bouts_of_expert_nights(name):
+    profile, kind = Profile.load(name), kind_of(name)
+    nights = [draw_night(kind, reference_sleeper(number), 7, 8).hypnogram.labels for number in range(1, 81)]
+    into = AASM5.merge_map(profile.scheme)
+    nights = [into[night] for night in nights]
+    names = profile.scheme.names
+    counts = sum(counted(night, len(names)) for night in nights)
+    matrix = counts / counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(matrix, np.array(profile.transitions), atol=0.02)
+    changes = np.mean([np.mean(night[1:] != night[:-1]) for night in nights])
+    assert profile.bands["fragmentation_index"].low < changes < profile.bands["fragmentation_index"].high
+    complete = [bout for night in nights for bout in bouts(night)]
+    for stage, stage_name in enumerate(names):
+        lengths = np.array([length for own, length in complete if own == stage])
+        single = profile.bands[f"one_epoch_bouts_percent_{stage_name}"]
+        assert single.low <= 100 * np.mean(lengths == 1) <= single.high
+        mean = profile.bands[f"mean_bout_minutes_{stage_name}"]
+        assert mean.low <= lengths.mean() / 2 <= mean.high
+
+
+def test_nights_have_cycles():
+    kind = kind_of("human-psg-5")
+    nights = np.array([draw_night(kind, reference_sleeper(n), 7, 8).hypnogram.labels for n in range(1, 81)])
+    n3, rem = nights == AASM5.index("N3"), nights == AASM5.index("R")
+    half = nights.shape[1] // 2
+    assert n3[:, :half].sum() > 2 * n3[:, half:].sum()
+    assert rem[:, half:].sum() > 1.7 * rem[:, :half].sum()
+    # REM comes and goes: more of it at the end of the nominal cycles than in their middle
+    minutes = np.arange(nights.shape[1]) / 2 - 10
+    place = (minutes % 90) / 90
+    late = rem[:, (minutes > 90) & (place > 0.8)].mean()
+    early = rem[:, (minutes > 90) & (place > 0.3) & (place < 0.6)].mean()
+    assert late > 1.3 * early
+    first = (minutes > 0) & (minutes < 90)
+    assert n3[:, first & (place > 0.25) & (place < 0.5)].mean() > 1.5 * n3[:, first & (place > 0.9)].mean()
+    latencies = [
+        sleep_statistics(draw_night(kind, reference_sleeper(n), 7, 8).hypnogram) for n in range(1, 41)
+    ]
+    assert 55 < np.nanmedian([found.rem_latency_minutes for found in latencies]) < 120
+
+
+def test_mice_sleep_by_day_and_in_short_bouts():
+    kind, profile = kind_of(MOUSE), Profile.load(MOUSE)
+    days = np.array([draw_day(kind, draw_mouse(3, n), 3, 24).hypnogram.labels for n in range(1, 7)])
+    half = days.shape[1] // 2
+    assert np.mean(days[:, :half] == 0) < 0.45 < 0.6 < np.mean(days[:, half:] == 0)
+    counts = sum(counted(day, 3) for day in days)
+    np.testing.assert_allclose(
+        counts / counts.sum(axis=1, keepdims=True), np.array(profile.transitions), atol=0.01
+    )
+    for stage, name in enumerate(WNR3.names):
+        lengths = np.array([length for day in days for own, length in bouts(day) if own == stage])
+        band = profile.bands[f"one_epoch_bouts_percent_{name}"]
+        assert band.low <= 100 * np.mean(lengths == 1) <= band.high
+
+
+def rare_share(nights, source, goal):
+    """Share of the exits of a stage that lead to another."""
+    counts = sum(counted(night, 5) for night in nights)
+    leaving = counts.sum(axis=1) - np.diag(counts)
+    return counts[AASM5.index(source), AASM5.index(goal)] / leaving[AASM5.index(source)]
+
+
+def test_narcolepsy_enters_rem_from_wake_and_early():
+    drawn = {}
+    for variant in ("adult", "narcolepsy"):
+        kind = kind_of("human-psg-5", variant)
+        drawn[variant] = [draw_night(kind, draw_adult(5, n), 5, 8).hypnogram for n in range(1, 41)]
+    labels = {variant: [night.labels for night in nights] for variant, nights in drawn.items()}
+    assert rare_share(labels["narcolepsy"], "W", "R") > 5 * rare_share(labels["adult"], "W", "R")
+    early = {
+        variant: np.mean([sleep_statistics(night).rem_latency_minutes <= 15 for night in nights])
+        for variant, nights in drawn.items()
+    }
+    assert early["adult"] < 0.15
+    assert 0.25 < early["narcolepsy"] < 0.75
+    changes = {variant: np.mean([np.mean(np.diff(n) != 0) for n in own]) for variant, own in labels.items()}
+    assert changes["narcolepsy"] > 1.15 * changes["adult"]
+
+
+def test_infants_fall_asleep_into_active_sleep():
+    kind = kind_of("human-psg-3", "infant")
+    nights = [draw_night(kind, draw_infant(5, n), 5, 8).hypnogram.labels for n in range(1, 31)]
+    used = set(np.concatenate(nights).tolist())
+    assert used == {AASM5.index(name) for name in ("W", "N2", "R")}
+    assert rare_share(nights, "W", "R") > 0.7
+    asleep = np.concatenate(nights)
+    asleep = asleep[asleep != AASM5.wake_index]
+    assert 0.45 < np.mean(asleep == AASM5.rem_index) < 0.7
+
+
+def test_narcoleptic_mice_have_cataplexy():
+    found = {}
+    for variant in ("adult", "narcolepsy"):
+        kind = kind_of(MOUSE, variant)
+        days = [draw_day(kind, draw_mouse(3, n), 3, 24).hypnogram.labels for n in range(1, 5)]
+        counts = sum(counted(day, 3) for day in days)
+        found[variant] = counts[0, 2] / (counts[0].sum() - counts[0, 0])
+    assert found["adult"] < 0.005
+    assert found["narcolepsy"] > 0.02
+
+
+def test_a_cohort_of_25_has_the_papers_groups_and_the_first_ones_differ():
+    people = [draw_adult(1, number) for number in range(1, 26)]
+    ages = Counter(person.covariates["age_group"] for person in people)
+    severities = Counter(person.covariates["osa"] for person in people)
+    assert ages == {name: size for name, (*_, size) in AGE_GROUPS.items()}
+    assert severities == {name: size for name, (*_, size) in OSA_GROUPS.items()}
+    assert len({person.covariates["osa"] for person in people[:4]}) == 3
+    for person in people:
+        low, high, _ = AGE_GROUPS[person.covariates["age_group"]]
+        assert low <= person.covariates["age"] < high
+        least, most, _ = OSA_GROUPS[person.covariates["osa"]]
+        assert least - 0.05 <= person.covariates["ahi"] <= most + 0.05
+
+
+def test_a_sleeper_depends_on_seed_and_number_only():
+    assert draw_adult(4, 3) == draw_adult(4, 3)
+    group = {"age_group": "40-55", "osa_group": "none"}  # which the number alone decides
+    assert draw_adult(4, 3, **group).factors != draw_adult(5, 3, **group).factors
+    assert draw_adult(4, 3, **group).factors != draw_adult(4, 4, **group).factors
+    kind = kind_of("human-psg-5")
+    nights = [draw_night(kind, draw_adult(4, number), 4, 2).hypnogram for number in (3, 3, 4)]
+    assert nights[0] == nights[1]
+    assert nights[0] != nights[2]
+
+
+@pytest.mark.parametrize(("covariate", "group"), [("osa", "moderate/severe"), ("age", "70+")])
+def test_groups_differ_by_the_known_amounts(covariate, group):
+    """The seed is another one than that the amounts were measured with."""
+    kind = kind_of("human-cardiorespiratory-3")
+    known = known_shifts("cardiorespiratory")[f"{covariate} {group}"]
+    rows = {}
+    for name in ("reference", group):
+        chosen = {"age_group": "40-55", "osa_group": "none"}
+        if name == group:
+            chosen["osa_group" if covariate == "osa" else "age_group"] = group
+        found = [
+            sleep_statistics(draw_night(kind, draw_adult(99, number, **chosen), 99, 8).hypnogram)
+            for number in range(1, 301)
+        ]
+        rows[name] = np.array(
+            [
+                [one.stage_minutes["N3"] if key == "n3_minutes" else getattr(one, key) for key in SHIFTED]
+                for one in found
+            ]
+        )
+    difference = np.nanmean(rows[group], axis=0) - np.nanmean(rows["reference"], axis=0)
+    error = np.sqrt((np.nanvar(rows[group], axis=0) + np.nanvar(rows["reference"], axis=0)) / 300)
+    for name, own, spread in zip(SHIFTED, difference, error, strict=True):
+        assert abs(own - known[name]) < 3.5 * spread, name
+    largest = "tst_minutes" if covariate == "osa" else "n3_minutes"
+    assert abs(known[largest]) > 5 * error[SHIFTED.index(largest)]  # a shift that is there to be found
+
+
+def test_lifted_matrices_merge_into_the_coarse_one():
+    rng = np.random.default_rng(0)
+    fine = rng.dirichlet(np.ones(5), size=5) * 0.2 + 0.8 * np.eye(5)
+    coarse = np.array([[0.8, 0.15, 0.05], [0.05, 0.93, 0.02], [0.03, 0.07, 0.9]])
+    merge = AASM5.merge_map(WNR3)
+    bent = chain.lifted(fine, coarse, merge)
+    np.testing.assert_allclose(bent.sum(axis=1), 1)
+    rest = np.linalg.matrix_power(bent, 5000)[0]
+    into = np.eye(3)[merge]
+    flow = into.T @ (rest[:, None] * bent) @ into
+    np.testing.assert_allclose(flow / flow.sum(axis=1, keepdims=True), coarse, atol=1e-6)
+    # from N2, N1 is as much more likely than N3 as before
+    assert bent[2, 1] / bent[2, 3] == pytest.approx(fine[2, 1] / fine[2, 3])
+
+
+def test_expected_transitions_are_those_of_stepping_through_the_night():
+    kind = kind_of("human-psg-5")
+    clock = night_clock(kind, None, 1.0)
+    steps = chain.step_matrices(kind.law, clock)
+    np.testing.assert_allclose(steps.sum(axis=2), 1)
+    here, counts = kind.begin, np.zeros((15, 15))
+    for matrix in steps:
+        for _ in range(clock.slot_epochs):
+            counts += here[:, None] * matrix
+            here = here @ matrix
+    folded = counts.reshape(3, 5, 3, 5).sum(axis=(0, 2))
+    np.testing.assert_allclose(chain.expected_transitions(kind.law, clock, kind.begin), folded, atol=1e-9)
+
+
+def test_draws_follow_the_steps():
+    kind = kind_of(MOUSE)
+    clock = day_clock(kind, 1, 3.0)
+    flat = chain.Clock(clock.gate[:1], clock.stretch[:1], 10**6)
+    labels = chain.draw(np.random.default_rng(1), kind.law, flat, 60_000, kind.begin)
+    wanted = chain.expected_transitions(kind.law, flat)
+    found = counted(labels, 3)
+    np.testing.assert_allclose(found / found.sum(), wanted / wanted.sum(), atol=0.02)
