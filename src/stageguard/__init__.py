@@ -45,6 +45,7 @@ PUBLIC = {
     "formats.recordings.read": "read_recording",
     "signals.features": "Features features",
     "signals.quality": "SignalQuality signal_quality",
+    "synthetic.night": "simulate_night",
     "report": "night_report",
 }
 _HOMES = {name: module for module, names in PUBLIC.items() for name in names.split()}

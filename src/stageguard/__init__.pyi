@@ -63,6 +63,7 @@ from stageguard.signals.features import Features as Features
 from stageguard.signals.features import features as features
 from stageguard.signals.quality import SignalQuality as SignalQuality
 from stageguard.signals.quality import signal_quality as signal_quality
+from stageguard.synthetic.night import simulate_night as simulate_night
 
 __all__: list[str]
 PUBLIC: dict[str, str]

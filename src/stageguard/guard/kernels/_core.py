@@ -1,1 +1,0 @@
-"""The compiled kernels, in C++ over plain tables. `_kernels` imports them; nothing else should."""

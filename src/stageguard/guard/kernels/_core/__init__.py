@@ -1,0 +1,1 @@
+"""The compiled kernels, in C++ over plain tables, which `guard.kernels` chooses."""
