@@ -52,8 +52,9 @@ def test_fidelity_names_code_and_tests_that_exist():
     assert len(tests) > 10
     assert len(code) > 10
     for file, function in tests:
-        tree = ast.parse(next((ROOT / "tests").rglob(file)).read_text("utf-8"))
-        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "tests").rglob(file)]
+        assert trees, f"there is no {file}"
+        names = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         assert not function or function in names, f"{file} has no {function}"
     for name in code:
         module, _, attribute = name.rpartition(".")

@@ -58,7 +58,7 @@ def _versions() -> list[Finding]:
     from stageguard.base.version import __version__
 
     return [
-        Finding("stageguard", f"{__version__} in {Path(__file__).parents[1]}"),
+        Finding("stageguard", f"{__version__} in {Path(__file__).parents[2]}"),
         Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
     ]
 
