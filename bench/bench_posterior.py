@@ -17,8 +17,8 @@ from _common import FLIP_FLOP, HUMAN, MOUSE, Row, nanoseconds, night_of, profile
 from bench_peers import PUBLISHED_AGES, Chain, chain_of
 
 import stageguard as sg
+from stageguard.base.arrays import CLIP
 from stageguard.guard import kernels as kernels_module
-from stageguard.guard.evidence import CLIP
 from stageguard.guard.posterior import sample_like
 from stageguard.guard.smoother import smoother_for
 from stageguard.guard.solver import solver_for

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, did_you_mean
 
 STANDARD_GRAVITY = 9.80665  # m/s2 in one g
@@ -119,9 +120,7 @@ def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float
     return factor / target_factor, (offset - target_offset) / target_factor
 
 
-def to_unit(
-    values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the signal"
-) -> npt.NDArray[np.float64]:
+def to_unit(values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the signal") -> Floats:
     """Return values given in one unit as float64 in another.
 
     Parameters

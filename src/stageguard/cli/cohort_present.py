@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stageguard.base.arrays import NAN
 from stageguard.cli.cohort_files import scoring_names
 from stageguard.cli.cohort_run import CohortResult
 from stageguard.cli.present import MOST_ROWS
@@ -19,7 +20,6 @@ from stageguard.measures.groups import METHOD, GroupDifference
 if TYPE_CHECKING:
     from rich.console import Console
 
-NAN = float("nan")
 MOST_WARNINGS = 5
 # What a row per night has room for.
 NIGHT_COLUMNS = ("fragmentation_index", "tst_minutes", "rem_latency_minutes", "waso_minutes", "awakenings")

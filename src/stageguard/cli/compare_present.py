@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stageguard.base.arrays import NAN
 from stageguard.cli.present import MOST_ROWS, short_names
 from stageguard.cli.terminal import console, one_line, print_heading, print_list, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-NAN = float("nan")
 FEW = 4  # scorings that fit side by side
 MAIN = {"accuracy": "accuracy", "majority_accuracy": "majority", "kappa": "κ", "macro_f1": "macro F1"}
 RECALLS = {"rare_recall_0": "same epoch", "rare_recall_2": "± 2 epochs"}

@@ -9,6 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stageguard.base.arrays import NAN
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import read_cell, write_cell, write_text_atomic
 from stageguard.base.input_files import open_text, read_text
@@ -20,7 +21,6 @@ from stageguard.formats.outputs import output_paths
 
 # The last column tells the table from one that somebody else keeps under the same name.
 FAILURE_COLUMNS = ("id", "file", "error", "stageguard")
-NAN = float("nan")
 
 
 class NightRow(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, OutputExistsError, StageGuardWarning
 from stageguard.cli.summary import range_note, summarise
 from stageguard.cli.terminal import failure_text, in_options, warned_of
@@ -26,8 +27,6 @@ from stageguard.night.common_epochs import begun
 from stageguard.night.stages import SCHEMES, StageScheme
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from stageguard.guard.decode import Training
     from stageguard.guard.decoding import Decoding
     from stageguard.measures.cohort import StatisticsOptions
@@ -42,7 +41,7 @@ class DecodeOptions:
     epoch_seconds: float | None = None
     logits: bool = False
     log: bool = False
-    quality: npt.NDArray[np.float64] | None = None
+    quality: Floats | None = None
     pins: dict[int, str] | None = None
     cohort: str | None = None
     trained: Training | None = None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.cli.recordings import SUFFIXES as RECORDING_SUFFIXES
 
@@ -34,7 +34,7 @@ class Prepared:
     """What the network and the decoder need of one input."""
 
     table: FeatureTable
-    beta: npt.NDArray[np.float64] | None = None
+    beta: Floats | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 
 LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
@@ -73,7 +73,7 @@ def is_header(line: Line) -> bool:
     return any(_number(cell) is None for cell in line.cells)
 
 
-def read_row(line: Line, header: Header) -> tuple[npt.NDArray[np.float64], float | None]:
+def read_row(line: Line, header: Header) -> tuple[Floats, float | None]:
     """Return a line's numbers in the header's order, NaN where missing, and its quality."""
     if len(line.cells) != header.n_columns:
         raise InputError(

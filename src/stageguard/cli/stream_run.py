@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import write_together
 from stageguard.base.input_files import read_file
@@ -53,7 +51,7 @@ class Run:
         self._header: Header | None = None
         # the state whose stages were all taken, and the rows since: what a failed write goes back to
         self._taken = b""
-        self._since: list[tuple[npt.NDArray[np.float64], float | None]] = []
+        self._since: list[tuple[Floats, float | None]] = []
         self._written = time.monotonic()
         if options.state is not None and options.state.exists():
             self._decoder = _restored(options.state, options)

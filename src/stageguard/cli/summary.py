@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
+from stageguard.base.arrays import NAN
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import StatisticsOptions, measure
 from stageguard.measures.validity import Indicator, validity_of
@@ -14,7 +15,6 @@ from stageguard.measures.validity import Indicator, validity_of
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
-NAN = float("nan")
 
 # Measure -> its title in a table, the title where space is short, and decimals.
 TITLES = {

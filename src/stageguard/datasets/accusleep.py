@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
 from stageguard.base.synthetic_mark import is_synthetic
 from stageguard.base.units import scale_to
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets.listings import Fetch, osf_files
 from stageguard.datasets.samples import Scaled, broken, mat_row, table_columns
-from stageguard.night.align import Labels as Labels
 from stageguard.night.align import reepoch_labels as reepoch
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal

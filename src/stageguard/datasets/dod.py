@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.input_files import checked_file, parse_json, read_file
@@ -34,8 +35,6 @@ from stageguard.formats.recordings.read import build_recording
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Signal
 from stageguard.night.stages import AASM5
-
-Labels = npt.NDArray[np.int8]
 
 EPOCH_SECONDS = 30.0
 RATE_HZ, UNIT = 250.0, "uV"  # of every signal, where a file does not say

@@ -20,6 +20,7 @@ from datetime import date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.base.files import read_cell
 from stageguard.base.input_files import read_file
@@ -34,7 +35,6 @@ OWN_COLUMNS = ("id", "subject", "edf", "scoring", "start", "lights_off", "lights
 PREFIXES = ("channel:", "unit:", "scoring:")
 MISSING = ("", "n/a", "na", "nan", "none")
 NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
-DAY = 86_400.0
 SOME_DAY = date(2000, 1, 1)  # a time of day without a date; which day matters to no statistic
 START_WORDS = "a time such as 22:30 or 2024-05-01T22:30"
 MOMENT_WORDS = f"seconds since the beginning of the recording, or {START_WORDS}"
@@ -202,7 +202,7 @@ def seconds_of(text: str | None, recording: Recording, what: str) -> float | Non
         seconds = float(text)
     except ValueError:
         seconds = _clock_seconds(text, recording, what)
-    if not -DAY <= seconds <= recording.seconds + DAY:
+    if not -DAY_SECONDS <= seconds <= recording.seconds + DAY_SECONDS:
         raise InputError(
             f"{recording.id}: {what} is {text!r}, {seconds:,.0f} s from the start of a recording of "
             f"{recording.seconds:,.0f} s. Correct the list."
@@ -223,7 +223,7 @@ def _clock_seconds(text: str, recording: Recording, what: str) -> float:
         of_day = timedelta(hours=int(clock[1]), minutes=int(clock[2]), seconds=int(clock[3] or 0))
         if of_day >= timedelta(days=1):
             raise ValueError(text)
-        return (midnight + of_day - recording.start).total_seconds() % DAY
+        return (midnight + of_day - recording.start).total_seconds() % DAY_SECONDS
     except (ValueError, TypeError):
         raise InputError(
             f"{recording.id}: {what} is {text[:40]!r}, expected seconds since the start, or a time such as "

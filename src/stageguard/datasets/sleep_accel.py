@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.input_files import checked_file, open_text
 from stageguard.base.synthetic_mark import is_synthetic
@@ -19,8 +19,6 @@ from stageguard.datasets.samples import broken
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
-
-Floats = npt.NDArray[np.float64]
 
 BASE_URL = "https://physionet.org/files/sleep-accel/1.0.0"
 EPOCH_SECONDS = 30.0
@@ -149,7 +147,7 @@ def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
     return _hypnogram(path, epochs, rows[:, 1], scheme), offset
 
 
-def _hypnogram(path: Path, epochs: npt.NDArray[np.int64], codes: Floats, scheme: StageScheme) -> Hypnogram:
+def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> Hypnogram:
     """One label per epoch; epochs the file leaves out are unscored."""
     labels = np.full(int(epochs[-1]) + 1, UNSCORED, dtype=np.int8)
     merged = AASM5.merge_map(scheme)
@@ -191,7 +189,7 @@ def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) ->
     return _recording(subject, signals, scoring, files[_TIMES])
 
 
-def _same_length(path: Path, epochs: npt.NDArray[np.int64]) -> Floats:
+def _same_length(path: Path, epochs: Ints) -> Floats:
     values = _numbers(path, 1)[:, 0]
     if len(values) != len(epochs):
         raise broken(path, f"has {len(values)} rows, the times have {len(epochs)}.")

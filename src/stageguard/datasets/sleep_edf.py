@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base import checks
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.input_files import checked_file, read_text
@@ -33,7 +34,6 @@ STUDIES = {"cassette": "SC4", "telemetry": "ST7"}
 BASE_URL = "https://physionet.org/files/sleep-edfx/1.0.0"
 _PSG = re.compile(r"((?:SC4|ST7)(\d{2})(\d)[A-Z])[A-Z0-9]-PSG\.edf", re.IGNORECASE)
 _PERSON = re.compile(r"\b(Female|Male)_(\d{1,3})yr\b", re.IGNORECASE)
-DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def read_night(
         facts |= {"sex": person[1][0].upper(), "age": float(person[2])}
     lights_off = None
     if night.lights_off is not None and recording.start is not None:
-        lights_off = (night.lights_off - _second_of_day(recording.start)) % DAY
+        lights_off = (night.lights_off - _second_of_day(recording.start)) % DAY_SECONDS
         lights_off = lights_off if lights_off < recording.seconds else None
     recording = replace(
         recording,
@@ -212,7 +212,7 @@ def _clock(cell: object) -> float | None:
         share = float(str(cell))
     except ValueError:
         return None
-    return round(share % 1 * DAY, 3) if np.isfinite(share) else None
+    return round(share % 1 * DAY_SECONDS, 3) if np.isfinite(share) else None
 
 
 def _second_of_day(time: datetime) -> float:

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import CLIP, Floats, Indices, Labels
 from stageguard.fitting.material import FitNight
 from stageguard.fitting.scoring import decode_prepared, prepare
-from stageguard.guard.evidence import CLIP, Floats
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
-
-Labels = npt.NDArray[np.int8]
 
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.2, 10.0
 MOST_EPOCHS = 50_000  # as many are taken, evenly spread, from larger sets: more change no digit that matters
@@ -91,7 +88,7 @@ def _scored(matrix: Floats, truth: Labels) -> tuple[Floats, Labels]:
     return matrix[both], truth[both]
 
 
-def _inverse_temperature(logs: Floats, stages: npt.NDArray[np.intp]) -> float:
+def _inverse_temperature(logs: Floats, stages: Indices) -> float:
     """Find the one number by Newton's method, within bounds; the loss is convex in it."""
     low, high = 1.0 / HIGHEST_TEMPERATURE, 1.0 / LOWEST_TEMPERATURE
     if not len(stages):
@@ -130,7 +127,7 @@ def _newton_step(logs: Floats, one_hot: Floats, at: Floats) -> Floats:
     return np.asarray(np.linalg.solve(hessian, gradient))
 
 
-def _loss(logs: Floats, stages: npt.NDArray[np.intp], at: Floats) -> float:
+def _loss(logs: Floats, stages: Indices, at: Floats) -> float:
     scores = at[-1] * logs + at[:-1, None]
     top = scores.max(axis=0)
     total = np.log(np.exp(scores - top).sum(axis=0)) + top
@@ -181,7 +178,7 @@ def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:
     return np.asarray(np.clip(found, SMALLEST_STEP, LARGEST_STEP))
 
 
-def _groups(scheme: StageScheme) -> npt.NDArray[np.intp]:
+def _groups(scheme: StageScheme) -> Indices:
     """Return 0 for wake, 1 for REM and 2 for whatever else sleep is divided into.
 
     The shares of N1, N2 and N3 are left to the stager: a weak one never shows N1, and no bias makes it.
@@ -190,9 +187,7 @@ def _groups(scheme: StageScheme) -> npt.NDArray[np.intp]:
     return np.array([places.get(name, 2) for name in scheme.names])
 
 
-def _totals(
-    nights: Sequence[FitNight], decoded: Sequence[npt.NDArray[np.int8]], group: npt.NDArray[np.intp]
-) -> tuple[Floats, Floats]:
+def _totals(nights: Sequence[FitNight], decoded: Sequence[Labels], group: Indices) -> tuple[Floats, Floats]:
     """Return epochs by group, as experts scored and as decoded, where both say something."""
     wanted, shown = np.zeros(3), np.zeros(3)
     for night, labels in zip(nights, decoded, strict=True):

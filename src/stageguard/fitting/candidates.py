@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
 from stageguard.fitting.counts import Counts, supported_durations
 from stageguard.fitting.material import Material
 from stageguard.guard.automaton import rescale_transitions
-from stageguard.guard.evidence import Floats
 from stageguard.guard.strength import TRANSITION_WEIGHTS
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile

@@ -13,15 +13,11 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints, Labels, Mask
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int8]
 
 # Rows of the base profile count as so many epochs, a twentieth of them spread evenly, so that a switch
 # which nobody happened to score is rare and not forbidden.
@@ -48,7 +44,7 @@ class NightCounts:
     fragmentation_index: float  # mean over scorers, NaN without pairs
     bout_stage: Labels  # (n_bouts,) of bouts with a known beginning, all scorers'
     bout_epochs: Ints  # (n_bouts,)
-    bout_is_complete: npt.NDArray[np.bool_]  # (n_bouts,)
+    bout_is_complete: Mask  # (n_bouts,)
     bout_scorer: Ints  # (n_bouts,)
 
 
@@ -71,7 +67,7 @@ def count_night(scorings: Sequence[Labels], scorers: Sequence[int], n_stages: in
     )
 
 
-def _known_bouts(labels: Labels) -> tuple[Labels, Ints, npt.NDArray[np.bool_]]:
+def _known_bouts(labels: Labels) -> tuple[Labels, Ints, Mask]:
     """Return stage, length and completeness of the bouts that begin after a scored epoch."""
     bouts = bouts_of(labels)
     begins = np.zeros(len(bouts.stages), dtype=bool)
@@ -104,7 +100,7 @@ class Counts:
         return float(np.mean(known)) if known else np.nan
 
     @cached_property
-    def bouts(self) -> tuple[Labels, Ints, npt.NDArray[np.bool_], Ints]:
+    def bouts(self) -> tuple[Labels, Ints, Mask, Ints]:
         """Stage, length, completeness and scorer of every bout with a known beginning."""
         return (
             np.concatenate([night.bout_stage for night in self.nights]),
@@ -207,13 +203,13 @@ def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageSch
     return tuple(found)
 
 
-def _constant_hazard(length: Ints, complete: npt.NDArray[np.bool_]) -> float:
+def _constant_hazard(length: Ints, complete: Mask) -> float:
     """Return the chance that a bout ends after any one epoch; one half is all that no bout can tell."""
     n_ends, n_epochs = float(np.count_nonzero(complete)), float(_ended_or_not(length, complete).sum())
     return (n_ends + 0.5) / (n_epochs + 1.0)
 
 
-def _hazards(length: Ints, complete: npt.NDArray[np.bool_]) -> Floats:
+def _hazards(length: Ints, complete: Mask) -> Floats:
     """Return the chance that a bout ends after its 1st, 2nd, ... epoch, constant within each stretch."""
     constant = _constant_hazard(length, complete)
     tested = _ended_or_not(length, complete)
@@ -227,12 +223,12 @@ def _hazards(length: Ints, complete: npt.NDArray[np.bool_]) -> Floats:
     return hazard
 
 
-def _ended_or_not(length: Ints, complete: npt.NDArray[np.bool_]) -> Ints:
+def _ended_or_not(length: Ints, complete: Mask) -> Ints:
     """Return after how many epochs of each bout it is known whether it ended: not after a cut one's last."""
     return np.asarray(length - ~complete)
 
 
-def _log_likelihood(table: Floats, length: Ints, complete: npt.NDArray[np.bool_]) -> float:
+def _log_likelihood(table: Floats, length: Ints, complete: Mask) -> float:
     hazard = table / np.concatenate([[1.0], 1.0 - np.cumsum(table)[:-1]])  # at lengths 1, 2, ...
     longest = int(length.max(initial=1))
     hazard = np.concatenate([hazard, np.full(max(0, longest - len(hazard)), hazard[-1])])

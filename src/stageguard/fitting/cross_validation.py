@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from stageguard.base.arrays import Floats, Labels, Mask
 from stageguard.fitting.candidates import (
     ALL_TOTALS,
     ARGMAX,
@@ -32,7 +33,7 @@ from stageguard.fitting.scoring import (
     prepare,
     score_night,
 )
-from stageguard.guard.evidence import Floats, Labels, Mask, Night
+from stageguard.guard.evidence import Night
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 

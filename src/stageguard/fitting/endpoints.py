@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from stageguard.guard.evidence import Labels
+from stageguard.base.arrays import Labels, Mask
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 
 Kind = Literal["night", "day"]
-Mask = npt.NDArray[np.bool_]
 
 OF_A_NIGHT = (
     "tst_minutes",

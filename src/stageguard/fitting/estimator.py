@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import fit_report
@@ -235,7 +236,7 @@ class SemiMarkovDecoder:
             )
         return nights, cuts
 
-    def _said(self, labels: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+    def _said(self, labels: Labels) -> npt.NDArray[Any]:
         if self.classes_.dtype.kind == "U":
             return np.asarray(np.array([*self.classes_, UNSCORED_NAME])[labels])
         return labels.astype(np.int64)
@@ -327,7 +328,7 @@ def _groups_of(groups: Any, cuts: list[int] | None, n_nights: int) -> list[Hasha
 
 def _labels_of(
     y: Any, cuts: list[int] | None, scheme: StageScheme, n_nights: int
-) -> tuple[list[npt.NDArray[np.int8]], bool]:
+) -> tuple[list[Labels], bool]:
     """Return labels per night, and whether they came as names."""
     if y is None:
         raise InputError("y is missing, expected the experts' stages of every night.")
@@ -346,7 +347,7 @@ def _labels_of(
     return [_numbers(own, scheme) if names else own for own in listed], names
 
 
-def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> npt.NDArray[np.int8]:
+def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:
     known = {name: -1 if name == UNSCORED_NAME else scheme.index(str(name)) for name in set(stages.tolist())}
     return np.array([known[name] for name in stages.tolist()], dtype=np.int8)
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
 from stageguard.guard import inputs
-from stageguard.guard.evidence import Floats, Labels
 from stageguard.measures.bouts import check_aligned
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnodensity import Hypnodensity, check_probabilities

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints, Labels, Mask
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
-from stageguard.guard.evidence import Floats, Labels, Night, log_probabilities
+from stageguard.guard.evidence import Night, log_probabilities
 from stageguard.guard.search import advance_together
 from stageguard.guard.solver import Job, Trial, solver_for
 from stageguard.profile.parts import Calibration
@@ -78,7 +78,7 @@ def score_night(night: FitNight, labels: Labels, endpoints: Endpoints) -> Score:
     return Score(kappa, accuracy, _fragmentation(labels, pairs), float(np.mean(experts)), errors)
 
 
-def _kappa(confusion: npt.NDArray[np.int64]) -> tuple[float, float]:
+def _kappa(confusion: Ints) -> tuple[float, float]:
     n_epochs = float(confusion.sum())
     if not n_epochs:
         return np.nan, np.nan
@@ -88,7 +88,7 @@ def _kappa(confusion: npt.NDArray[np.int64]) -> tuple[float, float]:
     return kappa, agreed / n_epochs
 
 
-def _fragmentation(labels: Labels, pairs: npt.NDArray[np.bool_]) -> float:
+def _fragmentation(labels: Labels, pairs: Mask) -> float:
     n_pairs = int(np.count_nonzero(pairs))
     return int(np.count_nonzero((labels[1:] != labels[:-1]) & pairs)) / n_pairs if n_pairs else np.nan
 

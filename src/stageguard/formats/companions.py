@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import PinError
 from stageguard.base.files import read_cell
 from stageguard.base.input_files import open_file, read_text
@@ -31,7 +31,7 @@ class GroupedNight:
     expert: Path | None = None
 
 
-def read_quality(path: Path) -> npt.NDArray[np.float64]:
+def read_quality(path: Path) -> Floats:
     """One number per epoch (0 clean, 1 lost): a 1-D .npy, a bare column, or a table's `quality` column."""
     if path.suffix.lower() == ".npy":
         try:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import Argument, Message, StageGuardWarning
 from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats.tables.cells import is_number
@@ -74,7 +74,7 @@ def _read(path: Path, options: DensityOptions, tool: Tool) -> RawDensity:
 def spread(
     where: Where,
     labels: Sequence[str],
-    confidences: npt.NDArray[np.float64],
+    confidences: Floats,
     options: DensityOptions,
     tool: Tool,
     lines: Sequence[int] | None,
@@ -120,7 +120,7 @@ def spread(
 
 def _stages(
     where: Where, labels: Sequence[str], options: DensityOptions, tool: Tool, lines: Sequence[int] | None
-) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
+) -> tuple[tuple[str, ...], Indices]:
     """Stage names, and the place of each label among them, -1 where undefined."""
     if tool.digits:
         names = tool.digits if options.stages is None else tuple(options.stages)
@@ -149,7 +149,7 @@ def _stages(
     return names, places
 
 
-def _columns(path: Path, tool: Tool) -> tuple[list[str], npt.NDArray[np.float64], Sequence[int]]:
+def _columns(path: Path, tool: Tool) -> tuple[list[str], Floats, Sequence[int]]:
     """Labels, confidences, and the lines they stand in."""
     lines = read_text(path).rstrip().split("\n")
     number, mark, header = _header(path, lines, tool)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Indices, Mask
 from stageguard.base.errors import (
     Argument,
     FileFormatError,
@@ -24,14 +25,7 @@ from stageguard.base.errors import (
 )
 from stageguard.base.input_files import checked_file
 from stageguard.night.align import reepoch
-from stageguard.night.hypnodensity import (
-    ROUNDING,
-    SUM_TOLERANCE,
-    FloatMatrix,
-    Hypnodensity,
-    as_float_matrix,
-    explain_bad_probabilities,
-)
+from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, explain_bad_probabilities
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
 
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
@@ -75,7 +69,7 @@ class RawDensity:
     notes: tuple[str, ...] = field(default=())
     lines: Sequence[int] | None = None  # where each row stands, as editors count, where rows are lines
     epoch_source: str = ""  # the columns that tell the epoch length
-    places: npt.NDArray[np.intp] | None = None  # epoch of each row where some epochs have none
+    places: Indices | None = None  # epoch of each row where some epochs have none
     is_told: bool = False  # the file tells the epoch length, in a way that is not read
     usual_seconds: float | None = None  # epoch length of the tool where its files tell none
     tool: str = ""  # who usually writes epochs of `usual_seconds`
@@ -201,13 +195,13 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
         )
 
 
-def _ordered(matrix: FloatMatrix, columns: npt.NDArray[np.intp]) -> FloatMatrix:
+def _ordered(matrix: Floats, columns: Indices) -> Floats:
     if np.array_equal(columns, np.arange(matrix.shape[1])):
         return matrix
     return np.ascontiguousarray(matrix[:, columns])
 
 
-def _with_gaps(matrix: FloatMatrix, places: npt.NDArray[np.intp] | None) -> FloatMatrix:
+def _with_gaps(matrix: Floats, places: Indices | None) -> Floats:
     """Put rows at their epochs; the epochs in between have no evidence."""
     if places is None:
         return matrix
@@ -232,7 +226,7 @@ def _with_line(message: Message, raw: RawDensity) -> Message:
 
 def match_columns(
     names: Sequence[str], own: StageScheme | None = None, *, is_given: bool = False
-) -> tuple[StageScheme, npt.NDArray[np.intp]]:
+) -> tuple[StageScheme, Indices]:
     """Scheme of these names and the column of each of its stages; a custom scheme where none fits.
 
     `own` is a scheme that goes before all others when the names are exactly its stages. Known stages that are
@@ -251,8 +245,6 @@ def match_columns(
     return scheme, np.arange(len(names), dtype=np.intp)
 
 
-FloatVector = npt.NDArray[np.float64]
-
 # Probabilities that something shook (interpolation, a smoother) stay near [0, 1], and their sums near 1.
 SHAKEN_VALUES = (-0.5, 1.5)
 SHAKEN_SUMS = (0.5, 1.5)
@@ -260,8 +252,8 @@ EDGE = 1e-9  # of the sum of decimals
 
 
 def to_probabilities(
-    matrix: FloatMatrix, names: Sequence[str], *, logits: bool = False, log: bool = False
-) -> tuple[FloatMatrix, tuple[str, ...]]:
+    matrix: Floats, names: Sequence[str], *, logits: bool = False, log: bool = False
+) -> tuple[Floats, tuple[str, ...]]:
     """Probabilities of what was read, and what was assumed to make them.
 
     Parameters
@@ -289,7 +281,7 @@ def to_probabilities(
     return _with_negative(matrix, names, scored)
 
 
-def _same_sums(matrix: FloatMatrix, names: Sequence[str]) -> tuple[FloatMatrix, tuple[str, ...]]:
+def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:
     """Rows divided by their sum where that is the same for all of them."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix.sum(axis=1)
@@ -318,9 +310,7 @@ def _same_sums(matrix: FloatMatrix, names: Sequence[str]) -> tuple[FloatMatrix, 
     )
 
 
-def _with_negative(
-    matrix: FloatMatrix, names: Sequence[str], scored: npt.NDArray[np.bool_]
-) -> tuple[FloatMatrix, tuple[str, ...]]:
+def _with_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[Floats, tuple[str, ...]]:
     """Logits or log-probabilities, where it is clear which of them."""
     values = matrix[scored]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -356,22 +346,22 @@ def _with_negative(
     return _softmax(matrix, "logits"), ("read as logits: the softmax was taken",)
 
 
-def _is_inside(values: npt.NDArray[np.float64], limits: tuple[float, float]) -> bool:
+def _is_inside(values: Floats, limits: tuple[float, float]) -> bool:
     return bool(values.min() >= limits[0] and values.max() <= limits[1])
 
 
-def _exponential(matrix: FloatMatrix) -> FloatMatrix:
+def _exponential(matrix: Floats) -> Floats:
     _peaks(matrix, "log-probabilities")
     with np.errstate(over="ignore"):
         return np.exp(matrix)
 
 
-def _softmax(matrix: FloatMatrix, kind: str) -> FloatMatrix:
+def _softmax(matrix: Floats, kind: str) -> Floats:
     weights = np.exp(matrix - _peaks(matrix, kind)[:, None])
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _peaks(matrix: FloatMatrix, kind: str) -> FloatVector:
+def _peaks(matrix: Floats, kind: str) -> Floats:
     """Largest value of each row, 0 where there is no evidence; rows without a finite one are refused."""
     missing = np.isnan(matrix).all(axis=1)
     peak = np.asarray(matrix.max(axis=1, where=~np.isnan(matrix), initial=-np.inf))

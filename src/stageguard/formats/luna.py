@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import DAY_SECONDS, Floats, Mask
 from stageguard.base.input_files import open_file
 from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
@@ -36,7 +36,6 @@ WORDS = frozenset(("w", "n1", "n2", "n3", "nrem4", "n4", "r", "nr", "wake", "rem
 COLUMNS = ("class", "instance", "channel", "start", "stop", "meta")
 STAGE_CLASSES = ("sleepstage", "sleepstages")
 UNTIL_NEXT = "..."
-DAY = 86_400.0
 LUNA_WORDS: dict[str, dict[str, str]] = {"aasm5": {}, "wnr3": {"N": "NR"}}
 _CLOCK = re.compile(
     r"(?:(\d{1,2})[/.-](\d{1,2})[/.-](\d{2,4})-)?(0\+)?(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?"
@@ -214,7 +213,7 @@ def _times(
         origin = min(moment.seconds for moment, _ in found)
         times = [(moment.seconds - origin, lasting) for moment, lasting in found]
         return times, datetime.min + timedelta(seconds=origin), notes
-    times = [((moment.seconds - origin) % DAY, lasting) for moment, lasting in found]
+    times = [((moment.seconds - origin) % DAY_SECONDS, lasting) for moment, lasting in found]
     for line, (before, _), (after, _) in zip(lines[1:], times, times[1:], strict=False):
         if after < before:
             raise file_error(path, f"line {line} is earlier than the line before. Sort it, or write seconds.")
@@ -233,7 +232,9 @@ def _duration(path: Path, line: int, start: str, stop: str) -> float | None:
     begin, end = _moment(path, line, start), _moment(path, line, stop)
     if begin.kind != end.kind:
         raise file_error(path, f"line {line} mixes {begin.kind} and {end.kind}, expected one of them.")
-    return (end.seconds - begin.seconds) % DAY if begin.kind == "clock" else end.seconds - begin.seconds
+    return (
+        (end.seconds - begin.seconds) % DAY_SECONDS if begin.kind == "clock" else end.seconds - begin.seconds
+    )
 
 
 def _moment(path: Path, line: int, text: str) -> Moment:
@@ -312,9 +313,9 @@ def _posteriors(where: Where, header: Iterable[str]) -> tuple[str, ...]:
 
 def _placed(
     where: Where,
-    values: npt.NDArray[np.float64],
+    values: Floats,
     names: tuple[str, ...],
-    epochs: npt.NDArray[np.float64],
+    epochs: Floats,
     texts: dict[str, list[str] | None],
     lines: Sequence[int] | None,
 ) -> RawDensity:
@@ -353,7 +354,7 @@ def _placed(
     )
 
 
-def _excluded(flags: list[str] | None, n_rows: int) -> npt.NDArray[np.bool_]:
+def _excluded(flags: list[str] | None, n_rows: int) -> Mask:
     if flags is None:
         return np.zeros(n_rows, dtype=np.bool_)
     return np.array([flag.strip() in ("-1", "-1.0") for flag in flags], dtype=np.bool_)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.base.files import write_together
 from stageguard.base.input_files import parse_json, read_file, read_text
@@ -76,9 +77,9 @@ class WrittenFiles:
 class HypnogramTable:
     """Rows of a written hypnogram; `quality` is None unless the column is there."""
 
-    labels: npt.NDArray[np.int8]
+    labels: Labels
     stages: tuple[str, ...]
-    quality: npt.NDArray[np.float64] | None
+    quality: Floats | None
 
 
 def output_paths(path: Path) -> WrittenFiles:
@@ -247,7 +248,7 @@ def _seconds(value: float) -> str:
     return f"{value:.9g}" if abs(value) < 1e8 else repr(value)
 
 
-def _chosen_probabilities(probabilities: npt.NDArray[np.float64], labels: npt.NDArray[np.int8]) -> list[str]:
+def _chosen_probabilities(probabilities: Floats, labels: Labels) -> list[str]:
     chosen = probabilities[np.arange(len(labels)), np.maximum(labels, 0)]
     known = (labels >= 0) & ~np.isnan(chosen)
     return [f"{p:.6g}" if ok else "n/a" for p, ok in zip(chosen.tolist(), known.tolist(), strict=True)]

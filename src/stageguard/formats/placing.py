@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.formats import registry
 from stageguard.formats.events import recording_start, require_events
@@ -16,7 +17,7 @@ from stageguard.formats.luna import WORDS, is_stage_class
 from stageguard.formats.outgoing import Event, Outgoing
 from stageguard.formats.staged_annotations import Annotation, stage_annotations
 from stageguard.formats.staged_intervals import TOLERANCE
-from stageguard.night.common_epochs import DAY, elapsed, part_of
+from stageguard.night.common_epochs import elapsed, part_of
 from stageguard.night.stages import canonical_name
 
 
@@ -73,7 +74,7 @@ def _ends(path: Path, events: Sequence[Event]) -> float:
         header = read_edf_header(path)
         if header.is_continuous and any(not signal.is_annotation for signal in header.signals):
             return header.n_records * header.record_seconds
-    return max((event.onset + (event.seconds or 0.0) for event in events), default=0.0) + DAY
+    return max((event.onset + (event.seconds or 0.0) for event in events), default=0.0) + DAY_SECONDS
 
 
 def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:

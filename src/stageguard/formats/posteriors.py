@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Labels
 from stageguard.base.files import write_together
 from stageguard.formats.outputs import LAYOUT_VERSION, REVIEW_SENTENCE, describe_file, plain
 
@@ -51,7 +51,7 @@ class WrittenPosterior:
 class Draws:
     """Nights drawn from a posterior, (n, n_epochs), and the seed that gives them again."""
 
-    labels: npt.NDArray[np.int8]
+    labels: Labels
     seed: int
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import Argument, Message
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, file_error
 from stageguard.formats.tables.timing import durations_by_onsets
@@ -104,9 +104,7 @@ def stage_epochs(
     return Staged(stages, epoch_seconds, offset, notes)
 
 
-def _until_end(
-    onsets: npt.NDArray[np.float64], lasting: npt.NDArray[np.float64], end_seconds: float | None
-) -> tuple[npt.NDArray[np.float64], tuple[str, ...]]:
+def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tuple[Floats, tuple[str, ...]]:
     """Return durations with that of a last stage that has none, where stages change, and a remark on it.
 
     Stages at equal distances are epochs, and so is the last of them.
@@ -120,8 +118,8 @@ def _until_end(
 
 
 def _without_cut(
-    onsets: npt.NDArray[np.float64], lasting: npt.NDArray[np.float64], epoch_seconds: float | None
-) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.float64], float | None, tuple[str, ...]]:
+    onsets: Floats, lasting: Floats, epoch_seconds: float | None
+) -> tuple[int, Floats, Floats, float | None, tuple[str, ...]]:
     """Return times from the first whole epoch on, where all but the first stage's fit a usual epoch length.
 
     That is: how many intervals are dropped, onsets, durations, the epoch length if that told it, and a note.
@@ -144,14 +142,12 @@ def _without_cut(
     return n_cut, onsets[n_cut:], lasting[n_cut:], found, (note,)
 
 
-def _fits(steps: npt.NDArray[np.float64], seconds: float) -> bool:
+def _fits(steps: Floats, seconds: float) -> bool:
     """Whether times are multiples of an epoch length."""
     return bool((np.abs(steps - np.rint(steps / seconds) * seconds) <= TOLERANCE * seconds).all())
 
 
-def _durations(
-    path: Path, ordered: Sequence[Interval], onsets: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _durations(path: Path, ordered: Sequence[Interval], onsets: Floats) -> Floats:
     """Seconds of each interval; NaN for a last one that has none."""
     until_next = np.append(np.diff(onsets), np.nan)
     lasting = np.array(
@@ -169,7 +165,7 @@ def _durations(
     return lasting
 
 
-def _grid_seconds(path: Path, onsets: npt.NDArray[np.float64], lasting: npt.NDArray[np.float64]) -> float:
+def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
     """Epoch length that all times are multiples of."""
     known = lasting[~np.isnan(lasting)]
     if len(known) > 1 and np.ptp(known) <= 1e-6 * known[0] and SHORTEST_EPOCH <= known[0] <= LONGEST_GUESS:
@@ -195,9 +191,7 @@ def _grid_seconds(path: Path, onsets: npt.NDArray[np.float64], lasting: npt.NDAr
     return guess
 
 
-def _places(
-    path: Path, onsets: npt.NDArray[np.float64], lasting: npt.NDArray[np.float64], epoch_seconds: float
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _places(path: Path, onsets: Floats, lasting: Floats, epoch_seconds: float) -> tuple[Ints, Ints]:
     """First epoch of each interval and the one after its last; times between two epochs are refused."""
     first, end = onsets / epoch_seconds, (onsets + lasting) / epoch_seconds
     first_place, end_place = np.rint(first).astype(np.int64), np.rint(end).astype(np.int64)
@@ -224,9 +218,9 @@ def _places(
 def _filled(
     path: Path,
     ordered: Sequence[Interval],
-    first: npt.NDArray[np.int64],
-    end: npt.NDArray[np.int64],
-    onsets: npt.NDArray[np.float64],
+    first: Ints,
+    end: Ints,
+    onsets: Floats,
 ) -> tuple[str, ...]:
     n_epochs = int(end.max())
     if n_epochs < 1:

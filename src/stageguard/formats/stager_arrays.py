@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.checks import array_of, type_name
 from stageguard.base.errors import Argument, Message, did_you_mean
 from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
@@ -251,7 +252,7 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions) ->
     )
 
 
-def _refuse_soft_undefined(where: Where, undefined: npt.NDArray[np.float64], names: Sequence[str]) -> None:
+def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]) -> None:
     """Refuse a first column that looks like a stage's: SleepECG itself is sure of what is undefined."""
     n_soft = int(np.count_nonzero((undefined > SOFT) & (undefined < 1 - SOFT)))
     if n_soft >= LEAST_SOFT_ROWS and n_soft >= LEAST_SOFT * len(undefined):

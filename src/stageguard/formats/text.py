@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
 from stageguard.formats.density import file_error, listed
 from stageguard.formats.hypnograms import (
@@ -29,14 +29,7 @@ from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES,
 from stageguard.formats.tables.frame_columns import INDEX, NAMELESS, nameless_index
 from stageguard.formats.tables.row_times import Meaning, RowTimes, row_times, timing_of
 from stageguard.formats.tables.several import PART_COLUMNS, is_night_column, refuse_many
-from stageguard.formats.tables.stage_rows import (
-    FloatVector,
-    StageRows,
-    as_number,
-    first_filled,
-    rows_below,
-    text_lines,
-)
+from stageguard.formats.tables.stage_rows import StageRows, as_number, first_filled, rows_below, text_lines
 from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, row_name
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
@@ -157,7 +150,7 @@ def _with_index(
     return replace(table, header=header, notes=table.notes + index.notes), index.meanings
 
 
-def _spread(raw: RawHypnogram, places: npt.NDArray[np.intp]) -> RawHypnogram:
+def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
     """Put rows at their epochs; the epochs in between are unscored."""
 
     def put(cells: Sequence[str]) -> tuple[str, ...]:
@@ -253,7 +246,7 @@ def read_stage_lines(
     return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme)
 
 
-def _is_tiled(onsets: FloatVector, lasting: FloatVector) -> bool:
+def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
     """Whether every row is one epoch that begins where the last one ended, from 0 on."""
     if not lasting[0] > 0 or not np.abs(lasting - lasting[0]).max() <= 1e-6:
         return False

@@ -14,8 +14,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats.json_file import load_json
 
@@ -86,7 +86,7 @@ def density_of_document(where: Where, document: Any) -> RawDensity:
 
 def _density(
     where: Where,
-    columns: Mapping[str, npt.NDArray[np.float64]],
+    columns: Mapping[str, Floats],
     n_stages: Any,
     freq: Any,
     start: datetime | None,
@@ -125,9 +125,7 @@ def _density(
     )
 
 
-def without_undefined(
-    values: npt.NDArray[np.float64], undefined: npt.NDArray[np.float64], names: Sequence[str]
-) -> tuple[npt.NDArray[np.float64], str]:
+def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -> tuple[Floats, str]:
     """Probabilities given that the stage is defined; where it never is, there is no evidence."""
     left = values.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -135,7 +133,7 @@ def without_undefined(
     return kept, f"column {' and '.join(names)} left out: the stages divided by what remains"
 
 
-def _numbers(where: Where, name: str, cells: Any) -> npt.NDArray[np.float64]:
+def _numbers(where: Where, name: str, cells: Any) -> Floats:
     if isinstance(cells, list) and all(
         cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool)) for cell in cells
     ):

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints32
 from stageguard.base.errors import ProfileError
 from stageguard.profile.profile import Profile
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 MOST_STATES = 20_000
 
@@ -39,7 +36,7 @@ class Tables:
 
     stay: Floats
     change: Floats
-    minimum_epochs: Ints
+    minimum_epochs: Ints32
 
 
 def compile_tables(profile: Profile, epoch_seconds: float) -> Tables:
@@ -74,7 +71,7 @@ def rescale_transitions(probabilities: Floats, ratio: float) -> Floats:
     return rescaled
 
 
-def minimum_epochs(profile: Profile, epoch_seconds: float) -> Ints:
+def minimum_epochs(profile: Profile, epoch_seconds: float) -> Ints32:
     """Return the shortest complete bout of each stage in epochs, rounded up."""
     seconds = [profile.min_bout_seconds.get(name, 0.0) for name in profile.scheme.names]
     # the slack keeps 0.3 s / 0.1 s at three epochs
@@ -126,10 +123,10 @@ class Automaton:
 
     profile: Profile
     epoch_seconds: float
-    stage: Ints  # (n_states,)
-    age_epochs: Ints  # (n_states,) counted until it stops to matter
-    first: Ints  # (n_states + 1,)
-    source: Ints  # (n_edges,)
+    stage: Ints32  # (n_states,)
+    age_epochs: Ints32  # (n_states,) counted until it stops to matter
+    first: Ints32  # (n_states + 1,)
+    source: Ints32  # (n_edges,)
     scaled: Floats  # (n_edges,)
     fixed: Floats  # (n_edges,)
     initial: Floats  # (n_states,) 0 where a recording may begin, else -inf

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Labels, Mask
 from stageguard.base.errors import Argument, Message
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
-from stageguard.guard.evidence import Labels, Mask, Night
+from stageguard.guard.evidence import Night
 from stageguard.guard.search import advance_together
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, chosen_trial

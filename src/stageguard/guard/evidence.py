@@ -14,15 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import InputError, PinError, did_you_mean
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int8]
-Mask = npt.NDArray[np.bool_]
-
-CLIP = 1e-12
 LOG_CLIP = float(np.log(CLIP))
 LONGEST_BRIDGE_SECONDS = 300.0
 

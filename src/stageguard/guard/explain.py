@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Floats, Labels, Mask, Night, runs
+from stageguard.guard.evidence import Night, runs
 from stageguard.guard.path_score import PathScorer
 from stageguard.guard.solver import Job, Solver, Trial, solver_for
 from stageguard.guard.strength import chosen_trial
@@ -207,11 +207,11 @@ def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, i
     return gained
 
 
-def _bout_starts(labels: Labels) -> npt.NDArray[np.intp]:
+def _bout_starts(labels: Labels) -> Indices:
     """Return for each epoch where its bout begins."""
     begins = np.ones(len(labels), dtype=bool)
     begins[1:] = labels[1:] != labels[:-1]
-    starts: npt.NDArray[np.intp] = np.maximum.accumulate(np.where(begins, np.arange(len(labels)), 0))
+    starts: Indices = np.maximum.accumulate(np.where(begins, np.arange(len(labels)), 0))
     return starts
 
 

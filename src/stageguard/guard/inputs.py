@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message, StageGuardError, message_of
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night, check_pins, check_quality, check_segments, cut
 from stageguard.night.hypnodensity import (
-    FloatMatrix,
     Hypnodensity,
     as_float_matrix,
     explain_bad_probabilities,
@@ -32,7 +32,7 @@ from stageguard.profile.profile import Profile
 class Request:
     """One night as the caller passed it."""
 
-    matrix: FloatMatrix  # (n_epochs, n_stages) in the profile's order
+    matrix: Floats  # (n_epochs, n_stages) in the profile's order
     epoch_seconds: float
     start: datetime | None
     source: str | None
@@ -128,7 +128,7 @@ def checked_names(stages: Any) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> FloatMatrix:
+def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Floats:
     if options.logits and options.log:
         logits, log = Argument("logits", True), Argument("log", True)
         raise InputError(
@@ -164,9 +164,7 @@ def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Flo
     return matrix
 
 
-def _reorder(
-    matrix: FloatMatrix, names: Sequence[str], scheme: StageScheme, assumed: list[str]
-) -> FloatMatrix:
+def _reorder(matrix: Floats, names: Sequence[str], scheme: StageScheme, assumed: list[str]) -> Floats:
     """Bring columns into the scheme's order by their names, summing finer stages where needed."""
     own = _columns(names, scheme)
     if own is not None:
@@ -248,7 +246,7 @@ def check_nights(requests: Sequence[Request], profile: Profile, *, is_batch: boo
 
 
 def _check_night(
-    request: Request, profile: Profile, argmax: npt.NDArray[np.int8], n_switches: int, *, is_bad: bool
+    request: Request, profile: Profile, argmax: Labels, n_switches: int, *, is_bad: bool
 ) -> Night:
     n_epochs = len(request.matrix)
     calibration = profile.calibration
@@ -273,11 +271,11 @@ def _check_night(
     return night
 
 
-def _missing_rows(matrix: FloatMatrix, profile: Profile) -> npt.NDArray[np.bool_]:
+def _missing_rows(matrix: Floats, profile: Profile) -> Mask:
     """Return which rows are NaN throughout; refuse a matrix that is wrong in any other way."""
-    missing: npt.NDArray[np.bool_] = np.asarray(np.isnan(matrix).all(axis=1))
+    missing: Mask = np.asarray(np.isnan(matrix).all(axis=1))
     rest = np.where(missing[:, None], 1.0 / matrix.shape[1], matrix)
-    if not np.all((rest >= -1e-9) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= 1e-3)):
+    if not np.all((rest >= -ROUNDING) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= SUM_TOLERANCE)):
         raise explain_bad_probabilities(matrix, profile.scheme.names)
     if missing.all():
         raise InputError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from stageguard.guard.automaton import Durations, Floats, Tables, compile_tables, weigh
-from stageguard.guard.evidence import Labels, runs
+from stageguard.base.arrays import Floats, Labels
+from stageguard.guard.automaton import Durations, Tables, compile_tables, weigh
+from stageguard.guard.evidence import runs
 from stageguard.profile.profile import Profile
 
 # Tells an end of the path from a change, where a stage is compared with its neighbour.

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard import inputs
 from stageguard.guard.decode import Pins, Training, decode_all
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Labels
 from stageguard.guard.smoother import Smoothed, Smoother, smoother_for
 from stageguard.guard.solver import Job
 from stageguard.guard.strength import chosen_trial

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import compile_automaton, weigh
-from stageguard.guard.evidence import CLIP, Floats, Labels
 from stageguard.guard.kernels import reference
 from stageguard.guard.solver import Job, solver_for
 from stageguard.profile.profile import Profile
@@ -133,9 +133,7 @@ class Smoother:
                 pieces.shift[i] = 0.0
         return arrays, [total + shift for total, shift in zip(log_sums, pieces.shift, strict=True)]
 
-    def _call(
-        self, verb: Verb, route: str, pieces: _Pieces
-    ) -> tuple[list[Any], list[float], npt.NDArray[np.bool_]]:
+    def _call(self, verb: Verb, route: str, pieces: _Pieces) -> tuple[list[Any], list[float], Mask]:
         """Run one kernel and cut what it returns into one array per piece."""
         kernels, n_pieces, n_draws = kernels_module.active, len(pieces.matrices), pieces.streams.shape[1]
         index: dict[float, int] = {}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Ints32
 from stageguard.base.errors import InputError
 from stageguard.base.input_files import parse_json
 
@@ -88,7 +89,7 @@ class Limits(NamedTuple):
     max_lag: int
 
 
-def check_state(state: State, stage: npt.NDArray[np.int32], n_stages: int, limits: Limits) -> None:
+def check_state(state: State, stage: Ints32, n_stages: int, limits: Limits) -> None:
     """Refuse a state that no stream on these automaton states can be in."""
     counts, scores, own, parent, bout_stage, start = state
     shapes_fit = len(counts) == 5 and len(scores) == len(own) == len(stage)

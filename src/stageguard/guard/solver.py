@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices, Ints, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
-from stageguard.guard.evidence import LOG_CLIP, Floats, Labels, Night
+from stageguard.guard.evidence import LOG_CLIP, Night
 from stageguard.profile.profile import Profile
 
 # Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
@@ -163,14 +164,12 @@ class Solver:
     def _run_automaton(
         self,
         pieces: list[Floats],
-        table: npt.NDArray[np.int32],
+        table: Ints32,
         transition_weights: Sequence[float],
         threads: int,
-    ) -> tuple[Labels, Floats, npt.NDArray[np.int64]]:
+    ) -> tuple[Labels, Floats, Ints]:
         tables = self._automaton_tables(transition_weights)
-        result: tuple[Labels, Floats, npt.NDArray[np.int64]] = kernels_module.active.automaton(
-            pieces, table, *tables, threads
-        )
+        result: tuple[Labels, Floats, Ints] = kernels_module.active.automaton(pieces, table, *tables, threads)
         return result
 
     def _automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
@@ -250,7 +249,7 @@ def _reach_epochs(tables: Tables) -> float:
     return float(hops.max()) * (longest + 1) + longest + _RESCALE_EVERY_EPOCHS
 
 
-def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], npt.NDArray[np.intp]]:
+def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], Indices]:
     """Return each job's stretches as matrices, and which job each belongs to."""
     pieces: list[Floats] = []
     owners: list[int] = []
@@ -262,7 +261,7 @@ def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], 
     return pieces, np.array(owners, dtype=np.intp)
 
 
-def _weights(jobs: Sequence[Job], owners: npt.NDArray[np.intp], n_stages: int) -> Floats:
+def _weights(jobs: Sequence[Job], owners: Indices, n_stages: int) -> Floats:
     """Return what multiplies each stage's probability, per piece."""
     if all(job.trial.log_weight is None for job in jobs):
         return np.ones((len(owners), n_stages))
@@ -271,16 +270,14 @@ def _weights(jobs: Sequence[Job], owners: npt.NDArray[np.intp], n_stages: int) -
     return weights
 
 
-def _tables_of(
-    jobs: Sequence[Job], owners: npt.NDArray[np.intp]
-) -> tuple[npt.NDArray[np.int32], list[float]]:
+def _tables_of(jobs: Sequence[Job], owners: Indices) -> tuple[Ints32, list[float]]:
     """Return the table index of every piece and the transition weight of every table."""
     index: dict[float, int] = {}
     of_job = [index.setdefault(job.trial.transition_weight, len(index)) for job in jobs]
     return np.array(of_job, dtype=np.int32)[owners], list(index)
 
 
-def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, npt.NDArray[np.int64]]:
+def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, Ints]:
     """Give every epoch that says something its own best stage; also return the stage changes per piece.
 
     The kernel's path scores as high, but stays where stages tie. What it gives lost epochs is kept.
@@ -299,7 +296,7 @@ def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, npt.N
     return labels, np.array(switches, dtype=np.int64)
 
 
-def _sum_by_job(values: npt.NDArray[Any], owners: npt.NDArray[np.intp], n_jobs: int) -> list[Any]:
+def _sum_by_job(values: npt.NDArray[Any], owners: Indices, n_jobs: int) -> list[Any]:
     if len(owners) == n_jobs:  # one piece each
         return list(values.tolist())
     return list(np.bincount(owners, weights=values, minlength=n_jobs).tolist())
@@ -308,10 +305,10 @@ def _sum_by_job(values: npt.NDArray[Any], owners: npt.NDArray[np.intp], n_jobs: 
 def _assemble(
     jobs: Sequence[Job],
     pieces: Sequence[Floats],
-    owners: npt.NDArray[np.intp],
+    owners: Indices,
     labels: Labels,
     scores: Floats | None,
-    switches: npt.NDArray[np.int64],
+    switches: Ints,
 ) -> list[Path]:
     totals = _sum_by_job(switches, owners, len(jobs))
     sums = [None] * len(jobs) if scores is None else _sum_by_job(scores, owners, len(jobs))

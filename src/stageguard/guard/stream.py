@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats
 from stageguard.base.errors import Argument, InputError, Message, ProfileError, StageGuardError, message_of
 from stageguard.guard import inputs, kernels
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import Automaton, compile_automaton, weigh
 from stageguard.guard.decode import heed_cohort
-from stageguard.guard.evidence import CLIP, LONGEST_BRIDGE_SECONDS, Floats, best_stages
+from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
 from stageguard.guard.posterior import EXACT_WINDOW
 from stageguard.guard.solver import Trial, solver_for
 from stageguard.guard.strength import fixed_log_weight
-from stageguard.night.hypnodensity import ROUNDING, SUM_TOLERANCE, explain_bad_probabilities
+from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
 from stageguard.profile.profile import Profile
 

@@ -7,20 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import NAN, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import Labels, Mask, ScoredNight, check_aligned, hypnogram_of
+from stageguard.measures.bouts import ScoredNight, check_aligned, hypnogram_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 
 Pairs = tuple[tuple[str, str], ...]
-Counts = npt.NDArray[np.int64]
 
-NAN = float("nan")
 TOLERANCE_EPOCHS = 2  # how far off a recovered rare pair may lie
 
 
@@ -63,7 +61,7 @@ class Agreement:
     kappa: float
     f1: Mapping[str, float]
     macro_f1: float
-    confusion: Counts = field(repr=False)
+    confusion: Ints = field(repr=False)
     pairs: Pairs
     n_rare: int
     rare_recall_0: float
@@ -193,7 +191,7 @@ def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
     return a, b
 
 
-def _f1(confusion: Counts, scheme: StageScheme, reasons: dict[str, str]) -> dict[str, float]:
+def _f1(confusion: Ints, scheme: StageScheme, reasons: dict[str, str]) -> dict[str, float]:
     """Return F1 by stage; NaN for one that neither scored."""
     scored = confusion.sum(axis=0) + confusion.sum(axis=1)  # 2 TP + FP + FN
     f1: dict[str, float] = {}
@@ -205,7 +203,7 @@ def _f1(confusion: Counts, scheme: StageScheme, reasons: dict[str, str]) -> dict
     return f1
 
 
-def cohen_kappa(confusion: Counts) -> float:
+def cohen_kappa(confusion: Ints) -> float:
     """Return Cohen's unweighted kappa of a confusion matrix; NaN for one and the same stage, or nothing."""
     n_epochs = int(confusion.sum())
     by_chance = float(confusion.sum(axis=0) @ confusion.sum(axis=1)) / max(n_epochs, 1)

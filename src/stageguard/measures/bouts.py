@@ -10,17 +10,13 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Indices, Ints, Labels, Mask
 from stageguard.base.errors import InputError, Message, NightNumber
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme, canonical_name
-
-Labels = npt.NDArray[np.int8]
-Mask = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.intp]
 
 ScoredNight = Decoding | Hypnogram
 SAME_SECONDS = 1.0  # clocks and offsets that differ by less are one
@@ -40,9 +36,9 @@ class Bouts:
         How many epochs it lasts.
     """
 
-    starts: Integers
+    starts: Indices
     stages: Labels
-    lengths: Integers
+    lengths: Indices
 
     @property
     def complete(self) -> Mask:
@@ -63,7 +59,7 @@ def bouts_of(labels: Labels) -> Bouts:
     return Bouts(starts, labels[starts], edges[1:] - starts)
 
 
-def pair_counts(labels: Labels, n_stages: int) -> npt.NDArray[np.int64]:
+def pair_counts(labels: Labels, n_stages: int) -> Ints:
     """Return (from, to) counts of adjacent epochs that are both scored, stays included."""
     before, after = labels[:-1].astype(np.int64), labels[1:].astype(np.int64)
     scored = (before >= 0) & (after >= 0)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.day import Moment, Stretch, lights_words
@@ -15,10 +15,6 @@ from stageguard.measures.statistics import Convention, SleepStatistics, sleep_st
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-
-FloatMatrix = npt.NDArray[np.float64]
-
-NAN = float("nan")
 
 # Scoring of a night -> whose it is.
 SCORINGS = {
@@ -223,9 +219,9 @@ class CohortTable:
 
     night_ids: tuple[str, ...]
     names: tuple[str, ...]
-    values: Mapping[str, FloatMatrix] = field(repr=False)
+    values: Mapping[str, Floats] = field(repr=False)
 
-    def columns(self) -> dict[str, npt.NDArray[np.float64]]:
+    def columns(self) -> dict[str, Floats]:
         """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""
         columns = {}
         for place, name in enumerate(self.names):
@@ -238,11 +234,11 @@ class CohortTable:
                 columns[f"{name}_expert"] = self.values["expert"][:, place]
         return columns
 
-    def of(self, name: str, scoring: str) -> npt.NDArray[np.float64]:
+    def of(self, name: str, scoring: str) -> Floats:
         """Return one measure of all nights, as one scoring has it."""
         return self.values[scoring][:, self.names.index(name)]
 
-    def delta(self, name: str) -> npt.NDArray[np.float64]:
+    def delta(self, name: str) -> Floats:
         """Return after minus before."""
         return self.of(name, "after") - self.of(name, "before")
 

@@ -12,19 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.measures.bouts import Integers, Labels, bouts_of
+from stageguard.measures.bouts import bouts_of
 from stageguard.night.common_epochs import recording_start
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 
 Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording
 
-DAY_SECONDS = 86400.0
 LIGHT_PHASE_SECONDS = 43200.0  # 12 h of light and 12 h of darkness
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
-NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +123,7 @@ def hours_of(
 
 
 def _stretches(
-    labels: Labels, scheme: StageScheme, epoch_seconds: float, place: Integers, names: list[str]
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, place: Indices, names: list[str]
 ) -> list[Stretch]:
     """Return one stretch per name; `place` says to which each epoch belongs."""
     minutes, width = epoch_seconds / 60.0, scheme.n_stages + 1

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats, Ints, Labels
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import ScoredNight, check_aligned, hypnogram_of
@@ -26,8 +26,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 
 Method = Literal["soft-agreement", "majority"]
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int8]
 
 METHODS = ("soft-agreement", "majority")
 
@@ -301,7 +299,7 @@ def _coarsest(hypnograms: Sequence[Hypnogram]) -> StageScheme:
     return min((one.scheme for one in hypnograms), key=lambda scheme: scheme.n_stages)
 
 
-def _votes(labels: Labels, n_stages: int) -> npt.NDArray[np.int64]:
+def _votes(labels: Labels, n_stages: int) -> Ints:
     """Return how many scorers chose each stage: (n_epochs, n_stages)."""
     return np.asarray((labels[:, :, None] == np.arange(n_stages)).sum(axis=0))
 

@@ -9,14 +9,11 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import CohortTable
-
-Values = npt.NDArray[np.float64]
-NAN = float("nan")
 
 METHOD = (
     "Difference of means with Welch's t interval (variances may differ). Cohen's d with the pooled standard "
@@ -66,7 +63,7 @@ class GroupDifference:
     result: Difference
 
 
-def compare_samples(first: Values, second: Values, *, confidence: float = 0.95) -> Difference:
+def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) -> Difference:
     """Compare the means of two independent samples; NaN is left out.
 
     Parameters
@@ -165,7 +162,7 @@ def _subjects_of(
     return {group: list(own.values()) for group, own in by_group.items()}
 
 
-def _means(column: Values, units: list[list[int]]) -> Values:
+def _means(column: Floats, units: list[list[int]]) -> Floats:
     """Return the mean of each subject's nights, NaN left out."""
     if all(len(rows) == 1 for rows in units):
         return column[[rows[0] for rows in units]]
@@ -209,7 +206,7 @@ def noncentrality_limits(t: float, freedom: float, confidence: float) -> tuple[f
 
 
 @lru_cache(maxsize=64)
-def _scale_distribution(freedom: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _scale_distribution(freedom: float) -> tuple[Floats, Floats]:
     """Return values of U and their weights, which sum to 1."""
     spread = math.sqrt(_LOG_NEGLIGIBLE / freedom)
     n_points = 1024 if freedom < 10.0 else 384  # few degrees of freedom have a long tail towards 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stageguard.base import checks
+from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
 from stageguard.measures.bouts import ScoredNight, check_aligned
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
@@ -39,7 +40,6 @@ UNITS = {
     "waso_minutes": "min",
     "awakenings": "",
 }
-_NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Interval:
     high: float
     unit: str
     reason: str = ""
-    measured_coverage: float = _NAN
+    measured_coverage: float = NAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,8 @@ def intervals(
     as_fitted = convention == "aasm" and lights_off is None and lights_on is None
     for name in found:  # a coverage is that of statistics measured as it was measured
         if not as_fitted or (name == "rem_latency_minutes" and shortest != usual):
-            found[name] = replace(found[name], measured_coverage=_NAN)
-    promised = level if method == "conformal" else _NAN
+            found[name] = replace(found[name], measured_coverage=NAN)
+    promised = level if method == "conformal" else NAN
     return Intervals(
         method, promised, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()}
     )
@@ -317,8 +317,8 @@ def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tu
         elif math.isinf(width):
             n_known, n_wanted = len(held.get(name, ())), math.ceil(level / (1 - level) - 1e-9)
             reason = f"{n_known} scored nights have it, expected {n_wanted} or more"
-        ends = (_NAN, _NAN) if reason else (value - width, value + width)
-        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, _NAN)))
+        ends = (NAN, NAN) if reason else (value - width, value + width)
+        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
     return found, int(profile.intervals.get("n_nights", 0))
 
 
@@ -331,11 +331,11 @@ def _model(
     for name, value in values.items():
         known = [row[name] for row in drawn if not math.isnan(row[name])]
         reason = "" if len(known) > n // 2 else "does not exist in most draws"
-        ends = (_NAN, _NAN)
+        ends = (NAN, NAN)
         if not reason:
             low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
             ends = (float(low), float(high))
-        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, _NAN)))
+        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
     return found
 
 

@@ -13,16 +13,14 @@ from typing import Literal
 import numpy as np
 
 from stageguard.base import checks
+from stageguard.base.arrays import NAN, Floats, Labels
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Floats
 from stageguard.measures.agreement import TOLERANCE_EPOCHS
-from stageguard.measures.bouts import Labels, cuts_of
+from stageguard.measures.bouts import cuts_of
 from stageguard.night.stages import StageScheme
 
 Fate = Literal["kept", "lost", "new"]
-
-NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.measures.bouts import Labels, ScoredNight, bouts_of, count_cycles, hypnogram_of, whole_epochs
+from stageguard.base.arrays import NAN, Labels
+from stageguard.measures.bouts import ScoredNight, bouts_of, count_cycles, hypnogram_of, whole_epochs
 from stageguard.measures.day import Moment, Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme, canonical_name
 
 Convention = Literal["aasm", "yasa", "luna"]
 
-NAN = float("nan")
 CONVENTIONS = ("aasm", "yasa", "luna")
 LONGEST_NIGHT_HOURS = 20.0  # our choice: longer recordings are days, in which no moment is bedtime
 MOST_UNSCORED = 0.5  # our choice: with more of TIB unscored, efficiencies would say little about sleep

@@ -25,15 +25,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import NAN, Ints, Ints32, Labels
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (
     Bouts,
-    Labels,
     ScoredNight,
     bouts_of,
     check_aligned,
@@ -49,7 +48,6 @@ from stageguard.profile.profile import Profile
 Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
 
-NAN = float("nan")
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
 
 _UNITS = {
@@ -268,7 +266,7 @@ def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
 
 
 def _pair_values(
-    pairs: npt.NDArray[np.int64], n_rare: int | None, scheme: StageScheme, epoch_seconds: float
+    pairs: Ints, n_rare: int | None, scheme: StageScheme, epoch_seconds: float
 ) -> dict[str, Value]:
     """Return what is counted on adjacent pairs."""
     n_pairs, n_changes = int(pairs.sum()), int(pairs.sum() - np.trace(pairs))
@@ -294,7 +292,7 @@ def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale
     return (scale * count / of, "") if of else (NAN, if_empty)
 
 
-def _paper_pairs(pairs: npt.NDArray[np.int64], scheme: StageScheme) -> int | None:
+def _paper_pairs(pairs: Ints, scheme: StageScheme) -> int | None:
     """Return how many pairs are W to R or R to NREM, or None where stages cannot be told so."""
     try:
         merge = scheme.merge_map(WNR3)
@@ -366,7 +364,7 @@ def _check_expert(expert: Hypnogram, night: Hypnogram) -> None:
 
 
 def _expert_bouts(
-    profile: Profile, night: Hypnogram, expert: Hypnogram, minimum: npt.NDArray[np.int32]
+    profile: Profile, night: Hypnogram, expert: Hypnogram, minimum: Ints32
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Return the expert's bouts that the minimum forbids, and those that left no trace in the night."""
     scored = expert.merge(profile.scheme).labels

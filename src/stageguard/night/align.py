@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import CLIP, Floats, Labels
 from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber, StageGuardWarning
 from stageguard.night.common_epochs import (
     TIE,
@@ -29,12 +30,8 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 
-Labels = npt.NDArray[np.int8]
-Floats = npt.NDArray[np.float64]
-
 METHODS = ("mean", "log-pool")
 KEEP = ("common", "first")
-SMALLEST = 1e-12  # a probability below this is this before its logarithm is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +191,7 @@ def combine(
     if method == "mean":
         pooled = (share[:, :, None] * values).sum(axis=0)
     else:
-        logs = (share[:, :, None] * np.log(np.maximum(values, SMALLEST))).sum(axis=0)
+        logs = (share[:, :, None] * np.log(np.maximum(values, CLIP))).sum(axis=0)
         pooled = np.exp(logs - logs.max(axis=1, keepdims=True))
     pooled[~known] = np.nan
     pooled[known] /= pooled[known].sum(axis=1, keepdims=True)

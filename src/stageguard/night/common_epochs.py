@@ -10,13 +10,13 @@ from typing import overload
 import numpy as np
 
 from stageguard.base import checks
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FIRST_NIGHT, InputError, Message, NightNumber
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
 Night = Hypnogram | Hypnodensity
 TIE = 1e-9  # of an epoch: shares that differ by less are the same
-DAY = 86_400.0
 
 
 def elapsed(start: datetime, end: datetime) -> float:
@@ -166,10 +166,10 @@ def _since(night: Night, moment: datetime | float, what: str) -> tuple[float, li
     """Return seconds from the first night's start to a moment, which may be told by the wrong day."""
     if isinstance(moment, datetime):
         apart = _apart(night, moment, what)
-        if what == "lights_on" or apart < -DAY / 2:
+        if what == "lights_on" or apart < -DAY_SECONDS / 2:
             if apart < 0:
                 day = f"{moment + timedelta(days=1):%Y-%m-%d %H:%M:%S}"
-                return apart + DAY, [f"{what} is before the first night's start: taken as {day}"]
+                return apart + DAY_SECONDS, [f"{what} is before the first night's start: taken as {day}"]
             return apart, []
     else:
         apart = checks.number(moment, what) - night.offset_seconds
@@ -187,7 +187,7 @@ def _apart(night: Night, moment: datetime, what: str) -> float:
         )
         raise InputError(f"{which[0]} has a time zone, but {which[1]} has none. Give both one, or seconds.")
     apart = elapsed(night.start, moment)
-    if apart <= -DAY:
+    if apart <= -DAY_SECONDS:
         raise InputError(
             f"{what} is {moment:%Y-%m-%d %H:%M:%S}, a day or more before the first night's start "
             f"({night.start:%Y-%m-%d %H:%M:%S}). Correct the date, or give seconds."

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.night.recording import Recording, Series, Signal
-
-Floats = npt.NDArray[np.float64]
 
 SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
 
@@ -81,7 +79,7 @@ class EpochGrid:
         """Return when an epoch begins, if it is known when the recording did."""
         return None if self.start is None else self.start + timedelta(seconds=epoch * self.epoch_seconds)
 
-    def sample_edges(self, rate_hz: float) -> npt.NDArray[np.int64]:
+    def sample_edges(self, rate_hz: float) -> Ints:
         """Return the first sample of each epoch, and the one after the last epoch, at a sampling rate."""
         return np.rint(self.edges * rate_hz).astype(np.int64)
 

@@ -11,15 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.night.exportable import Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
 
 ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
-SUM_TOLERANCE = 1e-3
-ROUNDING = 1e-9  # how far below 0 rounding may put a probability
-
-FloatMatrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +41,7 @@ class Hypnodensity(Exportable):
         Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
     """
 
-    probabilities: FloatMatrix
+    probabilities: Floats
     scheme: StageScheme
     epoch_seconds: float
     start: datetime | None = None
@@ -87,9 +84,9 @@ class Hypnodensity(Exportable):
             self.offset_seconds,
         )
 
-    def argmax(self) -> npt.NDArray[np.int8]:
+    def argmax(self) -> Labels:
         """Return the most probable label per epoch: the first of equals, -1 where there is no evidence."""
-        labels: npt.NDArray[np.int8] = self.probabilities.argmax(axis=1).astype(np.int8)
+        labels: Labels = self.probabilities.argmax(axis=1).astype(np.int8)
         labels[np.isnan(self.probabilities[:, 0])] = -1
         return labels
 
@@ -129,7 +126,7 @@ class Hypnodensity(Exportable):
 
 def as_float_matrix(
     array: npt.ArrayLike, n_stages: int, names: Sequence[str], *, what: str = "probabilities"
-) -> FloatMatrix:
+) -> Floats:
     """Return anything array-like as a C-ordered float64 matrix of one row per epoch.
 
     No copy is made of what is one already. A fully masked row becomes a row of NaN.
@@ -154,7 +151,7 @@ def as_float_matrix(
     return matrix
 
 
-def merge_columns(matrix: FloatMatrix, finer: StageScheme, coarser: StageScheme) -> FloatMatrix:
+def merge_columns(matrix: Floats, finer: StageScheme, coarser: StageScheme) -> Floats:
     """Return the probabilities of a coarser scheme's stages, each the sum of those merged into it."""
     merged = np.zeros((len(matrix), coarser.n_stages))
     targets = finer.merge_map(coarser)
@@ -168,7 +165,7 @@ def _sum_order(name: str) -> tuple[str, str]:
     return canonical_name(name) or "", name
 
 
-def check_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> None:
+def check_probabilities(matrix: Floats, names: Sequence[str]) -> None:
     """Raise InputError unless every row is a distribution over the stages, or NaN throughout."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = matrix @ np.ones(matrix.shape[1])  # several times faster than sum(axis=1)
@@ -181,7 +178,7 @@ def check_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> None:
         raise explain_bad_probabilities(matrix, names)
 
 
-def explain_bad_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> InputError:
+def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputError:
     """Return the error that names the first bad row of a matrix known not to hold probabilities."""
     missing = np.isnan(matrix)
     n_missing = missing.sum(axis=1)
@@ -211,7 +208,7 @@ def explain_bad_probabilities(matrix: FloatMatrix, names: Sequence[str]) -> Inpu
     return InputError(Message(f"probabilities: {got} ", _look_alike(matrix[scored], sums[scored])))
 
 
-def _look_alike(values: FloatMatrix, sums: npt.NDArray[np.float64]) -> str:
+def _look_alike(values: Floats, sums: Floats) -> str:
     """Return what numbers that are mostly no probabilities look like instead, and what to do."""
     if values.max() <= SUM_TOLERANCE and np.allclose(np.exp(values).sum(axis=1), 1, atol=1e-2):
         return Message("These look like log-probabilities: pass ", Argument("log", True), ".")
@@ -226,7 +223,7 @@ def _look_alike(values: FloatMatrix, sums: npt.NDArray[np.float64]) -> str:
     )
 
 
-def _converted(array: npt.ArrayLike, what: str) -> FloatMatrix:
+def _converted(array: npt.ArrayLike, what: str) -> Floats:
     plain = checks.array_of(array, what, "read_density")
     if plain.dtype.kind == "O":
         raise InputError(
@@ -241,7 +238,7 @@ def _converted(array: npt.ArrayLike, what: str) -> FloatMatrix:
     return np.asarray(plain, dtype=np.float64, order="C")
 
 
-def _unmasked(array: np.ma.MaskedArray[Any, Any], what: str) -> FloatMatrix:
+def _unmasked(array: np.ma.MaskedArray[Any, Any], what: str) -> Floats:
     mask = np.broadcast_to(array.mask, array.shape)
     if array.ndim == 2:
         n_masked = mask.sum(axis=1)
@@ -256,7 +253,7 @@ def _unmasked(array: np.ma.MaskedArray[Any, Any], what: str) -> FloatMatrix:
     return matrix
 
 
-def _explain_bad_shape(matrix: FloatMatrix, n_stages: int, names: Sequence[str], what: str) -> InputError:
+def _explain_bad_shape(matrix: Floats, n_stages: int, names: Sequence[str], what: str) -> InputError:
     shape = matrix.shape
     if n_stages < 2:
         return InputError(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
 from stageguard.night.exportable import ExportableStages
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
@@ -39,7 +40,7 @@ class Hypnogram(ExportableStages):
         Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
     """
 
-    labels: npt.NDArray[np.int8]
+    labels: Labels
     scheme: StageScheme
     epoch_seconds: float
     start: datetime | None = None
@@ -110,7 +111,7 @@ class Hypnogram(ExportableStages):
         return self.scheme, self.epoch_seconds, self.start, self.scorer, self.offset_seconds
 
 
-def _checked_labels(labels: object, scheme: StageScheme) -> npt.NDArray[np.int8]:
+def _checked_labels(labels: object, scheme: StageScheme) -> Labels:
     array = checks.array_of(labels, "labels", "read_hypnogram")
     checks.refuse_unordered(labels, "labels")
     if array.ndim != 1:

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.night.hypnogram import Hypnogram
-
-Floats = npt.NDArray[np.float64]
 
 
 class Samples(Protocol):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Indices
 from stageguard.base.errors import InputError, did_you_mean
 
 MAX_STAGES = 127  # labels are int8
@@ -137,7 +137,7 @@ class StageScheme:
             f"Known: {_listed(self.names)}.{did_you_mean(text, self.names)}"
         )
 
-    def merge_map(self, coarser: StageScheme) -> npt.NDArray[np.intp]:
+    def merge_map(self, coarser: StageScheme) -> Indices:
         """Return, for each of these stages, its label in a coarser scheme."""
         labels = []
         for name in self.names:
@@ -187,7 +187,7 @@ def as_scheme(scheme: StageScheme | str) -> StageScheme:
     return scheme if isinstance(scheme, StageScheme) else StageScheme.named(scheme)
 
 
-def scheme_for(names: Sequence[str]) -> tuple[StageScheme, npt.NDArray[np.intp]]:
+def scheme_for(names: Sequence[str]) -> tuple[StageScheme, Indices]:
     """Return the standard scheme these column names are, and the column of each of its stages.
 
     Names may come in any order and by any alias. N3 beside light sleep is deep sleep.

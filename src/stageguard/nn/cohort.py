@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
 from stageguard.night.stages import StageScheme
-from stageguard.nn.feature_table import FeatureTable, Labels
+from stageguard.nn.feature_table import FeatureTable
 
 
 def check_together(tables: Sequence[FeatureTable]) -> None:
@@ -107,7 +108,7 @@ def fingerprint(tables: Iterable[FeatureTable]) -> str:
     return digest.hexdigest()
 
 
-def count_labels(tables: Iterable[FeatureTable], scheme: StageScheme) -> Labels:
+def count_labels(tables: Iterable[FeatureTable], scheme: StageScheme) -> Ints:
     """Return how many epochs with a signal each stage has; a stage without any is an error."""
     counts = np.zeros(scheme.n_stages, dtype=np.int64)
     n_tables = 0

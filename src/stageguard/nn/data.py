@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Ints
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import read_cell
 from stageguard.base.input_files import open_file, parse_json
@@ -19,7 +20,6 @@ from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import AASM5, StageScheme
 from stageguard.nn.cohort import check_together
 from stageguard.nn.feature_table import FeatureTable as FeatureTable
-from stageguard.nn.feature_table import Labels
 
 Choice = Callable[[Sequence[str]], Sequence[int]]
 
@@ -198,9 +198,9 @@ def _table(path: Path, held: _Held, scheme: StageScheme | None) -> FeatureTable:
     )
 
 
-def _labels(held: _Held, scheme: StageScheme) -> Labels | None:
+def _labels(held: _Held, scheme: StageScheme) -> Ints | None:
     """Return the stages, which a file may give by name, by index, or both if they agree."""
-    indices: Labels | None = held.own.get("labels")
+    indices: Ints | None = held.own.get("labels")
     if "stage" not in held.own:
         return indices
     known: dict[str, int] = {}
@@ -216,7 +216,7 @@ def _labels(held: _Held, scheme: StageScheme) -> Labels | None:
     return labels
 
 
-def _epochs(held: _Held) -> Labels:
+def _epochs(held: _Held) -> Ints:
     given = np.asarray(held.own["epoch"])
     try:
         numbers = given.astype(np.float64) if given.dtype.kind in "iufUS" else np.full(len(given), np.nan)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import CLIP, Floats, Ints
 from stageguard.base.errors import StageGuardWarning
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
@@ -17,9 +17,6 @@ from stageguard.nn.inference import best_temperature, table_probabilities
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.pytorch import Tensor, nn
 from stageguard.profile.profile import Profile
-
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Score:
         return asdict(self)
 
 
-def score_probabilities(probabilities: Floats, labels: Labels, chosen: Labels | None = None) -> Score:
+def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None = None) -> Score:
     """Score rows that have both an expert's stage and probabilities.
 
     `chosen` replaces the most probable stages. Where only one stage occurs on both sides kappa is 0.
@@ -46,7 +43,7 @@ def score_probabilities(probabilities: Floats, labels: Labels, chosen: Labels | 
         return Score(-1.0, 0.0, float("inf"))
     confusion = np.zeros((p.shape[1], p.shape[1]), dtype=np.int64)
     np.add.at(confusion, (y, p.argmax(axis=1) if chosen is None else chosen[keep]), 1)
-    loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-12)).mean())
+    loss = float(-np.log(np.maximum(p[np.arange(len(y)), y], CLIP)).mean())
     kappa = cohen_kappa(confusion)
     return Score(0.0 if np.isnan(kappa) else kappa, float(np.trace(confusion) / len(y)), loss)
 
@@ -83,7 +80,7 @@ class Validation:
             [table_probabilities(network, table, scale, n, length=length) for table in self.tables]
         )
 
-    def _decoded(self, probabilities: Floats) -> Labels | None:
+    def _decoded(self, probabilities: Floats) -> Ints | None:
         if self.decoder is None:
             return None
         nights = np.split(probabilities, np.cumsum([table.n_epochs for table in self.tables])[:-1])
@@ -93,5 +90,5 @@ class Validation:
             decoded = decode(nights, self.decoder, segments=starts, epoch_seconds=self.epoch_seconds)
         return np.concatenate([night.hypnogram.labels for night in decoded]).astype(np.int64)
 
-    def _labels(self) -> Labels:
+    def _labels(self) -> Ints:
         return np.concatenate([table.labels for table in self.tables if table.labels is not None])

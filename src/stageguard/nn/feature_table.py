@@ -11,13 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats32, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.formats.tables.timing import MOST_MISSING
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
-
-Features = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,10 +48,10 @@ class FeatureTable:
 
     recording: str
     subject: str | None
-    features: Features = field(repr=False)
+    features: Floats32 = field(repr=False)
     names: tuple[str, ...] = field(repr=False)
-    epochs: Labels | None = field(repr=False, default=None)
-    labels: Labels | None = field(repr=False, default=None)
+    epochs: Ints | None = field(repr=False, default=None)
+    labels: Ints | None = field(repr=False, default=None)
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
     recipe: Mapping[str, Any] | None = field(repr=False, default=None)
@@ -83,7 +81,7 @@ class FeatureTable:
         return len(self.features)
 
     @property
-    def has_signal(self) -> npt.NDArray[np.bool_]:
+    def has_signal(self) -> Mask:
         """Whether each epoch has features at all."""
         return ~np.isnan(self.features[:, 0, 0])
 
@@ -97,7 +95,7 @@ class FeatureTable:
         return [(int(piece[0]), int(piece[-1]) + 1) for piece in np.split(rows, breaks)]
 
 
-def _checked_features(where: str, given: npt.ArrayLike, names: Sequence[str]) -> Features:
+def _checked_features(where: str, given: npt.ArrayLike, names: Sequence[str]) -> Floats32:
     """Return numbers as (epochs, frames, features) in single precision."""
     values = np.asarray(given)
     if values.dtype.kind not in "biuf":
@@ -129,7 +127,7 @@ def _checked_features(where: str, given: npt.ArrayLike, names: Sequence[str]) ->
     return features
 
 
-def _checked_epochs(where: str, given: npt.ArrayLike | None, n_epochs: int) -> Labels:
+def _checked_epochs(where: str, given: npt.ArrayLike | None, n_epochs: int) -> Ints:
     values = np.arange(n_epochs) if given is None else np.asarray(given)
     epochs = values.astype(np.int64) if values.dtype.kind in "iu" else np.zeros(0, dtype=np.int64)
     if epochs.shape != (n_epochs,) or (np.diff(epochs) < 1).any():
@@ -144,7 +142,7 @@ def _checked_epochs(where: str, given: npt.ArrayLike | None, n_epochs: int) -> L
     return epochs
 
 
-def _checked_labels(where: str, labels: npt.ArrayLike, n_epochs: int, scheme: StageScheme) -> Labels:
+def _checked_labels(where: str, labels: npt.ArrayLike, n_epochs: int, scheme: StageScheme) -> Ints:
     values = np.asarray(labels)
     if values.shape != (n_epochs,) or values.dtype.kind not in "iu":
         raise InputError(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.base.arrays import Ints
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
 from stageguard.base.input_files import faults_named
 from stageguard.datasets import Entry, entries
@@ -14,7 +15,7 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording
 from stageguard.night.stages import StageScheme
-from stageguard.nn.feature_table import FeatureTable, Labels
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.signals.features import Recipe, features
 
 
@@ -58,7 +59,7 @@ def table_of(
     )
 
 
-def _labels(recording: Recording, scheme: StageScheme, epoch_seconds: float, n_epochs: int) -> Labels | None:
+def _labels(recording: Recording, scheme: StageScheme, epoch_seconds: float, n_epochs: int) -> Ints | None:
     if not recording.scorings:
         return None
     nights = [_fitting(recording, night, epoch_seconds) for night in recording.scorings.values()]

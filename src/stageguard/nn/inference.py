@@ -6,13 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from stageguard.nn.feature_table import Features, FeatureTable
+from stageguard.base.arrays import CLIP, Floats, Floats32, Ints
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.pytorch import Tensor, nn, torch
-
-Floats = npt.NDArray[np.float64]
 
 WINDOWS_AT_A_TIME = 64
 
@@ -77,7 +75,7 @@ def window_probabilities(network: Callable[[Tensor], Tensor], night: Tensor, *, 
     return np.asarray(total / total.sum(axis=1, keepdims=True))
 
 
-def stretch_probabilities(network: nn.Module, features: Features, *, length: int | None) -> Floats:
+def stretch_probabilities(network: nn.Module, features: Floats32, *, length: int | None) -> Floats:
     """Stage probabilities of normalised features (n_epochs, n_frames, n_features), in evaluation mode."""
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     with evaluating(network):
@@ -102,12 +100,12 @@ def table_probabilities(
 
 def soften(probabilities: Floats, temperature: float) -> Floats:
     """Return probabilities to the power 1/temperature, rows summing to 1 again."""
-    logs = np.log(np.maximum(probabilities, 1e-12)) / temperature
+    logs = np.log(np.maximum(probabilities, CLIP)) / temperature
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def best_temperature(probabilities: Floats, labels: npt.NDArray[np.int64], weights: Floats) -> float:
+def best_temperature(probabilities: Floats, labels: Ints, weights: Floats) -> float:
     """Return the temperature with the smallest weighted log-loss, between 1/4 and 4, by golden section."""
     keep = (labels >= 0) & ~np.isnan(probabilities[:, 0])
     chosen, held = labels[keep], probabilities[keep]
@@ -117,7 +115,7 @@ def best_temperature(probabilities: Floats, labels: npt.NDArray[np.int64], weigh
 
     def loss(log_temperature: float) -> float:
         p = soften(held, float(np.exp(log_temperature)))[np.arange(len(chosen)), chosen]
-        return float(-(weight * np.log(np.maximum(p, 1e-12))).sum() / weight.sum())
+        return float(-(weight * np.log(np.maximum(p, CLIP))).sum() / weight.sum())
 
     low, high, ratio = float(np.log(0.25)), float(np.log(4.0)), (5**0.5 - 1) / 2
     while high - low > 1e-3:

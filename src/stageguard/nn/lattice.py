@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference
 from stageguard.profile.profile import Profile
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # Far above anything transitions can add up to, far below what would cost their digits.
 _MISMATCH_NATS = 1e6

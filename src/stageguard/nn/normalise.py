@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.nn.document import Document
-from stageguard.nn.feature_table import Features, FeatureTable
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.sequences import Stretch
 
 CLIP = 5.0
@@ -67,7 +67,7 @@ class Normalisation:
         mean, spread = _moments(values)
         return cls(absolute, tuple(mean.tolist()), tuple(spread.tolist()), clip)
 
-    def __call__(self, table: FeatureTable) -> Features:
+    def __call__(self, table: FeatureTable) -> Floats32:
         """Return the table's features on the common scale; epochs without signal stay NaN."""
         mean, spread = _moments(table.features[table.has_signal])
         columns = [table.names.index(name) for name in self.absolute]
@@ -105,7 +105,7 @@ class Normalisation:
         return cls(absolute, mean, spread, held.number("clip", positive=True))
 
 
-def _moments(values: Features) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(values: Floats32) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of each feature; a constant feature gets spread 1."""
     flat = values.astype(np.float64).reshape(values.shape[0] * values.shape[1], values.shape[2])
     mean, spread = flat.mean(axis=0), flat.std(axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stageguard.nn.feature_table import Labels
+from stageguard.base.arrays import Ints
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.pytorch import Tensor, nn, torch
@@ -30,7 +30,7 @@ class Objective(nn.Module):
     stage_weights: Tensor
 
     def __init__(
-        self, profile: Profile, options: TrainingOptions, counts: Labels, epoch_seconds: float | None = None
+        self, profile: Profile, options: TrainingOptions, counts: Ints, epoch_seconds: float | None = None
     ) -> None:
         super().__init__()
         weights = counts.sum() / (len(counts) * counts) if options.balanced else np.ones(len(counts))

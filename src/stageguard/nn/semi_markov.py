@@ -13,10 +13,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.strength import fixed_log_weight
 from stageguard.nn import inputs
-from stageguard.nn.lattice import Floats, Lattice, Paths, cut
+from stageguard.nn.lattice import Lattice, Paths, cut
 from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.nn.warning import warn
 from stageguard.profile.profile import Profile

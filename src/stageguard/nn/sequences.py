@@ -6,27 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats32, Ints, Mask
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.nn.feature_table import Features, Labels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretch:
     """Normalised epochs that follow each other in time, from one recording."""
 
-    features: Features  # (n_epochs, n_frames, n_features)
-    labels: Labels  # (n_epochs,)
+    features: Floats32  # (n_epochs, n_frames, n_features)
+    labels: Ints  # (n_epochs,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Sequences of one length; `mask` is True on scored epochs and False on padding."""
 
-    features: Features  # (n_sequences, length, n_frames, n_features)
-    labels: Labels  # (n_sequences, length), -1 where masked
-    mask: npt.NDArray[np.bool_]  # (n_sequences, length)
+    features: Floats32  # (n_sequences, length, n_frames, n_features)
+    labels: Ints  # (n_sequences, length), -1 where masked
+    mask: Mask  # (n_sequences, length)
 
 
 def cut_windows(n_epochs: int, length: int, offset: int = 0) -> list[int]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.decode import Pins, Training, decode
 from stageguard.guard.decoding import Decoding
@@ -18,8 +19,6 @@ from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.profile.profile import Profile
-
-Floats = npt.NDArray[np.float64]
 
 ONE_RECORDING = "of one recording, or a list of them"
 

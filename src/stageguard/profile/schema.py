@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from stageguard.base import checks
+from stageguard.base.arrays import SUM_TOLERANCE
 from stageguard.base.errors import InputError, ProfileError, did_you_mean
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name
 from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
 
-SUM_TOLERANCE = 1e-3
 REQUIRED = ("name", "scheme", "epoch_seconds", "transitions")
 KEYS = (
     *("name", "summary", "intended_for", "cohort", "other_cohorts", "not_for"),

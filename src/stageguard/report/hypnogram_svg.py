@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Labels
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.report.night_panels import MARKS, Mark, NightPicture, Panel, draw_night
 from stageguard.report.stage_look import COLOURS as COLOURS
@@ -28,8 +28,6 @@ LONGEST_STRIP_HOURS = 14.0  # beyond it a page shows strips of STRIP_HOURS each
 STRIP_HOURS = 6.0
 MOST_STRIPS = 28  # a week; of longer recordings each strip shows more
 SYNTHETIC = "synthetic"  # scorer of a made-up night, whose stages are known
-
-Labels = npt.NDArray[np.int8]
 
 
 def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: str | None = None) -> str:

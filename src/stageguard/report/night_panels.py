@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Labels, Mask
 from stageguard.night.stages import StageScheme
 from stageguard.report.stage_look import colour_of, top_down
 from stageguard.report.svg import GAP, GREY, INK, PALE, rect, runs, shortened, text_at
 from stageguard.report.time_axis import Axis, draw_axis
-
-Labels = npt.NDArray[np.int8]
 
 LANE_HEIGHT = {2: 30.0, 3: 25.0}
 STRIP_HEIGHT = 64.0
@@ -50,8 +49,8 @@ class NightPicture:
 
     scheme: StageScheme
     panels: tuple[Panel, ...]
-    changed: npt.NDArray[np.bool_]
-    probabilities: npt.NDArray[np.float64]
+    changed: Mask
+    probabilities: Floats
     marks: tuple[Mark, ...] = ()
     lights: tuple[tuple[float, str], ...] = ()
     zeitgeber: float | None = None  # seconds since lights on at the first epoch
@@ -95,7 +94,7 @@ def _panel(
     axis: Axis,
     y: float,
     height: float,
-    changed: npt.NDArray[np.bool_] | None,
+    changed: Mask | None,
 ) -> Iterator[str]:
     frame, order = axis.frame, top_down(scheme)
     step = height / len(order)
@@ -138,7 +137,7 @@ def _bouts(
             yield f'<path d="{"".join(path)}" stroke="{colour}" stroke-width="{thickness:.1f}"/>'
 
 
-def _blocks(flags: npt.NDArray[np.bool_], axis: Axis, y: float, height: float) -> str:
+def _blocks(flags: Mask, axis: Axis, y: float, height: float) -> str:
     """Return a path of blocks where a flag is set, each wide enough to be seen."""
     return "".join(
         f"M{axis.x(first):.2f} {y:.1f}"
@@ -167,7 +166,7 @@ def _drawn_runs(values: npt.NDArray[Any], axis: Axis) -> Iterator[tuple[int, int
         yield axis.first + start * n_together, min(axis.first + end * n_together, axis.stop), value
 
 
-def _changed_lane(changed: npt.NDArray[np.bool_], axis: Axis, y: float) -> Iterator[str]:
+def _changed_lane(changed: Mask, axis: Axis, y: float) -> Iterator[str]:
     frame = axis.frame
     yield text_at(frame.left - 8, y + 9, "changed", font_size=11.5, text_anchor="end", fill=INK)
     yield rect(frame.left, y, frame.plot, 11, "#F6F7F8")
@@ -212,9 +211,7 @@ def _light_cycle(zeitgeber: float, axis: Axis, y: float) -> Iterator[str]:
         yield rect(left, y, right - left, 10, INK if is_dark else "#FFFFFF", stroke=INK, stroke_width=1)
 
 
-def _strip(
-    probabilities: npt.NDArray[np.float64], scheme: StageScheme, axis: Axis, y: float
-) -> Iterator[str]:
+def _strip(probabilities: Floats, scheme: StageScheme, axis: Axis, y: float) -> Iterator[str]:
     """Stacked stage probabilities, deepest sleep at the bottom; epochs without evidence stay blank."""
     yield text_at(axis.frame.name_left, y + 15, "Probabilities", font_size=15, font_weight=600)
     yield text_at(axis.frame.name_left, y + 32, "of the stager", font_size=11, fill=GREY)

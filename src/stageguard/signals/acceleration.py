@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.units import to_unit
 from stageguard.night.recording import Recording, Series, Signal
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 AXES = ("x", "y", "z")
 BLOCK_SECONDS = 1800
@@ -83,7 +80,7 @@ class Acceleration:
             return values
         return np.stack([np.interp(times, own, values[:, axis]) for axis in range(3)], axis=1)
 
-    def has_data(self, first: int, end: int) -> Bools:
+    def has_data(self, first: int, end: int) -> Mask:
         """Whether each whole second from ``first`` to ``end`` holds at least half of the usual samples."""
         if isinstance(self.source, Series):
             own, values = _rows(self.source, first, end)
@@ -130,7 +127,7 @@ def find_acceleration(recording: Recording) -> Acceleration | None:
     return _checked(recording, Acceleration(three, three[0].unit, three[0].rate_hz))
 
 
-def actigraph_counts(acceleration: Acceleration) -> tuple[Floats, Bools]:
+def actigraph_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
     """Return ActiGraph counts of each axis in every second, and which seconds have data.
 
     The published algorithm (Neishabouri et al. 2022) as `agcounts` has it, in blocks. Counts of a longer
@@ -157,7 +154,7 @@ def actigraph_counts(acceleration: Acceleration) -> tuple[Floats, Bools]:
     return counts, has_data
 
 
-def te_lindert_counts(acceleration: Acceleration) -> tuple[Floats, Bools]:
+def te_lindert_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
     """Return the counts of te Lindert and Van Someren (2013) in every 15 s, as Walch et al. (2019) used them.
 
     The third axis at 50 Hz, filtered to 3-11 Hz, in 128 steps up to 5 g; the largest step of each second
@@ -189,7 +186,7 @@ def te_lindert_counts(acceleration: Acceleration) -> tuple[Floats, Bools]:
     return np.where(known, counts, 0.0)[:, None], np.asarray(known)
 
 
-def stillness(acceleration: Acceleration, window_seconds: int) -> tuple[Floats, Floats, Bools]:
+def stillness(acceleration: Acceleration, window_seconds: int) -> tuple[Floats, Floats, Mask]:
     """Return how much each axis moves in successive windows.
 
     Parameters

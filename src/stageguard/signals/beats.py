@@ -7,15 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.units import quantity_of, to_unit
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.signals.blocks import read_samples, steady_signal
 from stageguard.signals.windows import runs
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 PLAUSIBLE_SECONDS = (0.3, 2.0)  # 200 and 30 beats per minute
 BLOCK_SECONDS, OVERLAP_SECONDS = 300.0, 15.0  # an artefact upsets the detector for one block only
@@ -49,12 +47,12 @@ class Beats:
     lost_ends: Floats
 
     @property
-    def is_plausible(self) -> Bools:
+    def is_plausible(self) -> Mask:
         """Whether each interval is that of a heart rate from 30 to 200 beats per minute."""
         low, high = PLAUSIBLE_SECONDS
         return np.asarray((self.intervals >= low) & (self.intervals <= high))
 
-    def normal(self, tolerance: float) -> Bools:
+    def normal(self, tolerance: float) -> Mask:
         """Whether each interval is plausible and near its neighbours, as those of normal beats are.
 
         Parameters
@@ -168,7 +166,7 @@ def _detected(signal: Signal) -> tuple[Floats, Floats]:
     return times, np.array(_joined(lost)).reshape(-1, 2)
 
 
-def _usable(samples: Floats, rate_hz: float) -> Bools:
+def _usable(samples: Floats, rate_hz: float) -> Mask:
     """Bridge short holes in place, and tell which samples are a signal: not missing, not a long flat line."""
     there = np.isfinite(samples)
     if not there.all() and there.any():

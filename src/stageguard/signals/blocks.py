@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
-
-Floats = npt.NDArray[np.float64]
-Starts = npt.NDArray[np.int64]
 
 BLOCK_SAMPLES = 2**20  # samples worked on at a time: 8 MB
 
@@ -31,7 +28,7 @@ class Windows:
         Length of each.
     """
 
-    starts: Starts
+    starts: Ints
     n_samples: int
 
     @classmethod

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks, schema
+from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.night.epochs import EpochGrid
@@ -17,8 +17,6 @@ from stageguard.signals.blocks import decimate, steady_signal
 from stageguard.signals.clock import IF_PRESENT
 from stageguard.signals.windows import runs, window_edges
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Columns = dict[str, Floats]
 
 ROLES = ("thorax", "abdomen", "airflow")
@@ -80,7 +78,7 @@ class Belt:
     """
 
     values: Floats
-    is_there: Bools
+    is_there: Mask
     rate_hz: float
 
 
@@ -238,7 +236,7 @@ def _together(thorax: Belt, abdomen: Belt, first: Floats, end: Floats) -> Floats
     return column
 
 
-def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats, Bools]]:
+def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats, Mask]]:
     """Yield rows, their samples, and whether these are there, some windows at a time."""
     starts = np.clip(np.rint(first * belt.rate_hz).astype(np.int64), 0, len(belt.values) - n)
     for a in range(0, len(starts), BLOCK_WINDOWS):
@@ -264,7 +262,7 @@ def _running_size(belt: Belt, n: int) -> Floats:
     )
 
 
-def _refined(values: Floats, peaks: npt.NDArray[np.int64]) -> Floats:
+def _refined(values: Floats, peaks: Ints) -> Floats:
     """Return the tops of the parabolas through peaks and their neighbours, in samples."""
     left, centre, right = (values[peaks + step] for step in (-1, 0, 1))
     bend = left - 2 * centre + right

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import schema
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 
-Columns = dict[str, npt.NDArray[np.float64]]
+Columns = dict[str, Floats]
 
 LOW_POINT_HOURS = 5.0  # when the body's drive to be awake is lowest
 IF_PRESENT = ("if present", "always", "never")
@@ -58,7 +58,7 @@ def clock_features(epochs: EpochGrid, options: Clock, recording: str) -> Columns
     return columns
 
 
-def _angle(hours: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _angle(hours: Floats) -> Floats:
     return np.asarray((hours - LOW_POINT_HOURS) * (2 * np.pi / 24.0))
 
 

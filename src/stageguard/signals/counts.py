@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.units import known_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.signals import acceleration as acceleration_module
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 LEAST_SHARE = 0.5  # of a stretch that must have data for its counts to be known
 METHODS = ("actigraph", "te-lindert")
@@ -36,7 +34,7 @@ class Counts:
 
     edges: Floats
     counts: Floats
-    has_data: Bools
+    has_data: Mask
 
     def between(self, first: npt.ArrayLike, end: npt.ArrayLike, least: float = LEAST_SHARE) -> Floats:
         """Return the counts of stretches of time.

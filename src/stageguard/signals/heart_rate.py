@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.signals.windows import window_edges
 
-Floats = npt.NDArray[np.float64]
 Columns = dict[str, Floats]
 
 PLAUSIBLE_BPM = (30.0, 200.0)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks, schema
+from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.night.epochs import EpochGrid
@@ -16,7 +16,6 @@ from stageguard.signals.beats import Beats
 from stageguard.signals.clock import IF_PRESENT
 from stageguard.signals.windows import window_edges
 
-Floats = npt.NDArray[np.float64]
 Columns = dict[str, Floats]
 Measures = Callable[[Floats, Floats], dict[str, float]]
 
@@ -88,7 +87,7 @@ class Normal:
 
     times: Floats
     ms: Floats
-    follows: npt.NDArray[np.bool_]
+    follows: Mask
 
     @classmethod
     def of(cls, beats: Beats, tolerance: float) -> Normal:
@@ -187,7 +186,7 @@ def sample_entropy(values: Floats, length: int, tolerance: float) -> float:
     return float(np.log(max(n_alike, 1) / max(n_longer, 1)))
 
 
-def dfa_exponent(values: Floats, sizes: npt.NDArray[np.int64]) -> float:
+def dfa_exponent(values: Floats, sizes: Ints) -> float:
     """Return the exponent by which fluctuations around a local trend grow with the size of the box.
 
     Peng et al. (1995): 0.5 for noise, 1.5 for its sum. Boxes are cut from both ends. 0 for a steady series.
@@ -283,7 +282,7 @@ def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tupl
     return np.asarray(lines), density
 
 
-def _periodograms(values: Floats, covered: npt.NDArray[np.bool_], rate_hz: float) -> Floats:
+def _periodograms(values: Floats, covered: Mask, rate_hz: float) -> Floats:
     """Return one-sided power densities of rows without their trend; uncovered samples weigh nothing."""
     n = values.shape[1]
     taper = np.hanning(n + 1)[:-1] * covered

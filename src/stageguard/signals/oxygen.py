@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import schema
+from stageguard.base.arrays import Floats, Ints
 from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series
@@ -15,7 +15,6 @@ from stageguard.signals.blocks import read_samples
 from stageguard.signals.clock import IF_PRESENT
 from stageguard.signals.windows import runs, window_edges
 
-Floats = npt.NDArray[np.float64]
 Columns = dict[str, Floats]
 
 PLAUSIBLE_PERCENT = (50.0, 100.0)  # below, the probe is off the finger
@@ -87,7 +86,7 @@ def oxygen_features(seconds: Floats, epochs: EpochGrid, options: Oxygen) -> Colu
     }
 
 
-def desaturations(seconds: Floats, fall_percent: float) -> npt.NDArray[np.int64]:
+def desaturations(seconds: Floats, fall_percent: float) -> Ints:
     """Return the seconds at which saturation falls by so much below the highest of the 2 min before."""
     if not len(seconds):
         return np.zeros(0, dtype=np.int64)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.units import quantity_of, to_unit
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.blocks import decimate, steady_signal
-
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 CENTRE_SECONDS = 300.0  # the circle is fitted anew to each such stretch
 FLAT_SECONDS = 2.0  # an echo that does not change for so long is no echo
@@ -35,7 +33,7 @@ class Phase:
     """
 
     values: Floats
-    is_present: Booleans
+    is_present: Mask
     rate_hz: float
 
 
@@ -143,7 +141,7 @@ def fit_circle(i: Floats, q: Floats) -> Circle:
 
 
 def _steps(
-    real: Floats, imaginary: Floats, present: Booleans, rate: float, demodulation: str, name: str
+    real: Floats, imaginary: Floats, present: Mask, rate: float, demodulation: str, name: str
 ) -> Floats:
     """Return the change of phase from sample to sample, 0 where there is nothing to go by."""
     both = present & np.concatenate([[False], present[:-1]])
@@ -167,9 +165,7 @@ def _steps(
     return _linear_steps(points, present, both, rate)
 
 
-def _linear_steps(
-    points: npt.NDArray[np.complex128], present: Booleans, both: Booleans, rate: float
-) -> Floats:
+def _linear_steps(points: npt.NDArray[np.complex128], present: Mask, both: Mask, rate: float) -> Floats:
     """Return steps along the main axis of each stretch, in mean distances from the origin."""
     length = max(2, round(CENTRE_SECONDS * rate))
     size = np.abs(points[present]).mean()
@@ -190,7 +186,7 @@ def _linear_steps(
 
 
 def _centres(
-    real: Floats, imaginary: Floats, present: Booleans, rate: float
+    real: Floats, imaginary: Floats, present: Mask, rate: float
 ) -> npt.NDArray[np.complex128] | None:
     """Return the circle's centre at every sample, from the stretches that show one; None if none does."""
     length = round(CENTRE_SECONDS * rate)
@@ -211,7 +207,7 @@ def _centres(
     return np.asarray(parts[0] + 1j * parts[1], dtype=np.complex128)
 
 
-def _is_still(real: Floats, imaginary: Floats, rate: float) -> Booleans:
+def _is_still(real: Floats, imaginary: Floats, rate: float) -> Mask:
     """Whether neither part changes, not even by noise, for at least two seconds."""
     size = max(float(np.nanmax(np.abs(part), initial=0.0)) for part in (real, imaginary))
     with np.errstate(invalid="ignore"):

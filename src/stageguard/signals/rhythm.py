@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints
 from stageguard.signals.blocks import low_pass_taps
-
-Floats = npt.NDArray[np.float64]
 
 FINER = 4  # spectral lines between those that the window tells apart
 LEAST_PRESENT = 0.5  # of a window, for a rate to be told
@@ -90,7 +88,7 @@ def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float])
     return Rhythm(*(np.where(blank, np.nan, found) for found in (rate, amplitude, concentration)))
 
 
-def _highest_peaks(power: Floats) -> npt.NDArray[np.int64]:
+def _highest_peaks(power: Floats) -> Ints:
     """Return the place of the highest line that is above both of its neighbours, else of the highest."""
     rises = power[:, 1:-1] > power[:, :-2]
     falls = power[:, 1:-1] >= power[:, 2:]
@@ -100,7 +98,7 @@ def _highest_peaks(power: Floats) -> npt.NDArray[np.int64]:
     return np.asarray(np.where(has_peak, inner + 1, power.argmax(axis=1)), dtype=np.int64)
 
 
-def _vertex(power: Floats, place: npt.NDArray[np.int64]) -> Floats:
+def _vertex(power: Floats, place: Ints) -> Floats:
     """Return how far beside a line the parabola through it and its neighbours has its vertex."""
     rows = np.arange(len(power))
     place = np.clip(place, 1, power.shape[1] - 2)

@@ -8,11 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 
-Floats = npt.NDArray[np.float64]
-Floats32 = npt.NDArray[np.float32]
 Taper = Literal["multitaper", "hann"]
 
 
@@ -110,7 +109,7 @@ def _centred(windows: Floats) -> tuple[Floats, Floats32]:
     return lost, centred
 
 
-def _is_flat(windows: Floats) -> npt.NDArray[np.bool_]:
+def _is_flat(windows: Floats) -> Mask:
     """Whether all samples that a window has are one and the same."""
     with np.errstate(invalid="ignore"):
         low, high = np.fmin.reduce(windows, axis=-1), np.fmax.reduce(windows, axis=-1)

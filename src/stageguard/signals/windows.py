@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 def window_edges(epochs: EpochGrid, seconds: float) -> tuple[Floats, Floats]:
@@ -50,15 +47,13 @@ def bad_share(edges: Floats, starts: Floats, ends: Floats) -> Floats:
     return np.asarray(np.clip(seconds / np.diff(edges), 0.0, 1.0))
 
 
-def runs(flags: Bools) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def runs(flags: Mask) -> tuple[Ints, Ints]:
     """Return first and end (exclusive) of each run of True."""
     steps = np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8))
     return np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
 
 
-def assemble(
-    columns: Mapping[str, Floats], known: Bools, what: str
-) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+def assemble(columns: Mapping[str, Floats], known: Mask, what: str) -> tuple[Floats32, tuple[str, ...]]:
     """Return columns of features as an array (n_epochs, 1, n_features), and their names.
 
     Parameters

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.recording import Recording, Series
 from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import LIGHTS_OFF_HOUR, SCORER, Night
 from stageguard.synthetic.motion import TURN_SIZE, movement
-from stageguard.synthetic.noise import Floats, Samples, drift, held, shaped_noise
+from stageguard.synthetic.noise import drift, held, shaped_noise
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 
@@ -89,7 +89,7 @@ def _acceleration(rng: np.random.Generator, move: Floats, seconds: float) -> Ser
     return Series("acceleration", np.maximum(times, 0.0), values.astype(np.float64), "g")
 
 
-def _posture(rng: np.random.Generator, move: Floats, n_samples: int) -> Samples:
+def _posture(rng: np.random.Generator, move: Floats, n_samples: int) -> Floats32:
     """Return the direction of gravity, which turns with large movements only."""
     turns = np.flatnonzero(move > TURN_SIZE)
     turns = turns[np.diff(turns, prepend=-10) > 5]
@@ -130,7 +130,7 @@ def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
 
 def _without(series: Series, events: list[Event]) -> Series:
     """Drop what a sensor did not deliver."""
-    keep: npt.NDArray[np.bool_] = np.ones(len(series.times), dtype=bool)
+    keep: Mask = np.ones(len(series.times), dtype=bool)
     for event in events:
         keep &= ~((series.times >= event.start_seconds) & (series.times < event.end_seconds))
     return Series(series.name, series.times[keep], series.values[keep], series.unit)

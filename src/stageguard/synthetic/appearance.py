@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints, Labels
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.synthetic.noise import Floats, drift
+from stageguard.synthetic.noise import drift
 
 STRONG_LIKENESS = (0.75, 1.0)  # how far an epoch that looks like another stage does so
 
@@ -102,8 +102,6 @@ def levels(
     return np.asarray(looks @ table + own + slow + scatter.fast * rng.standard_normal(len(looks)))
 
 
-def _some_other(
-    rng: np.random.Generator, labels: npt.NDArray[np.int8], n_stages: int
-) -> npt.NDArray[np.int64]:
+def _some_other(rng: np.random.Generator, labels: Labels, n_stages: int) -> Ints:
     step = rng.integers(1, n_stages, len(labels)) if n_stages > 1 else np.zeros(len(labels), dtype=np.int64)
     return np.asarray((labels + step) % n_stages, dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.night.recording import Recording, Signal
 from stageguard.synthetic import breath as breath_module
 from stageguard.synthetic import heart
@@ -11,7 +12,7 @@ from stageguard.synthetic.appearance import appearances
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import SCORER, Night
 from stageguard.synthetic.motion import TURN_SIZE, movement
-from stageguard.synthetic.noise import Floats, Samples, drift, moments
+from stageguard.synthetic.noise import drift, moments
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 
@@ -98,7 +99,7 @@ def _way(
     return np.asarray(way + shift)
 
 
-def _echo(rng: np.random.Generator, way: Floats) -> tuple[Samples, Samples]:
+def _echo(rng: np.random.Generator, way: Floats) -> tuple[Floats32, Floats32]:
     """Return I and Q of a direct-conversion receiver: an arc around the echo of the room, and noise."""
     phase = 4 * np.pi * CARRIER_HZ / LIGHT_SPEED * way / 1000 + rng.uniform(0, 2 * np.pi)
     size = rng.uniform(0.6, 1.2)
@@ -108,7 +109,7 @@ def _echo(rng: np.random.Generator, way: Floats) -> tuple[Samples, Samples]:
     return i.astype(np.float32), q.astype(np.float32)
 
 
-def _disturb(rng: np.random.Generator, event: Event, i: Samples, q: Samples) -> None:
+def _disturb(rng: np.random.Generator, event: Event, i: Floats32, q: Floats32) -> None:
     place = event.samples(RATE_HZ, len(i))
     for signal in (i, q):
         if event.kind == "sensor loss":

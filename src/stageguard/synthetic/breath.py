@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5
 from stageguard.synthetic.appearance import Scatter, levels
 from stageguard.synthetic.events import Event
-from stageguard.synthetic.noise import Floats, drift, held, moments
+from stageguard.synthetic.noise import drift, held, moments
 
 RATE_HZ = 10.0
 

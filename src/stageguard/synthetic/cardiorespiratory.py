@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.synthetic import breath as breath_module
 from stageguard.synthetic import heart
@@ -11,7 +12,7 @@ from stageguard.synthetic.appearance import appearances
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import SCORER, Night
 from stageguard.synthetic.motion import movement
-from stageguard.synthetic.noise import Floats, Samples, drift, moments
+from stageguard.synthetic.noise import drift, moments
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 
@@ -71,7 +72,7 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     return Simulated(recording, night, in_order(events + apnoeas))
 
 
-def _belts(rng: np.random.Generator, breath: breath_module.Breath, move: Floats) -> dict[str, Samples]:
+def _belts(rng: np.random.Generator, breath: breath_module.Breath, move: Floats) -> dict[str, Floats32]:
     n = len(breath.phase)
     times = moments(n, BELT_HZ)
     moving = np.interp(times, np.arange(len(move)) + 0.5, move)
@@ -90,7 +91,7 @@ def _belts(rng: np.random.Generator, breath: breath_module.Breath, move: Floats)
     }
 
 
-def _saturation(rng: np.random.Generator, apnoeas: list[Event], n_seconds: int) -> Samples:
+def _saturation(rng: np.random.Generator, apnoeas: list[Event], n_seconds: int) -> Floats32:
     times = np.arange(n_seconds)
     level = rng.uniform(94.5, 97.5) + 0.4 * drift(rng, n_seconds, 600)
     for event in apnoeas:
@@ -101,12 +102,12 @@ def _saturation(rng: np.random.Generator, apnoeas: list[Event], n_seconds: int) 
     return np.asarray(np.clip(np.rint(level + rng.normal(0, 0.2, n_seconds)), 60, 100), dtype=np.float32)
 
 
-def _rate(beats: Floats, n_seconds: int) -> Samples:
+def _rate(beats: Floats, n_seconds: int) -> Floats32:
     rate = 60 / np.maximum(np.diff(beats), 0.25)
     return np.asarray(np.rint(np.interp(np.arange(n_seconds) + 0.5, beats[1:], rate)), dtype=np.float32)
 
 
-def _signals(slow: dict[str, Samples]) -> dict[str, Signal | Series]:
+def _signals(slow: dict[str, Floats32]) -> dict[str, Signal | Series]:
     names = {
         "thorax": "THOR RES",
         "abdomen": "ABDO RES",
@@ -128,7 +129,7 @@ def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
     return events
 
 
-def _disturb(event: Event, ecg: Samples, slow: dict[str, Samples]) -> None:
+def _disturb(event: Event, ecg: Floats32, slow: dict[str, Floats32]) -> None:
     if event.kind == "clipping":
         place = event.samples(ECG_HZ, len(ecg))
         ecg[place] = np.clip(6 * ecg[place], -CLIP_MV, CLIP_MV)

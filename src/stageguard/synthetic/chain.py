@@ -6,9 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from stageguard.base.arrays import Floats, Indices, Labels
 
 # A brief bout ends with this chance after each epoch. A long one passes through two phases, so that it lasts
 # two epochs at least and its length scatters less than a memoryless one's.
@@ -155,9 +154,7 @@ def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | 
     return law
 
 
-def draw(
-    rng: np.random.Generator, law: BoutLaw, clock: Clock, n_epochs: int, start: Floats
-) -> npt.NDArray[np.int8]:
+def draw(rng: np.random.Generator, law: BoutLaw, clock: Clock, n_epochs: int, start: Floats) -> Labels:
     """Draw the stage of each epoch; slots beyond the clock's last one are like the last."""
     cumulated = np.cumsum(step_matrices(law, clock), axis=2)
     cumulated[:, :, -1] = 1.0
@@ -173,7 +170,7 @@ def draw(
     return (np.array(states) % law.n_stages).astype(np.int8)
 
 
-def lifted(fine: Floats, coarse: Floats, merge: npt.NDArray[np.intp]) -> Floats:
+def lifted(fine: Floats, coarse: Floats, merge: Indices) -> Floats:
     """Bend a matrix of fine stages so that, merged, it is a coarser one.
 
     Parameters

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.night.recording import Recording, Signal
 from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
 from stageguard.synthetic.hypnograms import SCORER, Night
-from stageguard.synthetic.noise import Floats, Samples, shaped_noise
+from stageguard.synthetic.noise import shaped_noise
 from stageguard.synthetic.people import Sleeper
 from stageguard.synthetic.seeds import stream
 
@@ -90,7 +91,7 @@ def _peak(frequencies: Floats, centre: float, width: float) -> Floats:
     return np.asarray(np.exp(-0.5 * ((frequencies - centre) / width) ** 2))
 
 
-def _eeg(rng: np.random.Generator, looks: Floats, epoch_seconds: float, n_samples: int) -> Samples:
+def _eeg(rng: np.random.Generator, looks: Floats, epoch_seconds: float, n_samples: int) -> Floats32:
     names = ("W", "N", "R")
     decibels = np.stack(
         [
@@ -104,7 +105,7 @@ def _eeg(rng: np.random.Generator, looks: Floats, epoch_seconds: float, n_sample
     return shaped_noise(rng, power, eeg_templates(frequencies), RATE_HZ, EEG_HOP, n_samples)
 
 
-def _emg(rng: np.random.Generator, looks: Floats, epoch_seconds: float, n_samples: int) -> Samples:
+def _emg(rng: np.random.Generator, looks: Floats, epoch_seconds: float, n_samples: int) -> Floats32:
     decibels = levels(rng, looks, EMG_TONE, ("W", "N", "R"), EMG_SCATTER, epoch_seconds)
     power = _per_hop(10 ** (decibels[:, None] / 10), epoch_seconds, EMG_HOP, n_samples)
     restless = _per_hop(looks[:, :1], epoch_seconds, EMG_HOP, n_samples)[:, 0]
@@ -133,7 +134,7 @@ def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
     return events
 
 
-def _disturb(rng: np.random.Generator, event: Event, eeg: Samples, emg: Samples) -> None:
+def _disturb(rng: np.random.Generator, event: Event, eeg: Floats32, emg: Floats32) -> None:
     target = eeg if event.channel == "eeg" else emg
     place = event.samples(RATE_HZ, len(target))
     n = place.stop - place.start
@@ -155,7 +156,7 @@ def _disturb(rng: np.random.Generator, event: Event, eeg: Samples, emg: Samples)
     target[place] += (size * wave).astype(np.float32)
 
 
-def _mains(rng: np.random.Generator, n_samples: int) -> Samples:
+def _mains(rng: np.random.Generator, n_samples: int) -> Floats32:
     time = np.arange(n_samples, dtype=np.float64) / RATE_HZ
     hum = rng.uniform(4, 12) * np.sin(2 * np.pi * MAINS_HZ * time + rng.uniform(0, 6))
     return np.asarray(hum, dtype=np.float32)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.night.stages import AASM5
 from stageguard.synthetic import breath as breath_module
 from stageguard.synthetic.appearance import Scatter, levels
 from stageguard.synthetic.events import Event
-from stageguard.synthetic.noise import Floats, Samples, drift, held, moments
+from stageguard.synthetic.noise import drift, held, moments
 
 # Beats per minute; swing with each breath (high frequency) and with blood pressure (low frequency), in beats
 # per minute. The order of stages is that of Task Force 1996 (Circulation 93:1043) and Vaughn et al. 1995
@@ -74,7 +75,7 @@ def beat_times(
 
 def ecg(
     rng: np.random.Generator, beats: Floats, breath: breath_module.Breath, rate_hz: float, n_samples: int
-) -> Samples:
+) -> Floats32:
     """Return an ECG in mV: a sum of waves around every beat, on a base line that breathes."""
     made = np.zeros(n_samples + 2 * round(rate_hz), dtype=np.float32)
     reach = np.arange(round(-0.30 * rate_hz), round(0.45 * rate_hz) + 1)

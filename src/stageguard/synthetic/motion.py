@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.night.stages import AASM5
 from stageguard.synthetic.appearance import Scatter, levels
-from stageguard.synthetic.noise import Floats, held, moments
+from stageguard.synthetic.noise import held, moments
 
 # Logarithms of the movements per minute and of their size, in g at the wrist. The order of the stages is that
 # of Wilde-Frenz & Schulz 1983 (Percept Mot Skills 56:275-283), levels are our choice.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import InputError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -154,7 +154,7 @@ def _length(bouts: Bouts) -> float:
     return sum(length for _, length in bouts)
 
 
-def _sample(bouts: Bouts, scheme: StageScheme, n_epochs: int, epoch_seconds: float) -> npt.NDArray[np.intp]:
+def _sample(bouts: Bouts, scheme: StageScheme, n_epochs: int, epoch_seconds: float) -> Indices:
     """Stage at the middle of each epoch; bouts that miss every middle vanish, as arousals do in scoring."""
     ends = np.cumsum([length for _, length in bouts])
     stages = np.array([scheme.index(stage) for stage, _ in bouts])
@@ -164,10 +164,10 @@ def _sample(bouts: Bouts, scheme: StageScheme, n_epochs: int, epoch_seconds: flo
 
 def _stager(
     rng: np.random.Generator,
-    labels: npt.NDArray[np.intp],
-    features: npt.NDArray[np.float64],
+    labels: Indices,
+    features: Floats,
     sharpness: float,
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Softmax of a stager that knows the stages' places in the feature plane and sees each epoch alone."""
     n_epochs = len(labels)
     slow = rng.standard_normal((n_epochs, 2))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Samples = npt.NDArray[np.float32]
+from stageguard.base.arrays import Floats, Floats32
 
 BLOCK_FRAMES = 1024  # frames made at once, so that a day at 512 Hz needs no more memory than an hour
 
 
 def shaped_noise(
     rng: np.random.Generator, power: Floats, templates: Floats, rate_hz: float, hop: int, n_samples: int
-) -> Samples:
+) -> Floats32:
     """Return noise whose power spectrum is a sum of templates, weighted anew at every hop.
 
     Frames of two hops with independent coefficients are added half overlapping under a window whose squares

@@ -8,9 +8,10 @@ from functools import cache
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.synthetic.chain import N_PHASES, BoutLaw, Clock, Floats, calibrated, lifted
+from stageguard.synthetic.chain import N_PHASES, BoutLaw, Clock, calibrated, lifted
 
 FINE_PROFILE = "human-psg-5"
 NIGHT_HOURS = 8.0  # a night whose transitions, counted from its beginning to its end, are the profile's

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import numpy as np
 
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.formats.recordings.raw import crop
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -20,7 +21,6 @@ from stageguard.night.recording import Recording, Series, Signal
 
 SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
 SNAP = 0.01  # of an epoch: clocks of two files are rounded to seconds
-DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def begins_after(night: Hypnogram, recording: Recording) -> float | None:
     shift = (scored - recorded).total_seconds()
     if -night.n_epochs * night.epoch_seconds < shift < recording.seconds:
         return shift
-    of_day = (shift + DAY / 2) % DAY - DAY / 2
+    of_day = (shift + DAY_SECONDS / 2) % DAY_SECONDS - DAY_SECONDS / 2
     return of_day if abs(of_day) <= max(1.0, night.epoch_seconds) else None
 
 

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.input_files import open_file
 from stageguard.base.synthetic_mark import MARK_WORD
 from stageguard.base.units import scale_to, standard_unit
@@ -60,7 +61,7 @@ class EdfChannel:
         last = self.runs[-1]
         return self._place(last) + last.n_records * self.signal.n_samples
 
-    def __getitem__(self, where: slice) -> npt.NDArray[np.float64]:
+    def __getitem__(self, where: slice) -> Floats:
         """Return the samples of a slice with step 1; NaN in gaps between records."""
         first, end = bounds(where, len(self))
         values = np.full(end - first, np.nan)

@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.base.input_files import faults_named, open_file
 from stageguard.base.synthetic_mark import is_synthetic
@@ -167,7 +167,7 @@ class Combination:
         """Return how many samples there are."""
         return len(self.first)
 
-    def __getitem__(self, where: slice) -> npt.NDArray[np.float64]:
+    def __getitem__(self, where: slice) -> Floats:
         """Return those of a slice with step 1."""
         values = np.asarray(self.first[where], dtype=np.float64)
         if self.second is not None:

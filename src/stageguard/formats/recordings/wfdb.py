@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Ints32
 from stageguard.base.input_files import open_file, read_text
 from stageguard.base.synthetic_mark import MARK_WORD
 from stageguard.base.units import scale_to, standard_unit
@@ -79,7 +79,7 @@ class WfdbChannel:
         """Return the number of samples."""
         return self.n_frames * self.per_frame
 
-    def __getitem__(self, where: slice) -> npt.NDArray[np.float64]:
+    def __getitem__(self, where: slice) -> Floats:
         """Return the samples of a slice with step 1."""
         first, end = bounds(where, len(self))
         values = np.empty(end - first)
@@ -98,7 +98,7 @@ class WfdbChannel:
             done += len(part)
         return values
 
-    def _frames(self, first: int, n_frames: int) -> npt.NDArray[np.int32]:
+    def _frames(self, first: int, n_frames: int) -> Ints32:
         """Digital samples of all signals of the file, one frame per row."""
         low, high = first * self.frame_samples, (first + n_frames) * self.frame_samples
         low_pair, high_pair = low // 2, -(-high // 2)  # two samples of format 212 share three bytes
@@ -112,7 +112,7 @@ class WfdbChannel:
         return samples.reshape(n_frames, self.frame_samples)
 
 
-def unpack(data: bytes, format: int) -> npt.NDArray[np.int32]:
+def unpack(data: bytes, format: int) -> Ints32:
     """Return the samples in bytes of a WFDB format."""
     if format in (16, 61):
         usable = data[: len(data) // 2 * 2]

@@ -15,13 +15,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices
 from stageguard.formats.density import file_error
-from stageguard.formats.tables.decimals import PADDING, Places, read_decimals
+from stageguard.formats.tables.decimals import PADDING, read_decimals
 
 NO_EVIDENCE = frozenset({"", "nan", "na", "n/a", "null", "none", "."})
 _NO_EVIDENCE_BYTES = frozenset(word.encode() for word in NO_EVIDENCE)
-
-Floats = npt.NDArray[np.float64]
 
 
 class Layout(Protocol):
@@ -48,8 +47,8 @@ class Cells:
     """Where every cell of a table stands in its bytes, which begin and end with `PADDING` others."""
 
     data: bytes
-    first: Places  # (n_rows, n_columns)
-    end: Places
+    first: Indices  # (n_rows, n_columns)
+    end: Indices
 
     def text(self, row: int, column: int) -> str:
         """Return one cell, without the space around it."""
@@ -86,8 +85,8 @@ def find_cells(body: bytes, layout: Layout) -> Cells | None:
 
 
 def _without_quotes(
-    characters: npt.NDArray[np.uint8], firsts: Places, ends: Places
-) -> tuple[Places, Places] | None:
+    characters: npt.NDArray[np.uint8], firsts: Indices, ends: Indices
+) -> tuple[Indices, Indices] | None:
     """Cells without their quotes, or None where a quote is not at the border of a cell."""
     quotes = np.flatnonzero(characters == ord('"'))
     if len(quotes) % 2:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices, Mask
+
 PADDING = 24  # characters that must precede the first number and follow the last: they are loaded, and masked
 MOST_FRACTION = 22  # digits behind the point
 MOST_EXACT = 22  # the largest power of ten that a float64 holds exactly
@@ -19,8 +21,6 @@ MOST_WHOLE = 7  # digits before the point
 BLOCK = 1 << 13  # numbers at a time, so that what is worked on stays in the cache
 
 Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 _U = np.uint64
 _ZEROS = _U(0x3030303030303030)  # "00000000"
@@ -50,7 +50,7 @@ def _tail_masks() -> npt.NDArray[np.uint64]:
 _MASKS = np.ascontiguousarray(_tail_masks().T)  # (3, 25)
 
 
-def read_decimals(data: bytes, first: Places, end: Places) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def read_decimals(data: bytes, first: Indices, end: Indices) -> tuple[Floats, Mask]:
     """Numbers at ``data[first:end]``, and which of them were read; the others are NaN.
 
     Read are an optional minus, up to 7 digits, up to 22 digits behind a point, and a negative exponent of two
@@ -63,7 +63,7 @@ def read_decimals(data: bytes, first: Places, end: Places) -> tuple[Floats, npt.
     return values, is_read
 
 
-def _read_block(data: bytes, first: Places, end: Places) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _read_block(data: bytes, first: Indices, end: Indices) -> tuple[Floats, Mask]:
     characters = np.frombuffer(data, dtype=np.uint8)
     words = np.ndarray(len(data) - 7, dtype="V8", buffer=data, strides=(1,))  # eight from every character on
     values, is_read = _read_usual(characters, words, first, end)
@@ -74,8 +74,8 @@ def _read_block(data: bytes, first: Places, end: Places) -> tuple[Floats, npt.ND
 
 
 def _read_usual(
-    characters: npt.NDArray[np.uint8], words: npt.NDArray[np.void], first: Places, end: Places
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    characters: npt.NDArray[np.uint8], words: npt.NDArray[np.void], first: Indices, end: Indices
+) -> tuple[Floats, Mask]:
     """Read one digit, a point, and up to 22 digits: what probabilities are, nearly always."""
     digit = characters[first] - np.uint8(ord("0"))  # what is no digit wraps to a large number
     n_fraction = end - first - 2
@@ -89,8 +89,8 @@ def _read_usual(
 
 
 def _read_any(
-    characters: npt.NDArray[np.uint8], words: npt.NDArray[np.void], first: Places, end: Places
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    characters: npt.NDArray[np.uint8], words: npt.NDArray[np.void], first: Indices, end: Indices
+) -> tuple[Floats, Mask]:
     """Read a minus, several digits before the point or no point at all, and an exponent, too."""
     is_negative = characters[first] == ord("-")
     start = first + is_negative
@@ -110,9 +110,7 @@ def _read_any(
     return values, is_read
 
 
-def _fractions(
-    words: npt.NDArray[np.void], end: Places, n_fraction: Places, is_read: npt.NDArray[np.bool_]
-) -> Words:
+def _fractions(words: npt.NDArray[np.void], end: Indices, n_fraction: Indices, is_read: Mask) -> Words:
     """Digits behind the point as whole numbers; clears what is not all digits, or too long for 64 bits."""
     fraction = np.zeros(len(end), dtype=np.uint64)
     for place in range((int(n_fraction.max(initial=0)) + 7) // 8):  # eights, from the last to the first
@@ -125,7 +123,7 @@ def _fractions(
     return fraction
 
 
-def _quotients(digits: Words, power: Places, is_read: npt.NDArray[np.bool_]) -> Floats:
+def _quotients(digits: Words, power: Indices, is_read: Mask) -> Floats:
     """Digits over powers of ten, NaN where not read; clears those too near to the middle of two numbers."""
     values: Floats = digits.astype(np.float64) / _POWERS.take(power)
     inexact = (((digits > _EXACT) | (power > MOST_EXACT)) & is_read & (digits > 0)).nonzero()[0]
@@ -136,15 +134,13 @@ def _quotients(digits: Words, power: Places, is_read: npt.NDArray[np.bool_]) -> 
     return values
 
 
-def _wholes(
-    words: npt.NDArray[np.void], start: Places, n_whole: Places
-) -> tuple[Words, npt.NDArray[np.bool_]]:
+def _wholes(words: npt.NDArray[np.void], start: Indices, n_whole: Indices) -> tuple[Words, Mask]:
     """Numbers before the point, and which of them are digits only."""
     word = _masked(words[start + n_whole - 8].view("<u8"), _MASKS[2].take(n_whole))
     return _eight_digits(word), _all_digits(word)
 
 
-def _exponents(characters: npt.NDArray[np.uint8], start: Places, end: Places) -> tuple[Places, Places]:
+def _exponents(characters: npt.NDArray[np.uint8], start: Indices, end: Indices) -> tuple[Indices, Indices]:
     """Where the digits end, and what to divide by as a power of ten: 5 for e-05, 0 for no exponent."""
     exponent = np.zeros(len(end), dtype=np.intp)
     some = ((characters[end - 4] | 0x20) == ord("e")).nonzero()[0]
@@ -160,7 +156,7 @@ def _exponents(characters: npt.NDArray[np.uint8], start: Places, end: Places) ->
     return end, exponent
 
 
-def _points(words: npt.NDArray[np.void], start: Places, end: Places) -> Places:
+def _points(words: npt.NDArray[np.void], start: Indices, end: Indices) -> Indices:
     """Where the digits before the point end: at the point, or at the end where there is none."""
     word = words[start].view("<u8") ^ _POINTS
     found = (word - _ONES) & ~word & _TOPS  # the lowest bit that is set belongs to the first point
@@ -173,7 +169,7 @@ def _masked(words: npt.NDArray[np.void] | Words, masks: Words) -> Words:
     return _ZEROS ^ ((words ^ _ZEROS) & masks)  # type: ignore[operator]
 
 
-def _all_digits(words: Words) -> npt.NDArray[np.bool_]:
+def _all_digits(words: Words) -> Mask:
     return np.asarray(((words & _HIGH) | (((words + _SIX) & _HIGH) >> _U(4))) == _DIGITS)
 
 
@@ -184,7 +180,7 @@ def _eight_digits(words: Words) -> Words:
     return ((pairs & _PAIRS) * _MUL_1 + ((pairs >> _U(16)) & _PAIRS) * _MUL_2) >> _U(32)
 
 
-def _corrected(digits: Words, power: Places) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _corrected(digits: Words, power: Indices) -> tuple[Floats, Mask]:
     """Nearest float64 of digits / 10^power, and where that is certain."""
     high = digits.astype(np.float64)
     low = (digits - high.astype(np.uint64)).astype(np.int64).astype(np.float64)

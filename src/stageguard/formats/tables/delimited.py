@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import did_you_mean
 from stageguard.base.input_files import read_file
 from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
 from stageguard.formats.tables.cells import (
     NO_EVIDENCE,
     Cells,
-    Floats,
     careful_numbers,
     careful_times,
     empty_rows_note,
@@ -31,7 +31,6 @@ from stageguard.formats.tables.decimals import PADDING
 from stageguard.formats.tables.frame_columns import NAMELESS, IndexColumns, nameless_index
 from stageguard.formats.tables.row_times import meaning_of, row_times, timing_of
 from stageguard.formats.tables.several import is_night_column, refuse_many
-from stageguard.formats.tables.timing import FloatVector
 from stageguard.night.stages import StageScheme, canonical_name
 
 DELIMITERS = ("\t", ";", ",")
@@ -62,7 +61,7 @@ class Table:
 
     values: Floats
     layout: Layout
-    timing: Mapping[str, FloatVector]
+    timing: Mapping[str, Floats]
     lines: Sequence[int]
     notes: tuple[str, ...]
     cells: Cells | None  # None where the table was read cell by cell

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.formats.density import Where, file_error
 from stageguard.formats.tables.row_times import Meaning, meaning_of, parse_cells
-from stageguard.formats.tables.timing import FloatVector
 
 Columns = Sequence[tuple[str, Any]]  # names and arrays, in order
 INDEX = "index"
@@ -143,7 +143,7 @@ def _count_notes(where: Where, index: Any) -> tuple[str, ...]:
     return ()
 
 
-def time_cells(where: Where, name: str, values: Any) -> list[str] | FloatVector:
+def time_cells(where: Where, name: str, values: Any) -> list[str] | Floats:
     """Return a column as numbers of seconds, or as texts of times and dates."""
     array = np.asarray(values)
     if array.dtype.kind in "mM":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.base.checks import type_name
 from stageguard.formats import luna, yasa_probabilities
 from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
@@ -27,7 +28,6 @@ from stageguard.formats.tables.frame_columns import (
 )
 from stageguard.formats.tables.row_times import Meaning, meaning_of, row_times, timing_of
 from stageguard.formats.tables.several import is_night_column, refuse_many
-from stageguard.formats.tables.timing import FloatVector
 
 
 def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
@@ -177,7 +177,7 @@ def density_of_columns(
     )
 
 
-def numbers_of(where: Where, name: str, values: Any) -> FloatVector:
+def numbers_of(where: Where, name: str, values: Any) -> Floats:
     """Return a column as numbers: text that spells them too, NaN for what is missing."""
     array = np.asarray(values)
     if array.ndim != 1:

@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.errors import FileFormatError
 from stageguard.formats.density import Where, file_error
-from stageguard.formats.tables.timing import FloatVector, Timing, durations_by_onsets, read_timing
+from stageguard.formats.tables.timing import Timing, durations_by_onsets, read_timing
 
 Role = Literal["onset", "end", "duration", "epoch", "run"]
 
@@ -37,7 +38,6 @@ _UNITS = {
 _ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that are the name of a column of onsets
 _PLAIN = ("onset", "duration", "epoch")  # names that leave no doubt: seconds, or a count
 MISSING = frozenset(("", "nan", "na", "n/a", "nat", "null", "none", ".", "<na>"))
-DAY = 86_400.0
 LONGEST_STEP = 120.0  # seconds between rows that are told in hours and minutes, or by their ends
 MOST_EQUAL = 0.75  # of the steps between ends: where so many are the shortest, others may be gaps
 SHORTEST_DOUBTLESS = 2.0  # steps below this, of a column without unit, may be minutes, hours or a count
@@ -57,7 +57,7 @@ class Parsed(NamedTuple):
     """Cells of one column: numbers, seconds of a clock, or seconds since `first`, a date and time."""
 
     kind: Literal["numbers", "clock", "dates"]
-    values: FloatVector
+    values: Floats
     first: datetime | None = None
     is_short: bool = False  # of a clock: two parts, such as 22:30
     largest: int = 0  # first part of such a clock
@@ -67,9 +67,9 @@ class Parsed(NamedTuple):
 class RowTimes:
     """When rows are: seconds from the recording's start, or from the first row where a clock tells them."""
 
-    onset: FloatVector | None = None
-    lasting: FloatVector | None = None  # NaN where a row does not say it
-    epoch: FloatVector | None = None
+    onset: Floats | None = None
+    lasting: Floats | None = None  # NaN where a row does not say it
+    epoch: Floats | None = None
     start: datetime | None = None  # when second 0 is
     used: tuple[str, ...] = ()  # names of the columns
     unread: tuple[str, ...] = ()  # names of those that hold something else
@@ -77,7 +77,7 @@ class RowTimes:
     onset_name: str = "onset"
 
     @property
-    def columns(self) -> dict[str, FloatVector]:
+    def columns(self) -> dict[str, Floats]:
         """Return what there is by its role, for `read_timing`."""
         found = {"onset": self.onset, "duration": self.lasting, "epoch": self.epoch}
         return {name: values for name, values in found.items() if values is not None}
@@ -122,7 +122,7 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
 
 def row_times(
     where: Where,
-    columns: Sequence[tuple[str, Sequence[str] | FloatVector]],
+    columns: Sequence[tuple[str, Sequence[str] | Floats]],
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RowTimes:
     """Return when rows are, by the columns whose names say that they tell it.
@@ -232,7 +232,7 @@ def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], r
     return RowTimes(onset, lasting, epoch, start, rest.used, rest.unread, notes, name)
 
 
-def _before(where: Where, name: str, ends: Parsed) -> tuple[FloatVector, FloatVector, tuple[str, ...]]:
+def _before(where: Where, name: str, ends: Parsed) -> tuple[Floats, Floats, tuple[str, ...]]:
     """Onsets and durations of rows that tell their ends alone, and a remark."""
     steps = np.diff(ends.values)
     if len(steps) and (steps > 0).all() and np.ptp(steps) <= 0.01 * steps[0] and steps[0] <= LONGEST_STEP:
@@ -298,17 +298,17 @@ def _refuse_runs(where: Where, name: str, parsed: Parsed) -> None:
     )
 
 
-def _between(begin: Parsed, end: Parsed) -> FloatVector:
+def _between(begin: Parsed, end: Parsed) -> Floats:
     """Seconds from begins to ends; a clock may pass midnight in between."""
     if begin.kind == "clock":
-        return (end.values - begin.values) % DAY
+        return (end.values - begin.values) % DAY_SECONDS
     shift = 0.0
     if begin.first is not None and end.first is not None:
         shift = (end.first - begin.first).total_seconds()
     return end.values - begin.values + shift
 
 
-def _parsed(cells: Sequence[str] | FloatVector, meaning: Meaning) -> Parsed | None:
+def _parsed(cells: Sequence[str] | Floats, meaning: Meaning) -> Parsed | None:
     if isinstance(cells, np.ndarray) and cells.dtype.kind != "O":
         return Parsed("numbers", cells * meaning.factor) if np.isfinite(cells).all() else None
     texts = list(cells)
@@ -345,7 +345,7 @@ def _is_told(cell: object) -> bool:
     return str(cell).strip().casefold() not in MISSING
 
 
-def _numbers(texts: Sequence[str]) -> FloatVector | None:
+def _numbers(texts: Sequence[str]) -> Floats | None:
     try:
         if any("_" in text for text in texts):
             return None
@@ -360,11 +360,11 @@ def _of_clock(found: Sequence[re.Match[str]]) -> Parsed | None:
     values = np.array([_clock_seconds(each) for each in found])
     if np.isnan(values).any():
         return None
-    falls = np.diff(values) < -DAY / 2
+    falls = np.diff(values) < -DAY_SECONDS / 2
     is_short = all(each[3] is None for each in found)
     return Parsed(
         "clock",
-        values + DAY * np.concatenate([[0], np.cumsum(falls)]),
+        values + DAY_SECONDS * np.concatenate([[0], np.cumsum(falls)]),
         None,
         is_short,
         max(int(each[1]) for each in found),

@@ -9,14 +9,13 @@ from math import isfinite
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.formats.density import file_error
 from stageguard.formats.tables.cells import empty_rows_note
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
-FloatVector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class StageRows:
         place = self.header.index(name)
         return tuple(row[place] for row in self.rows)
 
-    def numbers(self, path: Path, name: str) -> FloatVector:
+    def numbers(self, path: Path, name: str) -> Floats:
         """Return the numbers of a column; a cell that is none is an error that names its line."""
         return numbers_of(path, name, self.column(name), self.lines)
 
@@ -103,7 +102,7 @@ def rows_below(
     return StageRows(tuple(name.casefold() for name in header), rows, numbers, notes)
 
 
-def numbers_of(path: Path, name: str, cells: Sequence[str], lines: Sequence[int]) -> FloatVector:
+def numbers_of(path: Path, name: str, cells: Sequence[str], lines: Sequence[int]) -> Floats:
     """Return numbers of seconds; a cell that is none is an error that names its line."""
     values = np.empty(len(cells))
     for place, cell in enumerate(cells):

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Indices
 from stageguard.formats.density import Where, file_error
-
-FloatVector = npt.NDArray[np.float64]
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")
 TOLERANCE = 0.01  # of an epoch: onsets are often rounded
@@ -24,14 +22,14 @@ class Timing:
 
     epoch_seconds: float | None = None
     source: str = ""
-    places: npt.NDArray[np.intp] | None = None
+    places: Indices | None = None
     notes: tuple[str, ...] = ()
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
 
 
 def read_timing(
     path: Where,
-    columns: Mapping[str, FloatVector],
+    columns: Mapping[str, Floats],
     lines: Sequence[int] | None,
     *,
     given: float | None = None,
@@ -67,7 +65,7 @@ def read_timing(
     if "duration" in columns:
         seconds = _one_duration(path, columns["duration"], lines)
     source = "" if seconds is None else "duration column"
-    found: dict[str, npt.NDArray[np.intp]] = {}
+    found: dict[str, Indices] = {}
     if "onset" in columns and n_rows > 1:
         found[onset_name], step = _places(path, onset_name, columns["onset"], lines, seconds)
         source = f"{onset_name} column" if seconds is None else f"{onset_name} and duration columns"
@@ -88,7 +86,7 @@ def read_timing(
 
 
 def _lead(
-    path: Where, columns: Mapping[str, FloatVector], lines: Sequence[int] | None, seconds: float | None
+    path: Where, columns: Mapping[str, Floats], lines: Sequence[int] | None, seconds: float | None
 ) -> tuple[int, float]:
     """Return how many epochs are before the first row, and seconds from the start to the first epoch."""
     if "onset" not in columns:
@@ -122,7 +120,7 @@ def _lead(
 
 
 def _missing_notes(
-    places: npt.NDArray[np.intp],
+    places: Indices,
     lines: Sequence[int] | None,
     column: str,
     missing: str,
@@ -145,7 +143,7 @@ def _missing_notes(
     return tuple(notes)
 
 
-def durations_by_onsets(onsets: FloatVector, lasting: FloatVector) -> tuple[FloatVector, tuple[str, ...]]:
+def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[str, ...]]:
     """Return durations that agree with onsets, which decide, and a remark where they are off by over 0.1 %.
 
     This is about epochs of one length whose ends are told a little early or late. What differs by more than
@@ -176,7 +174,7 @@ def row_name(lines: Sequence[int] | None, row: int) -> str:
     return f"row {row}" if lines is None else f"line {lines[row]}"
 
 
-def _one_duration(path: Where, durations: FloatVector, lines: Sequence[int] | None) -> float:
+def _one_duration(path: Where, durations: Floats, lines: Sequence[int] | None) -> float:
     different = np.flatnonzero(~(np.abs(durations - durations[0]) <= 1e-6 * abs(durations[0])))
     if len(different):
         row = int(different[0])
@@ -193,8 +191,8 @@ def _one_duration(path: Where, durations: FloatVector, lines: Sequence[int] | No
 
 
 def _places(
-    path: Where, name: str, values: FloatVector, lines: Sequence[int] | None, step: float | None
-) -> tuple[npt.NDArray[np.intp], float]:
+    path: Where, name: str, values: Floats, lines: Sequence[int] | None, step: float | None
+) -> tuple[Indices, float]:
     """Place of every row, counted in epochs from the first, and the length of a step."""
     with np.errstate(over="ignore"):
         steps = np.diff(values)
@@ -236,7 +234,7 @@ def _places(
     return places, _even(float((values[-1] - values[0]) / places[-1]), steps / jumps)
 
 
-def _even(mean: float, steps: FloatVector) -> float:
+def _even(mean: float, steps: Floats) -> float:
     """Return the mean length of a step; the whole number of seconds it is where times are jittered."""
     whole = float(round(mean))
     spread = float(np.ptp(steps))
@@ -245,9 +243,7 @@ def _even(mean: float, steps: FloatVector) -> float:
     return round(mean, 6)
 
 
-def _refuse_disagreement(
-    path: Where, found: Mapping[str, npt.NDArray[np.intp]], lines: Sequence[int] | None
-) -> None:
+def _refuse_disagreement(path: Where, found: Mapping[str, Indices], lines: Sequence[int] | None) -> None:
     (one, first), (other, second) = found.items()
     apart = np.flatnonzero(first != second)
     if len(apart):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels, Mask
 from stageguard.guard.kernels.reference_stream import Stream as Stream
 from stageguard.guard.kernels.reference_sums import draw as draw
 from stageguard.guard.kernels.reference_sums import draw_automaton as draw_automaton
@@ -20,23 +20,15 @@ from stageguard.guard.kernels.reference_sums import forward_backward as forward_
 from stageguard.guard.kernels.reference_sums import smooth as smooth
 from stageguard.guard.kernels.reference_sums import smooth_automaton as smooth_automaton
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
-Labels = npt.NDArray[np.int8]
 Outcome = tuple[Labels, float]  # labels, score in nats
-Result = tuple[Labels, Floats, npt.NDArray[np.int64]]
+Result = tuple[Labels, Floats, Ints]
 
 NAME = "reference"
 LONGEST_MINIMUM = 1_000_000
 MOST_STAGES = 127
-CLIP = 1e-12
-SUM_TOLERANCE = 1e-3
-ROUNDING = 1e-9
 
 
-def argmax(
-    pieces: Sequence[Floats], weight: Floats, n_threads: int = 1
-) -> tuple[Labels, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def argmax(pieces: Sequence[Floats], weight: Floats, n_threads: int = 1) -> tuple[Labels, Ints, Mask]:
     """Return labels, stage changes and whether some row is not a distribution, per piece."""
     labels = [np.argmax(p * w, axis=1).astype(np.int8) for p, w in zip(pieces, weight, strict=True)]
     bad = [
@@ -48,11 +40,11 @@ def argmax(
 def structured(
     pieces: Sequence[Floats],
     products: bool,
-    table: Ints,
+    table: Ints32,
     weight: Floats,
     stay: Floats,
     change: Floats,
-    minimum: Ints,
+    minimum: Ints32,
     censored: bool,
     n_threads: int = 1,
 ) -> Result:
@@ -77,7 +69,9 @@ def structured(
     return _collect(pieces, one)
 
 
-def _viterbi_bouts(evidence: Floats, stay: Floats, change: Floats, minimum: Ints, censored: bool) -> Outcome:
+def _viterbi_bouts(
+    evidence: Floats, stay: Floats, change: Floats, minimum: Ints32, censored: bool
+) -> Outcome:
     n_epochs, n_stages = evidence.shape
     depth = int(minimum.max())
     change = change.copy()
@@ -130,10 +124,10 @@ def _viterbi_bouts(evidence: Floats, stay: Floats, change: Floats, minimum: Ints
 
 def greedy(
     pieces: Sequence[Floats],
-    table: Ints,
+    table: Ints32,
     stay: Floats,
     change: Floats,
-    minimum: Ints,
+    minimum: Ints32,
     censored: bool,
     penalty_nats: float,
     window_epochs: int,
@@ -153,7 +147,7 @@ def _viterbi_greedy(
     evidence: Floats,
     stay: Floats,
     change: Floats,
-    minimum: Ints,
+    minimum: Ints32,
     censored: bool,
     penalty_nats: float,
     window_epochs: int,
@@ -199,10 +193,10 @@ def _viterbi_greedy(
 
 def automaton(
     pieces: Sequence[Floats],
-    table: Ints,
-    stage: Ints,
-    first: Ints,
-    source: Ints,
+    table: Ints32,
+    stage: Ints32,
+    first: Ints32,
+    source: Ints32,
     weight: Floats,
     initial: Floats,
     final_weight: Floats,
@@ -236,14 +230,14 @@ def automaton(
 
 
 def keep_greedy(
-    pieces: Sequence[Floats], labels: Labels, regions: npt.NDArray[np.int64], table: Ints, *rules: Any
+    pieces: Sequence[Floats], labels: Labels, regions: Ints, table: Ints32, *rules: Any
 ) -> tuple[Floats, Floats]:
     """Return the pieces' scores, and the score with each region pinned to its labels; see `greedy`."""
     return _keep(pieces, labels, regions, table, lambda *own: greedy(*own, *rules)[1])
 
 
 def keep_automaton(
-    pieces: Sequence[Floats], labels: Labels, regions: npt.NDArray[np.int64], table: Ints, *rules: Any
+    pieces: Sequence[Floats], labels: Labels, regions: Ints, table: Ints32, *rules: Any
 ) -> tuple[Floats, Floats]:
     """Return the pieces' scores, and the score with each region pinned to its labels; see `automaton`."""
     return _keep(pieces, labels, regions, table, lambda *own: automaton(*own, *rules)[1])
@@ -252,9 +246,9 @@ def keep_automaton(
 def _keep(
     pieces: Sequence[Floats],
     labels: Labels,
-    regions: npt.NDArray[np.int64],
-    table: Ints,
-    score: Callable[[Sequence[Floats], Ints], Floats],
+    regions: Ints,
+    table: Ints32,
+    score: Callable[[Sequence[Floats], Ints32], Floats],
 ) -> tuple[Floats, Floats]:
     offset = np.cumsum([0, *map(len, pieces)])
     kept = []
@@ -285,5 +279,5 @@ def _collect(pieces: Sequence[Floats], one: Callable[[int], Outcome]) -> Result:
     return np.concatenate(labels), np.array([score for _, score in outcomes]), _count_switches(labels)
 
 
-def _count_switches(labels: Sequence[Labels]) -> npt.NDArray[np.int64]:
+def _count_switches(labels: Sequence[Labels]) -> Ints:
     return np.array([np.count_nonzero(np.diff(y)) for y in labels], dtype=np.int64)

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
+from stageguard.base.arrays import Floats, Ints, Ints32, Mask
 
 BAD_ROW, NO_PATH = 1, 2  # why a row was not taken; nothing has changed then
 _FAR_BELOW = -1048576.0  # where digits get scarce, scores are brought back to 0
@@ -36,9 +35,9 @@ class Stream:
 
     def __init__(
         self,
-        stage: Ints,
-        first: Ints,
-        source: Ints,
+        stage: Ints32,
+        first: Ints32,
+        source: Ints32,
         weight: Floats,
         initial: Floats,
         final_weight: Floats,
@@ -235,7 +234,7 @@ class Stream:
         ending = self.scores + self.final
         return int((ending if ending.max() > -np.inf else self.scores).argmax())
 
-    def _endless(self) -> npt.NDArray[np.bool_]:
+    def _endless(self) -> Mask:
         """Return the states that some path can go on from for ever."""
         lasting = np.ones(len(self.stage), dtype=bool)
         target = np.repeat(np.arange(len(self.stage)), np.diff(self.first))
@@ -273,12 +272,12 @@ class Stream:
 
     def restore(
         self,
-        counts: npt.NDArray[np.int64],
+        counts: Ints,
         scores: Floats,
-        own: Ints,
-        parent: Ints,
-        stage: Ints,
-        start: npt.NDArray[np.int64],
+        own: Ints32,
+        parent: Ints32,
+        stage: Ints32,
+        start: Ints,
     ) -> None:
         """Put a state back that `state` returned."""
         self.n_epochs, self.n_committed, self.n_missing, self.n_missing_run = counts[:4].tolist()

@@ -12,10 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
-Labels = npt.NDArray[np.int8]
-Flags = npt.NDArray[np.bool_]
+from stageguard.base.arrays import Floats, Ints32, Labels, Mask
+
 Streams = npt.NDArray[np.uint64]  # (n_pieces, n_draws)
 
 
@@ -35,7 +33,7 @@ class Bouts(NamedTuple):
     evidence: Floats  # (n_epochs, n_stages)
     stay: Floats  # (n_stages,)
     change: Floats  # (n_stages, n_stages), -inf on the diagonal
-    minimum: Ints  # (n_stages,)
+    minimum: Ints32  # (n_stages,)
     censored: bool
 
     def stretch(self, begin: int, end: int, s: int) -> float:
@@ -108,14 +106,14 @@ def smooth(
     pieces: Sequence[Floats],
     products: bool,
     clip: float,
-    table: Ints,
+    table: Ints32,
     weight: Floats,
     stay: Floats,
     change: Floats,
-    minimum: Ints,
+    minimum: Ints32,
     censored: bool,
     n_threads: int = 1,
-) -> tuple[Floats, Floats, Flags]:
+) -> tuple[Floats, Floats, Mask]:
     """Log-sum per piece and marginals per epoch, for minimum bouts and a transition matrix.
 
     With `products`, pieces are likelihoods, divided by each row's sum and clipped, and weight, stay and
@@ -142,15 +140,15 @@ def draw(
     pieces: Sequence[Floats],
     products: bool,
     clip: float,
-    table: Ints,
+    table: Ints32,
     weight: Floats,
     stay: Floats,
     change: Floats,
-    minimum: Ints,
+    minimum: Ints32,
     censored: bool,
     streams: Streams,
     n_threads: int = 1,
-) -> tuple[Labels, Floats, Flags]:
+) -> tuple[Labels, Floats, Mask]:
     """Draw paths: labels (n_draws, n_epochs) of each piece, flat, then log-sums; see `smooth`."""
     labels, totals = [], []
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -211,7 +209,7 @@ def draw_each(pieces: Sequence[Floats], streams: Streams, n_threads: int = 1) ->
 
 
 def _forward_automaton(
-    evidence: Floats, source: Ints, target: Ints, weight: Floats, initial: Floats
+    evidence: Floats, source: Ints32, target: Ints32, weight: Floats, initial: Floats
 ) -> Floats:
     alpha = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
     alpha[0] = initial + evidence[0]
@@ -223,10 +221,10 @@ def _forward_automaton(
 
 def forward_backward(
     pieces: Sequence[Floats],
-    table: Ints,
-    stage: Ints,
-    first: Ints,
-    source: Ints,
+    table: Ints32,
+    stage: Ints32,
+    first: Ints32,
+    source: Ints32,
     weight: Floats,
     initial: Floats,
     final_weight: Floats,
@@ -258,15 +256,15 @@ def forward_backward(
 def smooth_automaton(
     pieces: Sequence[Floats],
     products: bool,
-    table: Ints,
-    stage: Ints,
-    first: Ints,
-    source: Ints,
+    table: Ints32,
+    stage: Ints32,
+    first: Ints32,
+    source: Ints32,
     weight: Floats,
     initial: Floats,
     final_weight: Floats,
     n_threads: int = 1,
-) -> tuple[Floats, Floats, Flags]:
+) -> tuple[Floats, Floats, Mask]:
     """Log-sum per piece and marginals per epoch; `products` is how the compiled twin reckons."""
     totals, marginals, _ = forward_backward(
         pieces, table, stage, first, source, weight, initial, final_weight, False
@@ -278,16 +276,16 @@ def smooth_automaton(
 def draw_automaton(
     pieces: Sequence[Floats],
     products: bool,
-    table: Ints,
-    stage: Ints,
-    first: Ints,
-    source: Ints,
+    table: Ints32,
+    stage: Ints32,
+    first: Ints32,
+    source: Ints32,
     weight: Floats,
     initial: Floats,
     final_weight: Floats,
     streams: Streams,
     n_threads: int = 1,
-) -> tuple[Labels, Floats, Flags]:
+) -> tuple[Labels, Floats, Mask]:
     """Draw paths: labels (n_draws, n_epochs) of each piece, flat, then log-sums."""
     target = np.repeat(np.arange(len(stage), dtype=np.int32), np.diff(first))
     labels, totals = [], []
@@ -312,8 +310,8 @@ def draw_automaton(
 def _draw_sources(
     alpha: Floats,
     states: list[int],
-    first: Ints,
-    source: Ints,
+    first: Ints32,
+    source: Ints32,
     weight: Floats,
     random: Sequence[Iterator[float]],
 ) -> list[int]:

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats32, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.hypnogram import Hypnogram
@@ -22,8 +22,6 @@ from stageguard.signals.features.recipe import Recipe as Recipe
 from stageguard.signals.features.recipe import modality_module
 from stageguard.signals.features.recipe import recipes as recipes
 from stageguard.signals.features.scaling import scale
-
-Values = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +44,7 @@ class Features:
         Which recording it was, and whose.
     """
 
-    values: Values
+    values: Floats32
     names: tuple[str, ...]
     epoch_seconds: float
     recipe: Recipe
@@ -85,7 +83,7 @@ class Features:
         return len(self.values)
 
     @property
-    def has_signal(self) -> npt.NDArray[np.bool_]:
+    def has_signal(self) -> Mask:
         """Whether each epoch has features at all."""
         return ~np.isnan(self.values[:, 0, 0])
 

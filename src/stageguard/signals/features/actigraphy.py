@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks, schema
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
@@ -17,7 +18,6 @@ from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart_rate import FEATURES, has_heart_rate, heart_rate_features
 from stageguard.signals.windows import assemble, window_edges
 
-Floats = npt.NDArray[np.float64]
 Columns = dict[str, Floats]
 
 GROUPS = ("epoch", "windows", "sadeh", "cole-kripke", "still", "gaussian")
@@ -73,9 +73,7 @@ class Settings:
                 checks.choice(name, key, known)
 
 
-def extract(
-    recording: Recording, epochs: EpochGrid, recipe: Recipe
-) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
     """Return the features of each epoch, shape (n_epochs, 1, n_features), and their names.
 
     An epoch without counts is NaN throughout. Heart rates missing for a while are interpolated.

@@ -6,18 +6,15 @@ from dataclasses import dataclass, fields
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import schema
+from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.radar_phase import Phase, radar_phase
 from stageguard.signals.rhythm import Rhythm, band_pass, strongest_rhythm
-
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 SECOND = 1.0  # movement is told second by second
 LONGEST_STILL_MINUTES = 30.0
@@ -92,9 +89,7 @@ class RadarFeatures:
     minutes_since_movement: Floats
 
 
-def extract(
-    recording: Recording, epochs: EpochGrid, recipe: Recipe
-) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
     """Return features (n_epochs, 1, n_features) and their names; an epoch mostly without an echo is NaN.
 
     Rates of epochs too restless to tell are those between their neighbours'.
@@ -114,7 +109,7 @@ def extract(
     return _table(phase, epochs, settings, recording.id)
 
 
-def separate(phase: Phase, still: Booleans, settings: Settings) -> tuple[Floats, Floats]:
+def separate(phase: Phase, still: Mask, settings: Settings) -> tuple[Floats, Floats]:
     """Return breathing and heartbeat in rad; what the phase ran while moving is left out.
 
     Parameters
@@ -136,7 +131,7 @@ def separate(phase: Phase, still: Booleans, settings: Settings) -> tuple[Floats,
     return breathing, heart
 
 
-def find_movement(phase: Phase, times: float) -> tuple[Booleans, Floats]:
+def find_movement(phase: Phase, times: float) -> tuple[Mask, Floats]:
     """Return per second whether the body moved, and the root mean square speed of the phase in rad/s.
 
     A second without an echo has no movement and the speed NaN. The usual speed, which movement exceeds so
@@ -158,7 +153,7 @@ def find_movement(phase: Phase, times: float) -> tuple[Booleans, Floats]:
 
 def _table(
     phase: Phase, epochs: EpochGrid, settings: Settings, name: str
-) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+) -> tuple[Floats32, tuple[str, ...]]:
     moving, rms = find_movement(phase, settings.movement_times)
     per_second = round(SECOND * phase.rate_hz)
     still = ~np.repeat(moving, per_second)
@@ -242,7 +237,7 @@ def _rolling_sd(values: Floats, width: float) -> Floats:
     return np.sqrt(np.maximum(_rolling_mean(centred**2, width) - _rolling_mean(centred, width) ** 2, 0.0))
 
 
-def _minutes_since(moving: Booleans, epochs: EpochGrid, second: float) -> Floats:
+def _minutes_since(moving: Mask, epochs: EpochGrid, second: float) -> Floats:
     """Return the time from the last movement to each epoch's end, at most half an hour."""
     ends = np.arange(1, epochs.n_epochs + 1) * epochs.epoch_seconds
     moments = (np.flatnonzero(moving) + 1) * second

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import schema
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
@@ -18,9 +18,6 @@ from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.hrv import Heart, hrv_features
 from stageguard.signals.oxygen import Oxygen, has_oxygen, oxygen_features, read_oxygen
 from stageguard.signals.windows import assemble
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 LEAST_SHARE = 0.5  # of an epoch in which a sensor must have given something
 
@@ -43,9 +40,7 @@ class Settings:
     clock: Clock = schema.table(Clock)
 
 
-def extract(
-    recording: Recording, epochs: EpochGrid, recipe: Recipe
-) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
     """Return the features of each epoch, shape (n_epochs, 1, n_features), and their names.
 
     An epoch in which neither heart nor breathing was recorded is NaN throughout; in all others, what could

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import schema
+from stageguard.base.arrays import Floats32
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
@@ -16,7 +16,6 @@ from stageguard.signals.blocks import Windows, steady_signal
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.spectra import Taper, bin_matrix, frequencies, power_spectra, tapers
 
-Values = npt.NDArray[np.float32]
 Edges = list[tuple[float, float]]
 
 SMALLEST_POWER = np.finfo(np.float32).tiny  # the log of nothing has no place in a table
@@ -95,7 +94,7 @@ class Settings:
     emg: BandPower = schema.table(BandPower)
 
 
-def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Values, tuple[str, ...]]:
+def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
     """Return features (n_epochs, n_frames, n_features) and their names.
 
     EEG features are 10 log10 of the mean power density in a bin (dB re 1 uV2/Hz), EMG features 10 log10 of
@@ -103,7 +102,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Va
     """
     settings = cast(Settings, recipe.settings)
     wanted, emg = settings.spectrogram, settings.emg
-    parts: list[Values] = []
+    parts: list[Floats32] = []
     names: list[str] = []
     for role in wanted.channels:
         signal = steady_signal(recording, role)
@@ -124,7 +123,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Va
 
 def _frames(
     signal: Signal, epochs: EpochGrid, wanted: Spectrogram, taper: Taper, edges: Edges, role: str
-) -> Values:
+) -> Floats32:
     """Return log power densities (n_epochs, n_frames, n_bins); NaN where too much of a window is missing."""
     windows = Windows.centred(signal, epochs, wanted.frames, wanted.window_seconds)
     lines = frequencies(windows.n_samples, signal.rate_hz)
@@ -140,7 +139,7 @@ def _frames(
     return made
 
 
-def _check_any(recording: Recording, roles: list[str], parts: list[Values]) -> None:
+def _check_any(recording: Recording, roles: list[str], parts: list[Floats32]) -> None:
     """Refuse a channel that gives nothing from beginning to end."""
     for role, part in zip(roles, parts, strict=True):
         if np.isnan(part).any(axis=(1, 2)).all():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.hypnogram import Hypnogram
@@ -14,21 +15,19 @@ from stageguard.night.hypnogram import Hypnogram
 if TYPE_CHECKING:
     from stageguard.signals.features.recipe import Scaling
 
-Values = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float64]
 
 MIN_CALIBRATION_EPOCHS = 3  # of each stage, as AccuSleep asks for
 MAD_TO_SD = 1.4826  # of a normal distribution
 
 
 def scale(
-    values: Values,
+    values: Floats32,
     names: tuple[str, ...],
     absolute: tuple[str, ...],
     scaling: Scaling,
     epochs: EpochGrid,
     calibration: Hypnogram | None,
-) -> tuple[Values, str]:
+) -> tuple[Floats32, str]:
     """Return the features on a common scale and the name of what was done; absolute ones stay.
 
     Parameters
@@ -101,8 +100,8 @@ def mixture_moments(
 
 
 def _calibrated(
-    values: Values,
-    has_signal: npt.NDArray[np.bool_],
+    values: Floats32,
+    has_signal: Mask,
     scaling: Scaling,
     epochs: EpochGrid,
     calibration: Hypnogram,
@@ -135,7 +134,7 @@ def _calibrated(
     return mixture_moments(flat, np.repeat(labels[rows], n_frames), list(scaling.weights.values()))
 
 
-def _stage_places(calibration: Hypnogram, stages: tuple[str, ...]) -> npt.NDArray[np.int64]:
+def _stage_places(calibration: Hypnogram, stages: tuple[str, ...]) -> Ints:
     """Return the place of each of the calibration's stages among the mixture's; -1 where it has none."""
     from stageguard.night.stages import WNR3, canonical_name
 

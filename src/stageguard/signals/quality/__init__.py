@@ -12,14 +12,13 @@ from importlib import import_module
 from typing import Literal, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid, scored_epoch_seconds
 from stageguard.night.recording import Recording
 
-Floats = npt.NDArray[np.float64]
 Rules = Literal["kdd2026", "graded"]
 
 RULES: tuple[Rules, ...] = ("kdd2026", "graded")
@@ -99,7 +98,7 @@ class SignalQuality:
         return len(self.beta)
 
     @property
-    def is_bad(self) -> npt.NDArray[np.bool_]:
+    def is_bad(self) -> Mask:
         """Whether each epoch has anything against it."""
         return self.beta > 0
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
 from stageguard.signals.counts import Counts, find_counts
 from stageguard.signals.quality.reasons import Stretches, from_epochs, from_stretches, runs_of
 from stageguard.signals.quality.wear import REASONS, find_removals
 from stageguard.signals.windows import runs
-
-Floats = npt.NDArray[np.float64]
 
 PAPER_ZERO_EPOCHS = 3
 STUCK_SECONDS = 600.0  # one and the same count for so long is a stuck sensor

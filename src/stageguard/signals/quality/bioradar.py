@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
@@ -14,7 +14,6 @@ from stageguard.signals.quality.reasons import from_epochs, from_segments, runs_
 from stageguard.signals.quality.segments import measure_segments, plain_z, robust_z
 from stageguard.signals.radar_phase import radar_channels
 
-Floats = npt.NDArray[np.float64]
 Assessed = tuple[Floats, tuple[str, ...]]
 
 PAPER_Z = 5.0

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
@@ -16,9 +16,6 @@ from stageguard.signals.breathing import Belt, Breathing, read_belt
 from stageguard.signals.heart_rate import PLAUSIBLE_BPM, raw_heart_rate
 from stageguard.signals.quality.reasons import from_epochs, named
 from stageguard.signals.windows import bad_share, runs
-
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 BELTS = ("thorax", "abdomen")
 MISSING_SECONDS = 5.0  # no heartbeat, or no belt, for so long is a missing segment
@@ -48,10 +45,10 @@ class Heart:
     starts: Floats
     ends: Floats
     bpm: Floats
-    is_odd: Booleans
+    is_odd: Mask
 
     @property
-    def is_implausible(self) -> Booleans:
+    def is_implausible(self) -> Mask:
         """Whether each rate is outside 30-200 bpm."""
         return np.asarray((self.bpm < PLAUSIBLE_BPM[0]) | (self.bpm > PLAUSIBLE_BPM[1]))
 

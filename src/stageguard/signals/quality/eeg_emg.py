@@ -6,8 +6,8 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.units import quantity_of
 from stageguard.night.epochs import EpochGrid
@@ -16,8 +16,6 @@ from stageguard.signals.blocks import steady_signal
 from stageguard.signals.quality.reasons import from_epochs, from_segments, worst
 from stageguard.signals.quality.segments import Segments, measure_segments, plain_z, robust_z
 
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 Assessed = tuple[Floats, tuple[str, ...]]
 
 PAPER_Z = 3.0
@@ -116,7 +114,7 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
     return from_segments(flags)
 
 
-def _too_large(found: Segments, limits: Limits) -> Booleans:
+def _too_large(found: Segments, limits: Limits) -> Mask:
     moving = np.where(found.range > 0, found.range, np.nan)
     with np.errstate(invalid="ignore"):
         return (robust_z(np.log(moving)) > limits.z) & (moving > limits.times * found.usual_range)

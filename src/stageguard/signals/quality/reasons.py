@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Mask
 from stageguard.signals.windows import bad_share
 
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
-
-def from_epochs(flags: Mapping[str, Booleans]) -> tuple[Floats, tuple[str, ...]]:
+def from_epochs(flags: Mapping[str, Mask]) -> tuple[Floats, tuple[str, ...]]:
     """Return beta 1 for every epoch that a rule flags, and the names of the rules that do.
 
     Parameters
@@ -25,7 +22,7 @@ def from_epochs(flags: Mapping[str, Booleans]) -> tuple[Floats, tuple[str, ...]]
     return beta, _names(flags)
 
 
-def from_segments(flags: Mapping[str, Booleans]) -> tuple[Floats, tuple[str, ...]]:
+def from_segments(flags: Mapping[str, Mask]) -> tuple[Floats, tuple[str, ...]]:
     """Return the share of segments that any rule flags, and the names of the rules that do.
 
     Parameters
@@ -46,7 +43,7 @@ def worst(parts: list[tuple[Floats, tuple[str, ...]]]) -> tuple[Floats, tuple[st
     return beta, reasons
 
 
-def runs_of(flags: Booleans, at_least: int) -> Booleans:
+def runs_of(flags: Mask, at_least: int) -> Mask:
     """Return the flags that stand in a row of at least so many."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     kept = np.zeros(len(flags), dtype=bool)
@@ -55,7 +52,7 @@ def runs_of(flags: Booleans, at_least: int) -> Booleans:
     return kept
 
 
-def _names(flags: Mapping[str, Booleans]) -> tuple[str, ...]:
+def _names(flags: Mapping[str, Mask]) -> tuple[str, ...]:
     rows = np.stack(list(flags.values()), axis=1)
     names = list(flags)
     found = np.flatnonzero(rows.any(axis=1))

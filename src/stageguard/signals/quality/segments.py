@@ -8,15 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Signal
 from stageguard.signals.blocks import Windows
 from stageguard.signals.spectra import frequencies, power_spectra, tapers
-
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 HIGH_HZ = 45.0  # the paper's: power above it is muscle or noise
 HUM_HZ = (50.0, 60.0)
@@ -46,7 +43,7 @@ class Segments:
 
     missing: Floats
     range: Floats
-    clipped: Booleans
+    clipped: Mask
     high: Floats
     hum: Floats
 
@@ -111,7 +108,7 @@ def plain_z(values: Floats) -> Floats:
     return np.asarray((values - known.mean()) / spread)
 
 
-def _rests(samples: Floats, ends: Floats, least_run: int) -> Booleans:
+def _rests(samples: Floats, ends: Floats, least_run: int) -> Mask:
     """Whether a segment holds a run of samples at one of its ends."""
     equal = samples == ends[..., None]
     found = equal.sum(axis=-1) >= least_run
@@ -123,7 +120,7 @@ def _rests(samples: Floats, ends: Floats, least_run: int) -> Booleans:
     return np.asarray(found)
 
 
-def _shares(power: npt.NDArray[np.float32], lines: Floats, known: Booleans) -> tuple[Floats, Floats]:
+def _shares(power: Floats32, lines: Floats, known: Mask) -> tuple[Floats, Floats]:
     """Return the shares of power above 45 Hz and of mains hum, NaN where unknown."""
     total = power.sum(axis=-1, dtype=np.float64)
     known = known & (total > 0)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.units import to_unit
 from stageguard.night.recording import Recording, Series
 from stageguard.signals.acceleration import find_acceleration, stillness
 from stageguard.signals.counts import Counts
 from stageguard.signals.heart_rate import read_heart_rate
 from stageguard.signals.windows import runs
-
-Floats = npt.NDArray[np.float64]
 
 # Minutes without any movement after which nobody is taken to wear the device, where nothing else is known.
 # Of 31 people asleep in Sleep-Accel the stillest had no count for 92 min on end.

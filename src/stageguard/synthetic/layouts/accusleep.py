@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import Floats32, Ints
 from stageguard.base.errors import MissingExtraError
 from stageguard.base.synthetic_mark import MARK_WORD
 from stageguard.night.hypnogram import Hypnogram
@@ -59,14 +60,14 @@ def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
     """Write nothing: the dataset has no tables of its own."""
 
 
-def label_codes(night: Hypnogram) -> npt.NDArray[np.int64]:
+def label_codes(night: Hypnogram) -> Ints:
     """Return codes of every 2.5 s: the stage in its middle, from which epochs of 4 s come back unchanged."""
     codes = np.array([CODES[name] for name in night.scheme.names])
     middles = (np.arange(int(night.n_epochs * night.epoch_seconds / LABEL_SECONDS)) + 0.5) * LABEL_SECONDS
     return np.asarray(codes[night.labels[(middles / night.epoch_seconds).astype(np.int64)]], dtype=np.int64)
 
 
-def _write_parquet(path: Path, columns: dict[str, npt.NDArray[np.float32]]) -> None:
+def _write_parquet(path: Path, columns: dict[str, Floats32]) -> None:
     try:
         import pyarrow  # type: ignore[import-untyped]
         from pyarrow import parquet

@@ -10,8 +10,8 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
-import numpy.typing as npt
 
+from stageguard.base.arrays import Floats
 from stageguard.base.synthetic_mark import MARK_WORD
 from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
@@ -114,7 +114,7 @@ def _write_edf(path: Path, made: Simulated) -> None:
     for role, (unit, (low, high)) in CHANNELS.items():
         signal = made.recording.signals[role]
         assert isinstance(signal, Signal)
-        values: npt.NDArray[np.float64] = signal.read() / (1000.0 if signal.unit == "uV" else 1.0)
+        values: Floats = signal.read() / (1000.0 if signal.unit == "uV" else 1.0)
         signals.append(
             edfio.EdfSignal(
                 np.clip(values, low, high),

@@ -1,0 +1,20 @@
+"""Array types by what they hold, and the numbers that several layers must agree on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.intp]
+Labels = npt.NDArray[np.int8]  # stages by their index in a scheme, -1 where unscored
+Mask = npt.NDArray[np.bool_]
+
+NAN = float("nan")
+DAY_SECONDS = 86_400.0
+SUM_TOLERANCE = 1e-3  # how far from 1 a row of probabilities may sum; `_core/argmax.hpp` repeats it
+ROUNDING = 1e-9  # how far below 0 a probability may lie
+CLIP = 1e-12  # a probability below this is this before its logarithm is taken
