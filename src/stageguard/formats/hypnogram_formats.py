@@ -15,7 +15,7 @@ _USLEEP_WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of
 _LUNA_WORDS = frozenset(
     ("w", "wake", "n1", "n2", "n3", "n4", "nrem1", "nrem2", "nrem3", "nrem4", "r", "rem", "nr", "?")
 ) | frozenset("umlg")
-_T = "test_formats_hypnogram_"
+_T = "test_hypnogram_"
 _WRITTEN = "test_write.py::test_a_night_comes_back_from_every_format"
 
 
@@ -42,7 +42,7 @@ def _numbers(numbering: str, whose: str) -> FileFormat:
         f"stage numbers of {whose}",
         (".txt", ".csv", ".npy"),
         stages.holds_numbers(NUMBERINGS[numbering]),
-        f"numbered_stages:read_{numbering}_numbers",
+        f"numbers:read_{numbering}_numbers",
         "text.py::test_numbers_of_a_named_numbering",
         _EPOCHS,
     )
