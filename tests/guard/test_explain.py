@@ -15,8 +15,7 @@ from nights import decode, random_mapping, random_probabilities
 from small import mapping_of, profile_of
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard.evidence import runs
-from stageguard.guard.explain import explain
-from stageguard.guard.path_score import PathScorer
+from stageguard.guard.explain import PathScorer, explain
 from stageguard.guard.solver import Job, solver_for
 from stageguard.guard.strength import chosen_trial
 

@@ -12,8 +12,8 @@ from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
 from stageguard.guard.evidence import Night, log_probabilities
-from stageguard.guard.search import advance_together
 from stageguard.guard.solver import Job, Trial, solver_for
+from stageguard.guard.strength import run_searches
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
@@ -52,7 +52,7 @@ def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile)
 def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:
     """Return each night's labels under a profile, -1 in gaps."""
     solver = solver_for(profile, profile.epoch_seconds)
-    return [path.labels for path, _ in advance_together(profile, solver, nights, natural=False)]
+    return [path.labels for path, _ in run_searches(profile, solver, nights, natural=False)]
 
 
 def decode_weights(profile: Profile, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:

@@ -15,9 +15,8 @@ from stageguard.base.errors import CohortError, InputError, PinError, StageGuard
 from stageguard.guard import inputs
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.evidence import Night
-from stageguard.guard.search import NoPathError, advance_together
-from stageguard.guard.solver import Job, Path, solver_for
-from stageguard.guard.strength import Strength
+from stageguard.guard.solver import Job, NoPathError, Path, solver_for
+from stageguard.guard.strength import Strength, run_searches
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
@@ -136,7 +135,7 @@ def decode_all(
     """Decode what one call passed, `said` being quality, pins and segments; also whether it is a list."""
     profile = profile if isinstance(profile, Profile) else Profile.load(profile)
     natural = _is_natural(trained)
-    heed_cohort(profile, cohort, stacklevel=4)
+    check_cohort(profile, cohort, stacklevel=4)
     profile = profile.for_cohort(cohort)
     batch = inputs.is_batch(density)
     items = list(density) if batch else [density]
@@ -170,7 +169,7 @@ def _is_natural(trained: object) -> bool:
     return checks.choice(trained, "trained", ("natural", "balanced")) == "natural"
 
 
-def heed_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
+def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
     """Warn, or refuse, where the profile is not made for a cohort."""
     if cohort is None:
         return
@@ -194,7 +193,7 @@ def _solve(
     for seconds, members in by_length.items():
         solver = solver_for(profile, seconds)
         chosen = [nights[i] for i in members]
-        solved.update(zip(members, advance_together(profile, solver, chosen, natural), strict=True))
+        solved.update(zip(members, run_searches(profile, solver, chosen, natural), strict=True))
     return [solved[i] for i in range(len(nights))]
 
 

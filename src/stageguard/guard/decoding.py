@@ -14,9 +14,8 @@ from stageguard.base.errors import Argument, Message
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
 from stageguard.guard.evidence import Night
-from stageguard.guard.search import advance_together
 from stageguard.guard.solver import solver_for
-from stageguard.guard.strength import Strength, chosen_trial
+from stageguard.guard.strength import Strength, chosen_trial, run_searches
 from stageguard.night.exportable import ExportableStages
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -160,7 +159,7 @@ class Decoding(ExportableStages):
                 ),
             )
         solver = solver_for(self.profile, self.epoch_seconds)
-        ((path, strength),) = advance_together(self.profile, solver, [self.night], natural=True)
+        ((path, strength),) = run_searches(self.profile, solver, [self.night], natural=True)
         n_changed = int(np.count_nonzero(path.labels != self.hypnogram.labels))
         return (
             Message(

@@ -44,6 +44,14 @@ class Path:
     fragmentation_index: float
 
 
+class NoPathError(Exception):
+    """No path of a night obeys the constraints."""
+
+    def __init__(self, solver: Solver, job: Job) -> None:
+        super().__init__(solver, job)
+        self.solver, self.job = solver, job
+
+
 class Solver:
     """A profile compiled for one epoch length."""
 
@@ -89,6 +97,14 @@ class Solver:
             chosen = [jobs[i] for i in members]
             paths.update(zip(members, self._run(route, chosen, n_threads), strict=True))
         return [paths[i] for i in range(len(jobs))]
+
+    def solve_feasible(self, jobs: Sequence[Job]) -> list[Path]:
+        """Return the best path of every job; raise NoPathError where there is none."""
+        paths = self.solve(jobs) if jobs else []
+        for job, path in zip(jobs, paths, strict=True):
+            if path.score == -np.inf:
+                raise NoPathError(self, job)
+        return paths
 
     def _route(self, job: Job) -> str:
         """Name the kernel for a job, products of probabilities where they cannot underflow."""

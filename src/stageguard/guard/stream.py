@@ -17,7 +17,7 @@ from stageguard.base.errors import Argument, InputError, Message, ProfileError, 
 from stageguard.guard import inputs, kernels
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import Automaton, compile_automaton, weigh
-from stageguard.guard.decode import heed_cohort
+from stageguard.guard.decode import check_cohort
 from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
 from stageguard.guard.posterior import EXACT_WINDOW
 from stageguard.guard.solver import Trial, solver_for
@@ -84,7 +84,7 @@ class StreamingDecoder:
         log: bool = False,
     ) -> None:
         profile = profile if isinstance(profile, Profile) else Profile.load(profile)
-        heed_cohort(profile, cohort, stacklevel=3)
+        check_cohort(profile, cohort, stacklevel=3)
         self._given, self._cohort = profile, cohort
         self.profile = profile.for_cohort(cohort)
         if self.profile.transition_weight is None:
