@@ -25,7 +25,8 @@ from sklearn.model_selection import GroupKFold
 
 from stageguard.night.stages import SCHEMES
 from stageguard.signals.features import Recipe, features
-from stageguard.synthetic import MODALITIES, simulate_recording
+from stageguard.signals.modalities import MODALITIES
+from stageguard.synthetic import simulate_recording
 
 HERE = Path(__file__).parent
 SEED = 2026

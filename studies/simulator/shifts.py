@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.base import toml
 from stageguard.measures.statistics import sleep_statistics
-from stageguard.synthetic import MODALITIES
+from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.hypnograms import draw_night
 from stageguard.synthetic.people import AGE_GROUPS, OSA_GROUPS, SHIFTED, SHIFTS_FILE, draw_adult
 from stageguard.synthetic.sleepers import NIGHT_HOURS, kind_of

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from cli_runner import Runner, error_line
-from stageguard.synthetic import MODALITIES
+from stageguard.signals.modalities import MODALITIES
 
 
 @pytest.fixture

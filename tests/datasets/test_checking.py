@@ -25,7 +25,6 @@ from stageguard.base.errors import (
     StageGuardError,
 )
 from stageguard.datasets import (
-    MODALITIES,
     Dataset,
     Entry,
     RemoteFile,
@@ -40,6 +39,7 @@ from stageguard.datasets.checking import Problem, check
 from stageguard.datasets.download import Patience
 from stageguard.datasets.getting import LEDGER, get, list_remote, read_ledger
 from stageguard.night.recording import Recording, Signal
+from stageguard.signals.modalities import MODALITIES
 
 ROOT = Path(__file__).parents[2]
 QUICK = Patience(tries=2, first_wait_seconds=0.001, timeout_seconds=5)

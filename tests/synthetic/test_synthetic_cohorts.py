@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from stageguard.base.errors import InputError, OutputError, OutputExistsError
+from stageguard.base.lazy import load
 from stageguard.base.synthetic_mark import is_synthetic
 from stageguard.datasets import recordings
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series
 from stageguard.night.stages import AASM5, SCHEMES, WNR3
-from stageguard.synthetic import MODALITIES, Plan, simulate_cohort, simulate_recording
-from stageguard.synthetic.cohort import write_subject
+from stageguard.signals.modalities import MODALITIES
+from stageguard.synthetic import Plan, simulate_cohort, simulate_recording
+from stageguard.synthetic.cohort import layout_of, write_subject
 from stageguard.synthetic.hypnograms import Night
 from stageguard.synthetic.people import Sleeper
 
@@ -90,9 +92,10 @@ def test_every_stage_and_every_switch_survives_the_files(modality, layout, tmp_p
     scheme = WNR3 if own.is_mouse else AASM5
     labels = np.random.default_rng(3).integers(0, scheme.n_stages, 60)
     truth = Hypnogram(labels, scheme, own.epoch_seconds, datetime(2000, 1, 1, 22))
-    name = own.layout().name_of(1, layout)
-    made = own.signals().simulate(Night(truth), Sleeper(1, {"ahi": 10.0}), 0, name)
-    own.layout().write(made, tmp_path, layout)
+    name = layout_of(own).name_of(1, layout)
+    simulate = load(f"synthetic.{own.module}:simulate")
+    made = simulate(Night(truth), Sleeper(1, {"ahi": 10.0}), 0, name)
+    layout_of(own).write(made, tmp_path, layout)
     options = {} if own.dataset != "sleepbrl" else {"scheme": "aasm5"}
     (recording,) = recordings(own.dataset, tmp_path, **options)
     (night,) = recording.scorings.values()
@@ -166,7 +169,7 @@ def test_a_cohort_depends_on_its_seed_only(tmp_path):
         assert first == digests(tmp_path / f"{name}-2")
         simulate_cohort(Plan(name, 1, 0.05, 9), tmp_path / f"{name}-3")
         alone = digests(tmp_path / f"{name}-3")
-        subject = modality.layout().name_of(1, modality.layouts[0])
+        subject = layout_of(modality).name_of(1, modality.layouts[0])
         shared = [path for path in alone if subject in path]
         assert shared
         assert all(alone[path] == first[path] for path in shared)
@@ -225,7 +228,7 @@ def test_files_of_others_are_never_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("eeg", 1), r"modality is 'eeg', expected one of eeg-emg, .*Did you mean 'eeg-emg'\?"),
+        (("eeg", 1), r"modality is 'eeg', expected 'eeg-emg' or .*Did you mean 'eeg-emg'\?"),
         (("eeg-emg", 0), "subjects is 0, expected 1 to 999"),
         (("eeg-emg", 1, 0.001), r"hours is 0\.001, expected from two epochs \(0\.00222\) to 72"),
         (("bioradar", 1, float("nan")), "hours is nan"),
@@ -301,10 +304,10 @@ def test_quality_and_features_work_on_what_was_written(modality, tmp_path):
     plan = Plan(modality, 1, 0.5, 8)
     (tmp_path / "cohort").mkdir()
     subject = write_subject(plan, tmp_path / "cohort", 1)
-    own.layout().finish([subject], tmp_path / "cohort", plan.layout)
+    layout_of(own).finish([subject], tmp_path / "cohort", plan.layout)
     (recording,) = recordings(own.dataset, tmp_path / "cohort")
     quality = sg.signal_quality(recording, modality, rules="graded")
-    recipe = {"eeg-emg": "mouse-eeg-emg"}.get(modality, modality)
+    recipe = MODALITIES[modality].recipe
     made = sg.features(recording, recipe)
     assert quality.n_epochs == made.n_epochs == plan.hours * 3600 / own.epoch_seconds
     assert np.mean(quality.beta < 0.5) > 0.6

@@ -8,6 +8,7 @@ import pytest
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series, Signal
 from stageguard.night.stages import AASM5, WNR3
+from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic import breath as breath_module
 from stageguard.synthetic import heart as heart_module
 from stageguard.synthetic import simulate_recording
@@ -15,8 +16,6 @@ from stageguard.synthetic.appearance import appearances
 from stageguard.synthetic.events import Event, scatter_events
 from stageguard.synthetic.motion import movement
 from stageguard.synthetic.noise import drift, shaped_noise
-
-MODALITIES = ("eeg-emg", "actigraphy", "cardiorespiratory", "bioradar")
 
 
 @pytest.fixture(scope="module")

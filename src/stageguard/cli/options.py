@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,6 +50,18 @@ def given_path(text: str) -> Path:
     if not text.strip():
         raise typer.BadParameter("an empty name, expected a file or a folder.")
     return Path(text)
+
+
+def one_of(names: Iterable[str]) -> dict[str, Any]:
+    """Return what makes an option one of some names, for names that stand in a table."""
+    known = tuple(names)
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, known))}.")
+        return text
+
+    return {"parser": parse, "metavar": f"<{'|'.join(known)}>"}
 
 
 def _check_epoch_seconds(seconds: float | None) -> float | None:

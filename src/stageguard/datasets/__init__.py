@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import InputError, StageGuardError, did_you_mean
-from stageguard.datasets.dataset import MODALITIES, Dataset, Entry, RemoteFile
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.night.recording import Recording
 
 __all__ = [
-    "MODALITIES",
     "Dataset",
     "Entry",
     "RemoteFile",

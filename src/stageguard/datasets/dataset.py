@@ -11,8 +11,6 @@ from typing import Any, Literal
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
 from stageguard.night.recording import Recording
 
-MODALITIES = ("eeg-emg", "actigraphy", "cardiorespiratory", "bioradar")
-
 Access = Literal["open", "gated", "private"]
 
 
@@ -88,7 +86,7 @@ class Dataset:
     title : str
         What it is called in papers.
     modality : str
-        One of `MODALITIES`, or "any".
+        One of `signals.modalities.MODALITIES`, or "any".
     access : "open", "gated" or "private"
         Whether anybody can fetch it, whoever signs an agreement, or nobody but its authors.
     licence, ethics : str

@@ -14,4 +14,3 @@ from stageguard.synthetic.cohort import simulate_cohort as simulate_cohort
 from stageguard.synthetic.cohort import simulate_recording as simulate_recording
 from stageguard.synthetic.events import Event as Event
 from stageguard.synthetic.events import Simulated as Simulated
-from stageguard.synthetic.modalities import MODALITIES as MODALITIES

@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
+from stageguard.base.lazy import load
 from stageguard.base.synthetic_mark import MARK_FILE
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
+from stageguard.signals.modalities import MODALITIES, Modality, modality_of
 from stageguard.synthetic.events import Event, Simulated
 from stageguard.synthetic.hypnograms import Night, draw_day, draw_night
-from stageguard.synthetic.modalities import Modality, modality_of
 from stageguard.synthetic.people import Sleeper, draw_adult, draw_infant, draw_mouse, known_shifts
 from stageguard.synthetic.sleepers import Kind, kind_of
 
@@ -193,7 +195,7 @@ def simulate_cohort(
         staging.mkdir(parents=True)
         task = partial(write_subject, plan, staging)
         subjects = tuple((run or map)(task, range(1, plan.n_subjects + 1)))
-        plan.recorded.layout().finish(subjects, staging, plan.layout)
+        layout_of(plan.recorded).finish(subjects, staging, plan.layout)
         _write_truth(told, subjects, staging)
         _put(staging, place)
     except OSError as error:
@@ -228,7 +230,7 @@ def check_place(folder: Path, *, overwrite: bool) -> None:
 def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
     """Simulate one subject of a plan and write the files; returns what is true about it."""
     made = _simulate(plan, number)
-    plan.recorded.layout().write(made, folder, plan.layout)
+    layout_of(plan.recorded).write(made, folder, plan.layout)
     night = made.night.hypnogram
     shares = {name: 100 * float((night.labels == i).mean()) for i, name in enumerate(night.scheme.names)}
     recording = made.recording
@@ -247,9 +249,14 @@ def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
     assert plan.hours is not None
     sleeper = who if isinstance(who, Sleeper) else _sleeper(plan, who)
     night = _night(own, kind_of(own.profile, plan.variant), sleeper, plan.seed, plan.hours)
-    name = own.layout().name_of(sleeper.number, plan.layout)
-    made: Simulated = own.signals().simulate(night, sleeper, plan.seed, name)
+    name = layout_of(plan.recorded).name_of(sleeper.number, plan.layout)
+    made: Simulated = load(f"synthetic.{own.module}:simulate")(night, sleeper, plan.seed, name)
     return made
+
+
+def layout_of(modality: Modality) -> Any:
+    """Return the module that writes the files of a modality's dataset."""
+    return import_module(f"stageguard.synthetic.layouts.{modality.layout_module}")
 
 
 def _sleeper(plan: Plan, number: int) -> Sleeper:
@@ -350,7 +357,8 @@ subjects-synthetic.csv        age, sex, BMI, AHI""",
 def readme(plan: Mapping[str, Any]) -> str:
     """Return the text for README.txt."""
     count, hours, seed, modality = (plan[key] for key in ("n_subjects", "hours", "seed", "modality"))
-    who = "mice" if modality == "eeg-emg" else "people"
+    who = "mice" if MODALITIES[modality].is_mouse else "people"
+    recipe = MODALITIES[modality].recipe
     variant = "" if plan["variant"] == "adult" else f", variant {plan['variant']}"
     unit = " --dataset-option unit=uV" if plan["dataset"] == "accusleep" else ""
     options = f"--modality {modality} --subjects {count} --hours {hours:g} --seed {seed}{_rest(plan)}"
@@ -365,12 +373,11 @@ synthetic-subjects.tsv    covariates of each subject, and the true sleep statist
 synthetic-events.tsv      where artefacts, losses of a sensor and apnoeas are
 synthetic.json            marks the folder: every reader of stageguard calls what is in it synthetic
 
-Read it:  stageguard features FOLDER --dataset {plan["dataset"]}{unit} --recipe NAME -o TABLES
+Read it:  stageguard features FOLDER --dataset {plan["dataset"]}{unit} --recipe {recipe} -o TABLES
 """
 
 
 def _rest(plan: Mapping[str, Any]) -> str:
     variant = "" if plan["variant"] == "adult" else f" --variant {plan['variant']}"
-    layouts = {"eeg-emg": "mat", "bioradar": "npz"}
-    usual = layouts.get(plan["modality"], plan["layout"])
+    usual = MODALITIES[plan["modality"]].layouts[0]
     return variant + ("" if plan["layout"] == usual else f" --layout {plan['layout']}")

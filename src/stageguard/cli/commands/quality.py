@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from stageguard.cli.options import AsJson, Overwrite, _check_epoch_seconds
+from stageguard.cli.options import AsJson, Overwrite, _check_epoch_seconds, one_of
 from stageguard.cli.recordings import (
     Channel,
     DatasetName,
@@ -21,18 +21,10 @@ from stageguard.cli.recordings import (
     find_sources,
     run_each,
 )
+from stageguard.signals.modalities import MODALITIES
 
 TSV_SUFFIX = ".quality.tsv"
 JSON_SUFFIX = ".quality.json"
-
-
-class Modality(StrEnum):
-    """What was recorded."""
-
-    eeg_emg = "eeg-emg"
-    actigraphy = "actigraphy"
-    cardiorespiratory = "cardiorespiratory"
-    bioradar = "bioradar"
 
 
 class Rules(StrEnum):
@@ -43,8 +35,13 @@ class Rules(StrEnum):
 
 
 ModalityOption = Annotated[
-    Modality | None,
-    typer.Option("--modality", "-m", help="What was recorded. Default: what the channels or dataset say."),
+    str | None,
+    typer.Option(
+        "--modality",
+        "-m",
+        **one_of(MODALITIES),
+        help="What was recorded. Default: what the channels or dataset say.",
+    ),
 ]
 RulesOption = Annotated[
     Rules, typer.Option("--rules", help="The paper's thresholds, or the share of each epoch that is bad.")
@@ -61,14 +58,6 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FOLDER", help="For the tables. Default: beside each file."),
 ]
-
-# Roles that tell what was recorded.
-_TELLING = {
-    "eeg-emg": ("eeg",),
-    "actigraphy": ("acceleration", "counts"),
-    "cardiorespiratory": ("ecg", "beats"),
-    "bioradar": ("radar_i", "radar_q", "radar_phase"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +95,7 @@ def quality(
     from stageguard.cli.terminal import print_json
 
     sources = find_sources(recordings, dataset, dataset_option, channel, scoring, output)
-    wanted = None if modality is None else str(modality)
-    request = Request(wanted, rules.value, epoch_seconds, overwrite)
+    request = Request(modality, rules.value, epoch_seconds, overwrite)
     reports = run_each(partial(assess_one, request), sources, jobs, "Assessing", quiet=as_json)
     if as_json:
         print_json(reports)
@@ -194,7 +182,7 @@ def _modality(recording: Any, wanted: str | None) -> tuple[str, list[str]]:
 
     if wanted:
         return wanted, []
-    found = [name for name, roles in _TELLING.items() if any(role in recording.signals for role in roles)]
+    found = [one.name for one in MODALITIES.values() if any(role in recording.signals for role in one.roles)]
     if len(found) == 1:
         return found[0], [f"modality {found[0]} by the channels"]
     known = ", ".join(recording.signals) or "none"

@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stageguard.cli.options import AsJson, Overwrite
+from stageguard.cli.options import AsJson, Overwrite, one_of
+from stageguard.signals.modalities import MODALITIES
 
 if TYPE_CHECKING:
     from stageguard.synthetic import Plan, Subject
-
-
-class Modality(StrEnum):
-    """What is recorded."""
-
-    eeg_emg = "eeg-emg"
-    actigraphy = "actigraphy"
-    cardiorespiratory = "cardiorespiratory"
-    bioradar = "bioradar"
 
 
 class Variant(StrEnum):
@@ -33,7 +25,9 @@ class Variant(StrEnum):
     infant = "infant"
 
 
-ModalityName = Annotated[Modality, typer.Option("--modality", "-m", help="What is recorded.")]
+ModalityName = Annotated[
+    str, typer.Option("--modality", "-m", **one_of(MODALITIES), help="What is recorded.")
+]
 Output = Annotated[
     Path, typer.Option("--output", "-o", metavar="FOLDER", help="For the cohort; a new or empty folder.")
 ]
@@ -71,7 +65,7 @@ def simulate(
     from stageguard.cli.terminal import print_json
     from stageguard.synthetic import Plan, simulate_cohort
 
-    plan = Plan(str(modality), subjects, hours, seed, str(variant), layout)
+    plan = Plan(modality, subjects, hours, seed, str(variant), layout)
     made = simulate_cohort(plan, output, overwrite=overwrite, run=_Runner(jobs, quiet=as_json))
     if as_json:
         print_json(_report(plan, made, output))

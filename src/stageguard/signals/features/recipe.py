@@ -18,17 +18,9 @@ from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import write_text_atomic
 from stageguard.base.input_files import read_text
 from stageguard.base.schema import plain_options, read_options
+from stageguard.signals.modalities import modality_of
 
 FOLDER = Path(__file__).with_name("recipes")
-
-# Modality -> the module that extracts its features, imported when it is first needed. Each offers
-# Settings, a dataclass of options, and extract(recording, epochs, recipe) -> (values, names).
-MODALITIES = {
-    "eeg-emg": "eeg_emg",
-    "actigraphy": "actigraphy",
-    "cardiorespiratory": "cardiorespiratory",
-    "bioradar": "bioradar",
-}
 
 _WORDS = ("name", "summary", "modality", "epoch_seconds", "absolute", "scaling", "provenance")
 _REQUIRED = ("name", "modality", "epoch_seconds")
@@ -163,8 +155,11 @@ def recipes() -> list[str]:
 
 
 def modality_module(modality: str) -> Any:
-    """Return the module that extracts a modality's features."""
-    return import_module(f"stageguard.signals.features.{MODALITIES[modality]}")
+    """Return the module that extracts a modality's features.
+
+    Each offers Settings, a dataclass of options, and extract(recording, epochs, recipe) -> (values, names).
+    """
+    return import_module(f"stageguard.signals.features.{modality_of(modality).module}")
 
 
 def _parse(document: Mapping[str, object]) -> dict[str, Any]:
@@ -173,7 +168,7 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
     for key in _REQUIRED:
         if key not in document:
             raise InputError(f"key {key!r} is missing from the recipe. Required: {', '.join(_REQUIRED)}.")
-    modality = checks.choice(document["modality"], "modality", MODALITIES)
+    modality = modality_of(document["modality"]).name
     settings = modality_module(modality).Settings
     own = tuple(item.name for item in fields(settings))
     for key in document:

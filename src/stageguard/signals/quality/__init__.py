@@ -8,39 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Literal, Protocol, cast
+from typing import Literal
 
 import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
+from stageguard.base.lazy import load
 from stageguard.night.epochs import EpochGrid, scored_epoch_seconds
 from stageguard.night.recording import Recording
+from stageguard.signals.modalities import modality_of
 
 Rules = Literal["kdd2026", "graded"]
 
 RULES: tuple[Rules, ...] = ("kdd2026", "graded")
-
-# Modality -> the module that assesses it, imported when it is first needed. Each offers
-# assess(recording, epochs, rules) -> (beta (n_epochs,), reasons, one per epoch and "" where clean).
-MODALITIES = {
-    "eeg-emg": "eeg_emg",
-    "actigraphy": "actigraphy",
-    "cardiorespiratory": "cardiorespiratory",
-    "bioradar": "bioradar",
-}
-
-# Where no scoring says how long an epoch is. EEG is left out: 4 s for mice, 30 s for people.
-EPOCH_SECONDS = {"actigraphy": 30.0, "cardiorespiratory": 30.0, "bioradar": 30.0}
-
-
-class Assessor(Protocol):
-    """What a modality's module offers."""
-
-    def assess(self, recording: Recording, epochs: EpochGrid, rules: Rules) -> tuple[Floats, tuple[str, ...]]:
-        """Return beta per epoch, and the reason for it, empty where the epoch is clean."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,11 +114,11 @@ def signal_quality(
         Beta and the reason for it, per epoch.
     """
     Recording.check(recording)
-    checks.choice(modality, "modality", MODALITIES)
+    recorded = modality_of(modality)
     checks.choice(rules, "rules", RULES)
     if epoch_seconds is None:
-        epoch_seconds = scored_epoch_seconds(recording) or EPOCH_SECONDS.get(modality)
+        epoch_seconds = scored_epoch_seconds(recording) or recorded.default_epoch_seconds
     epochs = EpochGrid.of(recording, epoch_seconds)
-    assessor = cast(Assessor, import_module(f"stageguard.signals.quality.{MODALITIES[modality]}"))
-    beta, reasons = assessor.assess(recording, epochs, rules)
+    # Each module: beta (n_epochs,) and the reasons, one per epoch and "" where clean.
+    beta, reasons = load(f"signals.quality.{recorded.module}:assess")(recording, epochs, rules)
     return SignalQuality(beta, reasons, epochs.epoch_seconds, modality, rules, recording.id)

@@ -1,12 +1,10 @@
-"""The four modalities: which dataset each imitates, in which stages and epochs. Makes nothing."""
+"""The one table of modalities: what is recorded, the modules that know it, the cohorts that imitate it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base import checks
 
 VARIANTS = ("adult", "narcolepsy", "infant")
 
@@ -18,28 +16,38 @@ class Modality:
     Parameters
     ----------
     name : str
-        As everywhere in the package.
+        As in ``signal_quality(recording, name)``, in recipes and in datasets.
+    roles : tuple of str
+        Channels that show a recording to be of this modality.
+    default_epoch_seconds : float or None
+        Epoch length where no scoring says it; None where it depends on the species.
+    recipe : str
+        Built-in recipe that suits the imitated dataset.
+    profile : str
+        Fitted profile that the bouts and transitions of simulated adults are those of.
     dataset : str
         Whose native layout is written; `stageguard.datasets` reads it by this name.
-    profile : str
-        Fitted profile that the bouts and transitions of adults are those of.
+    is_mouse : bool
+        Whether the sleepers of the dataset are mice.
     scheme, epoch_seconds : str, float
         Stages and epochs the paper uses for the dataset.
     hours : float
-        Length of a recording unless another is asked for.
+        Length of a simulated recording unless another is asked for.
     evening_minutes, morning_minutes : float
         Mean time awake before lights off and after lights on.
     layouts : tuple of str
         Kinds of files, the usual one first.
     variants : tuple of str
         Whose sleep can be simulated.
-    module, layout_module : str
-        Below this package: what makes the signals, and what writes them.
     """
 
     name: str
-    dataset: str
+    roles: tuple[str, ...]
+    default_epoch_seconds: float | None
+    recipe: str
     profile: str
+    dataset: str
+    is_mouse: bool
     scheme: str
     epoch_seconds: float
     hours: float
@@ -47,28 +55,27 @@ class Modality:
     morning_minutes: float
     layouts: tuple[str, ...]
     variants: tuple[str, ...]
-    module: str
-    layout_module: str
 
     @property
-    def is_mouse(self) -> bool:
-        """Whether the sleepers are mice."""
-        return "mouse" in self.profile
+    def module(self) -> str:
+        """Name of its module in `signals.quality`, `signals.features` and `synthetic`."""
+        return self.name.replace("-", "_")
 
-    def signals(self) -> Any:
-        """Return the module that makes the signals."""
-        return import_module(f"stageguard.synthetic.{self.module}")
-
-    def layout(self) -> Any:
-        """Return the module that writes them."""
-        return import_module(f"stageguard.synthetic.layouts.{self.layout_module}")
+    @property
+    def layout_module(self) -> str:
+        """Name of the module in `synthetic.layouts` that writes its dataset."""
+        return self.dataset.replace("-", "_")
 
 
 _ALL = (
     Modality(
         name="eeg-emg",
-        dataset="accusleep",
+        roles=("eeg",),
+        default_epoch_seconds=None,  # 4 s for mice, 30 s for people
+        recipe="mouse-eeg-emg",
         profile="mouse-eeg-emg-3",
+        dataset="accusleep",
+        is_mouse=True,
         scheme="wnr3",
         epoch_seconds=4.0,
         hours=4.0,
@@ -76,13 +83,15 @@ _ALL = (
         morning_minutes=0.0,
         layouts=("mat", "parquet", "csv"),
         variants=("adult", "narcolepsy"),
-        module="eeg_emg",
-        layout_module="accusleep",
     ),
     Modality(
         name="actigraphy",
-        dataset="sleep-accel",
+        roles=("acceleration", "counts"),
+        default_epoch_seconds=30.0,
+        recipe="actigraphy",
         profile="human-actigraphy-2",
+        dataset="sleep-accel",
+        is_mouse=False,
         scheme="ws2",
         epoch_seconds=30.0,
         hours=8.0,
@@ -90,13 +99,15 @@ _ALL = (
         morning_minutes=20.0,
         layouts=("txt",),
         variants=VARIANTS,
-        module="actigraphy",
-        layout_module="sleep_accel",
     ),
     Modality(
         name="cardiorespiratory",
-        dataset="shhs",
+        roles=("ecg", "beats"),
+        default_epoch_seconds=30.0,
+        recipe="cardiorespiratory",
         profile="human-cardiorespiratory-3",
+        dataset="shhs",
+        is_mouse=False,
         scheme="wnr3",
         epoch_seconds=30.0,
         hours=8.0,
@@ -104,13 +115,15 @@ _ALL = (
         morning_minutes=8.0,
         layouts=("edf",),
         variants=VARIANTS,
-        module="cardiorespiratory",
-        layout_module="shhs",
     ),
     Modality(
         name="bioradar",
-        dataset="sleepbrl",
+        roles=("radar_i", "radar_q", "radar_phase"),
+        default_epoch_seconds=30.0,
+        recipe="bioradar",
         profile="human-bioradar-3",
+        dataset="sleepbrl",
+        is_mouse=False,
         scheme="wnr3",
         epoch_seconds=30.0,
         hours=8.0,
@@ -118,16 +131,11 @@ _ALL = (
         morning_minutes=8.0,
         layouts=("npz", "edf"),
         variants=VARIANTS,
-        module="bioradar",
-        layout_module="sleepbrl",
     ),
 )
 MODALITIES = {modality.name: modality for modality in _ALL}
 
 
-def modality_of(name: str) -> Modality:
+def modality_of(name: object) -> Modality:
     """Return a modality by name."""
-    if name not in MODALITIES:
-        known = ", ".join(MODALITIES)
-        raise InputError(f"modality is {name!r}, expected one of {known}.{did_you_mean(name, MODALITIES)}")
-    return MODALITIES[name]
+    return MODALITIES[checks.choice(name, "modality", MODALITIES)]
