@@ -127,17 +127,6 @@ CIRCLES = [
     {"profile.document", "profile.profile"},
     {"cli.inputs", "cli.listed"},
     {"cli.resuming", "cli.decode_file"},
-    {
-        *(
-            "formats.hypnogram_objects",
-            "formats.hypnograms",
-            "formats.luna",
-            "formats.mne",
-            "formats.numbers",
-        ),
-        *("formats.own_table", "formats.parquet", "formats.staged_annotations", "formats.tables.frames"),
-        *("formats.text", "formats.yasa"),
-    },
 ]
 
 

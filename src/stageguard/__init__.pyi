@@ -14,10 +14,10 @@ from stageguard.fitting.estimator import SemiMarkovDecoder as SemiMarkovDecoder
 from stageguard.fitting.fit import fit as fit
 from stageguard.fitting.fit import fit_report as fit_report
 from stageguard.fitting.report import FitReport as FitReport
-from stageguard.formats import read_density as read_density
 from stageguard.formats.convert import Written as Written
 from stageguard.formats.convert import convert as convert
-from stageguard.formats.hypnograms import read_hypnogram as read_hypnogram
+from stageguard.formats.read import read_density as read_density
+from stageguard.formats.read import read_hypnogram as read_hypnogram
 from stageguard.formats.recordings.read import read_recording as read_recording
 from stageguard.guard.decode import decode as decode
 from stageguard.guard.decoding import Decoding as Decoding

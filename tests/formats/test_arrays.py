@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stageguard.base.errors import FileFormatError
-from stageguard.formats import read_density, read_density_file
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density, read_density_file
 
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [np.nan] * 3])
 WNR = ["W", "N", "R"]

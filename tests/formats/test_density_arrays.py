@@ -9,8 +9,8 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats import read_density_file, read_density_object
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_file, read_density_object
 
 FIVE = ["W", "N1", "N2", "N3", "R"]
 RNG = np.random.default_rng(7)

@@ -9,8 +9,8 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError, MissingExtraError, StageGuardWarning
-from stageguard.formats import read_density_file
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_file
 
 P = np.random.default_rng(9).dirichlet(np.ones(5), 10)
 FIVE = ["W", "N1", "N2", "N3", "R"]

@@ -9,8 +9,8 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import InputError
-from stageguard.formats import read_density_object
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_object
 
 pd = pytest.importorskip("pandas")
 

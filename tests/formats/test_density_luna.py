@@ -11,8 +11,8 @@ import pytest
 import stageguard as sg
 from recording_files import channel, write_edf
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats import read_density_file
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_file
 
 P = np.random.default_rng(4).dirichlet(np.ones(5), 12)  # W R N1 N2 N3, Luna's order
 EXPECTED = P[:, [0, 2, 3, 4, 1]]

@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as hnp
 
 import stageguard as sg
 from stageguard.base.errors import InputError
-from stageguard.formats import read_density_object
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_object
 
 WNR = ("W", "N", "R")
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [np.nan] * 3, [0.2, 0.3, 0.5]])

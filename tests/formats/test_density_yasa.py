@@ -11,8 +11,8 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats import read_density_file, read_density_object
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_file, read_density_object
 
 yasa = pytest.importorskip("yasa")
 pd = pytest.importorskip("pandas")

@@ -13,7 +13,8 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError, StageGuardError
-from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import read_hypnogram_file
 
 P = np.random.default_rng(6).dirichlet(np.ones(5), 8)
 START = datetime(2024, 1, 1, 22, tzinfo=UTC)

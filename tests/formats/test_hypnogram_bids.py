@@ -10,7 +10,8 @@ import pytest
 import stageguard as sg
 from stage_files import NIGHT, bids, lines, runs, write
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import detect
 
 

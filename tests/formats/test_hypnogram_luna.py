@@ -10,7 +10,8 @@ import stageguard as sg
 from recording_files import START, channel, write_edf
 from stage_files import NIGHT, lines, luna_annot, luna_stages, write
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import read_hypnogram_file
 
 
 @pytest.fixture(scope="module")

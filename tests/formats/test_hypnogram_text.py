@@ -10,7 +10,7 @@ import pytest
 import stageguard as sg
 from stage_files import CODES, NIGHT, lines, write
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.hypnograms import is_hypnogram
+from stageguard.formats.read import is_hypnogram
 
 RK = CODES | {"R": 5, "?": 9}
 SLEEPECG = {"W": 5, "R": 4, "N1": 3, "N2": 2, "N3": 1, "?": 0}

@@ -25,7 +25,8 @@ from stage_files import (
     write,
 )
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.registry import FORMATS, detect
 
 

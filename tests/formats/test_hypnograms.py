@@ -11,8 +11,9 @@ import pytest
 import nights
 import stageguard as sg
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import write_decoding
+from stageguard.formats.read import is_hypnogram, read_hypnogram, read_hypnogram_file
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.synthetic.night import simulate_night
 

@@ -23,7 +23,8 @@ from recording_files import (
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.input_files import LIMITS
 from stageguard.formats.edf_annotations import lights, read_edf_annotations
-from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.registry import FORMATS
 from stageguard.formats.sniffing import xml_root
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats import read_density, read_density_file
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density, read_density_file
 from stageguard.formats.tables.cells import careful_numbers, find_cells, quick_numbers
 from stageguard.formats.tables.delimited import _find_layout
 

@@ -14,7 +14,8 @@ import stageguard as sg
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.formats.convert import usual_suffix
 from stageguard.formats.events import read_events
-from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import named
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.base.errors.StageGuardWarning")

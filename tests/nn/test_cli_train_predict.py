@@ -13,7 +13,7 @@ from feature_nights import NAMES, cohort, feature_table, write_csv
 from stageguard.cli.app import app
 from stageguard.cli.commands.predict import predict
 from stageguard.cli.commands.train import train
-from stageguard.formats import read_density
+from stageguard.formats.read import read_density
 
 CONFIG = """
 data = "features"

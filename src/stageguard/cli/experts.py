@@ -12,7 +12,7 @@ from stageguard.base.errors import InputError
 from stageguard.cli.inputs import is_own
 from stageguard.cli.recognising import Wanted, is_night
 from stageguard.cli.scored_files import ReadOptions, night_id, read_scoring
-from stageguard.formats.hypnograms import HypnogramOptions
+from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.registry import FORMATS
 from stageguard.night.common_epochs import begun, recording_start

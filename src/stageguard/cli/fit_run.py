@@ -20,11 +20,11 @@ from stageguard.cli.terminal import one_line, progress, warned_of
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import Progress, fit_report
 from stageguard.fitting.report import FitReport
-from stageguard.formats import read_density_file
 from stageguard.formats.companions import SubjectNight, read_subjects
 from stageguard.formats.density import DensityOptions
-from stageguard.formats.hypnograms import HypnogramOptions, is_hypnogram
+from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.read import is_hypnogram, read_density_file
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile

@@ -19,9 +19,9 @@ from stageguard.cli.recognising import Wanted as Wanted
 from stageguard.cli.recognising import is_night
 from stageguard.formats.density import file_error, listed
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnograms import is_hypnogram
 from stageguard.formats.outputs import CHANGES_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, TSV_SUFFIX
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
+from stageguard.formats.read import is_hypnogram
 from stageguard.formats.sources import night_name
 
 if TYPE_CHECKING:
@@ -212,7 +212,8 @@ def scoring_of(night: Input) -> Path | None:
         return None
     if night.scoring is not None or night.edf is None:
         return night.scoring
-    from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+    from stageguard.formats.hypnogram import HypnogramOptions
+    from stageguard.formats.read import read_hypnogram_file
 
     try:
         if is_hypnogram(night.edf):

@@ -11,8 +11,9 @@ from pathlib import Path
 from stageguard.base.errors import FileFormatError, InputError, message_of
 from stageguard.base.input_files import open_file
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnograms import HypnogramOptions, is_stage, read_hypnogram_file, stage_column
+from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import FORMATS, detect, named
 from stageguard.formats.sniffing import HEAD_BYTES
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line

@@ -18,10 +18,10 @@ from stageguard.cli.inputs import Input, Wanted, special, start_of
 from stageguard.cli.inputs import night_id as night_id
 from stageguard.cli.terminal import failure_text, in_options, warned_of
 from stageguard.datasets.sample_list import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
-from stageguard.formats import read_density_file
 from stageguard.formats.density import DensityOptions, file_error
-from stageguard.formats.hypnograms import HypnogramFile, HypnogramOptions, is_hypnogram, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
 from stageguard.formats.registry import FORMATS, named
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.day import Moment

@@ -20,7 +20,8 @@ from stageguard.base.units import scale_to
 from stageguard.datasets.dataset import Entry
 from stageguard.datasets.radar_files import SUFFIXES, RadarFile, open_radar_file, time_axis
 from stageguard.datasets.samples import Scaled, broken
-from stageguard.formats.hypnograms import UNSCORED_WORDS, read_hypnogram
+from stageguard.formats.hypnogram import UNSCORED_WORDS
+from stageguard.formats.read import read_hypnogram
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme, as_scheme, canonical_name

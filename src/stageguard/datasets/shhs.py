@@ -25,7 +25,8 @@ from stageguard.datasets.shhs_sample import (
     read_participants,
     stratified_sample,
 )
-from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.alignment import Scoring, lay_over
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.read import build_recording

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.formats.density import file_error, listed
-from stageguard.formats.hypnograms import (
+from stageguard.formats.hypnogram import (
     STAGE_COLUMNS,
     UNSCORED_WORDS,
     HypnogramOptions,

@@ -12,7 +12,7 @@ from stageguard.base.errors import Argument, Message, StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.input_files import checked_file
 from stageguard.formats.density import MOST_EPOCHS, file_error, listed
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.json_file import number_list
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.night.stages import AASM5

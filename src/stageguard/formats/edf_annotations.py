@@ -14,7 +14,7 @@ import numpy as np
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.input_files import open_file
 from stageguard.formats.density import file_error
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, plain_text, stage_texts
 from stageguard.formats.recordings.edf import find_runs, read_edf_recording, read_records
 from stageguard.formats.recordings.edf_header import NO_DATE, EdfHeader, read_edf_header

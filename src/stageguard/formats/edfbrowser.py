@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts
 from stageguard.formats.staged_annotations import Annotation, annotated
 from stageguard.formats.tables.stage_rows import as_number, read_rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stageguard.base.errors import InputError
 from stageguard.formats import registry
 from stageguard.formats.density import file_error
-from stageguard.formats.hypnograms import STAGE_COLUMNS, UNSCORED_WORDS
+from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS
 from stageguard.formats.outgoing import Event
 from stageguard.formats.staged_annotations import Annotation, stage_annotations
 from stageguard.formats.tables.stage_rows import as_number

@@ -15,7 +15,7 @@ import numpy as np
 
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.formats.density import file_error
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.luna import from_stage_rows
 from stageguard.formats.mne import GSSC, numbered, refuse_numbers
 from stageguard.formats.numbers import read_numbered_table, scheme_of_numbering

@@ -15,13 +15,14 @@ import numpy as np
 from stageguard.base.arrays import DAY_SECONDS, Floats, Mask
 from stageguard.base.input_files import open_file
 from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
-from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.sniffing import HEAD_BYTES, header_cells
 from stageguard.formats.staged_annotations import Annotation, annotated, named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
-from stageguard.formats.tables.delimited import choose_columns, split_line
+from stageguard.formats.tables.delimited import choose_columns, load_table, split_line
+from stageguard.formats.tables.frame_columns import numbers_of
 from stageguard.formats.tables.several import refuse_many
 from stageguard.formats.tables.stage_rows import StageRows, as_number, text_lines
 from stageguard.formats.tables.stage_rows import read_rows as read_table_rows
@@ -269,8 +270,6 @@ def is_pops(header: Sequence[str]) -> bool:
 
 def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
     """Posteriors of a text table."""
-    from stageguard.formats.tables.delimited import load_table
-
     with open_file(path, "a recording") as file:
         header = header_cells(file.read(HEAD_BYTES))
     options = replace(options, stages=options.stages or _posteriors(path, header))
@@ -285,9 +284,6 @@ def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
 
 def density_of_pops(where: Where, columns: Sequence[tuple[str, Any]], options: DensityOptions) -> RawDensity:
     """Posteriors of the columns of a frame that lunapi returned."""
-    from stageguard.formats.tables.delimited import choose_columns
-    from stageguard.formats.tables.frames import numbers_of
-
     header = [name for name, _ in columns]
     places, names = choose_columns(where, header, options.stages or _posteriors(where, header))
     values = np.column_stack([numbers_of(where, *columns[place]) for place in places])

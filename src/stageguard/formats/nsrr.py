@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stageguard.formats.density import file_error
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats.profusion import STAGE_CODES, warn_of_codes
 from stageguard.formats.staged_intervals import Interval, stage_epochs

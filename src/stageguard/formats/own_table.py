@@ -12,7 +12,7 @@ from typing import Any
 
 from stageguard.base.errors import InputError
 from stageguard.formats.density import DensityOptions, RawDensity, file_error
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number
 from stageguard.formats.stage_sniffing import OWN_HEAD
 from stageguard.formats.tables.delimited import read_table

@@ -12,7 +12,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.formats import registry
 from stageguard.formats.events import recording_start, require_events
-from stageguard.formats.hypnograms import UNSCORED_WORDS
+from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.luna import WORDS, is_stage_class
 from stageguard.formats.outgoing import Event, Outgoing
 from stageguard.formats.staged_annotations import Annotation, stage_annotations

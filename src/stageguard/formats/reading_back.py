@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, OutputError
-from stageguard.formats import read_density_file
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import FileFormat
-from stageguard.formats.hypnograms import HypnogramFile, HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outgoing import Content, Outgoing, standard_scheme
+from stageguard.formats.read import read_density_file, read_hypnogram_file
 from stageguard.formats.staged_intervals import TOLERANCE
 from stageguard.night.common_epochs import part_of
 from stageguard.night.hypnodensity import Hypnodensity

@@ -101,6 +101,11 @@ def detect(path: Path, kind: Kind, formats: Sequence[FileFormat] | None = None) 
     return found[0]
 
 
+def chosen(path: Path, kind: Kind, name: str | None) -> FileFormat:
+    """Return the format that a caller named, else the one that the content of a file tells."""
+    return detect(path, kind) if name is None else named(name, kind)
+
+
 def is_own_table(path: Path) -> bool:
     """Whether `decode` wrote a table, whatever it is called."""
     try:

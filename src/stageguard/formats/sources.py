@@ -12,19 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats import read_density_file, read_density_object, registry
+from stageguard.formats import registry
 from stageguard.formats.density import DensityOptions, file_error
 from stageguard.formats.events import read_events
-from stageguard.formats.hypnograms import (
-    HypnogramFile,
-    HypnogramOptions,
-    is_hypnogram,
-    read_hypnogram_file,
-)
+from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.losses import left_columns, merged_stages
 from stageguard.formats.objects import OBJECTS
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.read import is_hypnogram, read_density_file, read_density_object, read_hypnogram_file
 from stageguard.night.align import merge_stages, reepoch
 from stageguard.night.common_epochs import begun
 from stageguard.night.hypnodensity import Hypnodensity

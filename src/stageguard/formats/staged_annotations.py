@@ -15,7 +15,7 @@ from statistics import median
 
 from stageguard.base.errors import StageGuardWarning
 from stageguard.formats.density import file_error, listed
-from stageguard.formats.hypnograms import (
+from stageguard.formats.hypnogram import (
     UNSCORED_WORDS,
     HypnogramOptions,
     RawHypnogram,

@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
 from stageguard.formats.density import file_error, listed
-from stageguard.formats.hypnograms import (
+from stageguard.formats.hypnogram import (
     DIGITS,
     UNSCORED_WORDS,
     HypnogramOptions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs

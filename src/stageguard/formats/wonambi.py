@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from stageguard.formats.density import file_error, listed
-from stageguard.formats.hypnograms import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.tables.stage_rows import as_number, read_rows

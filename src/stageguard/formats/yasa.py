@@ -11,7 +11,7 @@ import numpy as np
 
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.formats.density import file_error
-from stageguard.formats.hypnograms import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words, standard_scheme
 from stageguard.formats.staged_annotations import named_intervals, raw_of

@@ -165,7 +165,7 @@ def parse_weights(text: str) -> list[float]:
 
 
 def _read(path: Path, options: DensityOptions, notes: list[str]) -> Hypnodensity:
-    from stageguard.formats import read_density_file
+    from stageguard.formats.read import read_density_file
 
     found = read_density_file(path, options)
     notes += found.notes

@@ -166,7 +166,8 @@ def extract_one(request: Request, source: Source) -> dict[str, Any]:
 
 
 def _read_calibration(path: Path, epoch_seconds: float) -> Hypnogram:
-    from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+    from stageguard.formats.hypnogram import HypnogramOptions
+    from stageguard.formats.read import read_hypnogram_file
 
     return read_hypnogram_file(path, HypnogramOptions(default_epoch_seconds=epoch_seconds)).hypnogram
 

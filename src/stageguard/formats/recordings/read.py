@@ -17,7 +17,8 @@ from stageguard.base.input_files import faults_named, open_file
 from stageguard.base.synthetic_mark import is_synthetic
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.density import file_error
-from stageguard.formats.hypnograms import HypnogramOptions, read_hypnogram_file
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.alignment import Scoring, begins_after, lay_over
 from stageguard.formats.recordings.edf_header import NO_DATE
 from stageguard.formats.recordings.raw import RawRecording

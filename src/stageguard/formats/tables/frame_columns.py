@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.formats.density import Where, file_error
+from stageguard.formats.tables.cells import NO_EVIDENCE
 from stageguard.formats.tables.row_times import Meaning, meaning_of, parse_cells
 
 Columns = Sequence[tuple[str, Any]]  # names and arrays, in order
@@ -177,3 +179,31 @@ def cell_text(value: object) -> str:
 def column_name(name: Any) -> str:
     """Return what a column is called."""
     return name if isinstance(name, str) else "" if name is None else str(name)
+
+
+def numbers_of(where: Where, name: str, values: Any) -> Floats:
+    """Return a column as numbers: text that spells them too, NaN for what is missing."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise file_error(where, f"column {name[:40]!r} has shape {array.shape}, expected one number per row.")
+    if array.dtype.kind in "fiu":
+        return np.asarray(array, dtype=np.float64)
+    if array.dtype.kind not in "OUS":
+        raise file_error(where, f"column {name[:40]!r} is of type {array.dtype}, expected numbers.")
+    return np.array(
+        [_number(where, name, row, cell) for row, cell in enumerate(array.tolist())], dtype=np.float64
+    )
+
+
+def _number(where: Where, name: str, row: int, cell: Any) -> float:
+    text = str(cell).strip() if not isinstance(cell, bytes) else cell.decode("utf-8", "replace").strip()
+    if cell is None or text.casefold() in NO_EVIDENCE or text == "<NA>":
+        return math.nan
+    try:
+        if isinstance(cell, bool) or "_" in text:
+            raise ValueError
+        return float(text if isinstance(cell, str | bytes) else cell)
+    except (TypeError, ValueError, OverflowError):
+        raise file_error(
+            where, f"row {row}, column {name[:40]!r}: expected a number, got {text[:40]!r}."
+        ) from None

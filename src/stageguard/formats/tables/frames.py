@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
 from stageguard.base.checks import type_name
 from stageguard.formats import luna, yasa_probabilities
 from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
-from stageguard.formats.tables.cells import NO_EVIDENCE
 from stageguard.formats.tables.delimited import choose_columns, stage_of
 from stageguard.formats.tables.frame_columns import (
     Columns,
@@ -22,6 +19,7 @@ from stageguard.formats.tables.frame_columns import (
     cell_text,
     column_name,
     index_columns,
+    numbers_of,
     pandas_columns,
     polars_columns,
     time_cells,
@@ -175,31 +173,3 @@ def density_of_columns(
         offset_seconds=timing.offset_seconds,
         is_told=any(name.casefold() != "epoch" for name in times.unread),
     )
-
-
-def numbers_of(where: Where, name: str, values: Any) -> Floats:
-    """Return a column as numbers: text that spells them too, NaN for what is missing."""
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise file_error(where, f"column {name[:40]!r} has shape {array.shape}, expected one number per row.")
-    if array.dtype.kind in "fiu":
-        return np.asarray(array, dtype=np.float64)
-    if array.dtype.kind not in "OUS":
-        raise file_error(where, f"column {name[:40]!r} is of type {array.dtype}, expected numbers.")
-    return np.array(
-        [_number(where, name, row, cell) for row, cell in enumerate(array.tolist())], dtype=np.float64
-    )
-
-
-def _number(where: Where, name: str, row: int, cell: Any) -> float:
-    text = str(cell).strip() if not isinstance(cell, bytes) else cell.decode("utf-8", "replace").strip()
-    if cell is None or text.casefold() in NO_EVIDENCE or text == "<NA>":
-        return math.nan
-    try:
-        if isinstance(cell, bool) or "_" in text:
-            raise ValueError
-        return float(text if isinstance(cell, str | bytes) else cell)
-    except (TypeError, ValueError, OverflowError):
-        raise file_error(
-            where, f"row {row}, column {name[:40]!r}: expected a number, got {text[:40]!r}."
-        ) from None

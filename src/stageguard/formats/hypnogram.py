@@ -1,35 +1,18 @@
-"""Read a scored night from any file or object there is a reader for. Does not judge it.
-
-A reader returns a `RawHypnogram`; `build_hypnogram` does the rest. `registry` lists the readers.
-"""
+"""From stage names to a Hypnogram: what readers of scored nights return, and what is made of it."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, FileFormatError, InputError, Message, did_you_mean, message_of
-from stageguard.base.input_files import faults_named, open_file
-from stageguard.formats.density import (
-    DEFAULT_EPOCH_SECONDS,
-    MOST_EPOCHS,
-    existing_file,
-    file_error,
-    settle_epoch_seconds,
-)
-from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.registry import detect, named
-from stageguard.formats.sniffing import HEAD_BYTES, gssc_header
-from stageguard.formats.stage_codes import NUMBERINGS
-from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
+from stageguard.base.errors import Argument, InputError, Message, did_you_mean, message_of
+from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, file_error, settle_epoch_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.stages import AASM5, SCHEMES, StageScheme, as_scheme, canonical_name
+from stageguard.night.stages import AASM5, SCHEMES, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
 STAGE_COLUMNS = (
@@ -44,8 +27,6 @@ UNSCORED_WORDS = frozenset(
 )
 DIGITS = {"1": "N1", "2": "N2", "3": "N3", "4": "N3"}  # what they are beside the letters W and R
 NPY = b"\x93NUMPY"
-# Formats whose stages are meant where both could be: they are final, or a confidence says little.
-STAGES_FIRST = ("yasa-json", "accusleepy-csv", "stageguard-csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,112 +70,10 @@ class HypnogramFile:
     left_out: tuple[str, ...] = ()  # those of the notes that are about annotations besides stages
 
 
-def read_hypnogram(
-    source: str | os.PathLike[str] | Any,
-    *,
-    format: str | None = None,
-    scheme: StageScheme | str | None = None,
-    epoch_seconds: float | None = None,
-) -> Hypnogram:
-    """One scored night from a file or from another library's object.
-
-    Parameters
-    ----------
-    source : path-like or object
-        A file of any format in docs/formats.md, or a hypnogram of YASA, annotations of MNE, a `SleepRecord`
-        of SleepECG, a table of lunapi, pandas or polars, or a sequence of stage names. Movement and what
-        nobody scored is -1.
-    format : str, optional
-        Name of the format, where the content leaves several; by default it is found from the content.
-    scheme : StageScheme or str, optional
-        The scheme to return; finer stages are merged into it. By default the one the names belong to.
-    epoch_seconds : float, optional
-        Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
-
-    Raises
-    ------
-    FileFormatError
-        With one line that names the file, the line in it, and what was expected.
-    """
-    given = None if scheme is None else as_scheme(scheme)
-    return read_hypnogram_file(source, HypnogramOptions(given, epoch_seconds, format=format)).hypnogram
-
-
-def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
-    """Like `read_hypnogram`, with the argmax, the profile, and remarks on what was assumed."""
-    if not isinstance(source, str | os.PathLike):
-        from stageguard.formats.hypnogram_objects import read_object
-
-        path, raw = read_object(source, options)
-        return build_hypnogram(path, raw, options)
-    path = existing_file(source)
-    if options.format is None:
-        _refuse_array(path)
-    form = detect(path, "hypnogram") if options.format is None else named(options.format, "hypnogram")
-    with faults_named(path.name):
-        return build_hypnogram(path, form.load("hypnogram")(path, options), options)
-
-
-def _refuse_array(path: Path) -> None:
-    """Refuse an array of NumPy, which says nothing about its numbers."""
-    with open_file(path, "a recording") as file:
-        if file.read(len(NPY)) != NPY:
-            return
-    first, *others = (f"numbers-{each}" for each in NUMBERINGS)
-    known = "".join(f" or {other!r}" for other in others)
-    raise file_error(
-        path,
-        Message(
-            "holds an array of numbers, and tools number stages differently. Say whose with ",
-            Argument("format", first),
-            f"{known}. If it holds probabilities, use read_density.",
-        ),
-    )
-
-
-def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
-    """Whether a file holds stages, also those of a scheme of one's own, rather than probabilities."""
-    if path.name.endswith(TSV_SUFFIX):
-        return True
-    try:
-        form = detect(path, "hypnogram")
-        if not form.is_general:
-            return not form.does("density") or form.name in STAGES_FIRST or _has_final_stages(form.name, path)
-        lines = read_text(path).split("\n")
-    except FileFormatError as error:
-        return message_of(error).names("format")
-    for line in lines[:HEADER_SEARCH_LINES]:
-        heads = [split_line(line, mark) for mark in DELIMITERS]
-        if any(sum(_names_stage(cell, scheme) for cell in head) > 1 for head in heads):
-            return False  # several columns named after stages are probabilities
-        if any(stage_column(head) is not None for head in heads):
-            return True
-    filled = (line.strip() for line in lines if line.strip())
-    return is_stage(next((line for line in filled if line[0] != "#"), ""), scheme)
-
-
-def _has_final_stages(name: str, path: Path) -> bool:
-    """Whether a file that may hold probabilities has stages only, or final ones beside them."""
-    if name == "parquet":
-        from stageguard.formats.parquet import has_final_stages
-
-        return has_final_stages(path)
-    if name != "gssc-csv":
-        return False
-    # the version of GSSC on PyPI writes stages only
-    with open_file(path, "a recording") as file:
-        header = gssc_header(file.read(HEAD_BYTES)) or ()
-    return not any(cell.startswith("prob") for cell in header)
-
-
 def stage_column(header: Sequence[str]) -> int | None:
     """Place of the column that holds stages, or None."""
     names = [cell.casefold() for cell in header]
     return next((names.index(name) for name in STAGE_COLUMNS if name in names), None)
-
-
-def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
-    return canonical_name(cell) is not None or (scheme is not None and cell in scheme.names)
 
 
 def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> HypnogramFile:

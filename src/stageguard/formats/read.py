@@ -1,0 +1,224 @@
+"""Read one night, probabilities or stages, from any file or object that there is a reader for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stageguard.base import checks
+from stageguard.base.errors import Argument, FileFormatError, InputError, Message, message_of
+from stageguard.base.input_files import faults_named, open_file
+from stageguard.formats import registry
+from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file, file_error
+from stageguard.formats.hypnogram import (
+    NPY,
+    HypnogramFile,
+    HypnogramOptions,
+    build_hypnogram,
+    is_stage,
+    stage_column,
+)
+from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.sniffing import HEAD_BYTES, gssc_header
+from stageguard.formats.stage_codes import NUMBERINGS
+from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import StageScheme, as_scheme, canonical_name
+
+# Formats whose stages are meant where both could be: they are final, or a confidence says little.
+STAGES_FIRST = ("yasa-json", "accusleepy-csv", "stageguard-csv")
+
+
+def read_density(
+    source: Any,
+    *,
+    format: str | None = None,
+    stages: Sequence[str] | str | None = None,
+    epoch_seconds: float | None = None,
+    logits: bool = False,
+    log: bool = False,
+    pool_to_seconds: float | None = None,
+) -> Hypnodensity:
+    """Stage probabilities of one recording, from a file or from what a stager returned.
+
+    Parameters
+    ----------
+    source : path-like or object
+        A file (CSV, TSV, `.npy`, `.npz`, Parquet, YASA JSON, GSSC CSV, Luna POPS table, Stanford STAGES
+        hypnodensity, ...), or an object in memory: a `yasa.Hypnogram`, a pandas, polars or xarray table, an
+        array or tensor of numbers, or `(probabilities, classes)` of a scikit-learn classifier.
+    format : str, optional
+        Which format or tool it is, where content cannot tell: for example ``"usleep-npy"`` for an array
+        whose columns are in U-Sleep's order. See `stageguard.formats.registry` for the names.
+    stages : sequence of str, optional
+        Names of the columns. Needed for bare arrays; in a table it selects columns by name.
+    epoch_seconds : float, optional
+        Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
+    logits, log : bool
+        It holds logits (a softmax is taken) or natural log-probabilities. By default probabilities, logits
+        and log-probabilities are told apart, and what could be either is an error.
+    pool_to_seconds : float, optional
+        Average rows to epochs of this length: a whole multiple of the rows' own, for stagers that write
+        several rows per epoch.
+
+    Returns
+    -------
+    Hypnodensity
+        Probabilities in the scheme's order; epochs without evidence are NaN rows.
+
+    Raises
+    ------
+    FileFormatError
+        With one line that names the file, the row or column, and what was expected.
+    InputError
+        The same for an object, or for an option.
+    """
+    options = DensityOptions(
+        _names(stages),
+        None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
+        logits=logits,
+        log=log,
+        format=format,
+        pool_to_seconds=None
+        if pool_to_seconds is None
+        else checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
+    )
+    if isinstance(source, str | os.PathLike):
+        return read_density_file(source, options).density
+    return read_density_object(source, options).density
+
+
+def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> DensityFile:
+    """Like `read_density` of a file, with remarks on what was assumed or ignored."""
+    path = existing_file(path)
+    form = registry.chosen(path, "density", options.format)
+    with faults_named(path.name):
+        return build_density(path, form.load("density")(path, options), options)
+
+
+def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
+    """Like `read_density` of an object in memory, with remarks on what was assumed or ignored."""
+    from stageguard.formats import objects
+
+    if isinstance(source, Hypnodensity):
+        return objects.pass_density(source, options)
+    name = checks.type_name(source)
+    try:
+        return build_density(name, objects.raw_density(source, options), options)
+    except FileFormatError as error:
+        raise InputError(message_of(error)) from None
+
+
+def _names(stages: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    if stages is None:
+        return None
+    return tuple(part.strip() for part in stages.split(",")) if isinstance(stages, str) else tuple(stages)
+
+
+def read_hypnogram(
+    source: str | os.PathLike[str] | Any,
+    *,
+    format: str | None = None,
+    scheme: StageScheme | str | None = None,
+    epoch_seconds: float | None = None,
+) -> Hypnogram:
+    """One scored night from a file or from another library's object.
+
+    Parameters
+    ----------
+    source : path-like or object
+        A file of any format in docs/formats.md, or a hypnogram of YASA, annotations of MNE, a `SleepRecord`
+        of SleepECG, a table of lunapi, pandas or polars, or a sequence of stage names. Movement and what
+        nobody scored is -1.
+    format : str, optional
+        Name of the format, where the content leaves several; by default it is found from the content.
+    scheme : StageScheme or str, optional
+        The scheme to return; finer stages are merged into it. By default the one the names belong to.
+    epoch_seconds : float, optional
+        Epoch length in seconds; by default what the file says, else 30. Must not contradict the file.
+
+    Raises
+    ------
+    FileFormatError
+        With one line that names the file, the line in it, and what was expected.
+    """
+    given = None if scheme is None else as_scheme(scheme)
+    return read_hypnogram_file(source, HypnogramOptions(given, epoch_seconds, format=format)).hypnogram
+
+
+def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
+    """Like `read_hypnogram`, with the argmax, the profile, and remarks on what was assumed."""
+    if not isinstance(source, str | os.PathLike):
+        from stageguard.formats.hypnogram_objects import read_object
+
+        path, raw = read_object(source, options)
+        return build_hypnogram(path, raw, options)
+    path = existing_file(source)
+    if options.format is None:
+        _refuse_array(path)
+    form = (
+        registry.detect(path, "hypnogram")
+        if options.format is None
+        else registry.named(options.format, "hypnogram")
+    )
+    with faults_named(path.name):
+        return build_hypnogram(path, form.load("hypnogram")(path, options), options)
+
+
+def _refuse_array(path: Path) -> None:
+    """Refuse an array of NumPy, which says nothing about its numbers."""
+    with open_file(path, "a recording") as file:
+        if file.read(len(NPY)) != NPY:
+            return
+    first, *others = (f"numbers-{each}" for each in NUMBERINGS)
+    known = "".join(f" or {other!r}" for other in others)
+    raise file_error(
+        path,
+        Message(
+            "holds an array of numbers, and tools number stages differently. Say whose with ",
+            Argument("format", first),
+            f"{known}. If it holds probabilities, use read_density.",
+        ),
+    )
+
+
+def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
+    """Whether a file holds stages, also those of a scheme of one's own, rather than probabilities."""
+    if path.name.endswith(TSV_SUFFIX):
+        return True
+    try:
+        form = registry.detect(path, "hypnogram")
+        if not form.is_general:
+            return not form.does("density") or form.name in STAGES_FIRST or _has_final_stages(form.name, path)
+        lines = read_text(path).split("\n")
+    except FileFormatError as error:
+        return message_of(error).names("format")
+    for line in lines[:HEADER_SEARCH_LINES]:
+        heads = [split_line(line, mark) for mark in DELIMITERS]
+        if any(sum(_names_stage(cell, scheme) for cell in head) > 1 for head in heads):
+            return False  # several columns named after stages are probabilities
+        if any(stage_column(head) is not None for head in heads):
+            return True
+    filled = (line.strip() for line in lines if line.strip())
+    return is_stage(next((line for line in filled if line[0] != "#"), ""), scheme)
+
+
+def _has_final_stages(name: str, path: Path) -> bool:
+    """Whether a file that may hold probabilities has stages only, or final ones beside them."""
+    if name == "parquet":
+        from stageguard.formats.parquet import has_final_stages
+
+        return has_final_stages(path)
+    if name != "gssc-csv":
+        return False
+    # the version of GSSC on PyPI writes stages only
+    with open_file(path, "a recording") as file:
+        header = gssc_header(file.read(HEAD_BYTES)) or ()
+    return not any(cell.startswith("prob") for cell in header)
+
+
+def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
+    return canonical_name(cell) is not None or (scheme is not None and cell in scheme.names)
