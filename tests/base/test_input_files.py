@@ -28,7 +28,7 @@ def run(capsys):
 
 # ---- nothing goes round the gate
 
-GATE = PACKAGE / "_input_files.py"
+GATE = PACKAGE / "base" / "input_files.py"
 GATED = {"checked_file", "open_file", "open_text", "read_file", "read_text"}
 # functions of libraries that open what they are given
 OPENERS = {

@@ -245,6 +245,9 @@ def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
     assert report["ok"], report
     assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
     output = folder / "out" / "n1.hypnogram.tsv"
+    (folder / "moved").mkdir()
+    (folder / "n1.csv").rename(folder / "moved" / "n1.csv")
+    path = sample_list(folder, "id probabilities", "n1 moved/n1.csv")
     alone = run("intervals", output, *options).json[0]
     assert "comes without the probabilities" in alone["error"]
     (report,) = run("intervals", output, "--list", path, *options).json
@@ -254,8 +257,9 @@ def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):
 def test_a_report_finds_the_probabilities_it_is_told(run, folder):
     assert run("decode", folder / "n1.csv", "-p", PROFILE, "-o", folder / "out").code == 0
     output = folder / "out" / "n1.hypnogram.tsv"
+    moved = (folder / "n1.csv").rename(folder / "moved.csv")
     assert "comes without the probabilities" in error_line(run("report", output))
-    assert run("report", output, "--input", folder / "n1.csv").code == 0
+    assert run("report", output, "--input", moved).code == 0
     assert (folder / "out" / "n1.report.html").exists()
 
 

@@ -81,7 +81,7 @@ def test_lights_are_luna_s_lights():
         off, on = 20, len(labels) - 30
         night, stages = luna_statistics(labels, f"lights-off={off * 30} lights-on={on * 30}")
         ours = sleep_statistics(
-            sg.Hypnogram(labels, "aasm5", 30.0), convention="luna", lights_off=off, lights_on=on
+            sg.Hypnogram(labels, "aasm5", 30.0), convention="luna", lights_off=off * 30, lights_on=on * 30
         )
         assert ours.tib_minutes == night["TIB"] == (on - off) / 2
         for field, key in LUNA.items():

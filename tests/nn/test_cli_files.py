@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import warnings
-from pathlib import Path
 
 import pytest
 import torch
 
 from cli_runner import Runner, error_line
 from feature_nights import cohort, feature_table, options, write_csv
-from stageguard.base.errors import StageGuardWarning
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
@@ -143,19 +139,6 @@ def test_a_recipe_beside_the_configuration_is_found_from_anywhere(run, place, mo
     assert str(place / "own.toml") in error_line(run("train", place / "config.toml"))
     Recipe.load("bioradar").replace(name="own").save(place / "own.toml")
     assert "features holds no radar recording" in error_line(run("train", place / "config.toml"))
-
-
-def test_the_python_example_of_the_page_runs(model, tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    shutil.copytree(model, tmp_path / "model")
-    write_csv(tmp_path / "night.csv", feature_table(70))
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # two steps of training are not enough
-        exec(compile(example, "training.md", "exec"), names)
-    assert names["result"].hypnogram.n_epochs == 90
 
 
 def test_predict_takes_the_recordings_that_quality_takes(tmp_path):

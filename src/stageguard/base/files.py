@@ -163,9 +163,11 @@ def _remove_leftover(temporary: Path) -> None:
     """Remove a temporary file whose writer is dead: the lock that a writer holds ends with its process."""
     if fcntl is None:
         return
-    with contextlib.suppress(OSError), temporary.open("rb") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        temporary.unlink()
+    with contextlib.suppress(OSError):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "wb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            temporary.unlink()
 
 
 def _create(temporary: Path) -> BinaryIO | None:

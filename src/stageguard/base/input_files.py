@@ -1,6 +1,6 @@
 """The one gate through which files are read: regular files, no larger than their kind ever is.
 
-`tests/test_input_files.py` holds every module to it.
+`tests/base/test_input_files.py` holds every module to it.
 """
 
 from __future__ import annotations

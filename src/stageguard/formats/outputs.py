@@ -179,7 +179,7 @@ def _texts(
         sidecar["stageguard"]["beside"] = described
     sidecar["stageguard"]["sha256"] = _SHA256_MARK
     text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
-    text = text.replace(_SHA256_MARK, sidecar_sha256(json.loads(text)))
+    text = text.replace(_SHA256_MARK, sidecar_sha256(parse_json(text)))
     return {files.tsv: table, files.sidecar: text + "\n"}
 
 
