@@ -154,9 +154,9 @@ def test_two_names_of_one_file_are_refused(tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from stageguard import _files
-_files._move_all = lambda written: os.kill(os.getpid(), 9)
-_files.write_together({Path(sys.argv[1]): "new"}, overwrite=True)
+from stageguard.base import files
+files._move_all = lambda written: os.kill(os.getpid(), 9)
+files.write_together({Path(sys.argv[1]): "new"}, overwrite=True)
 """
 
 
