@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.base.errors import InputError, OutputError, StageGuardError
+from stageguard.base.errors import FileFormatError, InputError, OutputError, StageGuardError
 from stageguard.formats.events import read_events
 
 CONCEPTS = ("Wake|0", "Stage 1 sleep|1", "Stage 2 sleep|2", "REM sleep|5")
@@ -217,3 +217,15 @@ def test_probabilities_alone_name_the_format_that_needs_stages(tmp_path):
 def test_a_list_of_nights_needs_parquet(tmp_path, nights, target, expected):
     with pytest.raises(StageGuardError, match=expected):
         sg.convert(nights, tmp_path / target)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.txt"])
+def test_numbers_ask_whose_they_are_before_they_are_converted(tmp_path, name):
+    numbers = [0, 2, 3, 4, 4, 4, 2, 0]
+    source = tmp_path / name
+    source.write_text(str(numbers) if name == "a.json" else "\n".join(map(str, numbers)))
+    with pytest.raises(FileFormatError, match=r"tools number stages differently|Say which with format"):
+        sg.convert(source, tmp_path / "a.annot")
+    assert not (tmp_path / "a.annot").exists()
+    written = sg.convert(source, tmp_path / "a.annot", format="numbers-rk")
+    assert "".join(sg.read_hypnogram(written.path).stages) == "WN2N3N3N3N3N2W"

@@ -113,7 +113,7 @@ def _of_file(path: Path, reading: Reading) -> Outgoing:
     is_scored = is_hypnogram(path, reading.scheme) if by_content else is_read_as[str(name)] == 1
     if is_scored:
         form = registry.detect(path, "hypnogram") if name is None else registry.named(name, "hypnogram")
-        found = _read_stages(path, reading, form.name)
+        found = _read_stages(path, reading, name)  # unnamed, so that numbers ask whose they are
         beside = _or_none(lambda: _read_density(path, reading, form.name)) if form.name in BOTH else None
         hypnogram = found.hypnogram
         if hypnogram.scorer == path.name:  # nobody said who scored it
@@ -128,7 +128,7 @@ def _of_file(path: Path, reading: Reading) -> Outgoing:
         )
         return replace(_with_density(night, beside), id=night_name(path))
     form = registry.detect(path, "density") if name is None else registry.named(name, "density")
-    density = _read_density(path, reading, form.name)
+    density = _read_density(path, reading, name)
     stages = _or_none(lambda: _read_stages(path, reading, form.name)) if form.name in BOTH else None
     night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
     return replace(_with_density(night, density), id=night_name(path))
@@ -149,11 +149,11 @@ def _of_object(source: Any, reading: Reading) -> Outgoing:
     return Outgoing(read.hypnogram, notes=read.notes)
 
 
-def _read_stages(path: Path, reading: Reading, format: str) -> HypnogramFile:
+def _read_stages(path: Path, reading: Reading, format: str | None) -> HypnogramFile:
     return read_hypnogram_file(path, HypnogramOptions(reading.scheme, reading.epoch_seconds, format=format))
 
 
-def _read_density(path: Path, reading: Reading, format: str) -> tuple[Hypnodensity, tuple[str, ...]]:
+def _read_density(path: Path, reading: Reading, format: str | None) -> tuple[Hypnodensity, tuple[str, ...]]:
     options = DensityOptions(
         reading.stages,
         reading.epoch_seconds,
