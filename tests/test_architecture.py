@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import stageguard
+import stageguard.nn
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "stageguard"
@@ -144,14 +145,15 @@ def test_modules_do_not_import_each_other_in_circles():
 VERSION = "from stageguard.base.version import __version__ as __version__"
 
 
-def test_type_checkers_see_the_public_names():
+@pytest.mark.parametrize(("package", "more"), [(stageguard, [VERSION]), (stageguard.nn, [])])
+def test_type_checkers_see_the_public_names(package, more):
     lines = [
         f"from stageguard.{module} import {name} as {name}"
-        for module, names in sorted(stageguard.PUBLIC.items())
-        for name in sorted(names.split())
+        for module, names in package.PUBLIC.items()
+        for name in names.split()
     ]
-    stub = (PACKAGE / "__init__.pyi").read_text("utf-8").splitlines()
-    assert sorted(line for line in stub if line.startswith("from")) == sorted([VERSION, *lines])
+    stub = Path(package.__file__).with_suffix(".pyi").read_text("utf-8").splitlines()
+    assert sorted(line for line in stub if line.startswith("from")) == sorted([*more, *lines])
 
 
 def third_party_after(code: str) -> set[str]:

@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from stageguard.base.lazy import load
+from stageguard.base.lazy import public_names
 from stageguard.base.version import __version__ as __version__
 
 # The public names by the module they live in, which is imported when one of them is first used.
@@ -47,16 +45,8 @@ PUBLIC = {
     "synthetic.night": "simulate_night",
     "report": "night_report",
 }
-_HOMES = {name: module for module, names in PUBLIC.items() for name in names.split()}
-__all__ = ["__version__", *sorted(_HOMES)]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'stageguard' has no attribute {name!r}")
-    value = load(f"{_HOMES[name]}:{name}")
-    globals()[name] = value
-    return value
+__getattr__, _names = public_names(__name__, PUBLIC)
+__all__ = ["__version__", *_names]
 
 
 def __dir__() -> list[str]:

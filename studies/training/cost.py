@@ -17,10 +17,9 @@ from stageguard.night.stages import WNR3
 from stageguard.nn.backbones import backbones, build_backbone
 from stageguard.nn.data import FeatureTable
 from stageguard.nn.normalise import Normalisation
-from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.sequences import make_batch, round_of_batches
-from stageguard.nn.training import train
+from stageguard.nn.training import Objective, train
 from stageguard.profile.profile import Profile
 
 N_SUBJECTS, N_EPOCHS, LENGTH, BATCH = 30, 900, 100, 16

@@ -21,10 +21,9 @@ from stageguard.nn.backbones import build_backbone
 from stageguard.nn.data import FeatureTable
 from stageguard.nn.evaluation import Validation, score_probabilities
 from stageguard.nn.normalise import Normalisation
-from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions, read_config
 from stageguard.nn.plan import one_cycle
-from stageguard.nn.training import train
+from stageguard.nn.training import Objective, train
 from stageguard.profile.profile import Profile
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -10,3 +12,25 @@ def load(name: str) -> Any:
     """Return an object of this package by ``"module:object"``, as in ``"guard.decode:decode"``."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(f"stageguard.{module}"), attribute)
+
+
+def public_names(package: str, public: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
+    """Return the ``__getattr__`` of a package and its public names, each imported when it is first used.
+
+    Parameters
+    ----------
+    package : str
+        Whose they are, as in ``"stageguard.nn"``.
+    public : mapping of str to str
+        The names by the module they live in, separated by spaces.
+    """
+    homes = {name: module for module, names in public.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = load(f"{homes[name]}:{name}")
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find, sorted(homes)

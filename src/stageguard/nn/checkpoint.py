@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.extras import library
 from stageguard.base.files import write_together
 from stageguard.base.input_files import parse_json, read_file
 from stageguard.base.version import __version__
@@ -22,9 +23,10 @@ from stageguard.nn.card import ModelCard as ModelCard
 from stageguard.nn.data import FeatureTable, read_features
 from stageguard.nn.document import Document
 from stageguard.nn.inference import soften, table_probabilities
-from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.warning import warn
-from stageguard.nn.weights import SafetensorError, load, save
+from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch, warn
+
+safetensors = library("safetensors", NEEDED_BY, EXTRA)
+codec = library("safetensors.torch", NEEDED_BY, EXTRA)
 
 LAYOUT_VERSION = 1
 WEIGHTS = "model.safetensors"
@@ -103,7 +105,7 @@ def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = Fal
     """Write `model.safetensors` and `model.json` into a folder, both or none."""
     folder = Path(folder)
     tensors = plain_tensors(model.network.state_dict())
-    weights = save(tensors)
+    weights: bytes = codec.save(tensors)
     document = {
         "stageguard_model": LAYOUT_VERSION,
         "versions": {
@@ -215,6 +217,6 @@ def _read_weights(path: Path, n_bytes: int, digest: str) -> dict[str, Tensor]:
     if hashlib.sha256(data).hexdigest() != digest:
         raise FileFormatError(f"{path.name}: is not the file {CARD} was written with. Copy both files again.")
     try:
-        return load(data)
-    except SafetensorError as error:
+        return cast(dict[str, Tensor], codec.load(data))
+    except safetensors.SafetensorError as error:
         raise FileFormatError(f"{path.name}: is not a safetensors file ({error}). Copy it again.") from None

@@ -11,8 +11,7 @@ from stageguard.base import checks
 from stageguard.base.errors import StageGuardWarning
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.nn import inputs
-from stageguard.nn.pytorch import Tensor, functional, nn, torch
-from stageguard.nn.warning import warn
+from stageguard.nn.pytorch import Tensor, functional, nn, torch, warn
 from stageguard.profile.profile import Profile
 
 

@@ -1,13 +1,31 @@
-"""PyTorch for the modules of this package, or one line that says how to get it. Computes nothing."""
+"""PyTorch for the modules of this package, and warnings that point at the user's line."""
 
 from __future__ import annotations
 
-from stageguard.nn.missing import missing
+import sys
+import warnings
+
+from stageguard.base.errors import StageGuardWarning
+from stageguard.base.extras import library
+
+NEEDED_BY, EXTRA = "stageguard.nn", "torch"
 
 try:
     import torch as torch
     from torch import Tensor as Tensor
     from torch import nn as nn
     from torch.nn import functional as functional
-except ModuleNotFoundError as error:
-    raise missing(error) from None
+except ModuleNotFoundError:
+    library("torch", NEEDED_BY, EXTRA)  # says how to get it
+    raise
+
+
+def warn(message: str) -> None:
+    """Warn at the first line outside of this package and of torch, however deep the call began."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in (
+        "stageguard",
+        "torch",
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, StageGuardWarning, stacklevel=level)

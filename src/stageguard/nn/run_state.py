@@ -20,13 +20,11 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import write_together
 from stageguard.base.input_files import checked_file, parse_json
-from stageguard.nn.checkpoint import CARD, WEIGHTS, first_difference, plain_tensors
+from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
 from stageguard.nn.document import Document
 from stageguard.nn.evaluation import Score
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.weights import SafetensorError, safe_open
-from stageguard.nn.weights import save as to_bytes
 
 STATE = "training.safetensors"
 LOG = "log.jsonl"
@@ -139,7 +137,7 @@ def save(run: Run, place: Place) -> None:
         "tensors": sorted(tensors),
         "replaces": place.replaces,
     }
-    state = to_bytes(tensors, metadata={"identity": json.dumps(place.identity), "run": json.dumps(numbers)})
+    state = codec.save(tensors, metadata={"identity": json.dumps(place.identity), "run": json.dumps(numbers)})
     lines = [{"options": place.identity["options"]}, *run.history]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     folder = place.folder
@@ -175,12 +173,12 @@ def resume(run: Run, place: Place) -> None:
 def _read(path: Path) -> tuple[Mapping[str, Any], Document, dict[str, Tensor]]:
     """Return whose state a file holds, its numbers and its tensors."""
     try:
-        with safe_open(checked_file(path, "weights"), "pt") as file:
+        with safetensors.safe_open(checked_file(path, "weights"), "pt") as file:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         identity, numbers = (parse_json(metadata[key]) for key in ("identity", "run"))
         return Document.of(identity).content, Document.of(numbers), tensors
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path.name, error) from None
 
 

@@ -18,8 +18,7 @@ from stageguard.base.errors import InputError
 from stageguard.guard.strength import fixed_log_weight
 from stageguard.nn import inputs
 from stageguard.nn.lattice import Lattice, Paths, cut
-from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.warning import warn
+from stageguard.nn.pytorch import Tensor, nn, torch, warn
 from stageguard.profile.profile import Profile
 
 # Beyond this share of labels no path can hold, the profile is not the right one for them.

@@ -1,4 +1,4 @@
-"""Train a staging network on feature tables, visibly and repeatably. Computes no features, decodes nothing.
+"""The training loop: feature tables in, a staging network out, visibly and repeatably.
 
 The run is a function of its options and data: weights follow from the seed, the order of the sequences from
 seed and round, dropout from seed and step. A killed run goes on from its last evaluation as if never stopped.
@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
+import numpy as np
+
+from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
 from stageguard.nn.checkpoint import ModelCard, TrainedModel, save_model
 from stageguard.nn.cohort import (
@@ -25,12 +28,13 @@ from stageguard.nn.cohort import (
 )
 from stageguard.nn.evaluation import Score, Validation
 from stageguard.nn.feature_table import FeatureTable
+from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.normalise import Normalisation
-from stageguard.nn.objective import Objective
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.plan import filled, in_steps, rate_at, recipe_of
-from stageguard.nn.pytorch import torch
+from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.nn.run_state import STATE, Place, Run, check_output, log, remember, resume, save, start
+from stageguard.nn.semi_markov import SemiMarkovLoss
 from stageguard.nn.sequences import Stretch, make_batch, round_of_batches
 from stageguard.profile.profile import Profile
 
@@ -77,6 +81,49 @@ class _Plan:
                     yield step, windows
                 step += 1
             round_ += 1
+
+
+class Objective(nn.Module):
+    """What a run minimises, with its parts: cross-entropy and penalty, or the semi-Markov likelihood.
+
+    Parameters
+    ----------
+    profile : Profile
+        Rare pairs of the penalty, or the model of the likelihood.
+    options : TrainingOptions
+        Which loss, and its weights.
+    counts : array (n_stages,)
+        Epochs of each stage in training, for balanced weights.
+    epoch_seconds : float, optional
+        Length of an epoch, if not the profile's.
+    """
+
+    stage_weights: Tensor
+
+    def __init__(
+        self, profile: Profile, options: TrainingOptions, counts: Ints, epoch_seconds: float | None = None
+    ) -> None:
+        super().__init__()
+        weights = counts.sum() / (len(counts) * counts) if options.balanced else np.ones(len(counts))
+        self.register_buffer("stage_weights", torch.tensor(weights, dtype=torch.float32), persistent=False)
+        self.criterion: StageGuardLoss | SemiMarkovLoss
+        if options.loss == "semi-markov":
+            # sequences are cut out of nights, so that their first bout may have begun before
+            cut = profile if profile.ends == "censored" else profile.replace(ends="censored")
+            self.criterion = SemiMarkovLoss(cut, epoch_seconds=epoch_seconds)
+        else:
+            assert options.penalty_weight is not None
+            class_weights = self.stage_weights if options.balanced else None
+            self.criterion = StageGuardLoss(
+                profile, options.penalty_weight, class_weights, options.label_smoothing
+            )
+
+    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """Return the loss and its parts for logits (batch, epochs, stages); masked epochs do not count."""
+        if isinstance(self.criterion, SemiMarkovLoss):
+            return {"loss": self.criterion(logits, targets, mask)}
+        total, cross_entropy, penalty = self.criterion.parts(logits, targets, mask)
+        return {"loss": total, "cross_entropy": cross_entropy, "penalty": penalty}
 
 
 def train(
