@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base import toml
+from stageguard.base.files import toml_text
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.hypnograms import draw_night
@@ -67,7 +67,7 @@ def main() -> None:
         for modality, told in results.items()
     }
     title = "# Written by studies/simulator/shifts.py: change it there, not here.\n"
-    SHIFTS_FILE.write_text(title + toml.dumps(known), encoding="utf-8")
+    SHIFTS_FILE.write_text(title + toml_text(known), encoding="utf-8")
 
 
 def column(values: np.ndarray) -> list[float]:

@@ -13,9 +13,9 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line
-from stageguard.base import input_files
+from stageguard.base import files
 from stageguard.base.errors import FileFormatError, ProfileError
-from stageguard.base.input_files import LIMITS, checked_file, parse_json, read_file
+from stageguard.base.files import LIMITS, checked_file, parse_json, read_file
 
 PACKAGE = Path(sg.__file__).parent
 PROFILE = "human-psg-5"
@@ -28,7 +28,7 @@ def run(capsys):
 
 # ---- nothing goes round the gate
 
-GATE = PACKAGE / "base" / "input_files.py"
+GATE = PACKAGE / "base" / "files.py"
 GATED = {"checked_file", "open_file", "open_text", "read_file", "read_text"}
 # functions of libraries that open what they are given
 OPENERS = {
@@ -173,7 +173,7 @@ def test_a_file_that_grows_is_bounded(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("12345")
     monkeypatch.setitem(LIMITS, "text", 4)
-    monkeypatch.setattr(input_files, "checked_file", lambda path, kind: path)
+    monkeypatch.setattr(files, "checked_file", lambda path, kind: path)
     with pytest.raises(FileFormatError, match=r"has 5 bytes, expected at most 4 of text"):
         read_file(path, "text")
 

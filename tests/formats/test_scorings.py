@@ -21,7 +21,7 @@ from recording_files import (
     write_edf_hypnogram,
 )
 from stageguard.base.errors import FileFormatError, StageGuardWarning
-from stageguard.base.input_files import LIMITS
+from stageguard.base.files import LIMITS
 from stageguard.formats.edf_annotations import lights, read_edf_annotations
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file

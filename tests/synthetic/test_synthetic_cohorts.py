@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from stageguard.base.errors import InputError, OutputError, OutputExistsError
+from stageguard.base.files import is_synthetic
 from stageguard.base.lazy import load
-from stageguard.base.synthetic_mark import is_synthetic
 from stageguard.datasets import recordings
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series

@@ -116,7 +116,15 @@ class CohortError(StageGuardError, ValueError):
 
 
 class FileFormatError(StageGuardError, ValueError):
-    """A file is not what its name says."""
+    """A file is not what its name says.
+
+    Attributes
+    ----------
+    reason : str
+        What is wrong with it, without the file's name, where `base.files.file_error` made it.
+    """
+
+    reason: str = ""
 
 
 class MissingFileError(StageGuardError, FileNotFoundError):

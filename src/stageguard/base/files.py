@@ -1,18 +1,35 @@
-"""Writing files whole or not at all, one or several together. Knows nothing about what is in them."""
+"""Files: read through one gate, written whole or not at all, one or several together.
+
+The gate opens regular files that are no larger than their kind ever is; `tests/base/test_input_files.py`
+holds every module to it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
+import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+import stat
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from stageguard.base import checks
-from stageguard.base.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
-from stageguard.base.input_files import read_file
+from stageguard.base.errors import (
+    OVERWRITE,
+    FileFormatError,
+    InputError,
+    Message,
+    OutputError,
+    OutputExistsError,
+    StageGuardError,
+)
 
 fcntl: Any
 try:
@@ -20,7 +37,173 @@ try:
 except ImportError:  # Windows, where leftovers stay
     fcntl = None
 
+# Bytes that a file of each kind may have, far above what any real one has.
+LIMITS = {
+    "a header": 10**6,
+    "TOML": 16 * 2**20,
+    "XML": 32 * 2**20,
+    "JSON": 64 * 2**20,
+    "a list": 64 * 2**20,
+    "annotations": 256 * 2**20,
+    "text": 2**30,
+    "an array": 4 * 2**30,
+    "weights": 64 * 2**30,
+    "a recording": 2**40,
+}
+BLOCK_BYTES = 2**20
+MOST_CONTAINERS = 1_000_000  # lists and objects in a JSON document; each takes some 100 bytes of memory
+SAVE_FIRST = "is a pipe or a device, expected a file. Save it to one first."
 MOST_NAME_BYTES = 255
+SYNTHETIC_FILE = "synthetic.json"  # in the top folder of a simulated cohort
+SYNTHETIC_WORD = "SYNTHETIC"  # in headers, where a format has room for words
+SYNTHETIC_DEPTH = 6  # folders of the deepest native layout, and then some
+
+
+def checked_file(path: Path, kind: str) -> Path:
+    """Return the path of a regular file, also through links, that is not too large for its kind.
+
+    What is not there, or may not be looked at, is Python's own OSError.
+    """
+    try:
+        facts = path.stat()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise file_error(path, "is a link that leads back to itself. Name the file it stood for.") from None
+    except ValueError:  # a zero character in its name
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from None
+    if stat.S_ISDIR(facts.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    if not stat.S_ISREG(facts.st_mode):
+        raise file_error(path, SAVE_FIRST)
+    if facts.st_size > LIMITS[kind]:
+        raise _too_large(path, kind, facts.st_size)
+    return path
+
+
+def open_file(path: Path, kind: str, *, buffering: int = -1) -> BinaryIO:
+    """Return a file that is open for reading bytes."""
+    return checked_file(path, kind).open("rb", buffering=buffering)
+
+
+def open_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> TextIO:
+    """Return a file that is open for reading text, with its line ends as they are."""
+    return checked_file(path, kind).open(encoding=encoding, errors=errors, newline="")
+
+
+def read_file(path: Path, kind: str) -> bytes:
+    """Return what a file holds; one that grows meanwhile is refused, too."""
+    with open_file(path, kind) as file:
+        data = file.read(os.fstat(file.fileno()).st_size + 1)  # no more, for it is set aside at once
+        while (block := file.read(BLOCK_BYTES)) and len(data) <= LIMITS[kind]:
+            data += block
+    if len(data) > LIMITS[kind]:
+        raise _too_large(path, kind, len(data))
+    return data
+
+
+def read_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """Return the text of a file, with plain line ends."""
+    return io.TextIOWrapper(io.BytesIO(read_file(path, kind)), encoding=encoding, errors=errors).read()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what JSON says; a name twice in one object, or far too many lists, is a ValueError."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    n_containers = data.count(b"[") + data.count(b"{")
+    if n_containers > MOST_CONTAINERS:
+        raise ValueError(f"{n_containers:,} lists and objects, expected at most {MOST_CONTAINERS:,}")
+    return json.loads(text, object_pairs_hook=_object)
+
+
+@contextlib.contextmanager
+def faults_named(name: str) -> Iterator[None]:
+    """Turn what a reader raises by mistake into one line with the file's name and the error's type."""
+    try:
+        yield
+    except (StageGuardError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise FileFormatError(f"{name}: cannot be read ({fault_text(error)}). Is it damaged?") from error
+
+
+def fault_text(error: Exception) -> str:
+    """Return the type of an error that is not this package's, and what it says, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}".removesuffix(": ")
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Return a TOML document; what is not there is Python's own FileNotFoundError.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file, with or without a byte order mark.
+    what : str
+        What the document is, for the message: "a profile".
+    """
+    try:
+        data = read_file(path, "TOML")
+    except IsADirectoryError:
+        raise file_error(path, "is a folder, expected a .toml file.") from None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise file_error(path, f"cannot be read: {error.strerror or error}.") from None
+    if not data.strip():
+        raise file_error(path, f"the file is empty ({len(data)} bytes), expected {what} in TOML.")
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        reason = f"not a text file (byte {error.start} is not UTF-8), expected {what} in TOML."
+    except RecursionError:
+        reason = f"tables or lists are nested too deeply, expected {what}."
+    except ValueError as error:  # also a number of more digits than Python reads
+        reason = f"not valid TOML: {error}."
+    raise file_error(path, reason)
+
+
+def toml_text(document: Mapping[str, object]) -> str:
+    """Return a document as TOML that reads back equal, its keys in their order."""
+    import tomli_w  # here, so that `import stageguard` loads numpy only
+
+    return tomli_w.dumps(document)
+
+
+def file_error(path: Path | str, reason: str) -> FileFormatError:
+    """Return an error whose line begins with the file's name, or with what an object is called."""
+    if isinstance(path, Path):
+        name = path.name if path.name not in ("", "..") else path.resolve().name or str(path)
+    else:
+        name = path
+    error = FileFormatError(Message(name, ": ", reason))
+    error.reason = reason
+    return error
+
+
+def is_synthetic(path: str | Path) -> bool:
+    """Return whether a file or folder lies in a simulated cohort.
+
+    Parameters
+    ----------
+    path : path-like
+        A recording's file or folder. The mark may lie beside it or up to six folders above.
+    """
+    inner = Path(path).absolute()
+    folders = (inner, *inner.parents)[: SYNTHETIC_DEPTH + 1]
+    return any((folder / SYNTHETIC_FILE).is_file() for folder in folders)
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the name {twice[:40]!r} is there twice, expected it once")
+    return found
+
+
+def _too_large(path: Path, kind: str, size: int) -> FileFormatError:
+    return file_error(path, f"has {size:,} bytes, expected at most {LIMITS[kind]:,} of {kind}.")
 
 
 def write_text_atomic(

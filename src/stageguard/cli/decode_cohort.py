@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import StageGuardError
-from stageguard.base.files import read_cell, write_cell, write_text_atomic
-from stageguard.base.input_files import open_text, read_text
+from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.base.version import __version__
 from stageguard.cli.inputs import COHORT_TABLE, FAILURES_TABLE
 from stageguard.cli.present import MOST_ROWS

@@ -15,10 +15,11 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, OutputExistsError, StageGuardWarning
+from stageguard.base.files import file_error
 from stageguard.cli.summary import range_note, summarise
 from stageguard.cli.terminal import failure_text, in_options, warned_of
 from stageguard.formats.changes import change_row, changes_text
-from stageguard.formats.density import DensityOptions, file_error
+from stageguard.formats.density import DensityOptions
 from stageguard.formats.outputs import TSV_SUFFIX, output_paths, write_decoding
 from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.files import real_path
-from stageguard.base.input_files import checked_file
+from stageguard.base.files import checked_file, file_error, real_path
 from stageguard.cli.recognising import Wanted as Wanted
 from stageguard.cli.recognising import is_night
-from stageguard.formats.density import file_error, listed
+from stageguard.formats.density import listed
 from stageguard.formats.file_format import Kind
 from stageguard.formats.outputs import CHANGES_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, TSV_SUFFIX
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stageguard.base.errors import Argument, InputError, message_of
-from stageguard.base.input_files import open_file
+from stageguard.base.files import file_error, open_file
 from stageguard.cli.inputs import Input, night_id
 from stageguard.datasets.sample_list import (
     MOMENT_WORDS,
@@ -18,7 +18,7 @@ from stageguard.datasets.sample_list import (
     parse_moment,
     parse_start,
 )
-from stageguard.formats.density import file_error, listed
+from stageguard.formats.density import listed
 from stageguard.formats.file_format import Kind
 from stageguard.formats.sniffing import HEAD_BYTES, UTF16_MARKS
 

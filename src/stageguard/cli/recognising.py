@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stageguard.base.errors import FileFormatError, InputError, message_of
-from stageguard.base.input_files import open_file
+from stageguard.base.files import open_file
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
 from stageguard.formats.outputs import TSV_SUFFIX

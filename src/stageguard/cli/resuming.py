@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.errors import FileFormatError, OutputExistsError
-from stageguard.base.input_files import parse_json, read_file
+from stageguard.base.files import parse_json, read_file
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import (
     WrittenFiles,

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 import typer
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardWarning, message_of
+from stageguard.base.files import file_error
 from stageguard.cli.decode_file import own_scheme
 from stageguard.cli.inputs import Input, Wanted, special, start_of
 from stageguard.cli.inputs import night_id as night_id
 from stageguard.cli.terminal import failure_text, in_options, warned_of
 from stageguard.datasets.sample_list import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
-from stageguard.formats.density import DensityOptions, file_error
+from stageguard.formats.density import DensityOptions
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file

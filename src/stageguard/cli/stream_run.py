@@ -13,8 +13,7 @@ from typing import BinaryIO
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning, message_of
-from stageguard.base.files import write_together
-from stageguard.base.input_files import read_file
+from stageguard.base.files import read_file, write_together
 from stageguard.cli.stopping import Stopped
 from stageguard.cli.stream_rows import Header, Line, is_header, lines_of, read_row
 from stageguard.cli.terminal import count, print_warning

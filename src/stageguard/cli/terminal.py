@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from stageguard.base.errors import Argument, NightNumber, StageGuardError, StageGuardWarning, message_of
-from stageguard.base.input_files import fault_text
+from stageguard.base.files import fault_text
 from stageguard.cli.stopping import unstopped
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
-from stageguard.base.input_files import read_file
+from stageguard.base.files import file_error, read_file
 from stageguard.base.version import __version__
 from stageguard.cli.decode_file import DecodeOptions, decode_file
-from stageguard.formats.density import file_error
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,

@@ -13,7 +13,7 @@ import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
-from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets.listings import Fetch, osf_files

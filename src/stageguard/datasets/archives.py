@@ -9,8 +9,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from stageguard.base.errors import OVERWRITE, Message, OutputError, OutputExistsError
-from stageguard.base.files import new_temporary
-from stageguard.base.input_files import checked_file, open_file
+from stageguard.base.files import checked_file, new_temporary, open_file
 from stageguard.datasets.samples import broken
 
 _BLOCK = 1 << 20

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stageguard.base.errors import MissingExtraError, StageGuardError
-from stageguard.base.input_files import faults_named, read_text
+from stageguard.base.files import faults_named, read_text
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets.download import difference
 from stageguard.datasets.getting import Kept, missing_members, read_ledger

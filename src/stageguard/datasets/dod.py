@@ -24,7 +24,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.extras import library
-from stageguard.base.input_files import checked_file, parse_json, read_file
+from stageguard.base.files import checked_file, parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
 from stageguard.datasets.listings import Fetch, bucket_files

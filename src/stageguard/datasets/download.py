@@ -24,7 +24,7 @@ from stageguard.base.errors import (
     OutputExistsError,
     StageGuardError,
 )
-from stageguard.base.input_files import open_file, parse_json, read_file
+from stageguard.base.files import open_file, parse_json, read_file
 from stageguard.base.version import __version__
 from stageguard.datasets.dataset import RemoteFile
 

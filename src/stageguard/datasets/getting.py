@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.files import write_text_atomic
-from stageguard.base.input_files import parse_json, read_file
+from stageguard.base.files import parse_json, read_file, write_text_atomic
 from stageguard.datasets.archives import unpack as unpack_archive
 from stageguard.datasets.dataset import Dataset, RemoteFile
 from stageguard.datasets.download import Patience, download, fetch_bytes, place_of

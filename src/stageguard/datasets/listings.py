@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from xml.etree.ElementTree import ParseError
 
 from stageguard.base.errors import FileFormatError
-from stageguard.base.input_files import parse_json
+from stageguard.base.files import parse_json
 from stageguard.datasets.dataset import RemoteFile
 from stageguard.formats.xml import children, local_name, text_of
 

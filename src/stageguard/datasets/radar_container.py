@@ -14,8 +14,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.input_files import read_text
-from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.files import is_synthetic, read_text
 from stageguard.base.units import scale_to
 from stageguard.datasets.dataset import Entry
 from stageguard.datasets.radar_files import SUFFIXES, RadarFile, open_radar_file, time_axis

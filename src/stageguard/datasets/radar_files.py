@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.extras import library
-from stageguard.base.input_files import checked_file
+from stageguard.base.files import checked_file
 from stageguard.datasets.samples import Array, Hdf5Row, Spooled, broken, named
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.night.recording import Samples, Signal

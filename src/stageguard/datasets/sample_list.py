@@ -22,8 +22,7 @@ from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.files import read_cell
-from stageguard.base.input_files import read_file
+from stageguard.base.files import read_cell, read_file
 from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects
 from stageguard.datasets.samples import broken
 from stageguard.formats.recordings.read import EXPERT, read_recording_file

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.extras import library
-from stageguard.base.input_files import checked_file, open_file, open_text
+from stageguard.base.files import checked_file, open_file, open_text
 from stageguard.formats.recordings.raw import bounds
 from stageguard.night.recording import Samples
 

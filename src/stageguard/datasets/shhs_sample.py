@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.input_files import read_file
+from stageguard.base.files import read_file
 from stageguard.datasets.samples import broken
 
 PAPER_SEED = 2024

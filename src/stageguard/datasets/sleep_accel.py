@@ -11,8 +11,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
-from stageguard.base.input_files import checked_file, open_text
-from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.files import checked_file, is_synthetic, open_text
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets.listings import Fetch, physionet_files
 from stageguard.datasets.samples import broken

@@ -20,7 +20,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.input_files import checked_file, read_text
+from stageguard.base.files import checked_file, read_text
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
 from stageguard.datasets.listings import Fetch, physionet_files
 from stageguard.datasets.samples import broken, reading

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import InputError
-from stageguard.base.input_files import open_text
-from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.files import is_synthetic, open_text
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets.listings import Fetch, physionet_files
 from stageguard.datasets.radar_container import MAPPING, find_mapped, find_standard, radar_files

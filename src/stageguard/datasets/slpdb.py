@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.files import file_error
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
 from stageguard.datasets.listings import Fetch, physionet_files
-from stageguard.formats.density import file_error
 from stageguard.formats.recordings.alignment import Scoring, lay_over
 from stageguard.formats.recordings.read import build_recording
 from stageguard.formats.recordings.wfdb import read_wfdb_header, read_wfdb_recording

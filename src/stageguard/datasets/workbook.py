@@ -9,7 +9,7 @@ from typing import Any
 
 from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
-from stageguard.base.input_files import checked_file
+from stageguard.base.files import checked_file
 from stageguard.datasets.samples import broken
 
 Cell = str | float | None

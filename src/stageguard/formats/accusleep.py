@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from stageguard.base.errors import StageGuardError
 from stageguard.base.extras import library
-from stageguard.base.input_files import checked_file, open_file
-from stageguard.formats.density import MOST_EPOCHS, check_usual, file_error, listed
+from stageguard.base.files import checked_file, file_error, open_file
+from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.mat import read_matrix
 from stageguard.formats.outgoing import Content, Outgoing, stage_words

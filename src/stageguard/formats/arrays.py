@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message
-from stageguard.base.input_files import open_file, read_file
-from stageguard.formats.density import DensityOptions, RawDensity, file_error, listed
+from stageguard.base.files import file_error, open_file, read_file
+from stageguard.formats.density import DensityOptions, RawDensity, listed
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.stager_arrays import ORDERS, array_density
 from stageguard.night.stages import canonical_name

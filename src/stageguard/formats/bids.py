@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from stageguard.formats.density import file_error, listed
+from stageguard.base.files import file_error
+from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import (
     STAGE_COLUMNS,
     UNSCORED_WORDS,

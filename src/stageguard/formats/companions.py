@@ -11,9 +11,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import PinError
-from stageguard.base.files import read_cell
-from stageguard.base.input_files import open_file, read_text
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, open_file, read_cell, read_text
 
 QUALITY_COLUMNS = ("quality", "beta", "sqi")
 PIN_COLUMNS = ("epoch", "stage")

@@ -15,7 +15,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import Argument, Message, StageGuardWarning
-from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.base.files import file_error
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.cells import is_number
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.night.stages import AASM5, SCHEMES, canonical_name

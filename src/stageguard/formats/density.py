@@ -16,14 +16,13 @@ import numpy.typing as npt
 from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Indices, Mask
 from stageguard.base.errors import (
     Argument,
-    FileFormatError,
     InputError,
     Message,
     MissingFileError,
     StageGuardWarning,
     message_of,
 )
-from stageguard.base.input_files import checked_file
+from stageguard.base.files import checked_file, file_error
 from stageguard.night.align import reepoch
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, explain_bad_probabilities
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
@@ -76,14 +75,6 @@ class RawDensity:
     is_chosen: bool = False  # users of the tool choose the epoch length, and `usual_seconds` is its default
     source: str | None = None  # where it came from, in place of the file's name
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
-
-
-def file_error(path: Where, message: str) -> FileFormatError:
-    """One line that begins with the file's name, or with what an object is called."""
-    if isinstance(path, str):
-        return FileFormatError(Message(path, ": ", message))
-    name = path.name if path.name not in ("", "..") else path.resolve().name or str(path)
-    return FileFormatError(Message(name, ": ", message))
 
 
 def existing_file(source: str | os.PathLike[str]) -> Path:

@@ -10,8 +10,8 @@ import numpy as np
 
 from stageguard.base.errors import Argument, Message, StageGuardError
 from stageguard.base.extras import library
-from stageguard.base.input_files import checked_file
-from stageguard.formats.density import MOST_EPOCHS, file_error, listed
+from stageguard.base.files import checked_file, file_error
+from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.json_file import number_list
 from stageguard.formats.stage_codes import NUMBERINGS, names_of

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import FileFormatError, StageGuardWarning
-from stageguard.base.input_files import open_file
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, open_file
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, plain_text, stage_texts
 from stageguard.formats.recordings.edf import find_runs, read_edf_recording, read_records

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stageguard.base.errors import InputError
+from stageguard.base.files import file_error
 from stageguard.formats import registry
-from stageguard.formats.density import file_error
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS
 from stageguard.formats.outgoing import Event
 from stageguard.formats.staged_annotations import Annotation, stage_annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stageguard.base.input_files import open_file
-from stageguard.formats.density import DensityOptions, RawDensity, file_error
+from stageguard.base.files import file_error, open_file
+from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.sniffing import HEAD_BYTES, gssc_header
 from stageguard.formats.tables.delimited import load_table
 from stageguard.formats.tables.row_times import row_times, timing_of

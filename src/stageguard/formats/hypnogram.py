@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import Argument, InputError, Message, did_you_mean, message_of
-from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, file_error, settle_epoch_seconds
+from stageguard.base.files import file_error
+from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, SCHEMES, StageScheme, canonical_name
 from stageguard.profile.profile import Profile

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.luna import from_stage_rows
 from stageguard.formats.mne import GSSC, numbered, refuse_numbers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.input_files import parse_json, read_file
-from stageguard.formats.density import MOST_EPOCHS, file_error
+from stageguard.base.files import file_error, parse_json, read_file
+from stageguard.formats.density import MOST_EPOCHS
 
 
 def load_json(path: Path) -> Any:

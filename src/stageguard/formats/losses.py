@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from stageguard.base.errors import FileFormatError
-from stageguard.base.input_files import read_file
+from stageguard.base.files import read_file
 from stageguard.formats.bids import BOAS_COLUMNS, stage_column
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.tables.stage_rows import StageRows, read_rows

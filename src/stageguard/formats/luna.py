@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS, Floats, Mask
-from stageguard.base.input_files import open_file
-from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.base.files import file_error, open_file
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_words
 from stageguard.formats.recordings.edf import read_edf_recording

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.errors import FileFormatError
-from stageguard.base.input_files import read_file
-from stageguard.formats.density import file_error, listed
+from stageguard.base.files import file_error, read_file
+from stageguard.formats.density import listed
 
 HEADER_BYTES = 128
 MOST_BYTES = 256 * 2**20  # that one element unpacks to

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import Argument, Message
-from stageguard.base.input_files import read_file
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, read_file
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, stage_texts
 from stageguard.formats.stage_codes import NUMBERINGS, names_of

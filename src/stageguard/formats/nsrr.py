@@ -13,7 +13,7 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats.profusion import STAGE_CODES, warn_of_codes

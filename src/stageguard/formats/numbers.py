@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import Argument, Message
-from stageguard.base.input_files import open_file
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, open_file
 from stageguard.formats.hypnogram import NPY, HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.json_file import number_list
 from stageguard.formats.sniffing import HEAD_BYTES

@@ -19,9 +19,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.base.files import write_together
-from stageguard.base.input_files import parse_json, read_file, read_text
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, parse_json, read_file, read_text, write_together
 from stageguard.formats.outgoing import GENERAL, Content, Outgoing
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import InputError
-from stageguard.formats.density import DensityOptions, RawDensity, file_error
+from stageguard.base.files import file_error
+from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number
 from stageguard.formats.stage_sniffing import OWN_HEAD

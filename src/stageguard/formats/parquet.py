@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
-from stageguard.base.input_files import checked_file, read_file
-from stageguard.formats.density import DensityOptions, RawDensity, file_error, listed
+from stageguard.base.files import checked_file, file_error, read_file
+from stageguard.formats.density import DensityOptions, RawDensity, listed
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.own_table import stage_columns

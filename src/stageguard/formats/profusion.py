@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from stageguard.base.errors import StageGuardWarning
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.xml import children, epoch_length, read_xml, xml_document

@@ -9,9 +9,9 @@ from typing import Any
 
 from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, message_of
-from stageguard.base.input_files import faults_named, open_file
+from stageguard.base.files import faults_named, file_error, open_file
 from stageguard.formats import registry
-from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file, file_error
+from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file
 from stageguard.formats.hypnogram import (
     NPY,
     HypnogramFile,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, did_you_mean
-from stageguard.base.input_files import open_file
+from stageguard.base.files import open_file
 from stageguard.formats import sniffing as sniffing
 from stageguard.formats.density_formats import DENSITY_FORMATS
 from stageguard.formats.file_format import FileFormat, Kind
@@ -132,6 +132,6 @@ def _named(form: FileFormat) -> Argument:
 
 
 def _error(path: Path, message: str) -> FileFormatError:
-    from stageguard.formats.density import file_error
+    from stageguard.base.files import file_error
 
     return file_error(path, message)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from stageguard.base.input_files import LIMITS, read_file
+from stageguard.base.files import LIMITS, read_file
 
 HEAD_BYTES = 8192
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")

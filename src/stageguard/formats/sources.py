@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.base.files import file_error
 from stageguard.formats import registry
-from stageguard.formats.density import DensityOptions, file_error
+from stageguard.formats.density import DensityOptions
 from stageguard.formats.events import read_events
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.losses import left_columns, merged_stages

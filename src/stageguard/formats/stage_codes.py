@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.night.stages import UNSCORED_NAME
 
 _AASM = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "R"}

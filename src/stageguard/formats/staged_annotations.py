@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import median
 
 from stageguard.base.errors import StageGuardWarning
-from stageguard.formats.density import file_error, listed
+from stageguard.base.files import file_error
+from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import (
     UNSCORED_WORDS,
     HypnogramOptions,

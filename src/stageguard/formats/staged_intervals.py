@@ -14,7 +14,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import Argument, Message
-from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, file_error
+from stageguard.base.files import file_error
+from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH
 from stageguard.formats.tables.timing import durations_by_onsets
 from stageguard.night.stages import UNSCORED_NAME
 

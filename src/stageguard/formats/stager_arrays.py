@@ -15,8 +15,9 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import array_of, type_name
 from stageguard.base.errors import Argument, Message, did_you_mean
+from stageguard.base.files import file_error
 from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
-from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.timing import read_timing
 from stageguard.formats.yasa_probabilities import without_undefined
 from stageguard.night.stages import canonical_name

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.formats.density import DensityOptions, RawDensity, file_error
+from stageguard.base.files import file_error
+from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.tables.cells import is_number
 from stageguard.formats.tables.delimited import read_bytes
 

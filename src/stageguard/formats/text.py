@@ -11,7 +11,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
-from stageguard.formats.density import file_error, listed
+from stageguard.base.files import file_error
+from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import (
     DIGITS,
     UNSCORED_WORDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.stage_sniffing import description

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from stageguard.formats.density import file_error, listed
+from stageguard.base.files import file_error
+from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs

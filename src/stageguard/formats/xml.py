@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stageguard.base.errors import FileFormatError
-from stageguard.base.input_files import open_file
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, open_file
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

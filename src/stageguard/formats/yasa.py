@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words, standard_scheme

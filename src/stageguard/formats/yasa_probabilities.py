@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.base.files import file_error
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.json_file import load_json
 
 STAGES = {

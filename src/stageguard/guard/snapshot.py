@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Ints32
 from stageguard.base.errors import InputError
-from stageguard.base.input_files import parse_json
+from stageguard.base.files import parse_json
 
 MAGIC = b"SGSTREAM"
 VERSION = 1

@@ -15,8 +15,7 @@ import numpy as np
 
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.extras import library
-from stageguard.base.files import write_together
-from stageguard.base.input_files import parse_json, read_file
+from stageguard.base.files import parse_json, read_file, write_together
 from stageguard.base.version import __version__
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.card import ModelCard as ModelCard

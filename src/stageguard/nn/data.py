@@ -13,8 +13,7 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.files import read_cell
-from stageguard.base.input_files import open_file, parse_json
+from stageguard.base.files import open_file, parse_json, read_cell
 from stageguard.formats.tables.delimited import DELIMITERS, read_text, split_line
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import AASM5, StageScheme

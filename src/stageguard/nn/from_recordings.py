@@ -9,7 +9,7 @@ import numpy as np
 
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
-from stageguard.base.input_files import faults_named
+from stageguard.base.files import faults_named
 from stageguard.datasets import Entry, entries
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

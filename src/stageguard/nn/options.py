@@ -10,7 +10,7 @@ from typing import Any
 
 from stageguard.base import checks
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.input_files import read_text
+from stageguard.base.files import read_text
 from stageguard.nn.backbones import SET_BY_FEATURES
 from stageguard.nn.backbones.recipes import OPTIMISERS, SCHEDULES
 from stageguard.nn.values import flag, whole

@@ -18,8 +18,7 @@ from stageguard.base.errors import (
     OutputError,
     OutputExistsError,
 )
-from stageguard.base.files import write_together
-from stageguard.base.input_files import checked_file, parse_json
+from stageguard.base.files import checked_file, parse_json, write_together
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
 from stageguard.nn.document import Document
 from stageguard.nn.evaluation import Score

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,10 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stageguard.base import checks, toml
+from stageguard.base import checks
 from stageguard.base.errors import CohortError, FileFormatError, ProfileError, did_you_mean
-from stageguard.base.files import write_text_atomic
-from stageguard.base.input_files import read_file
+from stageguard.base.files import read_toml, toml_text, write_text_atomic
 from stageguard.base.lazy import load
 from stageguard.night.stages import StageScheme
 from stageguard.profile.document import document_of
@@ -158,7 +156,7 @@ class Profile:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the profile as a TOML file that `load` reads back exactly."""
-        write_text_atomic(path, toml.dumps(self.to_dict()), overwrite=overwrite)
+        write_text_atomic(path, toml_text(self.to_dict()), overwrite=overwrite)
 
     def replace(self, **changes: object) -> Profile:
         """Return a profile with some keys of its document changed; None puts a key back to its default.
@@ -270,13 +268,15 @@ def _built_in(name: str) -> Profile | None:
 
 def _from_file(path: Path) -> Profile:
     try:
-        return Profile(tomllib.loads(_read(path)))
+        return Profile(read_toml(path, "a profile"))
+    except FileFormatError as error:
+        raise ProfileError(f"{path}: {error.reason}") from None
+    except FileNotFoundError:
+        raise ProfileError(
+            f"{path}: no such file. Give a built-in name or the path of a .toml file."
+        ) from None
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from None
-    except RecursionError:
-        raise ProfileError(f"{path}: tables or lists are nested too deeply, expected a profile.") from None
-    except ValueError as error:
-        raise ProfileError(f"{path}: not valid TOML: {error}.") from None
 
 
 def _is_file(path: Path) -> bool:
@@ -284,27 +284,6 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:  # a name too long for any file
         return False
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.is_dir():
-            raise ProfileError("is a folder, expected a .toml file.")
-        data = read_file(path, "TOML")
-    except FileFormatError as error:
-        raise ProfileError(str(error).removeprefix(f"{path.name}: ")) from None
-    except FileNotFoundError:
-        raise ProfileError("no such file. Give a built-in name or the path of a .toml file.") from None
-    except OSError as error:
-        raise ProfileError(f"cannot be read: {error.strerror or error}.") from None
-    if not data.strip():
-        raise ProfileError(f"the file is empty ({len(data)} bytes), expected a profile in TOML.")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ProfileError(
-            f"not a text file (byte {error.start} is not UTF-8), expected a profile in TOML."
-        ) from None
 
 
 def _decodes_alike(one: Profile, other: Profile) -> bool:

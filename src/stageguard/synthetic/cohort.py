@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
+from stageguard.base.files import SYNTHETIC_FILE
 from stageguard.base.lazy import load
-from stageguard.base.synthetic_mark import MARK_FILE
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
@@ -217,7 +217,7 @@ def check_place(folder: Path, *, overwrite: bool) -> None:
         raise OutputError(f"cannot write {folder}: it is a file, expected a folder.")
     if next(folder.iterdir(), None) is None:
         return
-    if not (folder / MARK_FILE).is_file():
+    if not (folder / SYNTHETIC_FILE).is_file():
         raise OutputExistsError(
             f"{folder} holds files that no simulation wrote, and is left alone. Choose another folder."
         )
@@ -295,7 +295,7 @@ def _write_truth(plan: Mapping[str, Any], subjects: Sequence[Subject], folder: P
     for name, table in ((SUBJECTS_FILE, rows), (EVENTS_FILE, events)):
         (folder / name).write_text("".join("\t".join(row) + "\n" for row in table), encoding="utf-8")
     (folder / README_FILE).write_text(readme(plan), encoding="utf-8")
-    (folder / MARK_FILE).write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+    (folder / SYNTHETIC_FILE).write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
 
 
 def _cell(value: float | str | None) -> str:

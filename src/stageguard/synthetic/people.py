@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.input_files import read_text
+from stageguard.base.files import read_text
 from stageguard.synthetic.seeds import stream
 
 # Groups and their sizes among 25 people, as in the paper's sample of SHHS (table 'Subpopulation analysis').

@@ -80,6 +80,7 @@ LIBRARIES = {
     "jinja2": "the HTML report",
     "defusedxml": "scorings in XML",
     "edfio": "EDF and EDF+",
+    "tomli-w": "writing TOML",
 }
 
 

@@ -18,10 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats
-from stageguard.base.input_files import open_file
-from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.files import SYNTHETIC_WORD, file_error, open_file
 from stageguard.base.units import scale_to, standard_unit
-from stageguard.formats.density import file_error
 from stageguard.formats.recordings.edf_header import EdfHeader, EdfSignal, plus_date, read_edf_header
 from stageguard.formats.recordings.raw import RawRecording, bounds
 from stageguard.night.recording import Series, Signal
@@ -142,7 +140,7 @@ def read_edf_recording(path: Path) -> RawRecording:
         start=None if start is None else start + timedelta(seconds=first_seconds),
         subject=subject,
         covariates=covariates,
-        is_synthetic=MARK_WORD in f"{header.patient} {header.recording}",
+        is_synthetic=SYNTHETIC_WORD in f"{header.patient} {header.recording}",
         unreadable=unreadable,
         notes=header.notes + notes,
     )

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from stageguard.base.input_files import open_file
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, open_file
 
 MAGIC = b"0       "
 BDF_MAGIC = b"\xffBIOSEMI"

@@ -13,10 +13,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
-from stageguard.base.input_files import faults_named, open_file
-from stageguard.base.synthetic_mark import is_synthetic
+from stageguard.base.files import faults_named, file_error, is_synthetic, open_file
 from stageguard.base.units import known_unit, scale_to, standard_unit
-from stageguard.formats.density import file_error
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.alignment import Scoring, begins_after, lay_over

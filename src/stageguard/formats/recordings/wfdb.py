@@ -15,10 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints32
-from stageguard.base.input_files import open_file, read_text
-from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.files import SYNTHETIC_WORD, file_error, open_file, read_text
 from stageguard.base.units import scale_to, standard_unit
-from stageguard.formats.density import file_error
 from stageguard.formats.recordings.edf_header import NO_DATE
 from stageguard.formats.recordings.raw import RawRecording, bounds
 from stageguard.night.recording import Series, Signal
@@ -158,7 +156,7 @@ def read_wfdb_recording(path: Path) -> RawRecording:
             )
             signals[label] = Signal(label, channel, header.rate_hz * signal.per_frame, unit)
             first += signal.per_frame
-    made_up = any(MARK_WORD in comment for comment in header.comments)
+    made_up = any(SYNTHETIC_WORD in comment for comment in header.comments)
     return RawRecording(signals, start=header.start, is_synthetic=made_up, notes=header.notes)
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.input_files import read_file
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error, read_file
 from stageguard.night.recording import Series
 
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Indices
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.formats.tables.decimals import PADDING, read_decimals
 
 NO_EVIDENCE = frozenset({"", "nan", "na", "n/a", "null", "none", "."})

@@ -13,8 +13,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import did_you_mean
-from stageguard.base.input_files import read_file
-from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.base.files import file_error, read_file
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.cells import (
     NO_EVIDENCE,
     Cells,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.formats.density import Where, file_error
+from stageguard.base.files import file_error
+from stageguard.formats.density import Where
 from stageguard.formats.tables.cells import NO_EVIDENCE
 from stageguard.formats.tables.row_times import Meaning, meaning_of, parse_cells
 

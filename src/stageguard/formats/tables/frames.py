@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.checks import type_name
+from stageguard.base.files import file_error
 from stageguard.formats import luna, yasa_probabilities
-from stageguard.formats.density import DensityOptions, RawDensity, Where, file_error, listed
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.delimited import choose_columns, stage_of
 from stageguard.formats.tables.frame_columns import (
     Columns,

@@ -14,7 +14,8 @@ import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.density import Where, file_error
+from stageguard.base.files import file_error
+from stageguard.formats.density import Where
 from stageguard.formats.tables.timing import Timing, durations_by_onsets, read_timing
 
 Role = Literal["onset", "end", "duration", "epoch", "run"]

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from stageguard.formats.density import Where, file_error, listed
+from stageguard.base.files import file_error
+from stageguard.formats.density import Where, listed
 
 # A column of such a name that has several values: more than one night in the file.
 NIGHT_COLUMNS = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.formats.density import file_error
+from stageguard.base.files import file_error
 from stageguard.formats.tables.cells import empty_rows_note
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
-from stageguard.formats.density import Where, file_error
+from stageguard.base.files import file_error
+from stageguard.formats.density import Where
 
 TIMING_COLUMNS = ("onset", "duration", "epoch")
 TOLERANCE = 0.01  # of an epoch: onsets are often rounded

@@ -13,10 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stageguard.base import checks, schema, toml
+from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.files import write_text_atomic
-from stageguard.base.input_files import read_text
+from stageguard.base.files import read_text, toml_text, write_text_atomic
 from stageguard.base.schema import plain_options, read_options
 from stageguard.signals.modalities import modality_of
 
@@ -122,7 +121,7 @@ class Recipe:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the recipe as a TOML file that `load` reads back exactly."""
-        write_text_atomic(path, toml.dumps(self.to_dict()), overwrite=overwrite)
+        write_text_atomic(path, toml_text(self.to_dict()), overwrite=overwrite)
 
     @property
     def sha256(self) -> str:

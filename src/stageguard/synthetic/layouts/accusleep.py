@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats32, Ints
 from stageguard.base.errors import MissingExtraError
-from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.events import Simulated
@@ -20,7 +20,7 @@ from stageguard.synthetic.layouts.text import write_rows
 
 LABEL_SECONDS = 2.5
 CODES = {"R": 1, "W": 2, "N": 3}
-HEADER = f"{MARK_WORD} recording, simulated by stageguard; no animal was recorded. In uV."
+HEADER = f"{SYNTHETIC_WORD} recording, simulated by stageguard; no animal was recorded. In uV."
 HALF_DAY_HOURS = 12.0
 ROW_GROUP = 1 << 20
 

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
@@ -79,7 +79,7 @@ def nsrr_xml(night: Hypnogram, events: Sequence[Event]) -> str:
     clock = start.strftime("%d.%m.%y %H.%M.%S")
     lines = [
         '<?xml version="1.0" encoding="UTF-8" standalone="no"?>',
-        f"<!-- {MARK_WORD}: simulated by stageguard {__version__}; nobody slept this night. -->",
+        f"<!-- {SYNTHETIC_WORD}: simulated by stageguard {__version__}; nobody slept this night. -->",
         "<PSGAnnotation>",
         "<SoftwareVersion>Compumedics</SoftwareVersion>",
         f"<EpochLength>{night.epoch_seconds:g}</EpochLength>",
@@ -120,7 +120,7 @@ def _write_edf(path: Path, made: Simulated) -> None:
                 np.clip(values, low, high),
                 signal.rate_hz,
                 label=signal.name,
-                transducer_type=MARK_WORD,
+                transducer_type=SYNTHETIC_WORD,
                 physical_dimension=unit,
                 physical_range=(low, high),
             )
@@ -129,7 +129,9 @@ def _write_edf(path: Path, made: Simulated) -> None:
     edf = edfio.Edf(
         signals,
         patient=edfio.Patient(
-            code=made.recording.subject, sex="M" if sex == "M" else "F" if sex == "F" else "X", name=MARK_WORD
+            code=made.recording.subject,
+            sex="M" if sex == "M" else "F" if sex == "F" else "X",
+            name=SYNTHETIC_WORD,
         ),
         recording=edfio.Recording(
             startdate=None if start is None else start.date(), equipment_code=f"stageguard_{__version__}"

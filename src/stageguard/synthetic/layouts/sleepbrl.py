@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import toml
-from stageguard.base.synthetic_mark import MARK_WORD
+from stageguard.base.files import SYNTHETIC_WORD, toml_text
 from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
@@ -58,14 +57,14 @@ def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
         (folder / "subjects-synthetic.csv").write_text(_table(subjects), encoding="utf-8")
         return
     lines = [
-        f"# {MARK_WORD}: simulated by stageguard {__version__}; nobody slept these nights.",
+        f"# {SYNTHETIC_WORD}: simulated by stageguard {__version__}; nobody slept these nights.",
         "epoch_seconds = 30",
         'scheme = "wnr3"  # as in the paper; the files hold W, N1, N2, N3, R',
     ]
     for subject in subjects:
         lines += ["", "[[recordings]]", f'file = "{subject.subject}.npz"', f'subject = "{subject.subject}"']
         lines += [f"start = {subject.start.isoformat()}"] if subject.start is not None else []
-        lines += ["", "[recordings.covariates]", toml.dumps(subject.covariates).rstrip()]
+        lines += ["", "[recordings.covariates]", toml_text(subject.covariates).rstrip()]
     (folder / "recordings.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -89,12 +88,12 @@ def _write_edf(path: Path, made: Simulated) -> None:
         values = np.clip(signal.read(), *RANGE)
         signals.append(
             edfio.EdfSignal(
-                values, signal.rate_hz, label=label, transducer_type=MARK_WORD, physical_range=RANGE
+                values, signal.rate_hz, label=label, transducer_type=SYNTHETIC_WORD, physical_range=RANGE
             )
         )
     edf = edfio.Edf(
         signals,
-        patient=edfio.Patient(code=made.recording.subject, name=MARK_WORD),
+        patient=edfio.Patient(code=made.recording.subject, name=SYNTHETIC_WORD),
         recording=edfio.Recording(
             startdate=None if start is None else start.date(), equipment_code=f"stageguard_{__version__}"
         ),
