@@ -78,9 +78,8 @@ def matched(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
         [n.probabilities for n in train],
         experts(task, train),
         sg.Profile.load(task.base),
-        inputs.Options(None, task.epoch_seconds, False, False),
-        [n.subject for n in train],
-        None,
+        options=inputs.GuardOptions(epoch_seconds=task.epoch_seconds),
+        groups=[n.subject for n in train],
     )
     recipe = Recipe(sg.Profile.load(task.base), task.epoch_seconds)
     candidates = [ARGMAX] + [

@@ -14,7 +14,7 @@ from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.intervals import _stepping_aside
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import decode_prepared, prepare
-from stageguard.guard.inputs import Options
+from stageguard.guard.inputs import GuardOptions
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.profile.parts import Calibration
 
@@ -80,7 +80,7 @@ def test_without_wake_or_rem_there_are_no_totals_to_meet():
     truth = [np.repeat(np.tile([0, 1], 10), 5 + i).astype(np.int8) for i in range(6)]
     nights = [np.where(own[:, None] == [0, 1], 0.8, 0.2) for own in truth]
     experts = [sg.Hypnogram(own, scheme, 30.0) for own in truth]
-    material = read_material(nights, experts, base, Options(None, 30.0, False, False), None, None)
+    material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
     scope = scope_of(material, material.counts(), biases=False, durations=False)
     assert scope.totals == ()
     assert {one.totals for one in scope.candidates()} == {0.0}
@@ -104,7 +104,7 @@ def skewed(n_nights: int, seed: int = 0):
 def test_outputs_show_as_much_of_each_stage_as_the_experts(rule):
     nights, experts = skewed(8)
     base = sg.Profile.load("human-psg-3")
-    material = read_material(nights, experts, base, Options(None, 30.0, False, False), None, None)
+    material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
     recipe = Recipe(base, 30.0)
     learned = recipe.learn(material, totals=(rule,))
 
@@ -129,7 +129,7 @@ def test_all_of_nrem_is_shifted_alike():
     fine = [sg.Hypnogram(np.array([0, 2, 4])[e.labels].astype(np.int8), AASM5, 30.0) for e in experts]
     base = sg.Profile.load("human-psg-5")
     with pytest.warns(sg.StageGuardWarning, match="occurs in none"):
-        material = read_material(split, fine, base, Options(None, 30.0, False, False), None, None)
+        material = read_material(split, fine, base, options=GuardOptions(epoch_seconds=30.0))
     biases = Recipe(base, 30.0).learn(material, totals=("argmax",)).totals["argmax"]
     assert biases[1] == biases[2] == biases[3]
     assert biases[0] < biases[4]

@@ -20,7 +20,6 @@ from stageguard.fitting.learning_curve import CurvePoint, LearningCurve
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import Score, Scores
 from stageguard.guard.decoding import many_changes_advice
-from stageguard.guard.inputs import Options
 
 BASE = "human-psg-3"
 
@@ -75,10 +74,7 @@ def test_the_profile_decodes_as_the_candidate_did(report, flickering):
     from stageguard.fitting.cross_validation import decode_candidate
 
     base = sg.Profile.load(BASE)
-    options = Options(None, None, False, False)
-    material = read_material(
-        flickering.densities, flickering.hypnograms, base, options, flickering.groups, None
-    )
+    material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
     recipe = Recipe(base, 30.0, ("W", "N"))
     learned = recipe.learn(material)
     for candidate in (
@@ -205,10 +201,8 @@ def test_the_errors_on_held_out_nights_are_kept_for_intervals(report, flickering
 
 
 def test_no_group_is_on_both_sides_of_a_split(flickering):
-    base, options = sg.Profile.load(BASE), Options(None, None, False, False)
-    material = read_material(
-        flickering.densities, flickering.hypnograms, base, options, flickering.groups, None
-    )
+    base = sg.Profile.load(BASE)
+    material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
     folds = split(material, 5, seed=3)
     held = [group for _, test in folds for group in test.groups]
     assert sorted(held) == sorted(material.groups)

@@ -74,10 +74,9 @@ def words_for(chosen, *rows):
     choice = Choice(chosen, "", Selection(found, chosen, None, (0.0, 0.0)), None, None, None)
     own = cohort(1, hours=2)
     from stageguard.fitting.material import read_material
-    from stageguard.guard.inputs import Options
 
     base = sg.Profile.load("human-psg-3")
-    material = read_material(None, own.hypnograms, base, Options(None, None, False, False), None, None)
+    material = read_material(None, own.hypnograms, base)
     return _words(base, material, Naming("x", "our clinic", 0, ()), choice)
 
 

@@ -144,7 +144,7 @@ def test_argmax_takes_the_first_of_equals_and_marks_missing_rows():
         ({"scheme": "psg"}, "unknown scheme 'psg'. Known: aasm5, wldr4, wnr3, ws2."),
         (
             {"probabilities": [[0.5, 0.4, 0.0]]},
-            f"probabilities: row 0 sums to 0.9{SUM} Every row sums to 0.9{DIVIDE}",
+            f"probabilities: row 0 sums to 0.9{SUM} The row sums to 0.9{DIVIDE}",
         ),
         ({"probabilities": [[0.5, 0.5]]}, f"probabilities have shape (1, 2){SHAPE}"),
     ],
@@ -275,7 +275,7 @@ GOOD = [0.2, 0.3, 0.5]
         ([GOOD, [0.5, 0.5, NAN], GOOD], f"row 1 is NaN for R{IN_PART}"),
         ([[INF, NAN, -INF]], f"row 0 is NaN for N{IN_PART}"),
         ([[NAN, 1, NAN], [NAN, NAN, 1]], f"row 0 is NaN for W{IN_PART}"),
-        ([[NAN] * 3, [1, 2, 4]], f"row 1 sums to 7{SUM} Every row sums to 7{DIVIDE}"),
+        ([[NAN] * 3, [1, 2, 4]], f"row 1 sums to 7{SUM} The row sums to 7{DIVIDE}"),
         ([[INF, -INF, 1]], f"row 0 has inf for W{RANGE}{LOGITS}"),
         ([[2.5, -1, 0.3], GOOD], f"row 0 has -1 for N{RANGE}{CORRECT}"),
         ([[2.5, -1, 0.3], [-3, 0, 0.1]], f"row 0 has -1 for N{RANGE}{LOGITS}"),

@@ -54,8 +54,19 @@ class NightNumber:
 FIRST_NIGHT = NightNumber(1, "the first one")
 
 
+@dataclass(frozen=True, slots=True)
+class RowNumber:
+    """A row of an array of epochs, counted from 0, as in ``row 3``."""
+
+    number: int
+
+    def __str__(self) -> str:
+        """Return how a message names the row."""
+        return f"row {self.number}"
+
+
 class Message(str):
-    """Text made of pieces, some of which are an `Argument` or a `NightNumber`; ``+`` keeps them."""
+    """Text made of pieces, some of them an `Argument` or the number of a night or row; ``+`` keeps them."""
 
     parts: tuple[object, ...]
 

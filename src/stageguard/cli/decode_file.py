@@ -28,8 +28,8 @@ from stageguard.night.common_epochs import begun
 from stageguard.night.stages import SCHEMES, StageScheme
 
 if TYPE_CHECKING:
-    from stageguard.guard.decode import Training
     from stageguard.guard.decoding import Decoding
+    from stageguard.guard.inputs import Training
     from stageguard.measures.cohort import StatisticsOptions
     from stageguard.profile.profile import Profile
 

@@ -197,10 +197,18 @@ def fit_report(
         checks.text(cohort, "cohort", empty=False)
     if progress is not None and not callable(progress):
         raise InputError(f"progress is {checks.shown(progress)}, expected a function that takes a Progress.")
-    options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
+    options = inputs.GuardOptions(stages=stages, epoch_seconds=epoch_seconds, logits=logits, log=log)
     if statistics is not None:
         checks.choice(statistics, "statistics", ("night", "day"))
-    material = read_material(densities, hypnograms, profile, options, groups, subjects, statistics)
+    material = read_material(
+        densities,
+        hypnograms,
+        profile,
+        options=options,
+        groups=groups,
+        subjects=subjects,
+        statistics=statistics,
+    )
     recipe = Recipe(profile, material.epoch_seconds)
     if name is not None:
         checks.text(name, "name", empty=False)

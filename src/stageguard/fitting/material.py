@@ -116,9 +116,10 @@ def read_material(
     densities: Sequence[Any] | None,
     hypnograms: Sequence[Any],
     base: Profile,
-    options: inputs.Options,
-    groups: Sequence[Hashable] | None,
-    subjects: Sequence[Hashable] | None,
+    *,
+    options: inputs.GuardOptions = inputs.NOTHING_SAID,
+    groups: Sequence[Hashable] | None = None,
+    subjects: Sequence[Hashable] | None = None,
     statistics: Kind | None = None,
 ) -> Material:
     """Return all nights in the base profile's stages, checked.
@@ -137,7 +138,7 @@ def read_material(
     assumed: list[str] = []
     group_of, subject_of = _who(groups, subjects, n_nights, assumed)
     panels = [_panel(one, i, base, options) for i, one in enumerate(hypnograms)]
-    requests: list[inputs.Request | None] = [None] * n_nights
+    requests: list[inputs.NightInput | None] = [None] * n_nights
     for i, density in enumerate(() if densities is None else densities):
         stager = _read(density, i, base, options)
         requests[i] = stager
@@ -239,7 +240,7 @@ def _name(given: Any, i: int, what: str) -> str:
     return text
 
 
-def _panel(given: Any, i: int, base: Profile, options: inputs.Options) -> list[Hypnogram]:
+def _panel(given: Any, i: int, base: Profile, options: inputs.GuardOptions) -> list[Hypnogram]:
     """Return the scorings of one night as hypnograms in the base profile's stages."""
     several = isinstance(given, list | tuple) and len(given) > 0 and checks.n_dimensions(given[0]) != 0
     found = []
@@ -264,7 +265,7 @@ def _has_hypnograms(given: Any) -> bool:
     return isinstance(first, Hypnogram)
 
 
-def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.Options, what: str) -> None:
+def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.GuardOptions, what: str) -> None:
     """Refuse an epoch length, which bare arrays need, that contradicts what a night says of itself."""
     if options.epoch_seconds is None:
         return
@@ -276,13 +277,13 @@ def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.Option
         )
 
 
-def _read(density: Any, i: int, base: Profile, options: inputs.Options) -> inputs.Request:
+def _read(density: Any, i: int, base: Profile, options: inputs.GuardOptions) -> inputs.NightInput:
     plain = options
     try:
         if isinstance(density, Hypnodensity):
             _refuse_other_epochs(density, options, "density")
             plain = replace(options, epoch_seconds=None)  # that is said for bare labels
-        request = inputs.read_request(density, base, plain, None, None, None)
+        request = inputs.read_night(density, base, plain)
         check_probabilities(request.matrix, base.scheme.names)
     except StageGuardError as error:
         raise InputError(f"night {i}: {error}") from None
@@ -291,7 +292,7 @@ def _read(density: Any, i: int, base: Profile, options: inputs.Options) -> input
 
 def _night(
     i: int,
-    request: inputs.Request | None,
+    request: inputs.NightInput | None,
     panel: list[Hypnogram],
     base: Profile,
     who: tuple[str, str],

@@ -39,14 +39,14 @@ def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile)
 
     `bare` is a profile without a calibration of its own, at the nights' epoch length.
     """
-    requests = []
+    given = []
     for night in nights:
         assert night.matrix is not None
         matrix = night.matrix
         if calibration != Calibration():
             matrix = np.exp(log_probabilities(matrix, calibration))
-        requests.append(inputs.Request(matrix, bare.epoch_seconds, None, None, [], None, None, None))
-    return inputs.check_nights(requests, bare, is_batch=True)
+        given.append(inputs.NightInput(matrix, bare.epoch_seconds))
+    return inputs.check_nights(given, bare, is_batch=True)
 
 
 def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:

@@ -1,11 +1,11 @@
-"""Decode stage probabilities under a Profile. Does not read files, measure sleep or train."""
+"""`decode`: the most plausible hypnogram of a night, or of many, under a profile."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,12 @@ from stageguard.base.errors import CohortError, InputError, PinError, StageGuard
 from stageguard.guard import inputs
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.evidence import Night
+from stageguard.guard.inputs import BatchKeywords, GuardOptions, NightInput, NightKeywords, Training
 from stageguard.guard.solver import Job, NoPathError, Path, solver_for
 from stageguard.guard.strength import Strength, run_searches
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-
-Training = Literal["natural", "balanced"]
-Pins = Mapping[int, str | int]
 
 # Beyond this share of changed epochs a person should look before using the result.
 _MANY_CHANGES = 0.10
@@ -32,16 +30,7 @@ _MANY_CHANGES = 0.10
 def decode(
     density: Hypnodensity | npt.NDArray[Any],
     profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: npt.ArrayLike | None = None,
-    pins: Pins | None = None,
-    segments: Sequence[int] | None = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Unpack[NightKeywords],
 ) -> Decoding: ...
 
 
@@ -49,16 +38,7 @@ def decode(
 def decode(
     density: Sequence[Hypnodensity | npt.NDArray[Any]],
     profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Sequence[npt.ArrayLike | None] | None = None,
-    pins: Sequence[Pins | None] | None = None,
-    segments: Sequence[Sequence[int] | None] | None = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Unpack[BatchKeywords],
 ) -> list[Decoding]: ...
 
 
@@ -118,47 +98,43 @@ def decode(
     >>> result.stages.tolist()
     ['W', 'W', 'W']
     """
-    options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
-    results, batch = decode_all(density, profile, options, (quality, pins, segments), cohort, trained)
+    options = GuardOptions(
+        stages=stages,
+        epoch_seconds=epoch_seconds,
+        logits=logits,
+        log=log,
+        quality=quality,
+        pins=pins,
+        segments=segments,
+        cohort=cohort,
+        trained=trained,
+    )
+    results, batch = decode_all(density, profile, options)
     _warn_of_many_changes(results)
     return results if batch else results[0]
 
 
-def decode_all(
-    density: Any,
-    profile: Profile | str,
-    options: inputs.Options,
-    said: tuple[Any, Any, Any],
-    cohort: str | None,
-    trained: Training | None,
-) -> tuple[list[Decoding], bool]:
-    """Decode what one call passed, `said` being quality, pins and segments; also whether it is a list."""
+def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
+    """Decode what one call of a verb passed; also return whether it is a list."""
     profile = profile if isinstance(profile, Profile) else Profile.load(profile)
-    natural = _is_natural(trained)
-    check_cohort(profile, cohort, stacklevel=4)
-    profile = profile.for_cohort(cohort)
+    natural = _is_natural(options.trained)
+    check_cohort(profile, options.cohort, stacklevel=4)
+    profile = profile.for_cohort(options.cohort)
     batch = inputs.is_batch(density)
     items = list(density) if batch else [density]
     if not items:
         return [], batch
-    asked = zip(
-        items,
-        *(
-            inputs.per_night(values, len(items), what) if batch else [values]
-            for values, what in zip(said, ("quality", "pins", "segments"), strict=True)
-        ),
-        strict=True,
-    )
-    requests = [inputs.read_request(night, profile, options, q, p, s) for night, q, p, s in asked]
-    nights = inputs.check_nights(requests, profile, is_batch=batch)
+    each = options.of_each_night(len(items)) if batch else [options]
+    given = [inputs.read_night(night, profile, own) for night, own in zip(items, each, strict=True)]
+    nights = inputs.check_nights(given, profile, is_batch=batch)
     try:
-        solved = _solve(profile, requests, nights, natural)
+        solved = _solve(profile, given, nights, natural=natural)
     except NoPathError as failure:
-        at = next(i for i, night in enumerate(nights) if night is failure.job.night)
-        raise _explain_no_path(failure, f"night {at}: " if batch else "") from None
+        index = next(i for i, night in enumerate(nights) if night is failure.job.night)
+        raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
     results = [
-        _result(profile, request, night, path, strength, cohort, trained)
-        for request, night, (path, strength) in zip(requests, nights, solved, strict=True)
+        _result(profile, request, night, path, strength)
+        for request, night, (path, strength) in zip(given, nights, solved, strict=True)
     ]
     return results, batch
 
@@ -183,12 +159,12 @@ def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> No
 
 
 def _solve(
-    profile: Profile, requests: Sequence[inputs.Request], nights: Sequence[Night], natural: bool
+    profile: Profile, given: Sequence[NightInput], nights: Sequence[Night], *, natural: bool
 ) -> list[tuple[Path, Strength]]:
     """Solve every night, those of one epoch length together."""
     by_length: dict[float, list[int]] = {}
-    for i, request in enumerate(requests):
-        by_length.setdefault(request.epoch_seconds, []).append(i)
+    for i, night in enumerate(given):
+        by_length.setdefault(night.epoch_seconds, []).append(i)
     solved: dict[int, tuple[Path, Strength]] = {}
     for seconds, members in by_length.items():
         solver = solver_for(profile, seconds)
@@ -221,32 +197,24 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
     )
 
 
-def _result(
-    profile: Profile,
-    request: inputs.Request,
-    night: Night,
-    path: Path,
-    strength: Strength,
-    cohort: str | None,
-    trained: Training | None,
-) -> Decoding:
+def _result(profile: Profile, given: NightInput, night: Night, path: Path, strength: Strength) -> Decoding:
     hypnogram = Hypnogram(
         path.labels,
         profile.scheme,
-        request.epoch_seconds,
-        request.start,
+        given.epoch_seconds,
+        given.start,
         f"StageGuard {profile.name}",
-        offset_seconds=request.offset_seconds,
+        offset_seconds=given.offset_seconds,
     )
     return Decoding(
         profile=profile,
         hypnogram=hypnogram,
         strength=strength,
-        assumed=inputs.assumptions(profile, request, cohort, trained),
-        cohort=cohort,
-        trained=trained,
+        assumed=inputs.assumptions(profile, given),
+        cohort=given.options.cohort,
+        trained=given.options.trained,
         night=night,
-        source=request.source,
+        source=given.source,
         known_score=path.score,
     )
 

@@ -1,18 +1,18 @@
-"""Read what the caller passed as one or many nights, and say what was assumed. Does not decode."""
+"""What a caller passed: options, nights ready to solve, and what had to be assumed about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
-from stageguard.base.errors import Argument, InputError, Message, StageGuardError, message_of
+from stageguard.base.errors import Argument, InputError, Message, RowNumber, StageGuardError, message_of
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
@@ -27,30 +27,77 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, scheme_for
 from stageguard.profile.profile import Profile
 
-
-@dataclass(slots=True)
-class Request:
-    """One night as the caller passed it."""
-
-    matrix: Floats  # (n_epochs, n_stages) in the profile's order
-    epoch_seconds: float
-    start: datetime | None
-    source: str | None
-    assumed: list[str]
-    quality: npt.ArrayLike | None
-    pins: Mapping[int, str | int] | None
-    segments: Sequence[int] | None
-    offset_seconds: float = 0.0  # from the beginning of the recording to the first epoch
+Training = Literal["natural", "balanced"]
+Pins = Mapping[int, str | int]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How the caller says the numbers are to be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardOptions:
+    """What every verb takes besides probabilities and a profile; `stageguard.decode` describes each.
 
+    Of a batch, quality, pins and segments are lists with one entry per night.
+    """
+
+    stages: Sequence[str] | None = None
+    epoch_seconds: float | None = None
+    logits: bool = False
+    log: bool = False
+    quality: Any = None
+    pins: Any = None
+    segments: Any = None
+    cohort: str | None = None
+    trained: Training | None = None
+
+    def of_each_night(self, n_nights: int) -> list[GuardOptions]:
+        """Return the options of every night of a batch."""
+        names = ("quality", "pins", "segments")
+        values = [per_night(getattr(self, name), n_nights, name) for name in names]
+        return [
+            replace(self, quality=quality, pins=pins, segments=segments)
+            for quality, pins, segments in zip(*values, strict=True)
+        ]
+
+
+NOTHING_SAID = GuardOptions()
+
+
+class _Keywords(TypedDict, total=False):
     stages: Sequence[str] | None
     epoch_seconds: float | None
     logits: bool
     log: bool
+    cohort: str | None
+    trained: Training | None
+
+
+class NightKeywords(_Keywords, total=False):
+    """The options of one night, for type checkers."""
+
+    quality: npt.ArrayLike | None
+    pins: Pins | None
+    segments: Sequence[int] | None
+
+
+class BatchKeywords(_Keywords, total=False):
+    """The options of several nights, for type checkers."""
+
+    quality: Sequence[npt.ArrayLike | None] | None
+    pins: Sequence[Pins | None] | None
+    segments: Sequence[Sequence[int] | None] | None
+
+
+@dataclass(slots=True)
+class NightInput:
+    """One night as the caller passed it."""
+
+    matrix: Floats  # (n_epochs, n_stages) in the profile's order
+    epoch_seconds: float
+    options: GuardOptions = NOTHING_SAID
+    _: KW_ONLY
+    start: datetime | None = None
+    source: str | None = None
+    offset_seconds: float = 0.0  # from the beginning of the recording to the first epoch
+    assumed: list[str] = field(default_factory=list)
 
 
 def is_batch(nights: object) -> bool:
@@ -73,14 +120,7 @@ def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
     return list(values)
 
 
-def read_request(
-    night: Any,
-    profile: Profile,
-    options: Options,
-    quality: npt.ArrayLike | None,
-    pins: Mapping[int, str | int] | None,
-    segments: Sequence[int] | None,
-) -> Request:
+def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInput:
     """Return a night's matrix in the profile's stage order, unchecked as yet, with what was assumed."""
     assumed: list[str] = []
     if isinstance(night, Hypnodensity):
@@ -88,9 +128,14 @@ def read_request(
         matrix = night.probabilities
         if night.scheme.names != profile.scheme.names:
             matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
-        return Request(
-            *(matrix, night.epoch_seconds, night.start, night.source, assumed, quality, pins, segments),
+        return NightInput(
+            matrix,
+            night.epoch_seconds,
+            options,
+            start=night.start,
+            source=night.source,
             offset_seconds=night.offset_seconds,
+            assumed=assumed,
         )
     if isinstance(night, Hypnogram | Decoding):
         hint = "Pass its density." if isinstance(night, Decoding) else "A hypnogram holds none."
@@ -106,10 +151,10 @@ def read_request(
         assumed.append(f"epochs last {epoch_seconds:g} s: the profile's epoch length")
     else:
         epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
-    return Request(matrix, epoch_seconds, None, None, assumed, quality, pins, segments)
+    return NightInput(matrix, epoch_seconds, options, assumed=assumed)
 
 
-def _refuse_for_density(options: Options) -> None:
+def _refuse_for_density(options: GuardOptions) -> None:
     if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
         raise InputError(
             "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it. "
@@ -128,7 +173,7 @@ def checked_names(stages: Any) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Floats:
+def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -> Floats:
     if options.logits and options.log:
         logits, log = Argument("logits", True), Argument("log", True)
         raise InputError(
@@ -144,8 +189,11 @@ def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Flo
         if wrong.any():
             row = int(wrong.argmax())
             raise InputError(
-                f"logits: row {row} holds {matrix[row].tolist()}, expected finite numbers, "
-                "or a whole row of NaN (no evidence)."
+                Message(
+                    *("logits: ", RowNumber(row)),
+                    f" holds {matrix[row].tolist()}, expected finite numbers, or a whole row of NaN (no "
+                    "evidence).",
+                )
             )
         odds = np.exp(matrix - top)
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
@@ -154,8 +202,8 @@ def _as_probabilities(night: Any, names: Sequence[str], options: Options) -> Flo
             row = int(np.nanargmax(np.nanmax(matrix, axis=1)))
             raise InputError(
                 Message(
-                    f"log-probabilities: row {row} holds {np.nanmax(matrix[row]):.6g}, expected values up to "
-                    "0. Logits are ",
+                    *("log-probabilities: ", RowNumber(row)),
+                    f" holds {np.nanmax(matrix[row]):.6g}, expected values up to 0. Logits are ",
                     Argument("logits", True),
                     ".",
                 )
@@ -188,20 +236,18 @@ def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
     return [places.index(stage) for stage in range(len(places))] if len(set(places)) == len(places) else None
 
 
-def assumptions(
-    profile: Profile, request: Request, cohort: str | None, trained: str | None
-) -> tuple[str, ...]:
+def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
     """Return what has to be assumed about a night and about whom it is of."""
-    assumed = list(request.assumed)
-    rule = profile.strength
-    if rule is not None and rule.rule == "band" and rule.lift is None and trained is None:
+    assumed = list(given.assumed)
+    rule, cohort = profile.strength, given.options.cohort
+    if rule is not None and rule.rule == "band" and rule.lift is None and given.options.trained is None:
         assumed.append("how the stager was trained is not said: taken as class-balanced")
     if cohort is not None and profile.caution_for(cohort) is None:
         assumed.append(f"cohort {cohort!r} is not among the profile's cautions")
     if profile.cohort is not None:
         assumed += _about_cohort(profile, cohort)
-    if request.epoch_seconds != profile.epoch_seconds:
-        assumed.append(_conversion(profile, request.epoch_seconds))
+    if given.epoch_seconds != profile.epoch_seconds:
+        assumed.append(_conversion(profile, given.epoch_seconds))
     return tuple(assumed)
 
 
@@ -227,18 +273,18 @@ def _conversion(profile: Profile, epoch_seconds: float) -> str:
     return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
 
 
-def check_nights(requests: Sequence[Request], profile: Profile, *, is_batch: bool) -> list[Night]:
+def check_nights(given: Sequence[NightInput], profile: Profile, *, is_batch: bool) -> list[Night]:
     """Check every night's numbers in one pass and return them ready to solve."""
     kernels = kernels_module.for_stages(profile.scheme.n_stages)
-    pieces = [request.matrix for request in requests]
+    pieces = [night.matrix for night in given]
     weight = np.ones((len(pieces), profile.scheme.n_stages))
     labels, switches, bad = kernels.argmax(pieces, weight, kernels_module.threads_for(len(pieces)))
     nights, at = [], 0
-    for i, request in enumerate(requests):
-        own = labels[at : at + len(request.matrix)]
-        at += len(request.matrix)
+    for i, night in enumerate(given):
+        argmax = labels[at : at + len(night.matrix)]
+        at += len(night.matrix)
         try:
-            nights.append(_check_night(request, profile, own, int(switches[i]), is_bad=bool(bad[i])))
+            nights.append(_check_night(night, profile, argmax, int(switches[i]), is_bad=bool(bad[i])))
         except StageGuardError as error:
             message = message_of(error)
             raise type(error)(f"night {i}: " + message if is_batch else message) from None
@@ -246,27 +292,27 @@ def check_nights(requests: Sequence[Request], profile: Profile, *, is_batch: boo
 
 
 def _check_night(
-    request: Request, profile: Profile, argmax: Labels, n_switches: int, *, is_bad: bool
+    given: NightInput, profile: Profile, argmax: Labels, n_switches: int, *, is_bad: bool
 ) -> Night:
-    n_epochs = len(request.matrix)
+    n_epochs, options = len(given.matrix), given.options
     calibration = profile.calibration
     night = Night(
-        probabilities=request.matrix,
+        probabilities=given.matrix,
         argmax=argmax,
         n_switches=n_switches,
         spans=((0, n_epochs),),
-        quality=check_quality(request.quality, n_epochs),
-        pins={} if request.pins is None else check_pins(request.pins, profile.scheme, n_epochs),
+        quality=check_quality(options.quality, n_epochs),
+        pins={} if options.pins is None else check_pins(options.pins, profile.scheme, n_epochs),
         calibration=None if calibration.temperature == 1.0 and not calibration.biases else calibration,
     )
-    segments = check_segments(request.segments, n_epochs)
+    segments = check_segments(options.segments, n_epochs)
     if not is_bad and len(segments) == 1:
         return night
-    missing = _missing_rows(request.matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
+    missing = _missing_rows(given.matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
     night.argmax = np.where(missing, np.int8(-1), argmax)
     missing[list(night.pins)] = False  # a pinned epoch is evidence enough
-    night.spans, filled = cut(missing, segments, request.epoch_seconds)
-    if filled.any() or (np.isnan(request.matrix[list(night.pins), 0]).any() if night.pins else False):
+    night.spans, filled = cut(missing, segments, given.epoch_seconds)
+    if filled.any() or (np.isnan(given.matrix[list(night.pins), 0]).any() if night.pins else False):
         night.filled = filled
     return night
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,9 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.guard import inputs
-from stageguard.guard.decode import Pins, Training, decode_all
+from stageguard.guard.decode import decode_all
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.inputs import BatchKeywords, GuardOptions, NightKeywords, per_night
 from stageguard.guard.smoother import Smoothed, Smoother, smoother_for
 from stageguard.guard.solver import Job
 from stageguard.guard.strength import chosen_trial
@@ -83,16 +83,7 @@ class Posterior(Hypnodensity):
 def posterior(
     density: Hypnodensity | npt.NDArray[Any],
     profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: npt.ArrayLike | None = None,
-    pins: Pins | None = None,
-    segments: Sequence[int] | None = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Unpack[NightKeywords],
 ) -> Posterior: ...
 
 
@@ -100,32 +91,14 @@ def posterior(
 def posterior(
     density: Sequence[Hypnodensity | npt.NDArray[Any]],
     profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Sequence[npt.ArrayLike | None] | None = None,
-    pins: Sequence[Pins | None] | None = None,
-    segments: Sequence[Sequence[int] | None] | None = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Unpack[BatchKeywords],
 ) -> list[Posterior]: ...
 
 
 def posterior(
     density: Any,
     profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Any = None,
-    pins: Any = None,
-    segments: Any = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Any,
 ) -> Posterior | list[Posterior]:
     """Probability of each stage in each epoch, given the whole night and the profile.
 
@@ -151,8 +124,7 @@ def posterior(
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
-    results, batch = decode_all(density, profile, options, (quality, pins, segments), cohort, trained)
+    results, batch = decode_all(density, profile, GuardOptions(**options))
     found = _smooth(results)
     return found if batch else found[0]
 
@@ -164,15 +136,7 @@ def sample(
     *,
     n: int,
     seed: int = 0,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: npt.ArrayLike | None = None,
-    pins: Pins | None = None,
-    segments: Sequence[int] | None = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Unpack[NightKeywords],
 ) -> Labels: ...
 
 
@@ -183,15 +147,7 @@ def sample(
     *,
     n: int,
     seed: int | Sequence[int] = 0,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Sequence[npt.ArrayLike | None] | None = None,
-    pins: Sequence[Pins | None] | None = None,
-    segments: Sequence[Sequence[int] | None] | None = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Unpack[BatchKeywords],
 ) -> list[Labels]: ...
 
 
@@ -201,15 +157,7 @@ def sample(
     *,
     n: int,
     seed: int | Sequence[int] = 0,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Any = None,
-    pins: Any = None,
-    segments: Any = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    **options: Any,
 ) -> Labels | list[Labels]:
     """Whole nights drawn from the paths a profile allows, each with its probability.
 
@@ -242,8 +190,7 @@ def sample(
     (1000, 2)
     """
     n_draws = _count(n)
-    options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
-    results, batch = decode_all(density, profile, options, (quality, pins, segments), cohort, trained)
+    results, batch = decode_all(density, profile, GuardOptions(**options))
     seeds = _seeds(seed, len(results), batch)
     if any(_is_greedy(result.profile) for result in results):
         warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=2)
@@ -330,7 +277,7 @@ def _seeds(seed: Any, n_nights: int, batch: bool) -> list[int]:
     if isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str):
         if not batch:
             raise InputError("seed is a list, expected one whole number for one night.")
-        given = inputs.per_night(seed, n_nights, "seed")
+        given = per_night(seed, n_nights, "seed")
     for one in given:
         if isinstance(one, bool) or not isinstance(one, int | np.integer) or one < 0:
             raise InputError(f"seed is {checks.shown(one)}, expected a whole number from 0.")

@@ -13,12 +13,21 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats
-from stageguard.base.errors import Argument, InputError, Message, ProfileError, StageGuardError, message_of
+from stageguard.base.errors import (
+    Argument,
+    InputError,
+    Message,
+    ProfileError,
+    RowNumber,
+    StageGuardError,
+    message_of,
+)
 from stageguard.guard import inputs, kernels
 from stageguard.guard import snapshot as snapshot_module
 from stageguard.guard.automaton import Automaton, compile_automaton, weigh
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
+from stageguard.guard.inputs import GuardOptions
 from stageguard.guard.posterior import EXACT_WINDOW
 from stageguard.guard.solver import Trial, solver_for
 from stageguard.guard.strength import fixed_log_weight
@@ -85,7 +94,7 @@ class StreamingDecoder:
     ) -> None:
         profile = profile if isinstance(profile, Profile) else Profile.load(profile)
         check_cohort(profile, cohort, stacklevel=3)
-        self._given, self._cohort = profile, cohort
+        self._given = profile
         self.profile = profile.for_cohort(cohort)
         if self.profile.transition_weight is None:
             rule = self.profile.strength.rule if self.profile.strength else ""
@@ -97,17 +106,19 @@ class StreamingDecoder:
                     ".",
                 )
             )
-        self._options = inputs.Options(stages, epoch_seconds, bool(logits), bool(log))
+        self._options = GuardOptions(
+            stages=stages, epoch_seconds=epoch_seconds, logits=bool(logits), log=bool(log), cohort=cohort
+        )
         names = self.profile.scheme.names if stages is None else inputs.checked_names(stages)
         self._n_columns = len(names)
         blank = np.zeros((1, self._n_columns))
-        request = inputs.read_request(blank, self.profile, self._options, None, None, None)
-        self.epoch_seconds = request.epoch_seconds
+        given = inputs.read_night(blank, self.profile, self._options)
+        self.epoch_seconds = given.epoch_seconds
         self.max_lag_seconds = _lag(max_lag_seconds)
         flip = self.profile.flip_flop
         is_greedy = flip.penalty_nats > 0 and flip.method == "greedy"
         notes = (EXACT_WINDOW,) if is_greedy else ()
-        self.assumed = (*inputs.assumptions(self.profile, request, cohort, None), *notes)
+        self.assumed = (*inputs.assumptions(self.profile, given), *notes)
         self._automaton = compile_automaton(self.profile, self.epoch_seconds)
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
@@ -205,7 +216,7 @@ class StreamingDecoder:
             "max_lag_seconds": self.max_lag_seconds,
             "stages": None if options.stages is None else list(options.stages),
             "epoch_seconds": options.epoch_seconds,
-            "cohort": self._cohort,
+            "cohort": options.cohort,
             "logits": options.logits,
             "log": options.log,
             "choices": list(self._choices),
@@ -320,17 +331,18 @@ class StreamingDecoder:
                 if odds is not None:
                     return odds
         try:
-            request = inputs.read_request(array[None], self.profile, self._options, None, None, None)
+            given = inputs.read_night(array[None], self.profile, self._options)
         except InputError as error:
-            raise self._placed(error) from None
-        converted: Floats = request.matrix[0]
+            raise self._of_epoch(error) from None
+        converted: Floats = given.matrix[0]
         return converted
 
-    def _placed(self, error: InputError) -> InputError:
-        """Return an error on a matrix of one row, naming the epoch."""
-        first, *rest = message_of(error).parts
-        text = str(first).replace("row 0", f"epoch {self.n_epochs}")
-        return InputError(Message(text.replace("Every row sums", "The row sums"), *rest))
+    def _of_epoch(self, error: InputError) -> InputError:
+        """Return an error on a matrix of one row as one on the epoch that was pushed."""
+        epoch = f"epoch {self.n_epochs}"
+        return InputError(
+            message_of(error).replace_parts(lambda part: epoch if isinstance(part, RowNumber) else part)
+        )
 
     def _refusal(self, code: Any, row: Floats) -> InputError:
         if code == 1:
@@ -339,7 +351,7 @@ class StreamingDecoder:
                     f"epoch {self.n_epochs} has {len(row)} numbers, expected {self.profile.scheme.n_stages}, "
                     f"one per stage: {', '.join(self.profile.scheme.names)}."
                 )
-            return self._placed(explain_bad_probabilities(row[None], self.profile.scheme.names))
+            return self._of_epoch(explain_bad_probabilities(row[None], self.profile.scheme.names))
         return InputError(
             f"epoch {self.n_epochs}: no path obeys the profile's forbidden transitions, bout lengths and "
             "minimum bouts. Give every transition that may occur a probability above 0, or shorten "

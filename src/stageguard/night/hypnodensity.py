@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels
-from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.errors import Argument, InputError, Message, RowNumber
 from stageguard.night.exportable import Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
 
@@ -192,20 +192,25 @@ def explain_bad_probabilities(matrix: Floats, names: Sequence[str]) -> InputErro
     row = int(bad.argmax() if bad.any() else deviation.argmax())
     if partly_missing[row]:
         return InputError(
-            f"probabilities: row {row} is NaN for {names[missing[row].argmax()]} but not for every stage, "
-            "expected a whole row of NaN (no evidence) or none. Fill the row, or set all of it to NaN."
+            Message(
+                *("probabilities: ", RowNumber(row)),
+                f" is NaN for {names[missing[row].argmax()]} but not for every stage, expected a whole row "
+                "of NaN (no evidence) or none. Fill the row, or set all of it to NaN.",
+            )
         )
     if outside[row].any():
         column = int(outside[row].argmax())
-        got = f"row {row} has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
+        got = f" has {matrix[row, column]:.6g} for {names[column]}, expected values from 0 to 1."
     else:
-        got = f"row {row} sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
+        got = f" sums to {sums[row]:.6g}, expected 1 (within {SUM_TOLERANCE:g})."
         if deviation[row] < ROUNDED:
             got += " Were they rounded? Give more digits."
     scored = n_missing == 0
     if 2 * np.count_nonzero(bad) <= np.count_nonzero(scored):
-        return InputError(f"probabilities: {got} Correct the row, or set all of it to NaN (no evidence).")
-    return InputError(Message(f"probabilities: {got} ", _look_alike(matrix[scored], sums[scored])))
+        advice = "Correct the row, or set all of it to NaN (no evidence)."
+    else:
+        advice = _look_alike(matrix[scored], sums[scored])
+    return InputError(Message("probabilities: ", RowNumber(row), f"{got} ", advice))
 
 
 def _look_alike(values: Floats, sums: Floats) -> str:
@@ -217,7 +222,8 @@ def _look_alike(values: Floats, sums: Floats) -> str:
     if values.min() < 0:
         return Message("These look like logits: pass ", Argument("logits", True), ".")
     if 0 < sums[0] < np.inf and np.allclose(sums, sums[0], rtol=1e-3):
-        return f"Every row sums to {sums[0]:.6g}: divide by the row sums first."
+        rows = "Every row" if len(sums) > 1 else "The row"
+        return f"{rows} sums to {sums[0]:.6g}: divide by the row sums first."
     return Message(
         "Are these logits? Then pass ", Argument("logits", True), "; else divide by the row sums first."
     )
@@ -244,10 +250,9 @@ def _unmasked(array: np.ma.MaskedArray[Any, Any], what: str) -> Floats:
         n_masked = mask.sum(axis=1)
         partly = (n_masked > 0) & (n_masked < array.shape[1])
         if partly.any():
-            raise InputError(
-                f"{what}: row {int(partly.argmax())} is masked in part, expected whole rows. "
-                "Mask all of the row, or none."
-            )
+            row = RowNumber(int(partly.argmax()))
+            text = " is masked in part, expected whole rows. Mask all of the row, or none."
+            raise InputError(Message(f"{what}: ", row, text))
     matrix = np.array(array.data, dtype=np.float64, order="C")
     matrix[mask] = np.nan
     return matrix

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
-from stageguard.guard.decode import Pins, Training, decode
+from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.inputs import Pins, Training
 from stageguard.nn import inputs
 from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss
