@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +143,7 @@ class Decoding(ExportableStages):
         causes = {
             "stages that were given": bool(self.night.pins),
             "calibration": self.night.calibration is not None,
+            "signal quality": self.night.quality is not None and bool(self.night.quality.any()),
         }
         return tuple(cause for cause, acts in causes.items() if acts)
 
@@ -179,17 +181,42 @@ class Decoding(ExportableStages):
             "band": "with its strength set per recording to be about as fragmented as expert scorings",
             "match": "with its strength set per recording to match the experts' fragmentation",
         }[self.strength.rule]
+        reason = f" {self.strength}"
+        if self._is_free:
+            rule, reason = "which steps aside and returns the stager's own argmax", ""
         by = ""
-        if n_changed and self.strength.step == "untouched" and self.other_causes:
+        if n_changed and (self.strength.step == "untouched" or self._is_free) and self.other_causes:
             by = f" by {' and '.join(self.other_causes)}"
         return (
             f"Stage probabilities ({', '.join(self.profile.scheme.names)}; {self.epoch_seconds:g}-s epochs) "
             f"were decoded with StageGuard {__version__} under the profile {self.profile.name} "
-            f"(SHA-256 {self.profile.sha256[:12]}), {rule}. "
-            f"{self.strength} Of {n_scored} epochs scored by the stager, {n_changed} "
+            f"(SHA-256 {self.profile.sha256[:12]}), {rule}.{reason} "
+            f"Of {n_scored} epochs scored by the stager, {n_changed} "
             f"({100 * n_changed / max(1, n_scored):.1f} %) {'was' if n_changed == 1 else 'were'} "
-            f"changed{by}. {CITATION}."
+            f"changed{by}. {''.join(self._further_methods())}{CITATION}."
         )
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the profile itself, by a fixed rule, leaves every epoch as the stager decided it."""
+        if self.strength.rule != "fixed" or self.strength.prior_exponent:
+            return False
+        trial = chosen_trial(self.profile, self.night, self.strength)
+        return solver_for(self.profile, self.epoch_seconds).is_free(trial)
+
+    def _further_methods(self) -> Iterator[str]:
+        """Yield what else a reader of the Methods has to know, each sentence with the space after it."""
+        n_filled = int(np.count_nonzero(self.filled))
+        if n_filled:
+            yield f"{_epochs(n_filled)} without evidence got a stage from the epochs around. "
+        n_poor = 0 if self.night.quality is None else int(np.count_nonzero(self.night.quality))
+        if n_poor:
+            yield f"The evidence of {_epochs(n_poor)} counted less for its signal quality. "
+        if self.cohort is not None and not self.profile.is_of(self.cohort):
+            steps = "it steps aside"
+            if self.profile.other_cohorts != "argmax":
+                steps = "its stage shares and biases were left out"
+            yield f"The profile was fitted on {self.profile.cohort!r}; for {self.cohort!r} {steps}. "
 
     def provenance(self) -> dict[str, Any]:
         """Return what is needed to make this result again."""
@@ -202,3 +229,7 @@ class Decoding(ExportableStages):
             "core": kernels.active.NAME,
             "options": {"cohort": self.cohort, "trained": self.trained, "epoch_seconds": self.epoch_seconds},
         }
+
+
+def _epochs(n: int) -> str:
+    return f"{n} epoch{'s' * (n != 1)}"

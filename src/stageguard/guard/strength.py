@@ -22,6 +22,7 @@ PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(15))  # 0, .05, … .7
 _SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
 
 Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "nearest"]
+Lifting = Literal["off", "unasked", "tried"]
 Search = Generator[list[Trial], list[float], tuple[Trial, "Strength"]]
 
 UNTOUCHED = Trial(0.0, None, is_free=True)
@@ -44,6 +45,10 @@ class Strength:
         Fragmentation index of argmax and of the output.
     fi_low, fi_high : float
         The band's bounds at this epoch length; for ``match`` both are the target; NaN for ``fixed``.
+    lifting : str
+        Whether minority stages may be lifted on this night: ``tried`` where they may, ``unasked`` where
+        nobody said that the stager was trained on natural class frequencies, ``off`` where the profile
+        says no.
     """
 
     rule: Literal["fixed", "band", "match"]
@@ -54,6 +59,7 @@ class Strength:
     fi_after: float
     fi_low: float = math.nan
     fi_high: float = math.nan
+    lifting: Lifting = "unasked"
 
     def __str__(self) -> str:
         """Return the reason as one sentence."""
@@ -79,9 +85,14 @@ class Strength:
         if math.isnan(self.fi_before):
             return "Too few epochs to measure fragmentation: no rule of the profile acts."
         if self.fi_before < self.fi_low:
+            reason = {
+                "off": "the profile lifts no minority stages",
+                "unasked": "minority stages are lifted only for a stager known to be trained on natural "
+                "class frequencies",
+                "tried": "lifting minority stages was tried, and none of it helps",
+            }[self.lifting]
             return (
-                f"Less fragmented ({self.fi_before:.3f}) than {band}; minority stages are lifted only for a "
-                "stager known to be trained on natural class frequencies: no rule of the profile acts."
+                f"Less fragmented ({self.fi_before:.3f}) than {band}; {reason}: no rule of the profile acts."
             )
         return f"As fragmented ({self.fi_before:.3f}) as {band}: no rule of the profile acts."
 
@@ -95,8 +106,13 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
     if profile.strength.rule == "match":
         return _match(profile, fi_before, target)
     band = (profile.strength.floor * target, profile.strength.cap * target)
-    lifts = natural if profile.strength.lift is None else profile.strength.lift
-    return _band(solver, night, fi_before, band, lifts)
+    return _band(solver, night, fi_before, band, _lifting(profile.strength.lift, natural))
+
+
+def _lifting(lift: bool | None, natural: bool) -> Lifting:
+    if lift is None:
+        return "tried" if natural else "unasked"
+    return "tried" if lift else "off"
 
 
 def run_searches(
@@ -205,21 +221,24 @@ def _match(profile: Profile, fi_before: float, target: float) -> Search:
     )
 
 
-def _band(solver: Solver, night: Night, fi_before: float, band: tuple[float, float], natural: bool) -> Search:
+def _band(
+    solver: Solver, night: Night, fi_before: float, band: tuple[float, float], lifting: Lifting
+) -> Search:
     low, high = band
+    untouched = UNTOUCHED, Strength("band", "untouched", 0.0, 0.0, fi_before, fi_before, *band, lifting)
     if fi_before > high:
         trial, fi = yield from _calm(solver, high, None, fi_before)
-        return trial, Strength("band", "lowered", trial.transition_weight, 0.0, fi_before, fi, *band)
-    if fi_before < low and natural:
+        return trial, Strength("band", "lowered", trial.transition_weight, 0.0, fi_before, fi, *band, lifting)
+    if fi_before < low and lifting == "tried":
         trial, exponent, fi = yield from _lift(night, low, fi_before)
         if exponent == 0.0:
-            return UNTOUCHED, Strength("band", "untouched", 0.0, 0.0, fi_before, fi_before, *band)
+            return untouched
         step: Step = "raised"
         if fi > high:
             trial, fi = yield from _calm(solver, high, trial.log_weight, fi)
             step = "raised then lowered"
-        return trial, Strength("band", step, trial.transition_weight, exponent, fi_before, fi, *band)
-    return UNTOUCHED, Strength("band", "untouched", 0.0, 0.0, fi_before, fi_before, *band)
+        return trial, Strength("band", step, trial.transition_weight, exponent, fi_before, fi, *band, lifting)
+    return untouched
 
 
 def _calm(

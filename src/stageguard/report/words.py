@@ -87,9 +87,11 @@ def _why(decoding: Decoding) -> str:
         return "The strength was chosen so that stages change as often as experts score."
     seldom = f"changes stage less than {_times(rule.floor)} as often as expert scorings do on average"
     if strength.step == "untouched" and strength.fi_before < strength.fi_low:
-        cure = "no lifting of minority stages helps"
-        if decoding.trained != "natural":
-            cure = "minority stages are lifted only for a stager trained on natural class frequencies"
+        cure = {
+            "off": "the profile lifts no minority stages",
+            "unasked": "minority stages are lifted only for a stager trained on natural class frequencies",
+            "tried": "no lifting of minority stages helps",
+        }[strength.lifting]
         return f"The stager's {name} {seldom}, but {cure}, so it is left alone."
     if strength.step == "untouched":
         return f"The stager's {name} changes stage about as often as expert scorings do, so it is left alone."
