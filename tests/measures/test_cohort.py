@@ -16,12 +16,12 @@ from stageguard.measures.cohort import (
     StatisticsOptions,
     codebook,
     cohort_table,
-    describe_measure,
     measure,
     measure_night,
 )
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.measures.validity import validity
+from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.synthetic.night import simulate_night
 
@@ -82,7 +82,8 @@ def test_light_and_dark_are_measured_apart():
     assert found.values["stage_minutes_N_dark"] == 180.0
     assert found.hours[0].name == "ZT 0"
     assert measure(night).hours == ()
-    assert describe_measure("stage_percent_R_dark") == ("Share of R in the dark phase", "% of scored time")
+    share = quantity_of("stage_percent_R_dark")
+    assert (share.title, share.unit) == ("Share of R in the dark phase", "% of scored time")
 
 
 def test_columns_are_before_after_delta_and_expert():
@@ -162,4 +163,4 @@ def test_tables_refuse_what_they_cannot_hold():
     with pytest.raises(InputError, match="night 'b' has no scoring"):
         measure_night(CohortNight("b"))
     with pytest.raises(InputError, match="unknown measure 'tst'"):
-        describe_measure("tst")
+        quantity_of("tst")

@@ -17,9 +17,9 @@ from stageguard.measures.cohort import (
     MeasuredNight,
     StatisticsOptions,
     codebook,
-    describe_measure,
 )
 from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.night.quantities import quantity_of
 
 SCORING_NAMES = {"before": "argmax", "after": "guard", "expert": "expert"}
 
@@ -122,7 +122,7 @@ def difference_dict(found: GroupDifference, names: Mapping[str, str]) -> dict[st
     result = found.result
     return {
         "measure": found.measure,
-        "unit": describe_measure(found.measure)[1],
+        "unit": quantity_of(found.measure).unit,
         "scoring": names[found.scoring],
         "group_1": found.first,
         "group_2": found.second,

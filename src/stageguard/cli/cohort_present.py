@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +12,16 @@ from stageguard.base.arrays import NAN
 from stageguard.cli.cohort_files import scoring_names
 from stageguard.cli.cohort_run import CohortResult
 from stageguard.cli.present import MOST_ROWS
-from stageguard.cli.summary import TITLES, shown
+from stageguard.cli.summary import SHOWN, shown
 from stageguard.cli.terminal import console, count, one_line, print_heading, print_list, table
-from stageguard.measures.cohort import CohortTable, describe_measure
+from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.night.quantities import Quantity, quantity_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_WARNINGS = 5
-# What a row per night has room for.
-NIGHT_COLUMNS = ("fragmentation_index", "tst_minutes", "rem_latency_minutes", "waso_minutes", "awakenings")
 
 
 def print_stats(result: CohortResult) -> None:
@@ -50,17 +49,11 @@ def print_stats(result: CohortResult) -> None:
     print_list(out, "Wrote", result.written)
 
 
-def _titled(names: Iterable[str]) -> list[tuple[str, str, int]]:
-    """Return key, short title and decimals of the measures a table shows."""
-    names = list(names)
-    rows = [(key, short, decimals) for key, (_, short, decimals) in TITLES.items() if key in names]
-    shares = [(name, _stage_title(name), 1) for name in names if name.startswith("stage_percent_")]
-    return rows + shares
-
-
-def _stage_title(name: str) -> str:
-    stage, _, phase = name.removeprefix("stage_percent_").partition("_")
-    return f"{stage} ({phase}, %)" if phase in ("light", "dark") else f"{stage} (% of TST)"
+def _shown_rows(cohort: CohortTable) -> list[Quantity]:
+    """Return the quantities that tables of a cohort show: indicators, statistics, those of stages."""
+    of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
+    rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
+    return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]
 
 
 def _column_titles(cohort: CohortTable) -> dict[str, str]:
@@ -88,25 +81,14 @@ def _print_one(result: CohortResult, out: Console) -> None:
     titles = [_column_titles(cohort)[name] for name in _columns_of(cohort, cohort.names[0])]
     made = table("", *titles, "unit", right=tuple(titles))
     for name in cohort.names:
-        text, unit = describe_measure(name)
-        decimals = _decimals(name, unit)
-        columns = _columns_of(cohort, name)
-        made.add_row(
-            text.partition(":")[0], *(_number(v[0], decimals, key) for key, v in columns.items()), unit
-        )
+        quantity, columns = quantity_of(name), _columns_of(cohort, name)
+        numbers = (_number(values[0], quantity.decimals, key) for key, values in columns.items())
+        made.add_row(quantity.title, *numbers, quantity.unit)
     out.print(made)
     if facts.epochs_changed is not None:
         out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
     reasons = dict.fromkeys(reason for own in night.measures.values() for reason in own.reasons.values())
     print_list(out, "Why n/a", reasons)
-
-
-def _decimals(name: str, unit: str) -> int:
-    if unit == "count":
-        return 0
-    if name == "fragmentation_index":
-        return 3
-    return 2 if unit.startswith(("per", "% of adj")) or "bout_minutes" in name else 1
 
 
 def _number(value: float, decimals: int, column: str) -> str:
@@ -117,13 +99,11 @@ def _number(value: float, decimals: int, column: str) -> str:
 
 def _print_nights(cohort: CohortTable, out: Console) -> None:
     """One short row per night: what counts, and how far decoding changed it."""
-    rows = [row for row in _titled(cohort.names) if row[0] in NIGHT_COLUMNS]
-    titles = [short for _, short, _ in rows]
+    rows = [quantity for quantity in _shown_rows(cohort) if "night row" in quantity.shown]
+    titles = [quantity.short_heading for quantity in rows]
     made = table("night", *titles, right=tuple(titles))
-    for place, night in enumerate(cohort.night_ids):
-        made.add_row(
-            one_line(night), *(_night_cell(cohort, key, place, decimals) for key, _, decimals in rows)
-        )
+    for number, night in enumerate(cohort.night_ids):
+        made.add_row(one_line(night), *(_night_cell(cohort, quantity, number) for quantity in rows))
     out.print(made)
     hint = "All columns: --output cohort.tsv"
     if {"before", "after"} <= cohort.values.keys():
@@ -131,8 +111,9 @@ def _print_nights(cohort: CohortTable, out: Console) -> None:
     out.print(hint, style="dim")
 
 
-def _night_cell(cohort: CohortTable, key: str, place: int, decimals: int) -> str:
-    values = {name: float(own[place]) for name, own in _columns_of(cohort, key).items()}
+def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
+    decimals = quantity.decimals
+    values = {name: float(column[number]) for name, column in _columns_of(cohort, quantity.key).items()}
     final = next(
         (values[name] for name in ("after", "before", "expert") if not isnan(values.get(name, NAN))), NAN
     )
@@ -142,21 +123,24 @@ def _night_cell(cohort: CohortTable, key: str, place: int, decimals: int) -> str
 
 def _print_means(cohort: CohortTable, out: Console) -> None:
     print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
-    rows = _titled(cohort.names)
+    rows = _shown_rows(cohort)
     known = [
         column
         for column in _columns_of(cohort, cohort.names[0])
-        if any(_n_known(_columns_of(cohort, key)[column]) for key, _, _ in rows)
+        if any(_n_known(_columns_of(cohort, quantity.key)[column]) for quantity in rows)
     ]
     titles = [_column_titles(cohort)[column] for column in known]
     made = table("", "nights", *titles, right=("nights", *titles))
-    for key, title, decimals in rows:
-        columns = {name: values for name, values in _columns_of(cohort, key).items() if name in known}
+    for quantity in rows:
+        columns = {
+            name: values for name, values in _columns_of(cohort, quantity.key).items() if name in known
+        }
         counts = {_n_known(values) for values in columns.values()} - {0}
         if counts:
             n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-            means = [_mean(values, max(1, decimals), column) for column, values in columns.items()]
-            made.add_row(title, n_nights, *means)
+            decimals = max(1, quantity.decimals)
+            means = [_mean(values, decimals, column) for column, values in columns.items()]
+            made.add_row(quantity.short_heading, n_nights, *means)
     out.print(made)
 
 
@@ -181,11 +165,11 @@ def _print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], o
         print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
         titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
         made = table("", "stages", *titles, right=titles)
-        for key, title, decimals in _titled(cohort.names):
-            shown_title = title
+        for quantity in _shown_rows(cohort):
+            shown_title = quantity.short_heading
             for found in own:
-                if found.measure == key and found.result.n_first + found.result.n_second:
-                    cells = _difference_cells(found, max(1, decimals), sizes)
+                if found.measure == quantity.key and found.result.n_first + found.result.n_second:
+                    cells = _difference_cells(found, max(1, quantity.decimals), sizes)
                     made.add_row(shown_title, names[found.scoring], *cells)
                     shown_title = ""
         out.print(made)

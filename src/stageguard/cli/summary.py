@@ -11,24 +11,15 @@ from stageguard.base.arrays import NAN
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import StatisticsOptions, measure
 from stageguard.measures.validity import Indicator, validity_of
+from stageguard.night.quantities import ALL_BOUTS, INDICATORS, NIGHT
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
 
-# Measure -> its title in a table, the title where space is short, and decimals.
-TITLES = {
-    "fragmentation_index": ("Fragmentation index (changes per epoch)", "FI (per epoch)", 3),
-    "tvr_percent": ("Uncommon transitions, TVR (%)", "TVR (%)", 2),
-    "tst_minutes": ("Total sleep time (min)", "TST (min)", 1),
-    "se_percent": ("Sleep efficiency (% of TIB)", "SE (%)", 1),
-    "sol_minutes": ("Sleep onset latency (min)", "SOL (min)", 1),
-    "rem_latency_minutes": ("REM latency (min)", "REM latency (min)", 1),
-    "waso_minutes": ("Wake after sleep onset (min)", "WASO (min)", 1),
-    "awakenings": ("Awakenings", "Awakenings", 0),
-    "bouts": ("Bouts", "Bouts", 0),
-}
-DECODED_ROWS = tuple(key for key in TITLES if key != "sol_minutes")
+# What tables of the command line show, indicators first.
+SHOWN = {quantity.key: quantity for quantity in (*INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
+DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +45,14 @@ class Row:
 
     def cells(self) -> list[str]:
         """Title, before, after and expert range as a table shows them."""
-        title, _, decimals = TITLES[self.key]
+        decimals = SHOWN[self.key].decimals
         band = "" if isnan(self.low) else f"{self.low:.{decimals}f} to {self.high:.{decimals}f}"
         places = (self.before_place, self.after_place)
         values = [
             f"{shown(v, decimals)} {p}".strip()
             for v, p in zip((self.before, self.after), places, strict=True)
         ]
-        return [title, *values, band]
+        return [SHOWN[self.key].heading, *values, band]
 
 
 def shown(value: float, decimals: int) -> str:

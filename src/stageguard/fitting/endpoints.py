@@ -12,18 +12,12 @@ import numpy as np
 from stageguard.base.arrays import Labels, Mask
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.quantities import REPORTED, REPORTED_OF_STAGE
 from stageguard.night.stages import StageScheme
 
 Kind = Literal["night", "day"]
 
-OF_A_NIGHT = (
-    "tst_minutes",
-    "se_percent",
-    "sol_minutes",
-    "rem_latency_minutes",
-    "waso_minutes",
-    "awakenings",
-)
+OF_A_NIGHT = tuple(quantity.key for quantity in REPORTED)
 LATENCIES = ("sol_minutes", "rem_latency_minutes")
 ONE_PERCENT_STEP = 0.1  # what counts as one step of a percentage; of minutes it is an epoch, of counts one
 SHORT_EPOCH_SECONDS = 15.0  # shorter ones are scored in rodents, which sleep around the clock
@@ -59,7 +53,9 @@ class Endpoints:
         """The statistics, in order."""
         if self.kind == "night":
             return (*OF_A_NIGHT, "bouts")
-        return tuple(f"{what}_{stage}" for what in ("minutes", "bouts") for stage in self.scheme.names)
+        return tuple(
+            f"{kind.reported_key}_{stage}" for kind in REPORTED_OF_STAGE for stage in self.scheme.names
+        )
 
     def of(self, labels: Labels) -> tuple[float, ...]:
         """Return the statistics of labels, -1 unscored; NaN where one does not exist."""

@@ -12,9 +12,9 @@ from stageguard.base.errors import InputError
 from stageguard.measures.bouts import hypnogram_of
 from stageguard.measures.validity import Indicator, validity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.quantities import indicators_of
 from stageguard.profile.parts import Band
 from stageguard.profile.profile import Profile
-from stageguard.profile.schema import INDICATORS, STAGE_INDICATORS
 
 SHORTEST_NIGHT_HOURS = 2.0  # scored; indicators of less are too uneven to belong to a range of nights
 FEWEST_SCORINGS = 10  # our choice: the 5th percentile of fewer is the smallest of them
@@ -60,9 +60,11 @@ def expert_bands(
         for one in scorings
         if np.count_nonzero(one.labels != UNSCORED) * one.epoch_seconds >= 3600.0 * SHORTEST_NIGHT_HOURS
     ]
-    names = [*INDICATORS, *(f"{kind}_{stage}" for stage in profile.scheme.names for kind in STAGE_INDICATORS)]
     words = f"{low:g}th to {high:g}th percentile over {_counted(panels)}"
-    bands = {name: _band([one[name] for one in found], (low, high), words) for name in names}
+    bands = {
+        name: _band([one[name] for one in found], (low, high), words)
+        for name in indicators_of(profile.scheme.names)
+    }
     return {name: band for name, band in bands.items() if band is not None}
 
 

@@ -14,6 +14,7 @@ from stageguard.measures.day import Moment, Stretch, lights_words
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.quantities import NIGHT, PHASE, STAGE, quantity_of
 from stageguard.profile.profile import Profile
 
 # Scoring of a night -> whose it is.
@@ -22,56 +23,6 @@ SCORINGS = {
     "after": "the stages decoded from them, or those of a hypnogram without a before",
     "expert": "the expert's scoring",
 }
-
-# Measure -> its title and, after a colon, what it is; and its unit. Measures of a stage are `<name>_<stage>`.
-NIGHT_QUANTITIES = {
-    "tib_minutes": ("Time in bed: lights off to lights on, or the recording", "min"),
-    "spt_minutes": ("Sleep period time: first to last epoch of sleep", "min"),
-    "tst_minutes": ("Total sleep time: epochs of sleep", "min"),
-    "se_percent": ("Sleep efficiency: total sleep time in time in bed", "% of TIB"),
-    "sme_percent": ("Sleep maintenance efficiency: total sleep time in the sleep period", "% of SPT"),
-    "sol_minutes": ("Sleep onset latency: to the first epoch of sleep", "min"),
-    "sol_5min_minutes": ("Latency to 5 min of sleep: without a break", "min"),
-    "sol_10min_minutes": ("Latency to 10 min of sleep: without a break", "min"),
-    "rem_latency_minutes": (
-        "REM latency: from sleep onset, or from lights off by the yasa convention",
-        "min",
-    ),
-    "waso_minutes": ("Wake after sleep onset: within the sleep period", "min"),
-    "awakenings": ("Awakenings: wake bouts within the sleep period", "count"),
-    "awakenings_with_final": ("Awakenings and the final one: wake bouts after sleep onset", "count"),
-    "cycles": ("NREM-REM cycles: after Feinberg and Floyd", "count"),
-    "sfi_per_hour": ("Sleep fragmentation index: changes from sleep to wake", "per hour of TST"),
-    "unscored_minutes": ("Unscored time: within time in bed", "min"),
-}
-VALIDITY_QUANTITIES = {
-    "fragmentation_index": ("Fragmentation index: stage changes", "per adjacent scored pair"),
-    "transitions_per_hour": ("Stage changes per hour: of adjacent scored pairs", "per hour"),
-    "tvr_percent": ("Uncommon transitions (TVR): those the profile counts", "% of adjacent scored pairs"),
-    "tvr_per_change_percent": (
-        "Uncommon transitions per change: those the profile counts",
-        "% of stage changes",
-    ),
-    "tvr_per_hour": ("Uncommon transitions per hour: those the profile counts", "per hour"),
-    "paper_tvr_percent": ("W to R and R to N: of the stages merged to W, N, R", "% of adjacent scored pairs"),
-    "flips_per_hour": ("Flips per hour: A-B-A where B lasts one epoch", "per hour"),
-}
-STAGE_QUANTITIES = {
-    "stage_minutes": ("Time in {stage}", "min"),
-    "stage_percent": ("Share of {stage}", "% of TST"),
-    "bouts": ("Bouts of {stage}", "count"),
-    "mean_bout_minutes": ("Mean bout of {stage}: of complete bouts", "min"),
-    "median_bout_minutes": ("Median bout of {stage}: of complete bouts", "min"),
-    "one_epoch_bouts_percent": ("One-epoch bouts of {stage}: of complete bouts", "% of complete bouts"),
-}
-PHASE_QUANTITIES = {
-    "stage_minutes": ("Time in {stage} in the {phase} phase", "min"),
-    "stage_percent": ("Share of {stage} in the {phase} phase", "% of scored time"),
-    "bouts": ("Bouts of {stage} in the {phase} phase: those that begin in it", "count"),
-    "mean_bout_minutes": ("Mean bout of {stage} in the {phase} phase: of bouts that begin in it", "min"),
-}
-PHASES = ("light", "dark")
-QUANTITIES = NIGHT_QUANTITIES | {"bouts": ("Bouts: of any stage", "count")} | VALIDITY_QUANTITIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,21 +119,21 @@ def measure(
     Returns
     -------
     Measures
-        Values by the names of `QUANTITIES` and `STAGE_QUANTITIES`.
+        Values by the keys of `stageguard.night.quantities`.
     """
     options = options or StatisticsOptions()
     statistics = options.measure(night)
     stages = hypnogram_of(night).scheme.names
-    values = {name: float(getattr(statistics, name)) for name in NIGHT_QUANTITIES}
+    values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in NIGHT}
     values["bouts"] = float(sum(statistics.bouts.values()))
     reasons = dict(statistics.reasons)
-    for kind in ("stage_minutes", "stage_percent", "bouts"):
+    for kind in (quantity.key for quantity in STAGE):
         by_stage: Mapping[str, float] = getattr(statistics, kind)
         values |= {f"{kind}_{stage}": float(by_stage[stage]) for stage in stages if stage in by_stage}
         if kind in reasons:
             reasons |= {f"{kind}_{stage}": reasons[kind] for stage in stages}
     for phase, stretch in statistics.phases.items():
-        for kind in PHASE_QUANTITIES:
+        for kind in (quantity.key for quantity in PHASE):
             values |= {f"{kind}_{stage}_{phase}": float(getattr(stretch, kind)[stage]) for stage in stages}
     if profile is not None:
         valid = validity(night, profile, lights_off=options.lights_off, lights_on=options.lights_on)
@@ -261,29 +212,14 @@ def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
     return CohortTable(tuple(night.night_id for night in nights), names, values)
 
 
-def describe_measure(name: str) -> tuple[str, str]:
-    """Return what a measure is, and its unit."""
-    if name in QUANTITIES:
-        return QUANTITIES[name]
-    for phase in PHASES:
-        for kind, (text, unit) in PHASE_QUANTITIES.items():
-            if name.startswith(f"{kind}_") and name.endswith(f"_{phase}"):
-                stage = name.removeprefix(f"{kind}_").removesuffix(f"_{phase}")
-                return text.format(stage=stage, phase=phase), unit
-    for kind, (text, unit) in STAGE_QUANTITIES.items():
-        if name.startswith(f"{kind}_"):
-            return text.format(stage=name.removeprefix(f"{kind}_")), unit
-    raise InputError(f"unknown measure {name!r}.")
-
-
 def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
     """Return what each column of a table is, with its unit."""
     book = {}
     for column in table.columns():
         name, _, scoring = column.rpartition("_")
-        text, unit = describe_measure(name)
+        quantity = quantity_of(name)
         whose = "after minus before" if scoring == "delta" else SCORINGS[scoring]
-        book[column] = {"Description": f"{text}; {whose}", "Units": unit}
+        book[column] = {"Description": f"{quantity.description}; {whose}", "Units": quantity.unit}
     return book
 
 

@@ -21,6 +21,7 @@ from stageguard.base.errors import Argument, InputError, Message, StageGuardWarn
 from stageguard.measures.bouts import ScoredNight, check_aligned
 from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.quantities import REPORTED, REPORTED_OF_STAGE
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -31,15 +32,7 @@ Method = Literal["conformal", "model"]
 
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
-# What studies report, each with its unit; those of each stage are added to them.
-UNITS = {
-    "tst_minutes": "min",
-    "se_percent": "%",
-    "sol_minutes": "min",
-    "rem_latency_minutes": "min",
-    "waso_minutes": "min",
-    "awakenings": "",
-}
+_UNITS = {each.reported_key or each.key: each.short_unit for each in (*REPORTED, *REPORTED_OF_STAGE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +198,16 @@ def intervals(
 
 def reported(statistics: SleepStatistics) -> dict[str, float]:
     """Return the statistics that get intervals, by name."""
-    values = {name: float(getattr(statistics, name)) for name in UNITS}
-    bouts = statistics.bouts
-    for stage, minutes in statistics.stage_minutes.items():
-        values[f"minutes_{stage}"] = float(minutes)
-        values[f"bouts_{stage}"] = float(bouts[stage])
+    values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in REPORTED}
+    by_kind = {kind.reported_key: getattr(statistics, kind.key) for kind in REPORTED_OF_STAGE}
+    for stage in statistics.scheme.names:
+        values |= {f"{kind}_{stage}": float(by_stage[stage]) for kind, by_stage in by_kind.items()}
     return values
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a reported statistic."""
-    return UNITS.get(name, "min" if name.startswith("minutes_") else "")
+    """Return the unit of a reported statistic: ``min``, ``%``, or nothing for counts."""
+    return _UNITS[name] if name in _UNITS else _UNITS[name.partition("_")[0]]
 
 
 def shortest_first_rem(profile: Profile) -> float:

@@ -1,4 +1,4 @@
-"""Sleep statistics of one night, as YASA and Luna users know them. Judges nothing and compares nothing.
+"""Sleep statistics of one night, as YASA and Luna users know them.
 
 ==================  ==================================================================================
 TIB                 lights off to lights on; without them, the recording
@@ -23,8 +23,9 @@ In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
+from math import isnan
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -35,6 +36,7 @@ from stageguard.base.arrays import NAN, Labels
 from stageguard.measures.bouts import ScoredNight, bouts_of, count_cycles, hypnogram_of, whole_epochs
 from stageguard.measures.day import Moment, Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
 
 Convention = Literal["aasm", "yasa", "luna"]
@@ -54,8 +56,10 @@ _LONGEST_NIGHT_MINUTES = 60.0 * LONGEST_NIGHT_HOURS
 _UNSCORED_BYTE = UNSCORED % 256
 
 
-class SleepStatistics(NamedTuple):
+class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, and fits make many
     """What a study reports from one hypnogram. NaN where a quantity does not exist: see `reasons`.
+
+    The numbers are those of `stageguard.night.quantities.NIGHT`.
 
     Attributes
     ----------
@@ -125,7 +129,8 @@ class SleepStatistics(NamedTuple):
     @property
     def cycles(self) -> float:
         """NREM-REM cycles, as `stageguard.measures.bouts` defines them."""
-        if self._why_no_cycles() is not None:
+        has_cycles = self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0
+        if not has_cycles:
             return NAN
         return float(count_cycles(self.epochs, self.scheme, self.epoch_seconds))
 
@@ -142,17 +147,15 @@ class SleepStatistics(NamedTuple):
     @property
     def reasons(self) -> Mapping[str, str]:
         """Name of each field that is NaN, and why it is."""
-        absent = [name for name in _NUMBERS if getattr(self, name) != getattr(self, name)]
-        reasons = {name: self._why(name) for name in absent}
+        absent = [quantity for quantity in NIGHT if isnan(getattr(self, quantity.key))]
+        reasons = {quantity.key: self._why(quantity.needs, quantity.unbroken_minutes) for quantity in absent}
         if not self.tst_minutes > 0.0:
-            reasons["stage_percent"] = self._why("stage_percent")
-        if (no_cycles := self._why_no_cycles()) is not None:
-            reasons["cycles"] = no_cycles
+            reasons["stage_percent"] = self._why()
         return reasons
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers under the keys YASA users know; `units` has the unit of each."""
-        values = {key: float(getattr(self, name)) for key, (name, _) in _KEYS.items()}
+        values = {quantity.yasa_key: float(getattr(self, quantity.key)) for quantity in NIGHT}
         long = _long_names(self.scheme)
         values |= {long[name]: value for name, value in self.stage_minutes.items()}
         values |= {f"%{long[name]}": value for name, value in self.stage_percent.items()}
@@ -161,7 +164,8 @@ class SleepStatistics(NamedTuple):
     @property
     def units(self) -> Mapping[str, str]:
         """Unit of each number in `to_dict`."""
-        units, long = {key: unit for key, (_, unit) in _KEYS.items()}, _long_names(self.scheme)
+        units = {quantity.yasa_key: quantity.unit for quantity in NIGHT}
+        long = _long_names(self.scheme)
         units |= {long[name]: "min" for name in self.scheme.names}
         units |= {f"%{long[name]}": "% of TST" for name in self.scheme.sleep}
         return units
@@ -171,60 +175,34 @@ class SleepStatistics(NamedTuple):
         numbers = ", ".join(f"{key}={value:g}" for key, value in self.to_dict().items())
         return f"<SleepStatistics {self.convention}: {numbers}>"
 
-    def _why(self, name: str) -> str:
-        """Return why a number does not exist, the most general reason first."""
+    @property
+    def _is_one_night(self) -> bool:
+        return self.tib_minutes < _LONGEST_NIGHT_MINUTES and self.zeitgeber is None
+
+    def _why(self, needs: Collection[Need] = (), unbroken_minutes: int = 0) -> str:
+        """Return why a number with these needs does not exist, the most general reason first."""
         n_epochs, n_unscored = len(self.epochs), self.epochs.count(_UNSCORED_BYTE)
+        if "one night" in needs and not self._is_one_night:
+            return "cycles are defined for one night of human sleep"
         if self.scheme.wake is None:
             return f"scheme {self.scheme.name!r} does not say which stage is wake"
         if n_epochs == n_unscored:
             return "no epoch is scored"
-        if name in _NEEDS_BEDTIME and self.tib_minutes >= _LONGEST_NIGHT_MINUTES:
+        if "bedtime" in needs and self.tib_minutes >= _LONGEST_NIGHT_MINUTES:
             hours = self.tib_minutes / 60.0
             return (
                 f"{hours:.1f} h are no single night and no moment is bedtime: give lights off and lights on"
             )
         if not self.tst_minutes:
             return "no epoch is scored as sleep"
-        if name in ("se_percent", "sme_percent"):
+        if "scored half" in needs:
             return f"{n_unscored} of {n_epochs} epochs are unscored"
-        if name in ("sol_5min_minutes", "sol_10min_minutes"):
-            return f"there are no {name.split('_')[1].removesuffix('min')} min of sleep without a break"
+        if "unbroken sleep" in needs:
+            return f"there are no {unbroken_minutes} min of sleep without a break"
         if self.scheme.rem is None:
             return f"scheme {self.scheme.name!r} has no REM stage"
         seconds = self.shortest_rem_epochs * self.epoch_seconds
         return "there is no REM" + (f" bout of {seconds:g} s" if self.shortest_rem_epochs > 1 else "")
-
-    def _why_no_cycles(self) -> str | None:
-        if self.tib_minutes >= _LONGEST_NIGHT_MINUTES or self.zeitgeber is not None:
-            return "cycles are defined for one night of human sleep"
-        if self.scheme.rem is None or not self.tst_minutes > 0.0:
-            return self._why("cycles")
-        return None
-
-
-# Field and unit behind each key of `to_dict`.
-_KEYS = {
-    "TIB": ("tib_minutes", "min"),
-    "SPT": ("spt_minutes", "min"),
-    "WASO": ("waso_minutes", "min"),
-    "TST": ("tst_minutes", "min"),
-    "SE": ("se_percent", "% of TIB"),
-    "SME": ("sme_percent", "% of SPT"),
-    "SFI": ("sfi_per_hour", "per hour of TST"),
-    "SOL": ("sol_minutes", "min"),
-    "SOL_5min": ("sol_5min_minutes", "min"),
-    "SOL_10min": ("sol_10min_minutes", "min"),
-    "REM_latency": ("rem_latency_minutes", "min"),
-    "NoA": ("awakenings", "count"),
-    "NoA_total": ("awakenings_with_final", "count"),
-    "NREMC": ("cycles", "count"),
-    "UNS": ("unscored_minutes", "min"),
-}
-_NUMBERS = SleepStatistics._fields[5:19]
-_NEEDS_BEDTIME = (
-    *("se_percent", "sol_minutes", "sol_5min_minutes", "sol_10min_minutes"),
-    "rem_latency_minutes",
-)
 
 
 def sleep_statistics(

@@ -42,6 +42,7 @@ from stageguard.measures.bouts import (
 )
 from stageguard.measures.day import Moment, lights_window
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.quantities import Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.profile.profile import Profile
 
@@ -49,25 +50,6 @@ Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
 
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
-
-_UNITS = {
-    "fragmentation_index": "per adjacent scored pair",
-    "transitions_per_hour": "per hour",
-    "tvr_percent": "% of adjacent scored pairs",
-    "tvr_per_change_percent": "% of stage changes",
-    "tvr_per_hour": "per hour",
-    "paper_tvr_percent": "% of adjacent scored pairs",
-    "flips_per_hour": "per hour",
-}
-_STAGE_UNITS = {
-    "one_epoch_bouts_percent": "% of complete bouts",
-    "mean_bout_minutes": "min",
-    "median_bout_minutes": "min",
-}
-# At another epoch length than the profile's, what is counted per pair of epochs grows with it, and what is
-# about single epochs means something else.
-_PER_PAIR = ("fragmentation_index", "tvr_percent", "paper_tvr_percent")
-_OF_ONE_EPOCH = ("flips_per_hour", "one_epoch_bouts_percent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +211,11 @@ def validity_of(
     values |= _bout_values(bouts, names, epoch_seconds)
     minimum = minimum_epochs(profile, epoch_seconds)
     too_short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
-    indicators = {name: _indicator(name, *own, profile, epoch_seconds) for name, own in values.items()}
+    quantities = indicators_of(names)
+    indicators = {
+        name: _indicator(quantity, *values[name], profile, epoch_seconds)
+        for name, quantity in quantities.items()
+    }
     of_expert = (
         (None, None)
         if expert is None
@@ -333,18 +319,20 @@ def _bout_values(bouts: Bouts, names: Iterable[str], epoch_seconds: float) -> di
     return values
 
 
-def _indicator(name: str, value: float, reason: str, profile: Profile, epoch_seconds: float) -> Indicator:
+def _indicator(
+    quantity: Quantity, value: float, reason: str, profile: Profile, epoch_seconds: float
+) -> Indicator:
     """Return a value beside the experts' band, brought to the night's epoch length."""
-    unit = _UNITS.get(name) or next(unit for stem, unit in _STAGE_UNITS.items() if name.startswith(stem))
+    name, unit = quantity.key, quantity.unit
     band, scale = profile.bands.get(name), epoch_seconds / profile.epoch_seconds
-    if band is not None and scale != 1.0 and name.startswith(_OF_ONE_EPOCH):
+    if band is not None and scale != 1.0 and quantity.epoch_rule == "single epochs":
         band = None
         reason = reason or (
             f"the band is about single epochs of {profile.epoch_seconds:g} s, not of {epoch_seconds:g} s"
         )
     if band is None:
         return Indicator(name, value, unit, NAN, NAN, "no band", reason)
-    scale = scale if name in _PER_PAIR else 1.0
+    scale = scale if quantity.epoch_rule == "per pair" else 1.0
     low, high = band.low * scale, band.high * scale
     place: Place = "below" if value < low else "above" if value > high else "inside"
     return Indicator(name, value, unit, low, high, "no band" if np.isnan(value) else place, reason)

@@ -13,6 +13,7 @@ from typing import Any
 from stageguard.base import checks
 from stageguard.base.arrays import SUM_TOLERANCE
 from stageguard.base.errors import InputError, ProfileError, did_you_mean
+from stageguard.night.quantities import indicators_of
 from stageguard.night.stages import SCHEMES, StageScheme, canonical_name
 from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
 
@@ -24,12 +25,6 @@ KEYS = (
     *("tvr_pairs", "min_bout_seconds", "flip_flop", "transitions", "calibration", "durations", "bands"),
     *("intervals", "provenance"),
 )
-INDICATORS = (
-    *("fragmentation_index", "transitions_per_hour", "tvr_percent", "tvr_per_change_percent", "tvr_per_hour"),
-    *("paper_tvr_percent", "flips_per_hour"),
-)
-# each followed by _ and a stage
-STAGE_INDICATORS = ("one_epoch_bouts_percent", "mean_bout_minutes", "median_bout_minutes")
 
 _number = partial(checks.number, error=ProfileError)
 _text = partial(checks.text, error=ProfileError)
@@ -246,7 +241,7 @@ def _duration_table(value: object, where: str) -> tuple[float, ...]:
 
 
 def _bands(value: object, scheme: StageScheme) -> Mapping[str, Band]:
-    known = (*INDICATORS, *(f"{name}_{stage}" for name in STAGE_INDICATORS for stage in scheme.names))
+    known = tuple(indicators_of(scheme.names))
     bands = {}
     for indicator, item in _mapping(value, "bands", known).items():
         where = f"bands.{indicator}"

@@ -8,28 +8,12 @@ from dataclasses import dataclass, replace
 
 from stageguard.measures.intervals import Intervals
 from stageguard.measures.statistics import SleepStatistics
+from stageguard.night.quantities import NIGHT, STAGE, Quantity
 from stageguard.report.interval_words import interval_cell
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import difference, shown
 
-# Field of SleepStatistics, name, unit, decimals.
-FIELDS = (
-    ("tst_minutes", "Total sleep time (TST)", "min", 1),
-    ("se_percent", "Sleep efficiency (SE)", "% of TIB", 1),
-    ("sol_minutes", "Sleep onset latency (SOL)", "min", 1),
-    ("sol_5min_minutes", "SOL to 5 min of sleep", "min", 1),
-    ("sol_10min_minutes", "SOL to 10 min of sleep", "min", 1),
-    ("rem_latency_minutes", "REM latency", "min", 1),
-    ("waso_minutes", "Wake after sleep onset (WASO)", "min", 1),
-    ("awakenings", "Awakenings", "count", 0),
-    ("awakenings_with_final", "Awakenings, the final one included", "count", 0),
-    ("sfi_per_hour", "Sleep fragmentation index (SFI)", "per hour of TST", 2),
-    ("cycles", "NREM–REM cycles", "count", 0),
-    ("sme_percent", "Sleep maintenance efficiency (SME)", "% of SPT", 1),
-    ("spt_minutes", "Sleep period time (SPT)", "min", 1),
-    ("tib_minutes", "Time in bed (TIB)", "min", 1),
-    ("unscored_minutes", "Unscored", "min", 1),
-)
+ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
 
 Reader = Callable[[SleepStatistics], float]
 
@@ -71,41 +55,36 @@ def statistic_groups(measured: Measured, found: Intervals | None = None) -> tupl
     before, after = measured.before.statistics, measured.after.statistics
     expert = None if measured.expert is None else measured.expert.statistics
 
-    def row(name: str, unit: str, decimals: int, read: Reader, key: str = "") -> StatisticRow:
-        own, now = read(before), read(after)
+    def row(quantity: Quantity, name: str, key: str, read: Reader) -> StatisticRow:
+        value_before, value_after, decimals = read(before), read(after), quantity.decimals
         shown_row = StatisticRow(
             name,
-            unit,
-            shown(own, decimals),
-            shown(now, decimals),
-            difference(now, own, decimals),
+            quantity.unit,
+            shown(value_before, decimals),
+            shown(value_after, decimals),
+            difference(value_after, value_before, decimals),
             interval_cell(found, key, decimals),
         )
         if expert is None:
             return shown_row
         truth = read(expert)
-        return replace(shown_row, expert=shown(truth, decimals), error=difference(now, truth, decimals))
+        error = difference(value_after, truth, decimals)
+        return replace(shown_row, expert=shown(truth, decimals), error=error)
 
-    whole = [row(name, unit, decimals, _field(key), key) for key, name, unit, decimals in FIELDS]
-    names = after.scheme.names
-    minutes = [row(name, "min", 1, _stage("stage_minutes", name), f"minutes_{name}") for name in names]
-    shares = [
-        row(name, "% of TST", 1, _stage("stage_percent", name))
-        for name in names
-        if name in after.stage_percent
-    ]
-    bouts = [row(name, "count", 0, _stage("bouts", name), f"bouts_{name}") for name in names]
-    return (
-        StatisticGroup("Whole night", tuple(whole)),
-        StatisticGroup("Time per stage", tuple(minutes)),
-        StatisticGroup("Share of total sleep time", tuple(shares)),
-        StatisticGroup("Bouts per stage", tuple(bouts)),
-    )
+    groups = [StatisticGroup("Whole night", tuple(row(q, q.label, q.key, _field(q.key)) for q in ROWS))]
+    for kind in STAGE:
+        rows = [
+            row(kind, stage, f"{kind.reported_key}_{stage}", _stage(kind.key, stage))
+            for stage in after.scheme.names
+            if stage in getattr(after, kind.key)
+        ]
+        groups.append(StatisticGroup(kind.label, tuple(rows)))
+    return tuple(groups)
 
 
 def absent_reasons(measured: Measured) -> tuple[str, ...]:
     """Return why numbers do not exist: one sentence per reason, naming rows and, if not all, columns."""
-    titles = {key: name for key, name, _, _ in FIELDS} | {"stage_percent": "Share of total sleep time"}
+    titles = {quantity.key: quantity.label for quantity in (*ROWS, *STAGE)}
     rows_by_reason: dict[str, list[str]] = {}
     for key, title in titles.items():
         columns: dict[str, list[str]] = {}

@@ -7,25 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stageguard.measures.validity import Indicator, Validity
+from stageguard.night.quantities import STAGE_INDICATORS, quantity_of
 from stageguard.profile.profile import Profile
 from stageguard.report.bands_svg import BandRow
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, decimals_for, shown
 
-NAMES = {
-    "fragmentation_index": "Fragmentation index (FI)",
-    "transitions_per_hour": "Stage changes",
-    "tvr_percent": "Uncommon transitions (TVR)",
-    "tvr_per_change_percent": "Uncommon transitions, of changes",
-    "tvr_per_hour": "Uncommon transitions, per hour",
-    "paper_tvr_percent": "W→R and R→N (published TVR)",
-    "flips_per_hour": "One-epoch flips (A-B-A)",
-}
-STAGE_NAMES = {
-    "one_epoch_bouts_percent_": "One-epoch bouts",
-    "mean_bout_minutes_": "Mean bout",
-    "median_bout_minutes_": "Median bout",
-}
 OUTSIDE = ("below", "above")
 
 
@@ -43,14 +30,6 @@ class IndicatorRow:
     expert: str
 
 
-def indicator_name(key: str) -> str:
-    """Return what people call an indicator."""
-    for start, name in STAGE_NAMES.items():
-        if key.startswith(start):
-            return f"{name}, {key.removeprefix(start)}"
-    return NAMES.get(key, key.replace("_", " "))
-
-
 def band_rows(measured: Measured) -> tuple[BandRow, ...]:
     """Return the indicators that have a band, to be drawn."""
     before, expert = measured.before.validity, measured.expert
@@ -61,7 +40,7 @@ def band_rows(measured: Measured) -> tuple[BandRow, ...]:
         then = before.indicators[key]
         rows.append(
             BandRow(
-                indicator_name(key),
+                quantity_of(key).label,
                 own.unit,
                 own.low,
                 own.high,
@@ -87,7 +66,7 @@ def indicator_rows(measured: Measured) -> tuple[IndicatorRow, ...]:
         band = f"{shown(own.low, decimals)} to {shown(own.high, decimals)}" if has_band else ABSENT
         rows.append(
             IndicatorRow(
-                indicator_name(key),
+                quantity_of(key).label,
                 own.unit,
                 band,
                 shown(then.value, decimals),
@@ -131,7 +110,7 @@ def indicator_reasons(measured: Measured) -> tuple[str, ...]:
                 by_reason.setdefault(reason, []).append(column)
         for reason, where in by_reason.items():
             only = "" if len(where) == len(columns) else f" ({', '.join(where)})"
-            rows_by_reason.setdefault(reason, []).append(f"{indicator_name(key)}{only}")
+            rows_by_reason.setdefault(reason, []).append(f"{quantity_of(key).label}{only}")
     expert = measured.expert
     if expert is not None and expert.validity is None:
         stages = ", ".join(expert.statistics.scheme.names)
@@ -160,12 +139,12 @@ def band_sources(profile: Profile) -> tuple[str, ...]:
 
 def _ordered(validity: Validity) -> list[tuple[str, Indicator]]:
     """Return whole-night indicators first, then those of the stages, each kind together."""
-    kinds = list(STAGE_NAMES)
+    kinds = [kind.key for kind in STAGE_INDICATORS]
 
-    def kind(item: tuple[str, Indicator]) -> int:
-        return next((number for number, start in enumerate(kinds) if item[0].startswith(start)), -1)
+    def rank(item: tuple[str, Indicator]) -> int:
+        return next((number for number, kind in enumerate(kinds) if item[0].startswith(kind)), -1)
 
-    return sorted(validity.indicators.items(), key=kind)
+    return sorted(validity.indicators.items(), key=rank)
 
 
 def _place(indicator: Indicator) -> str:

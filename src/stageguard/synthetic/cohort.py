@@ -20,6 +20,7 @@ from stageguard.base.lazy import load
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.quantities import REPORTED
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import MODALITIES, Modality, modality_of
 from stageguard.synthetic.events import Event, Simulated
@@ -30,7 +31,7 @@ from stageguard.synthetic.sleepers import Kind, kind_of
 LONGEST_HOURS = 72.0
 MOST_SUBJECTS = 999
 SUBJECTS_FILE, EVENTS_FILE, README_FILE = "synthetic-subjects.tsv", "synthetic-events.tsv", "README.txt"
-STATISTICS = ("tst_minutes", "waso_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "awakenings")
+STATISTICS = tuple(quantity.key for quantity in REPORTED)
 
 Run = Callable[[Callable[[int], "Subject"], Sequence[int]], Iterable["Subject"]]
 

@@ -1,0 +1,227 @@
+"""The one table of what is measured on a scored night: sleep statistics and validity indicators.
+
+Tables, reports, codebooks, the bands of profiles and the endpoints of a fit take names, units, decimals and
+order from here. A new statistic is a row here, and the field or property of that name that computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Literal
+
+from stageguard.base.errors import InputError
+
+Shown = Literal["reported", "decode", "cohort", "night row"]
+Need = Literal["one night", "bedtime", "scored half", "unbroken sleep", "REM"]
+EpochRule = Literal["same", "per pair", "single epochs"]
+
+PHASES = ("light", "dark")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A sleep statistic or a validity indicator, and how people see it.
+
+    Attributes
+    ----------
+    key : str
+        Field of `SleepStatistics` or name of the indicator; of a stage, followed by ``_`` and the stage.
+    title, definition : str
+        What the codebook calls it, and what it is; ``{stage}`` and ``{phase}`` are filled in.
+    unit : str
+        In full; ``count`` of things that are counted.
+    decimals : int
+        How many digits make sense.
+    abbreviation : str
+        Follows the title in brackets in reports, and stands for it in narrow tables.
+    yasa_key : str
+        Key in `SleepStatistics.to_dict`; by default the abbreviation.
+    label : str
+        What reports call it; by default the title and the abbreviation.
+    heading, short_heading : str
+        In wide and narrow tables of the command line; by default the title or abbreviation, and the unit.
+    shown : tuple of str
+        ``reported``: what studies report, which gets intervals and endpoints; ``decode``, ``cohort``,
+        ``night row``: in the before/after table, in tables of means and differences, in a row per night.
+    reported_key : str
+        Of a stage's quantity that studies report: its key among intervals and endpoints.
+    report_row : int
+        Orders the rows of a report.
+    needs : tuple of str
+        Without what it does not exist, scored sleep aside.
+    unbroken_minutes : float
+        How much sleep without a break it needs.
+    epoch_rule : str
+        A band, at another epoch length than the profile's, stays the ``same``; grows with the epoch, being
+        counted ``per pair`` of epochs; or means something else, being about ``single epochs``.
+    """
+
+    key: str
+    title: str
+    definition: str
+    unit: str
+    decimals: int
+    abbreviation: str = ""
+    yasa_key: str = ""
+    label: str = ""
+    heading: str = ""
+    short_heading: str = ""
+    shown: tuple[Shown, ...] = ()
+    reported_key: str = ""
+    report_row: int = 99
+    needs: tuple[Need, ...] = ()
+    unbroken_minutes: int = 0
+    epoch_rule: EpochRule = "same"
+
+    def __post_init__(self) -> None:
+        """Fill in the names that follow from others."""
+        abbreviated = f"{self.title} ({self.abbreviation})" if self.abbreviation else self.title
+        short_unit = f" ({self.short_unit})" if self.short_unit else ""
+        names = {
+            "yasa_key": self.abbreviation,
+            "label": abbreviated,
+            "heading": self.title + ("" if self.unit == "count" else f" ({self.unit})"),
+            "short_heading": (self.abbreviation or self.title) + short_unit,
+        }
+        for name, text in names.items():
+            object.__setattr__(self, name, getattr(self, name) or text)
+
+    @property
+    def short_unit(self) -> str:
+        """The unit without what it is a share of; empty for counts."""
+        return "" if self.unit == "count" else self.unit.partition(" of ")[0]
+
+    @property
+    def description(self) -> str:
+        """Title and definition, as in a codebook."""
+        return f"{self.title}: {self.definition}" if self.definition else self.title
+
+    def of(self, stage: str, phase: str = "") -> Quantity:
+        """Return the quantity of one stage, or of one stage in the light or in the dark."""
+        key = "_".join(part for part in (self.key, stage, phase) if part)
+        words = {name: getattr(self, name).format(stage=stage, phase=phase) for name in _WITH_STAGE}
+        return replace(self, key=key, **words)
+
+
+_WITH_STAGE = ("title", "definition", "label", "heading", "short_heading")
+
+# fmt: off
+# Of a whole night, in the order of a cohort's columns.
+NIGHT = (
+    Quantity("tib_minutes", "Time in bed", "lights off to lights on, or the recording", "min", 1, "TIB",
+             report_row=14),
+    Quantity("spt_minutes", "Sleep period time", "first to last epoch of sleep", "min", 1, "SPT",
+             report_row=13),
+    Quantity("tst_minutes", "Total sleep time", "epochs of sleep", "min", 1, "TST",
+             report_row=1, shown=("reported", "decode", "cohort", "night row")),
+    Quantity("se_percent", "Sleep efficiency", "total sleep time in time in bed", "% of TIB", 1, "SE",
+             report_row=2, shown=("reported", "decode", "cohort"), needs=("bedtime", "scored half")),
+    Quantity("sme_percent", "Sleep maintenance efficiency", "total sleep time in the sleep period",
+             "% of SPT", 1, "SME", report_row=12, needs=("scored half",)),
+    Quantity("sol_minutes", "Sleep onset latency", "to the first epoch of sleep", "min", 1, "SOL",
+             report_row=3, shown=("reported", "cohort"), needs=("bedtime",)),
+    Quantity("sol_5min_minutes", "Latency to 5 min of sleep", "without a break", "min", 1,
+             yasa_key="SOL_5min", label="SOL to 5 min of sleep",
+             report_row=4, needs=("bedtime", "unbroken sleep"), unbroken_minutes=5),
+    Quantity("sol_10min_minutes", "Latency to 10 min of sleep", "without a break", "min", 1,
+             yasa_key="SOL_10min", label="SOL to 10 min of sleep",
+             report_row=5, needs=("bedtime", "unbroken sleep"), unbroken_minutes=10),
+    Quantity("rem_latency_minutes", "REM latency",
+             "from sleep onset, or from lights off by the yasa convention", "min", 1, yasa_key="REM_latency",
+             report_row=6, shown=("reported", "decode", "cohort", "night row"), needs=("bedtime", "REM")),
+    Quantity("waso_minutes", "Wake after sleep onset", "within the sleep period", "min", 1, "WASO",
+             report_row=7, shown=("reported", "decode", "cohort", "night row")),
+    Quantity("awakenings", "Awakenings", "wake bouts within the sleep period", "count", 0, yasa_key="NoA",
+             report_row=8, shown=("reported", "decode", "cohort", "night row")),
+    Quantity("awakenings_with_final", "Awakenings and the final one", "wake bouts after sleep onset",
+             "count", 0, yasa_key="NoA_total", label="Awakenings, the final one included", report_row=9),
+    Quantity("cycles", "NREM-REM cycles", "after Feinberg and Floyd", "count", 0,
+             yasa_key="NREMC", label="NREM–REM cycles", report_row=11, needs=("one night", "REM")),
+    Quantity("sfi_per_hour", "Sleep fragmentation index", "changes from sleep to wake", "per hour of TST", 2,
+             "SFI", report_row=10),
+    Quantity("unscored_minutes", "Unscored time", "within time in bed", "min", 1,
+             yasa_key="UNS", label="Unscored", report_row=15),
+)
+ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("decode", "cohort"))
+
+# Of each stage; the label heads their rows in a report.
+STAGE = (
+    Quantity("stage_minutes", "Time in {stage}", "", "min", 1, label="Time per stage",
+             shown=("reported",), reported_key="minutes"),
+    Quantity("stage_percent", "Share of {stage}", "", "% of TST", 1, label="Share of total sleep time",
+             short_heading="{stage} (% of TST)", shown=("cohort",)),
+    Quantity("bouts", "Bouts of {stage}", "", "count", 0, label="Bouts per stage",
+             shown=("reported",), reported_key="bouts"),
+)
+
+# Of each stage in the light and in the dark phase.
+PHASE = (
+    Quantity("stage_minutes", "Time in {stage} in the {phase} phase", "", "min", 1),
+    Quantity("stage_percent", "Share of {stage} in the {phase} phase", "", "% of scored time", 1,
+             short_heading="{stage} ({phase}, %)", shown=("cohort",)),
+    Quantity("bouts", "Bouts of {stage} in the {phase} phase", "those that begin in it", "count", 0),
+    Quantity("mean_bout_minutes", "Mean bout of {stage} in the {phase} phase", "of bouts that begin in it",
+             "min", 2),
+)
+
+# Validity indicators of a whole night.
+INDICATORS = (
+    Quantity("fragmentation_index", "Fragmentation index", "stage changes", "per adjacent scored pair", 3,
+             "FI", heading="Fragmentation index (changes per epoch)", short_heading="FI (per epoch)",
+             shown=("decode", "cohort", "night row"), epoch_rule="per pair"),
+    Quantity("transitions_per_hour", "Stage changes per hour", "of adjacent scored pairs", "per hour", 2,
+             label="Stage changes"),
+    Quantity("tvr_percent", "Uncommon transitions (TVR)", "those the profile counts",
+             "% of adjacent scored pairs", 2,
+             heading="Uncommon transitions, TVR (%)", short_heading="TVR (%)",
+             shown=("decode", "cohort"), epoch_rule="per pair"),
+    Quantity("tvr_per_change_percent", "Uncommon transitions per change", "those the profile counts",
+             "% of stage changes", 1, label="Uncommon transitions, of changes"),
+    Quantity("tvr_per_hour", "Uncommon transitions per hour", "those the profile counts", "per hour", 2,
+             label="Uncommon transitions, per hour"),
+    Quantity("paper_tvr_percent", "W to R and R to N", "of the stages merged to W, N, R",
+             "% of adjacent scored pairs", 2, label="W→R and R→N (published TVR)", epoch_rule="per pair"),
+    Quantity("flips_per_hour", "Flips per hour", "A-B-A where B lasts one epoch", "per hour", 2,
+             label="One-epoch flips (A-B-A)", epoch_rule="single epochs"),
+)
+
+# Validity indicators of each stage.
+STAGE_INDICATORS = (
+    Quantity("one_epoch_bouts_percent", "One-epoch bouts of {stage}", "of complete bouts",
+             "% of complete bouts", 1, label="One-epoch bouts, {stage}", epoch_rule="single epochs"),
+    Quantity("mean_bout_minutes", "Mean bout of {stage}", "of complete bouts", "min", 2,
+             label="Mean bout, {stage}"),
+    Quantity("median_bout_minutes", "Median bout of {stage}", "of complete bouts", "min", 2,
+             label="Median bout, {stage}"),
+)
+# fmt: on
+
+# What studies report: of the night, and of each stage.
+REPORTED = tuple(quantity for quantity in NIGHT if "reported" in quantity.shown)
+REPORTED_OF_STAGE = tuple(quantity for quantity in STAGE if "reported" in quantity.shown)
+
+
+@cache
+def indicators_of(stages: tuple[str, ...]) -> Mapping[str, Quantity]:
+    """Return the indicators of a night in these stages by key, those of the stages last."""
+    of_stages = [quantity.of(stage) for stage in stages for quantity in STAGE_INDICATORS]
+    return MappingProxyType({quantity.key: quantity for quantity in (*INDICATORS, *of_stages)})
+
+
+@cache
+def quantity_of(key: str) -> Quantity:
+    """Return the quantity behind a key such as ``tst_minutes``, ``bouts_N2`` or ``bouts_R_dark``."""
+    for quantity in (*NIGHT, ALL_BOUTS, *INDICATORS):
+        if quantity.key == key:
+            return quantity
+    for quantity in PHASE:
+        for phase in PHASES:
+            if key.startswith(f"{quantity.key}_") and key.endswith(f"_{phase}"):
+                return quantity.of(key.removeprefix(f"{quantity.key}_").removesuffix(f"_{phase}"), phase)
+    for quantity in (*STAGE, *STAGE_INDICATORS):
+        if key.startswith(f"{quantity.key}_"):
+            return quantity.of(key.removeprefix(f"{quantity.key}_"))
+    raise InputError(f"unknown measure {key!r}.")

@@ -1,0 +1,111 @@
+"""The table of quantities: each row is computed somewhere, and everything that shows numbers shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from stageguard.cli.summary import DECODED_ROWS
+from stageguard.fitting.endpoints import Endpoints
+from stageguard.measures.cohort import CohortNight, codebook, cohort_table, measure, measure_night
+from stageguard.measures.intervals import reported, unit_of
+from stageguard.night.quantities import (
+    ALL_BOUTS,
+    INDICATORS,
+    NIGHT,
+    PHASE,
+    PHASES,
+    STAGE,
+    STAGE_INDICATORS,
+    Quantity,
+    indicators_of,
+    quantity_of,
+)
+from stageguard.night.stages import AASM5, WNR3
+from stageguard.report.statistics_table import ROWS
+
+LABELS = np.array([0, 0, 1, 2, 2, 3, 2, 4, 4, 0, 2, 2, 0], dtype=np.int8)
+HYPNOGRAM = sg.Hypnogram(LABELS, AASM5, 30.0)
+
+
+def test_each_key_stands_once():
+    keys = [quantity.key for quantity in (*NIGHT, ALL_BOUTS, *INDICATORS)]
+    assert len(keys) == len(set(keys))
+    yasa = [quantity.yasa_key for quantity in NIGHT]
+    assert all(yasa)
+    assert len(yasa) == len(set(yasa))
+    assert sorted(quantity.report_row for quantity in NIGHT) == list(range(1, len(NIGHT) + 1))
+
+
+def test_each_statistic_is_computed_and_shown():
+    statistics = sg.sleep_statistics(HYPNOGRAM)
+    assert all(isinstance(getattr(statistics, quantity.key), float) for quantity in NIGHT)
+    assert all(getattr(statistics, kind.key).keys() <= set(AASM5.names) for kind in STAGE)
+    assert list(statistics.to_dict())[: len(NIGHT)] == [quantity.yasa_key for quantity in NIGHT]
+    assert set(ROWS) == set(NIGHT)
+    values = measure(HYPNOGRAM).values
+    assert list(values)[: len(NIGHT) + 1] == [quantity.key for quantity in (*NIGHT, ALL_BOUTS)]
+
+
+def test_each_indicator_is_computed():
+    measured = sg.validity(HYPNOGRAM, "human-psg-5").indicators
+    assert list(measured) == list(indicators_of(AASM5.names))
+    assert {name: indicator.unit for name, indicator in measured.items()} == {
+        name: quantity.unit for name, quantity in indicators_of(AASM5.names).items()
+    }
+
+
+def test_a_codebook_says_what_the_table_says():
+    table = cohort_table([measure_night(CohortNight("a", after=HYPNOGRAM))])
+    book = codebook(table)
+    for quantity in NIGHT:
+        entry = book[f"{quantity.key}_after"]
+        assert entry["Description"].startswith(f"{quantity.title}: {quantity.definition}; ")
+        assert entry["Units"] == quantity.unit
+
+
+def test_what_studies_report_is_the_same_for_intervals_and_fits():
+    values = reported(sg.sleep_statistics(HYPNOGRAM))
+    night = Endpoints(AASM5, 30.0, "night").names
+    day = Endpoints(AASM5, 30.0, "day").names
+    assert set(values) == {*night, *day} - {"bouts"}
+    assert {unit_of(name) for name in values} == {"min", "%", ""}
+    assert unit_of("bouts_N2") == ""
+    assert unit_of("minutes_N2") == "min"
+
+
+def test_names_follow_from_title_abbreviation_and_unit():
+    quantity = Quantity("x_percent", "Some share", "what it is", "% of TST", 1, "SX")
+    assert quantity.label == "Some share (SX)"
+    assert quantity.heading == "Some share (% of TST)"
+    assert quantity.short_heading == "SX (%)"
+    assert quantity.yasa_key == "SX"
+    assert quantity.description == "Some share: what it is"
+    assert Quantity("n", "Things", "", "count", 0).short_heading == "Things"
+
+
+@pytest.mark.parametrize("stage", WNR3.names)
+def test_the_quantity_of_a_stage_is_named_after_it(stage):
+    for kind in (*STAGE, *STAGE_INDICATORS):
+        quantity = quantity_of(f"{kind.key}_{stage}")
+        assert quantity == kind.of(stage)
+        assert stage in quantity.title
+        assert "{" not in quantity.title + quantity.label + quantity.heading + quantity.short_heading
+    for kind in PHASE:
+        for phase in PHASES:
+            quantity = quantity_of(f"{kind.key}_{stage}_{phase}")
+            assert (quantity.unit, quantity.decimals) == (kind.unit, kind.decimals)
+            assert f"{stage} in the {phase} phase" in quantity.title
+
+
+def test_an_unknown_key_is_refused():
+    with pytest.raises(sg.InputError, match="unknown measure 'tst'"):
+        quantity_of("tst")
+
+
+def test_decode_shows_indicators_before_statistics():
+    assert (
+        *("fragmentation_index", "tvr_percent", "tst_minutes", "se_percent", "rem_latency_minutes"),
+        *("waso_minutes", "awakenings", "bouts"),
+    ) == DECODED_ROWS
