@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.night.stages import WNR3, StageScheme
-from stageguard.nn.data import FeatureTable
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.options import TrainingOptions
 
 NAMES = ("theta", "delta", "muscle", "clock")

@@ -15,7 +15,7 @@ import torch
 
 from stageguard.night.stages import WNR3
 from stageguard.nn.backbones import backbones, build_backbone
-from stageguard.nn.data import FeatureTable
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.sequences import make_batch, round_of_batches

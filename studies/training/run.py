@@ -33,7 +33,7 @@ import stageguard as sg
 from stageguard.measures.agreement import agreement
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
-from stageguard.nn.data import FeatureTable
+from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.training import train

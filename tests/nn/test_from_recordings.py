@@ -14,7 +14,7 @@ from stageguard.base.errors import InputError
 from stageguard.cli import main
 from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5, WNR3
-from stageguard.nn.from_recordings import table_of
+from stageguard.nn.data import table_of
 from stageguard.signals.features import Recipe
 
 CONFIG = """

@@ -16,8 +16,8 @@ from stageguard.cli.recordings import SUFFIXES as RECORDING_SUFFIXES
 
 if TYPE_CHECKING:
     from stageguard.night.recording import Recording
-    from stageguard.nn.checkpoint import ModelCard
-    from stageguard.nn.data import FeatureTable
+    from stageguard.nn.card import ModelCard
+    from stageguard.nn.feature_table import FeatureTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def prepare(one: Input, card: ModelCard, rules: str) -> Prepared:
             f"{one.path.name}: is a recording, and this network holds no recipe for its features (they were "
             f"called {card.recipe!r}). Compute them as for training, and give the tables."
         )
-    from stageguard.nn.from_recordings import table_of
+    from stageguard.nn.data import table_of
     from stageguard.signals.features import Recipe
     from stageguard.signals.quality import signal_quality
 

@@ -1,4 +1,4 @@
-"""What a trained network is for and how it was made, as JSON and back. Holds no weights."""
+"""What a trained network is for and how it was made, as JSON and back."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stageguard.nn.document import Document
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.pytorch import nn
 from stageguard.profile.profile import Profile
+from stageguard.signals.features import Recipe
 
 Trained = Literal["natural", "balanced"]
 
@@ -77,6 +78,15 @@ class ModelCard:
             epoch_seconds=self.epoch_seconds,
             **self.network,
         )
+
+    def feature_recipe(self) -> Recipe:
+        """Return how the network's features are computed from a recording; an error where nobody knows."""
+        if self.recipe_document is None:
+            raise InputError(
+                f"this network holds no recipe for its features (they were called {self.recipe!r}). Compute "
+                "them as for training, and give the tables."
+            )
+        return Recipe.from_dict(self.recipe_document)
 
     def columns(self, names: Sequence[str]) -> list[int]:
         """Return where the network's features are among others, in its order, or say which is missing."""

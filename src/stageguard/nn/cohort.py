@@ -1,4 +1,4 @@
-"""Many feature tables as one training set: do they fit together, who is kept aside. Reads no files."""
+"""Many feature tables as one training set: do they fit together, who is kept aside."""
 
 from __future__ import annotations
 

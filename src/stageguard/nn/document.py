@@ -1,4 +1,4 @@
-"""Take checked entries out of a JSON document, so that a wrong one is named. Knows no file."""
+"""Take checked entries out of a JSON document, so that a wrong one is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score probabilities against expert stages over many recordings. Averages nothing per night."""
+"""Score probabilities against expert stages over many recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The features of one recording, epoch by epoch, with its stages and subject. Reads no files."""
+"""The features of one recording, epoch by epoch, with its stages and subject."""
 
 from __future__ import annotations
 

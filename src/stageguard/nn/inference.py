@@ -1,4 +1,4 @@
-"""Run a network over whole recordings at the length it was trained on. Trains nothing, decodes nothing."""
+"""Run a network over whole recordings at the length it was trained on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check what a loss is given, and lay it out for arithmetic. Computes no loss."""
+"""Check what a loss is given, and lay it out for arithmetic."""
 
 from __future__ import annotations
 

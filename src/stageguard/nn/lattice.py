@@ -1,4 +1,4 @@
-"""Sums over the paths of a profile's automaton, on arrays, for training. Knows nothing of torch."""
+"""Sums over the paths of a profile's automaton, on arrays, for training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training losses of the paper: cross-entropy and the soft transition penalty. Does not train."""
+"""The training losses of the paper: cross-entropy and the soft transition penalty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring features of different nights to one scale. Chooses no features."""
+"""Bring features of different nights to one scale."""
 
 from __future__ import annotations
 

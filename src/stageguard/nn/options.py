@@ -1,4 +1,4 @@
-"""The options of a training run, checked before anything is read or trained. Runs nothing."""
+"""The options of a training run, checked before anything is read or trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run does where its options are silent: as its network's training recipe says. Runs nothing."""
+"""What a run does where its options are silent: as its network's training recipe says."""
 
 from __future__ import annotations
 

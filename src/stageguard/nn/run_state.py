@@ -1,4 +1,4 @@
-"""The state of a training run, on disk and back, and its log. Decides nothing about training."""
+"""The state of a training run, on disk and back, and its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The likelihood of scored stages under a profile's whole model, as a training loss. Does not decode.
+"""The likelihood of scored stages under a profile's whole model, as a training loss.
 
 Where cross-entropy asks that each epoch be right by itself, this loss asks that the scored path be likely
 among all paths the decoder could take: it trains what `decode` decodes.

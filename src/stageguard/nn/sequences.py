@@ -1,4 +1,4 @@
-"""Sequences of one length, cut from whole recordings and padded. Joins no recordings, bridges no gap."""
+"""Sequences of one length, cut from whole recordings and padded."""
 
 from __future__ import annotations
 

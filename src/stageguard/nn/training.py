@@ -17,7 +17,8 @@ import numpy as np
 
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
-from stageguard.nn.checkpoint import ModelCard, TrainedModel, save_model
+from stageguard.nn.card import ModelCard
+from stageguard.nn.checkpoint import TrainedModel, save_model
 from stageguard.nn.cohort import (
     absolute_features,
     check_together,

@@ -1,4 +1,4 @@
-"""Checks of single options that networks and training share. Knows nothing of torch."""
+"""Checks of single options that networks and training share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any network and a profile as one thing to train and to predict with. Holds no training loop."""
+"""Any network and a profile as one thing to train and to predict with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw acceleration, second by second, in blocks: activity counts, and how still it is. Judges no epoch."""
+"""Raw acceleration, second by second, in blocks: activity counts, and how still it is."""
 
 from __future__ import annotations
 

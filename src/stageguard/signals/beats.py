@@ -1,4 +1,4 @@
-"""Heartbeats of a recording and the intervals between them. Measures no variability."""
+"""Heartbeats of a recording and the intervals between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read long signals piece by piece, at any rate, with what is missing marked. Computes no feature."""
+"""Read long signals piece by piece, at any rate, with what is missing marked."""
 
 from __future__ import annotations
 

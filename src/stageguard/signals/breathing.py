@@ -1,4 +1,4 @@
-"""Breathing from belts around chest and belly: rate, depth, regularity. Detects no apnoea."""
+"""Breathing from belts around chest and belly: rate, depth, regularity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time of the night and time of day as features. Needs no signal."""
+"""Time of the night and time of day as features."""
 
 from __future__ import annotations
 

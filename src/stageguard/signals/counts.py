@@ -1,4 +1,4 @@
-"""Activity counts of a recording, summed over any stretch of time. Knows nothing about sleep."""
+"""Activity counts of a recording, summed over any stretch of time."""
 
 from __future__ import annotations
 

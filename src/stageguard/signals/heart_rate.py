@@ -1,4 +1,4 @@
-"""Heart rate of a watch as features, by the recipe of Walch et al. 2019. Detects no heartbeats."""
+"""Heart rate of a watch as features, by the recipe of Walch et al. 2019."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heart-rate variability around epochs: time, frequency and non-linear measures. Finds no beats."""
+"""Heart-rate variability around epochs: time, frequency and non-linear measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Oxygen saturation as features: level, dips, desaturations. Scores no respiratory event."""
+"""Oxygen saturation as features: level, dips, desaturations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phase of a continuous-wave radar's echo, from I/Q or as given. Finds no rhythms in it."""
+"""The phase of a continuous-wave radar's echo, from I/Q or as given."""
 
 from __future__ import annotations
 

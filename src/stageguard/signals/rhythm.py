@@ -1,4 +1,4 @@
-"""Slow rhythms such as breathing: separate their band, find their rate. Knows nothing of sensors."""
+"""Slow rhythms such as breathing: separate their band, find their rate."""
 
 from __future__ import annotations
 

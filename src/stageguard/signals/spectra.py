@@ -1,4 +1,4 @@
-"""Power spectra of many short windows: tapers, missing samples, bins. Knows nothing of channels or stages."""
+"""Power spectra of many short windows: tapers, missing samples, bins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows around epochs, and numbers missing in some of them. Measures no signal."""
+"""Windows around epochs, and numbers missing in some of them."""
 
 from __future__ import annotations
 

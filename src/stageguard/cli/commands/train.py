@@ -15,7 +15,7 @@ from stageguard.cli.options import AsJson, Device, Overwrite
 
 if TYPE_CHECKING:
     from stageguard.datasets import Entry
-    from stageguard.nn.data import FeatureTable
+    from stageguard.nn.feature_table import FeatureTable
     from stageguard.nn.options import TrainingConfig
     from stageguard.nn.training import Progress
     from stageguard.profile.profile import Profile
@@ -74,7 +74,7 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
     if said.dataset is None:
         return read_folder(said.data, profile.scheme)
     from stageguard.cli.terminal import error_text, print_error
-    from stageguard.nn.from_recordings import dataset_tables
+    from stageguard.nn.data import dataset_tables
     from stageguard.signals.features import Recipe
 
     def report(entry: Entry, failure: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Sleep-staging networks by name, built-in ones and those of other packages. Imports torch only to build one.
+"""Sleep-staging networks by name, built-in ones and those of other packages.
 
 >>> from stageguard.nn.backbones import build_backbone
 >>> network = build_backbone("usleep", n_frames=1, n_features=80, n_stages=5, small=True)

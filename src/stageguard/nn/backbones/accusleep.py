@@ -1,4 +1,4 @@
-"""AccuSleep: a compact convolutional network on a picture of the epochs around each. Scales no features.
+"""AccuSleep: a compact convolutional network on a picture of the epochs around each.
 
 Z. Barger, C. G. Frye, D. Liu, Y. Dan, K. E. Bouchard (2019). Robust, automated sleep scoring by a compact
 neural network with distributional shift correction. PLOS ONE 14(12): e0224642.

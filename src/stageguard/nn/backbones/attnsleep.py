@@ -1,4 +1,4 @@
-"""AttnSleep: convolutions at two resolutions and attention within one epoch. Sees no other epoch.
+"""AttnSleep: convolutions at two resolutions and attention within one epoch.
 
 E. Eldele, Z. Chen, C. Liu, M. Wu, C.-K. Kwoh, X. Li, C. Guan (2021). An attention-based deep learning
 approach for sleep stage classification with single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 29:

@@ -1,4 +1,4 @@
-"""DeepSleepNet: two convolutional networks per epoch, recurrence over epochs, a shortcut. Pretrains nothing.
+"""DeepSleepNet: two convolutional networks per epoch, recurrence over epochs, a shortcut.
 
 A. Supratak, H. Dong, C. Wu, Y. Guo (2017). DeepSleepNet: a model for automatic sleep stage scoring based on
 raw single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 25(11): 1998-2008.

@@ -1,4 +1,4 @@
-"""How each network is trained: by its authors, and in its small size on a CPU. Trains nothing.
+"""How each network is trained: by its authors, and in its small size on a CPU.
 
 The published recipes are those of the authors' papers and code; ``source`` says what does not fit.
 """

@@ -1,4 +1,4 @@
-"""SeqSleepNet: recurrence within each epoch, then over the sequence of epochs. Averages no windows.
+"""SeqSleepNet: recurrence within each epoch, then over the sequence of epochs.
 
 H. Phan, F. Andreotti, N. Cooray, O. Y. Chén, M. De Vos (2019). SeqSleepNet: end-to-end hierarchical
 recurrent neural network for sequence-to-sequence automatic sleep staging. IEEE Trans. Neural Syst. Rehabil.

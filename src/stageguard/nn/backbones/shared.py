@@ -1,4 +1,4 @@
-"""What the networks share: the contract, its checks, a spectrogram, attention pooling. Holds no network."""
+"""The contract of the networks, its checks, and what several of them are built of."""
 
 from __future__ import annotations
 

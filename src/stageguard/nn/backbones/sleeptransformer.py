@@ -1,4 +1,4 @@
-"""SleepTransformer: attention within each epoch, then over the sequence of epochs. Takes no whole nights.
+"""SleepTransformer: attention within each epoch, then over the sequence of epochs.
 
 H. Phan, K. Mikkelsen, O. Y. Chén, P. Koch, A. Mertins, M. De Vos (2022). SleepTransformer: automatic sleep
 staging with interpretability and uncertainty quantification. IEEE Trans. Biomed. Eng. 69(8): 2456-2467.

@@ -1,4 +1,4 @@
-"""U-Sleep: a fully convolutional U over the whole recording. Does not resample, augment or choose channels.
+"""U-Sleep: a fully convolutional U over the whole recording.
 
 M. Perslev, S. Darkner, L. Kempfner, M. Nikolic, P. J. Jennum, C. Igel (2021). U-Sleep: resilient
 high-frequency sleep staging. npj Digital Medicine 4: 72.

@@ -1,4 +1,4 @@
-"""What a network sees of a recording: features by a recipe, epoch by epoch. Trains and stages nothing.
+"""What a network sees of a recording: features by a recipe, epoch by epoch.
 
 >>> made = sg.features(recording, "mouse-eeg-emg")
 >>> made.values.shape, made.names[:2]

@@ -1,4 +1,4 @@
-"""Features of wrist actigraphy: activity around each epoch, heart rate of a watch, time. Stages nothing."""
+"""Features of wrist actigraphy: activity around each epoch, heart rate of a watch, time."""
 
 from __future__ import annotations
 

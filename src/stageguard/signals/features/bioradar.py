@@ -1,4 +1,4 @@
-"""Breathing, heartbeat and body movement from a radar's phase, per epoch. Stages nothing."""
+"""Breathing, heartbeat and body movement from a radar's phase, per epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of heart and breathing: variability, rate, depth, saturation around each epoch. Stages nothing."""
+"""Features of heart and breathing: variability, rate, depth, saturation around each epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log spectrogram frames of EEG with EMG band power appended, per epoch. Scales nothing, stages nothing."""
+"""Log spectrogram frames of EEG with EMG band power appended, per epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recipe: all that decides what the features of a recording are, from one document. Computes none."""
+"""A recipe: all that decides what the features of a recording are, from one document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring the features of different recordings to one scale. Computes no features."""
+"""Bring the features of different recordings to one scale."""
 
 from __future__ import annotations
 

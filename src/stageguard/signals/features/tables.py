@@ -1,4 +1,4 @@
-"""Features as files that training reads: .npz, or TSV where an epoch is one frame. Computes no feature."""
+"""Features as files that training reads: .npz, or TSV where an epoch is one frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each epoch's signal can be trusted, by modality. Changes no signal and stages nothing.
+"""How far each epoch's signal can be trusted, by modality.
 
 >>> quality = sg.signal_quality(recording, "eeg-emg")
 >>> sg.decode(density, "mouse-eeg-emg-3", quality=quality.beta)

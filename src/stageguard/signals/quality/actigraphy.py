@@ -1,4 +1,4 @@
-"""Which epochs of actigraphy can be trusted, by the paper's rule or by whether it was worn. Repairs none."""
+"""Which epochs of actigraphy can be trusted, by the paper's rule or by whether it was worn."""
 
 from __future__ import annotations
 

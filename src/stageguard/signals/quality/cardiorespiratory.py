@@ -1,4 +1,4 @@
-"""Which epochs of heart and breathing to trust, by the paper's rule or by the bad share. Repairs none."""
+"""Which epochs of heart and breathing to trust, by the paper's rule or by the bad share."""
 
 from __future__ import annotations
 

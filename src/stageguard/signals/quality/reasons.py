@@ -1,4 +1,4 @@
-"""Put flags of several rules and channels together into beta and reasons. Decides no threshold."""
+"""Put flags of several rules and channels together into beta and reasons."""
 
 from __future__ import annotations
 

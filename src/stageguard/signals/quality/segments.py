@@ -1,7 +1,4 @@
-"""Measure a signal segment by segment: what is missing, flat, clipped, large, or at a wrong frequency.
-
-Measures only; what counts as bad is decided by the modality's rules.
-"""
+"""Measures of a signal, segment by segment: missing, range, clipping, power at wrong frequencies."""
 
 from __future__ import annotations
 

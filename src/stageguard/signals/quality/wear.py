@@ -1,4 +1,4 @@
-"""When a wrist device lay on a table: stillness, its length, warmth, a pulse. Measures no sleep."""
+"""When a wrist device lay on a table: stillness, its length, warmth, a pulse."""
 
 from __future__ import annotations
 
