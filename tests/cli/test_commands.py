@@ -188,13 +188,13 @@ def test_unknown_commands_exit_2(run):
 
 
 def test_a_fault_of_ours_is_one_line_too(run, monkeypatch):
-    from stageguard.profile import profile
+    from stageguard.cli.commands import profiles
 
     def broken():
         raise ZeroDivisionError("oops")
 
     monkeypatch.delenv("STAGEGUARD_DEBUG", raising=False)
-    monkeypatch.setattr(profile, "profiles", broken)
+    monkeypatch.setattr(profiles, "names", broken)
     line = error_line(run("profiles"))
     assert line.startswith("unexpected ZeroDivisionError: oops. This is a fault of stageguard, not yours")
     monkeypatch.setenv("STAGEGUARD_DEBUG", "1")

@@ -11,7 +11,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line
 from dataset_files import accusleep_session, sleepbrl_record
 from made_recordings import N_EPOCHS, write_psg
-from stageguard.cli.quality_present import chart, strip
+from stageguard.cli.commands.quality import chart, strip
 from stageguard.formats.companions import read_quality
 
 

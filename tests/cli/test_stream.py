@@ -289,7 +289,7 @@ def test_stages_that_nobody_took_are_given_out_by_the_next_call(density, tmp_pat
 
 
 def test_the_state_is_kept_while_the_input_is_open(density, tmp_path, monkeypatch):
-    from stageguard.cli import stream_run
+    from stageguard.cli.commands import stream as stream_run
 
     path, seen = tmp_path / "s.bin", []
 
@@ -306,7 +306,7 @@ def test_the_state_is_kept_while_the_input_is_open(density, tmp_path, monkeypatc
 
 
 def test_a_stream_that_ends_while_nobody_reads_keeps_its_state(density, tmp_path):
-    from stageguard.cli import stream_run
+    from stageguard.cli.commands import stream as stream_run
 
     def gone(*_):
         raise BrokenPipeError

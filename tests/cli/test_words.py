@@ -15,7 +15,7 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from stageguard.base.errors import FIRST_NIGHT, Argument, Message, NightNumber
 from stageguard.base.files import read_cell, write_cell
-from stageguard.cli.app import app
+from stageguard.cli.app import SHORT_HELP
 from stageguard.cli.terminal import console, error_text, in_options, table
 
 PROFILE = "human-psg-5"
@@ -193,7 +193,7 @@ def test_of_very_many_files_not_all_are_listed(run, nights, tmp_path):
     assert "Combined 45 files (mean, weights equal)" in ran.out
 
 
-@pytest.mark.parametrize("command", [each.callback.__name__ for each in app.registered_commands])
+@pytest.mark.parametrize("command", sorted(SHORT_HELP.keys() - {"data", "profiles"}))
 def test_help_speaks_no_python(run, command):
     ran = run(command, "--help")
     assert ran.code == 0

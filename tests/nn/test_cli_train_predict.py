@@ -10,9 +10,6 @@ import torch
 
 from cli_runner import Ran, Runner, error_line
 from feature_nights import NAMES, cohort, feature_table, write_csv
-from stageguard.cli.app import app
-from stageguard.cli.commands.predict import predict
-from stageguard.cli.commands.train import train
 from stageguard.formats.read import read_density
 
 CONFIG = """
@@ -37,10 +34,6 @@ device = "cpu"
 @pytest.fixture(scope="module", autouse=True)
 def commands():
     torch.set_num_threads(1)
-    known = {command.callback for command in app.registered_commands}
-    for function in (train, predict):
-        if function not in known:
-            app.command()(function)
 
 
 @pytest.fixture

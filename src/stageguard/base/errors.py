@@ -166,3 +166,8 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     by_lower_case = {option.lower(): option for option in options}
     nearest = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.6)
     return f" Did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""
+
+
+def fault_text(error: Exception) -> str:
+    """Return the type of an error that is not this package's, and what it says, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}".removesuffix(": ")

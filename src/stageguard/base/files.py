@@ -29,6 +29,7 @@ from stageguard.base.errors import (
     OutputError,
     OutputExistsError,
     StageGuardError,
+    fault_text,
 )
 
 fcntl: Any
@@ -125,11 +126,6 @@ def faults_named(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise FileFormatError(f"{name}: cannot be read ({fault_text(error)}). Is it damaged?") from error
-
-
-def fault_text(error: Exception) -> str:
-    """Return the type of an error that is not this package's, and what it says, on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}".removesuffix(": ")
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

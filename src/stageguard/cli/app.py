@@ -1,37 +1,89 @@
-"""The command tree. Imports nothing heavy, so that --help is quick."""
+"""The command tree: a table of commands, each imported when it runs or its help is shown."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from stageguard.cli.commands.check import check
-from stageguard.cli.commands.combine import combine
-from stageguard.cli.commands.compare import compare
-from stageguard.cli.commands.consensus import consensus
-from stageguard.cli.commands.convert import convert
-from stageguard.cli.commands.data import data_app
-from stageguard.cli.commands.decode import decode
-from stageguard.cli.commands.demo import demo
-from stageguard.cli.commands.doctor import doctor
-from stageguard.cli.commands.features import features
-from stageguard.cli.commands.fit import fit
-from stageguard.cli.commands.intervals import intervals
-from stageguard.cli.commands.posterior import posterior
-from stageguard.cli.commands.predict import predict
-from stageguard.cli.commands.profiles import profiles_app
-from stageguard.cli.commands.quality import quality
-from stageguard.cli.commands.report import report
-from stageguard.cli.commands.simulate import simulate
-from stageguard.cli.commands.stats import stats
-from stageguard.cli.commands.stream import stream
-from stageguard.cli.commands.train import train
-from stageguard.cli.commands.verify import verify
+from stageguard.base.version import __version__
 from stageguard.cli.options import PlainCommand
 
+# Commands by what they are about, and the line about each in the help: `decode` is the function `decode` of
+# `stageguard.cli.commands.decode`, or there is an `app` with commands of its own.
+COMMANDS = {
+    "Guard": {
+        "decode": "Turn stage probabilities into plausible hypnograms.",
+        "stream": "Decode while the recording runs, from stdin.",
+        "posterior": "How probable each stage is, and draws of whole nights.",
+        "verify": "Check an output by decoding it again.",
+    },
+    "Measure": {
+        "check": "Check hypnograms against the range of expert scoring.",
+        "stats": "Sleep statistics of many nights, before and after, and of groups.",
+        "intervals": "How far a night's sleep statistics may be off.",
+        "compare": "Agreement of hypnograms with an expert's.",
+        "report": "One night as one HTML file.",
+    },
+    "Files": {
+        "convert": "Convert between the formats of sleep tools.",
+        "combine": "Several stagers' probabilities as one.",
+        "consensus": "Several experts' scorings of a night as one.",
+    },
+    "Recordings and networks": {
+        "quality": "How far each epoch of a recording can be trusted.",
+        "features": "Turn recordings into feature tables.",
+        "train": "Train a network on feature tables.",
+        "predict": "Stage recordings with a trained network, and guard them.",
+    },
+    "Profiles and data": {
+        "profiles": "List the built-in profiles, or show one.",
+        "fit": "Fit a profile to scored nights.",
+        "data": "Datasets: list them, check a local copy, fetch open ones.",
+        "simulate": "Write a made-up cohort in the layout of a real dataset.",
+    },
+    "Help": {
+        "demo": "Decode a synthetic night and show what changed.",
+        "doctor": "Say what is installed, and whether it works.",
+    },
+}
+SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
+
+
+class LazyGroup(TyperGroup):
+    """The commands of the table, under its headings. The types typer passes here are private to it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = dict.fromkeys(SHORT_HELP)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, imported now."""
+        return load_command(cmd_name) if cmd_name in SHORT_HELP else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the headings and their commands, none of which is imported for that."""
+        width = max(map(len, SHORT_HELP))
+        for heading, commands in COMMANDS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+
+def load_command(name: str) -> Any:
+    """Import a command's module and return the command."""
+    module = import_module(f"stageguard.cli.commands.{name}")
+    sub_app: Any = getattr(module, "app", None)
+    if sub_app is not None:
+        return typer.main.get_group(sub_app)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, cls=PlainCommand)(getattr(module, name))
+    return typer.main.get_command(single)
+
+
 app = typer.Typer(
+    cls=LazyGroup,
     help="Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out.",
     no_args_is_help=True,
     add_completion=False,
@@ -43,8 +95,6 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from stageguard.base.version import __version__
-
         print(f"stageguard {__version__}")
         raise typer.Exit
 
@@ -57,28 +107,3 @@ def options(
     ] = False,
 ) -> None:
     """Physiologically constrained sleep staging."""
-
-
-_command = partial(app.command, cls=PlainCommand)
-_command(short_help="Turn stage probabilities into plausible hypnograms.")(decode)
-_command(short_help="Check hypnograms against the range of expert scoring.")(check)
-_command(short_help="How probable each stage is, and draws of whole nights.")(posterior)
-_command(short_help="How far a night's sleep statistics may be off.")(intervals)
-_command(short_help="Sleep statistics of many nights, before and after, and of groups.")(stats)
-_command(short_help="Agreement of hypnograms with an expert's.")(compare)
-_command(short_help="Several experts' scorings of a night as one.")(consensus)
-_command(short_help="Convert between the formats of sleep tools.")(convert)
-_command(short_help="Several stagers' probabilities as one.")(combine)
-_command(short_help="Fit a profile to scored nights.")(fit)
-_command(short_help="One night as one HTML file.")(report)
-_command(short_help="Decode while the recording runs, from stdin.")(stream)
-_command(short_help="How far each epoch of a recording can be trusted.")(quality)
-_command(short_help="Turn recordings into feature tables.")(features)
-_command(short_help="Write a made-up cohort in the layout of a real dataset.")(simulate)
-_command(short_help="Train a network on feature tables.")(train)
-_command(short_help="Stage recordings with a trained network, and guard them.")(predict)
-_command(short_help="Check an output by decoding it again.")(verify)
-_command(short_help="Decode a synthetic night and show what changed.")(demo)
-_command(short_help="Say what is installed, and whether it works.")(doctor)
-app.add_typer(profiles_app, name="profiles")
-app.add_typer(data_app, name="data")

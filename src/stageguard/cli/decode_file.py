@@ -224,7 +224,7 @@ def _write(
     *,
     may_replace: bool,
 ) -> dict[str, Any]:
-    from stageguard.cli.listed import in_list_words
+    from stageguard.cli.inputs import in_list_words
     from stageguard.cli.resuming import refuse_strangers, used_strength
     from stageguard.measures.cohort import StatisticsOptions
 

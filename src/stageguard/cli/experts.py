@@ -9,9 +9,9 @@ from errno import ENOENT
 from pathlib import Path
 
 from stageguard.base.errors import InputError
-from stageguard.cli.inputs import is_own
+from stageguard.cli.inputs import is_own, night_id
 from stageguard.cli.recognising import Wanted, is_night
-from stageguard.cli.scored_files import ReadOptions, night_id, read_scoring
+from stageguard.cli.scored_files import ReadOptions, read_scoring
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.registry import FORMATS

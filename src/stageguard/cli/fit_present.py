@@ -9,20 +9,21 @@ from stageguard.cli.terminal import console, count, one_line, print_heading, pri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
-    from stageguard.cli.fit_run import FitResult
     from stageguard.fitting.cross_validation import Row
     from stageguard.fitting.report import FitReport
 
 NUMBERS = ("kappa", "accuracy", "FI", "|FI - expert|", "errors", "criterion")
 
 
-def print_fit(result: FitResult, *, show_all: bool, out: Console | None = None) -> None:
+def print_fit(
+    report: FitReport, output: Path, notes: Sequence[str], warned: Sequence[str], *, show_all: bool
+) -> None:
     """Print the whole of it."""
-    out = out or console()
-    report = result.fitted
+    out = console()
     nights = f"{count(report.n_nights, 'scored night')} of {count(report.n_subjects, 'subject')}"
     out.print(
         f"{one_line(report.profile.name)}: {nights}, {report.n_scored_epochs:,} scored epochs, on "
@@ -36,9 +37,9 @@ def print_fit(result: FitResult, *, show_all: bool, out: Console | None = None) 
     _print_gain(report, out)
     _print_curve(report, out)
     _print_intervals(report, out)
-    print_list(out, "Note", [*report.notes, *result.notes])
-    print_list(out, "Warning", result.warnings)
-    print_list(out, "Wrote", [result.output])
+    print_list(out, "Note", [*report.notes, *notes])
+    print_list(out, "Warning", warned)
+    print_list(out, "Wrote", [output])
 
 
 def _print_candidates(report: FitReport, out: Console, *, show_all: bool) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
 
 from stageguard.cli.terminal import console, count, one_line, print_error, print_heading, print_list, table
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from stageguard.formats.outputs import REVIEW_SENTENCE
+from stageguard.guard.explain import in_bouts
 
 MOST_NOTES = 8  # of many files, in one line
 MOST_ROWS = 40  # nights that are shown one by one
@@ -59,8 +61,6 @@ def print_warnings(reports: Sequence[dict[str, Any]], out: Console) -> None:
 
 def print_changes(changes: Sequence[dict[str, Any]], out: Console) -> None:
     """Every change of a night, with the rule that decided and what keeping the original would cost."""
-    from stageguard.guard.explain import in_bouts
-
     numbers = ("epoch", "p before", "p after", "cost (nats)")
     shown = table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
     for row in changes:
@@ -83,8 +83,6 @@ def print_changes(changes: Sequence[dict[str, Any]], out: Console) -> None:
 
 def print_headline(report: dict[str, Any], out: Console, link: str) -> None:
     """Name the file, the profile and what was recorded."""
-    from rich.text import Text
-
     hours = report["n_epochs"] * report["epoch_seconds"] / 3600
     out.print(
         Text.assemble(
@@ -115,15 +113,11 @@ def print_summary(report: dict[str, Any], out: Console) -> None:
 
 def marked(cell: str) -> Any:
     """Return a cell in the colour of the place it ends with."""
-    from rich.text import Text
-
     return Text(cell, style=PLACE_STYLE.get(cell.rpartition(" ")[2], ""))
 
 
 def print_review(out: Console) -> None:
     """Print the sentence that goes with every output."""
-    from stageguard.formats.outputs import REVIEW_SENTENCE
-
     out.print(REVIEW_SENTENCE, style="dim")
 
 

@@ -11,15 +11,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.cli.terminal import failure_text, progress, warned_of
-
-if TYPE_CHECKING:
-    from stageguard.night.recording import Recording
+from stageguard.cli.workers import run_all
+from stageguard.datasets import dataset as described
+from stageguard.formats.recordings.read import read_recording_file
+from stageguard.night.recording import Recording
 
 SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, for every command that reads them
 
@@ -111,7 +112,6 @@ def find_sources(
         raise typer.BadParameter("--scoring is for files; a dataset brings its own scorings.")
     if output is None:
         raise typer.BadParameter("--dataset needs --output: say where to write, the dataset stays as it is.")
-    from stageguard.datasets import dataset as described
 
     about = described(dataset)
     modality = "" if about.modality == "any" else about.modality
@@ -129,8 +129,6 @@ def run_each(
     work: Callable[[Source], dict[str, Any]], sources: Sequence[Source], jobs: int, what: str, *, quiet: bool
 ) -> list[dict[str, Any]]:
     """Return a report per recording, in order; a failure is a report with its one-line `error`."""
-    from stageguard.cli.workers import run_all
-
     claimed: dict[Path, str] = {}
     planned: list[Source | dict[str, Any]] = []
     for source in sources:
@@ -189,7 +187,6 @@ def _files(path: Path) -> list[Path]:
 def _read_file(
     path: Path, channels: Mapping[str, str], scoring: Path | None
 ) -> tuple[Recording, tuple[str, ...]]:
-    from stageguard.formats.recordings.read import read_recording_file
 
     found = read_recording_file(path, channels=channels or None, scoring=scoring)
     return found.recording, found.notes

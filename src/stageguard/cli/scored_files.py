@@ -15,8 +15,9 @@ import typer
 from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardWarning, message_of
 from stageguard.base.files import file_error
 from stageguard.cli.decode_file import own_scheme
-from stageguard.cli.inputs import Input, Wanted, special, start_of
+from stageguard.cli.inputs import Input, special, start_of
 from stageguard.cli.inputs import night_id as night_id
+from stageguard.cli.recognising import Wanted
 from stageguard.cli.terminal import failure_text, in_options, warned_of
 from stageguard.datasets.sample_list import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.formats.density import DensityOptions
@@ -24,6 +25,7 @@ from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
 from stageguard.formats.registry import FORMATS, named
+from stageguard.guard.decode import decode
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.day import Moment
 from stageguard.night.common_epochs import begun
@@ -209,8 +211,6 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     found = read_density_file(path, reading)
     density = found.density
     if profile is not None and options.decode:
-        from stageguard.guard.decode import decode
-
         decoding = decode(density, profile)
         return ScoredFile(path, hypnogram_before(decoding), decoding.hypnogram, profile, found.notes)
     scheme = options.scheme or (density.scheme if profile is None else profile.scheme)

@@ -101,7 +101,7 @@ def prepare(one: Input, card: ModelCard, rules: str) -> Prepared:
             f"called {card.recipe!r}). Compute them as for training, and give the tables."
         )
     from stageguard.nn.data import table_of
-    from stageguard.signals.features import Recipe
+    from stageguard.signals.features.recipe import Recipe
     from stageguard.signals.quality import signal_quality
 
     recording = one.read()

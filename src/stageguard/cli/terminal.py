@@ -10,8 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
-from stageguard.base.errors import Argument, NightNumber, StageGuardError, StageGuardWarning, message_of
-from stageguard.base.files import fault_text
+from stageguard.base.errors import (
+    Argument,
+    NightNumber,
+    StageGuardError,
+    StageGuardWarning,
+    fault_text,
+    message_of,
+)
 from stageguard.cli.stopping import unstopped
 
 if TYPE_CHECKING:

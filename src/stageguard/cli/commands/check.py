@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections import Counter
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from stageguard.base.errors import InputError
+from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
@@ -19,13 +24,21 @@ from stageguard.cli.options import (
     ScoringFormat,
     Stages,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from stageguard.cli.inputs import Input
-    from stageguard.cli.scored_files import ReadOptions
+from stageguard.cli.present import (
+    MOST_ROWS,
+    PLACE_STYLE,
+    marked,
+    print_headline,
+    print_notes,
+    print_problems,
+    print_read,
+    print_warnings,
+    short_names,
+)
+from stageguard.cli.scored_files import ReadOptions, read_night, read_options, run_each
+from stageguard.cli.terminal import console, print_json, print_list, progress, table
+from stageguard.measures.day import lights_words
+from stageguard.measures.validity import validity
 
 BandsOf = Annotated[
     str | None,
@@ -54,11 +67,6 @@ def check(
     Of probabilities, the most probable stage per epoch is checked. A band of the built-in profiles holds
     nine of ten expert nights, so one or two indicators outside are nothing unusual.
     """
-    from stageguard.cli.inputs import find_inputs
-    from stageguard.cli.present import print_notes, print_problems
-    from stageguard.cli.scored_files import read_options, run_each
-    from stageguard.cli.terminal import print_json, progress
-
     options = read_options(
         profile,
         scheme,
@@ -87,11 +95,6 @@ def check(
 
 def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
     """Measure one night against the bands of the profile, in plain types."""
-    from stageguard.base.errors import InputError
-    from stageguard.cli.scored_files import read_night
-    from stageguard.measures.day import lights_words
-    from stageguard.measures.validity import validity
-
     found = read_night(night, options)
     if found.profile is None:
         raise InputError(
@@ -118,8 +121,6 @@ def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
 
 
 def _print_one(report: dict[str, Any]) -> None:
-    from stageguard.cli.present import PLACE_STYLE, print_headline, print_read
-    from stageguard.cli.terminal import console, print_list, table
 
     out = console()
     print_headline(report, out, "against")
@@ -161,8 +162,6 @@ def _print_verdict(report: dict[str, Any], out: Console) -> None:
 
 
 def _print_many(reports: list[dict[str, Any]]) -> None:
-    from stageguard.cli.present import MOST_ROWS, print_warnings
-    from stageguard.cli.terminal import console
 
     done = [report for report in reports if report["ok"]]
     if not done:
@@ -177,9 +176,6 @@ def _print_many(reports: list[dict[str, Any]]) -> None:
 
 def _rows(done: list[dict[str, Any]]) -> Table:
     """One row per night."""
-    from stageguard.cli.present import marked, short_names
-    from stageguard.cli.terminal import table
-
     numbers = ("FI", "TVR (%)", "flips per h", "outside")
     shown = table("file", *numbers, "which", right=numbers)
     for name, report in zip(short_names(done), done, strict=True):
@@ -200,10 +196,6 @@ def _rows(done: list[dict[str, Any]]) -> Table:
 
 def _counted(done: list[dict[str, Any]]) -> Table:
     """One row per indicator: how many of very many nights lie where."""
-    from collections import Counter
-
-    from stageguard.cli.terminal import table
-
     places = ("below", "inside", "above")
     shown = table("indicator", *places, "no band or value", right=(*places, "no band or value"))
     for key in dict.fromkeys(key for report in done for key in report["indicators"]):

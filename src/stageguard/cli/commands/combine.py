@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.cli.inputs import find_inputs
 from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
@@ -21,11 +24,16 @@ from stageguard.cli.options import (
     _check_epoch_seconds,
     given_path,
 )
-
-if TYPE_CHECKING:
-    from stageguard.formats.convert import Written
-    from stageguard.formats.density import DensityOptions
-    from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.cli.present import MOST_ROWS, print_read
+from stageguard.cli.recognising import Wanted
+from stageguard.cli.terminal import console, count, in_options, print_json, print_list, warned_of
+from stageguard.formats.convert import Written, save
+from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_file
+from stageguard.night.align import align as cut
+from stageguard.night.align import combine as put_together
+from stageguard.night.align import reepoch as change_epochs
+from stageguard.night.hypnodensity import Hypnodensity
 
 
 class Method(StrEnum):
@@ -91,15 +99,6 @@ def combine(
     as_json: AsJson = False,
 ) -> None:
     """Combine the probabilities of several stagers or channels into one file that every command reads."""
-    import warnings
-
-    from stageguard.base.errors import InputError, StageGuardWarning
-    from stageguard.cli.inputs import Wanted, find_inputs
-    from stageguard.cli.terminal import in_options, print_json, warned_of
-    from stageguard.formats.convert import save
-    from stageguard.formats.density import DensityOptions
-    from stageguard.night.align import combine as put_together
-
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     shares = None if weights is None else parse_weights(weights)
@@ -142,8 +141,6 @@ def _described(
     paths: list[Path], combined: Hypnodensity, written: Written, notes: list[str], said: list[str]
 ) -> dict[str, Any]:
     """Return what came of it in plain types, with names of files in place of numbers."""
-    from stageguard.cli.terminal import in_options
-
     return {
         "files": [str(path) for path in paths],
         "stages": list(combined.scheme.names),
@@ -165,7 +162,6 @@ def parse_weights(text: str) -> list[float]:
 
 
 def _read(path: Path, options: DensityOptions, notes: list[str]) -> Hypnodensity:
-    from stageguard.formats.read import read_density_file
 
     found = read_density_file(path, options)
     notes += found.notes
@@ -176,10 +172,6 @@ def _prepared(
     nights: list[Hypnodensity], merge: str | None, reepoch: float | None, *, align: bool
 ) -> list[Hypnodensity]:
     """Bring nights to one scheme, one epoch length and the same epochs, as far as was asked."""
-    from stageguard.night.align import align as cut
-    from stageguard.night.align import reepoch as change_epochs
-    from stageguard.night.hypnodensity import Hypnodensity
-
     if merge is not None:
         nights = [night.merge(merge) for night in nights]
     if reepoch is not None:
@@ -190,8 +182,6 @@ def _prepared(
 
 
 def _print(report: dict[str, Any]) -> None:
-    from stageguard.cli.present import MOST_ROWS, print_read
-    from stageguard.cli.terminal import console, count, print_list
 
     out = console()
     first = report["weights"][:MOST_ROWS]

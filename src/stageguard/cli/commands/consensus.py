@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from stageguard.base.errors import InputError, StageGuardError
+from stageguard.base.files import real_path, write_text_atomic
+from stageguard.cli.inputs import find_inputs
 from stageguard.cli.options import AsJson, EpochSeconds, Overwrite, SchemeName, ScoringFormat, given_path
-
-if TYPE_CHECKING:
-    from stageguard.cli.scored_files import ReadOptions
-    from stageguard.night.hypnogram import Hypnogram
+from stageguard.cli.present import print_notes
+from stageguard.cli.scored_files import ReadOptions, read_options, read_scored
+from stageguard.cli.terminal import (
+    console,
+    count,
+    error_text,
+    in_options,
+    one_line,
+    print_json,
+    print_list,
+    table,
+)
+from stageguard.measures.bouts import check_aligned
+from stageguard.measures.experts import among_experts, soft_agreement
+from stageguard.measures.experts import consensus as merge
+from stageguard.night.hypnogram import Hypnogram
 
 
 class Method(StrEnum):
@@ -67,14 +83,6 @@ def consensus(
 
     With --night, where a stager stands among them.
     """
-    from stageguard.base.files import write_text_atomic
-    from stageguard.cli.inputs import find_inputs
-    from stageguard.cli.present import print_notes
-    from stageguard.cli.scored_files import read_options
-    from stageguard.cli.terminal import print_json
-    from stageguard.measures.experts import among_experts, soft_agreement
-    from stageguard.measures.experts import consensus as merge
-
     options = read_options(
         None, None if scheme is None else str(scheme), None, epoch_seconds, scoring_format=scoring_format
     )
@@ -114,10 +122,6 @@ def consensus(
 
 def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
     """Refuse scorings of other epochs than the first one's, by the names of their files."""
-    from stageguard.base.errors import InputError
-    from stageguard.cli.terminal import in_options
-    from stageguard.measures.bouts import check_aligned
-
     for one, path in zip(panel[1:], files[1:], strict=True):
         try:
             check_aligned(panel[0], one)
@@ -127,10 +131,6 @@ def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
 
 def _read(path: Path, options: ReadOptions) -> Hypnogram:
     """Read a scoring; what is wrong with it names its file."""
-    from stageguard.base.errors import InputError, StageGuardError
-    from stageguard.cli.scored_files import read_scored
-    from stageguard.cli.terminal import error_text
-
     try:
         return read_scored(path, options).final
     except StageGuardError as error:
@@ -139,8 +139,6 @@ def _read(path: Path, options: ReadOptions) -> Hypnogram:
 
 def _refuse_repeats(scorings: list[Path]) -> None:
     """Refuse a file that is named twice: one scorer would have two votes."""
-    from stageguard.base.files import real_path
-
     seen: dict[Path, Path] = {}
     for path in scorings:
         first = seen.setdefault(real_path(path), path)
@@ -151,7 +149,6 @@ def _refuse_repeats(scorings: list[Path]) -> None:
 
 
 def _named(hypnogram: Hypnogram, path: Path) -> Hypnogram:
-    from dataclasses import replace
 
     return replace(hypnogram, scorer=path.stem)
 
@@ -169,7 +166,6 @@ def _table(merged: Hypnogram, panel: list[Hypnogram]) -> str:
 
 
 def _print(report: dict[str, Any], place: str | None) -> None:
-    from stageguard.cli.terminal import console, count, one_line, print_list, table
 
     out = console()
     n_scorers = len(report["scorers"])

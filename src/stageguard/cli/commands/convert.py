@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from stageguard.base.errors import OutputError
+from stageguard.cli.inputs import Input, Inputs, find_inputs, start_of
 from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
@@ -21,10 +23,24 @@ from stageguard.cli.options import (
     _check_epoch_seconds,
     given_path,
 )
-
-if TYPE_CHECKING:
-    from stageguard.cli.inputs import Input, Inputs
-    from stageguard.formats.sources import NamedNight
+from stageguard.cli.outputs import check_folder
+from stageguard.cli.present import MOST_ROWS, print_notes, print_problems, print_read, print_warnings
+from stageguard.cli.recognising import Wanted
+from stageguard.cli.scored_files import run_each
+from stageguard.cli.terminal import (
+    console,
+    count,
+    in_options,
+    one_line,
+    print_json,
+    print_list,
+    progress,
+    table,
+)
+from stageguard.formats.convert import COHORT_FORMAT, usual_suffix
+from stageguard.formats.convert import convert as convert_night
+from stageguard.formats.registry import FORMATS, named
+from stageguard.formats.sources import NamedNight
 
 Sources = Annotated[
     list[Path] | None,
@@ -101,11 +117,6 @@ def convert(
 
     Annotations that are no stages go with them. What a format cannot carry is said for each file.
     """
-    from stageguard.cli.inputs import Wanted, find_inputs
-    from stageguard.cli.present import print_notes, print_problems
-    from stageguard.cli.scored_files import run_each
-    from stageguard.cli.terminal import print_json, progress
-
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     inputs = find_inputs(sources, samples, Wanted("hypnogram", format))
@@ -143,18 +154,12 @@ def convert(
 
 def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
     """Whether several nights go into one Parquet file."""
-    from stageguard.formats.convert import COHORT_FORMAT
-
     named = output is not None and output.suffix.lower() in (".parquet", ".pq") and not output.is_dir()
     return inputs.is_cohort and named and to in (None, COHORT_FORMAT)
 
 
 def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
     """Return where each source goes: the one file that was named, or a file in a folder."""
-    from stageguard.cli.outputs import check_folder
-    from stageguard.formats.convert import usual_suffix
-    from stageguard.formats.registry import named
-
     is_file = output is not None and not output.is_dir() and (output.suffix != "" or to is None)
     if is_file and output is not None:
         if inputs.is_cohort:
@@ -177,8 +182,6 @@ def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, 
 
 def _refuse_suffix(output: Path, to: str) -> None:
     """Refuse a name that every reader takes for that of another format."""
-    from stageguard.formats.registry import FORMATS, named
-
     wanted = named(to, "write")
     by_name = [form for form in FORMATS if output.name.lower().endswith(form.suffixes)]
     if by_name and not any(set(form.suffixes) & set(wanted.suffixes) for form in by_name):
@@ -189,8 +192,6 @@ def _refuse_suffix(output: Path, to: str) -> None:
 
 
 def _convert_one(night: Input, places: dict[Input, Path], how: dict[str, Any]) -> dict[str, Any]:
-    from stageguard.base.errors import OutputError
-    from stageguard.formats.convert import convert
 
     night.refuse()
     place = places[night]
@@ -200,14 +201,11 @@ def _convert_one(night: Input, places: dict[Input, Path], how: dict[str, Any]) -
             f"{night.path.name}: has the same output as {owner.path}. Write it into another folder with "
             "--output, or give each an id of its own in a sample list."
         )
-    return {"id": night.name} | _described(convert(_named(night), place, **how))
+    return {"id": night.name} | _described(convert_night(_named(night), place, **how))
 
 
 def _named(night: Input) -> Path | NamedNight:
     """Return a source under the id of its list, with the start of the recording that it names."""
-    from stageguard.cli.inputs import start_of
-    from stageguard.formats.sources import NamedNight
-
     return (
         NamedNight(night.path, night.name, start_of(night.edf, night.start))
         if night.is_listed
@@ -216,18 +214,16 @@ def _named(night: Input) -> Path | NamedNight:
 
 
 def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> dict[str, Any]:
-    from stageguard.formats.convert import convert
 
     assert output is not None
     for night in inputs.nights:
         night.refuse()
-    written = convert([_named(night) for night in inputs.nights], output, **how)
+    written = convert_night([_named(night) for night in inputs.nights], output, **how)
     names = [str(night.path) for night in inputs.nights]
     return {"file": str(output), "files": names, "ok": True, "warnings": []} | _described(written)
 
 
 def _described(written: Any) -> dict[str, Any]:
-    from stageguard.cli.terminal import in_options
 
     return {
         "format": written.format,
@@ -238,8 +234,6 @@ def _described(written: Any) -> dict[str, Any]:
 
 
 def _print(reports: list[dict[str, Any]]) -> None:
-    from stageguard.cli.present import MOST_ROWS, print_read, print_warnings
-    from stageguard.cli.terminal import console, count, one_line, print_list, table
 
     if not reports:
         return

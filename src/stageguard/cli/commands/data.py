@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich import progress
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from stageguard.datasets.getting import Got
+from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
+from stageguard.datasets import dataset, dataset_names
+from stageguard.datasets.checking import Check
+from stageguard.datasets.checking import check as check_copy
+from stageguard.datasets.dataset import Dataset, RemoteFile
+from stageguard.datasets.getting import Got, list_remote
+from stageguard.datasets.getting import get as fetch
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset: see stageguard data list.")]
@@ -30,25 +40,19 @@ NoUnpack = Annotated[bool, typer.Option("--no-unpack", help="Keep archives as th
 Deep = Annotated[bool, typer.Option("--deep", help="Read every sample, not only the ends of each signal.")]
 NoDigests = Annotated[bool, typer.Option("--no-digests", help="Do not compare with published digests.")]
 
-data_app = typer.Typer(
-    help="Datasets: list them, check a local copy, fetch open ones.", rich_markup_mode=None
-)
+app = typer.Typer(help="Datasets: list them, check a local copy, fetch open ones.", rich_markup_mode=None)
 
 
-@data_app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True)
 def data(context: typer.Context, as_json: AsJson = False) -> None:
     """List the datasets, check a local copy, or fetch an open one."""
     if context.invoked_subcommand is None:
         list_datasets(as_json)
 
 
-@data_app.command("list")
+@app.command("list")
 def list_datasets(as_json: AsJson = False) -> None:
     """List the datasets that are read in their native layouts."""
-    from stageguard.cli.data_present import facts
-    from stageguard.cli.terminal import console, print_json, table
-    from stageguard.datasets import dataset, dataset_names
-
     known = [dataset(name) for name in dataset_names()]
     if as_json:
         print_json([facts(each) for each in known])
@@ -62,16 +66,9 @@ def list_datasets(as_json: AsJson = False) -> None:
     out.print("More about one, and how to get it: stageguard data show NAME")
 
 
-@data_app.command("show")
+@app.command("show")
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show what a dataset is, who may have it, and how it is read."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from stageguard.cli.data_present import facts, lines
-    from stageguard.cli.terminal import console, escaped, print_heading, print_json, table
-    from stageguard.datasets import dataset
-
     found = dataset(name)
     if as_json:
         print_json(facts(found))
@@ -90,7 +87,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
             out.print(Padding(escaped(f"{key}: {text}"), (0, 0, 0, 2), expand=False))
 
 
-@data_app.command("check")
+@app.command("check")
 def check(
     name: Name,
     folder: Folder,
@@ -103,14 +100,9 @@ def check(
 
     Exits with 1 when something is wrong with what is there. A part of a dataset is fine.
     """
-    from stageguard.cli.data_present import Steps, print_check, report
-    from stageguard.cli.terminal import console, print_json
-    from stageguard.datasets import dataset
-    from stageguard.datasets.checking import check as run
-
     found = dataset(name)
     with Steps(quiet=as_json) as step:
-        result = run(
+        result = check_copy(
             found,
             folder,
             depth="all" if deep else "ends",
@@ -126,7 +118,7 @@ def check(
         raise typer.Exit(1)
 
 
-@data_app.command("get")
+@app.command("get")
 def get(
     name: Name,
     folder: Target,
@@ -137,12 +129,6 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """Fetch an open dataset. What broke off goes on where it stopped; what is there is not fetched again."""
-    from stageguard.cli.data_present import Transfers, print_files, print_got
-    from stageguard.cli.terminal import console, print_json
-    from stageguard.datasets import dataset
-    from stageguard.datasets.getting import get as run
-    from stageguard.datasets.getting import list_remote
-
     found = dataset(name)
     files = list_remote(found, tuple(only or ()))
     if just_list:
@@ -153,7 +139,7 @@ def get(
         return
     got: list[Got] = []
     with Transfers(files, quiet=as_json) as transfers:
-        for each in run(
+        for each in fetch(
             found, folder, overwrite=overwrite, unpack=not no_unpack, files=files, on_progress=transfers
         ):
             transfers.done(each)
@@ -183,3 +169,227 @@ def _options(said: list[str]) -> dict[str, Any]:
                     continue
         options[key.strip()] = value
     return options
+
+
+MOST_ROWS = 40
+
+
+def facts(dataset: Dataset) -> dict[str, Any]:
+    """Return what is known of a dataset, for JSON."""
+    return {
+        "name": dataset.name,
+        "title": dataset.title,
+        "modality": dataset.modality,
+        "access": dataset.access,
+        "n_subjects": dataset.n_subjects,
+        "n_recordings": dataset.n_recordings,
+        "licence": dataset.licence,
+        "ethics": dataset.ethics,
+        "url": dataset.url,
+        "how_to_get": dataset.how_to_get,
+        "citation": dataset.citation,
+        "page": f"docs/{dataset.page}",
+        "options": dict(dataset.options),
+    }
+
+
+def lines(dataset: Dataset) -> dict[str, str]:
+    """Return what is known of a dataset, by heading."""
+    size = [
+        count(number, noun)
+        for number, noun in ((dataset.n_subjects, "subject"), (dataset.n_recordings, "recording"))
+        if number is not None
+    ]
+    access = {
+        "open": "open: anybody may fetch it",
+        "gated": "gated: whoever signs an agreement",
+        "private": "not public",
+    }
+    return {
+        "modality": dataset.modality,
+        "size": ", ".join(size),
+        "access": access[dataset.access],
+        "to get it": dataset.how_to_get,
+        "home": dataset.url,
+        "licence": dataset.licence or "none stated",
+        "ethics": dataset.ethics or "none stated",
+        "cite": dataset.citation,
+        "page": f"docs/{dataset.page}",
+    }
+
+
+class Steps:
+    """A line on the terminal that says what is being checked."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._is_shown = not quiet and sys.stderr.isatty()
+
+    def __enter__(self) -> Steps:
+        """Begin."""
+        return self
+
+    def __call__(self, name: str, number: int, total: int) -> None:
+        """Say what is checked now."""
+        if self._is_shown:
+            sys.stderr.write(f"\r\x1b[2K{number + 1} of {total}: {escaped(name)[:80]}")
+            sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        """Clear the terminal."""
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+
+class Transfers:
+    """Progress of the files that are fetched: bars on a terminal, a line per file elsewhere."""
+
+    def __init__(self, files: tuple[RemoteFile, ...], *, quiet: bool) -> None:
+        self._n_files, self._n_done, self._quiet = len(files), 0, quiet
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Transfers:
+        """Begin."""
+        if not self._quiet and sys.stderr.isatty():
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(),
+                progress.DownloadColumn(),
+                progress.TransferSpeedColumn(),
+                progress.TimeRemainingColumn(),
+                console=console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __call__(self, file: RemoteFile, have: int, total: int | None) -> None:
+        """Say how far a file has come."""
+        if self._bar is None:
+            return
+        if self._task is None:
+            text = f"{self._n_done + 1} of {self._n_files}  {escaped(file.path)[-50:]}"
+            self._task = self._bar.add_task(text, total=total, completed=have)
+        self._bar.update(self._task, completed=have, total=total)
+
+    def done(self, got: Got) -> None:
+        """Say what became of a file."""
+        self._n_done += 1
+        if self._bar is not None:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = None
+        elif not self._quiet:
+            print(
+                f"{self._n_done} of {self._n_files}: {escaped(got.file.path)} ({got.state})", file=sys.stderr
+            )
+
+    def __exit__(self, *_: object) -> None:
+        """Clear the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def report(result: Check) -> dict[str, Any]:
+    """Return what a check found, for JSON."""
+    return {
+        "dataset": result.dataset.name,
+        "folder": str(result.folder),
+        "is_fine": result.is_fine,
+        "is_complete": result.is_complete,
+        "n_found": result.n_found,
+        "n_readable": len(result.recordings),
+        "n_subjects": result.n_subjects,
+        "expected_recordings": result.dataset.n_recordings,
+        "expected_subjects": result.dataset.n_subjects,
+        "hours": result.hours,
+        "n_compared": result.n_compared,
+        "n_absent": result.n_absent,
+        "problems": [{"what": p.what, "kind": p.kind, "detail": p.detail} for p in result.problems],
+        "recordings": [
+            {
+                "id": one.id,
+                "subject": one.subject,
+                "hours": one.hours,
+                "channels": list(one.channels),
+                "scored_epochs": one.scored_epochs,
+                "is_synthetic": one.is_synthetic,
+            }
+            for one in result.recordings
+        ],
+    }
+
+
+def print_check(result: Check, out: Console) -> None:
+    """Print what a check found."""
+    expected = result.dataset.n_recordings
+    of_all = f" of {expected:,}" if expected is not None else ""
+    scored = sum(bool(one.scored_epochs) for one in result.recordings)
+    out.print(
+        f"{count(len(result.recordings), 'recording')}{of_all} can be read: "
+        f"{count(result.n_subjects, 'subject')}, {result.hours:,.1f} h, {scored:,} with a scoring."
+    )
+    simulated = sum(one.is_synthetic for one in result.recordings)
+    if simulated:
+        out.print(f"SYNTHETIC: {count(simulated, 'recording')} made up by the simulator.")
+    if result.n_compared:
+        out.print(f"{count(result.n_compared, 'file')} compared with what was published.")
+    else:
+        out.print("No published digests are known here, so that no file could be compared.")
+    if result.n_absent:
+        out.print(f"{count(result.n_absent, 'published file')} not here: a part of the dataset.")
+    if result.is_fine:
+        out.print("Nothing is wrong with what is here.")
+        return
+    print_heading(out, f"{count(len(result.problems), 'problem')}")
+    shown = table("what", "problem", "detail")
+    for each in result.problems[:MOST_ROWS]:
+        shown.add_row(escaped(each.what), each.kind, escaped(each.detail))
+    out.print(shown)
+    if len(result.problems) > MOST_ROWS:
+        out.print(f"... and {len(result.problems) - MOST_ROWS:,} more: --json lists all.")
+
+
+def print_files(files: tuple[RemoteFile, ...], out: Console) -> None:
+    """Print what could be fetched."""
+    shown = table("file", "size", right=("size",))
+    for file in files[:MOST_ROWS]:
+        shown.add_row(escaped(file.path), "" if file.size is None else _size(file.size))
+    out.print(shown)
+    if len(files) > MOST_ROWS:
+        out.print(f"... and {len(files) - MOST_ROWS:,} more: --json lists all.")
+    known = [file.size for file in files if file.size is not None]
+    total = f", {_size(sum(known))}" if known else ""
+    out.print(f"{count(len(files), 'file')}{total}. Without --list they are fetched.")
+
+
+def print_got(dataset: Dataset, folder: Path, got: list[Got], out: Console) -> None:
+    """Print what became of the files."""
+    states = [each.state for each in got]
+    new = sum(state in ("fetched", "unpacked") for state in states)
+    there = states.count("there")
+    out.print(
+        f"{count(new, 'file')} fetched into {folder}" + (f", {there:,} there already." if there else ".")
+    )
+    failed = [each for each in got if each.state == "failed"]
+    if failed:
+        print_heading(out, f"{count(len(failed), 'file')} failed")
+        shown = table("file", "why")
+        for each in failed[:MOST_ROWS]:
+            shown.add_row(escaped(each.file.path), escaped(each.problem))
+        out.print(shown)
+        out.print("Run it again: what is there is kept, what broke off goes on.")
+        return
+    out.print(f"Licence: {dataset.licence or 'none stated'}.")
+    if dataset.citation:
+        out.print(f"Cite: {dataset.citation}")
+    out.print(f"Check it: stageguard data check {dataset.name} {folder}")
+
+
+def _size(n_bytes: int) -> str:
+    size, units = float(n_bytes), ["bytes", "kB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{size:,.0f} {units[0]}" if units[0] == "bytes" else f"{size:,.1f} {units[0]}"

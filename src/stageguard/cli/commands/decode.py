@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from rich.console import Console
 
+from stageguard.cli.decode_cohort import Tally, write_tables
+from stageguard.cli.decode_file import DecodeOptions, Job, decode_options, run_job
+from stageguard.cli.inputs import FAILURES_TABLE, Inputs, find_inputs
 from stageguard.cli.options import (
     AsJson,
     Cohort,
@@ -25,13 +32,22 @@ from stageguard.cli.options import (
     TrainedOn,
     given_path,
 )
-
-if TYPE_CHECKING:
-    from stageguard.cli.decode_cohort import Tally
-    from stageguard.cli.decode_file import DecodeOptions, Job
-    from stageguard.cli.inputs import Inputs
-    from stageguard.profile.profile import Profile
-
+from stageguard.cli.outputs import check_folder
+from stageguard.cli.present import (
+    MOST_NOTES,
+    MOST_ROWS,
+    print_cohort,
+    print_night,
+    print_notes,
+    print_problems,
+    print_review,
+)
+from stageguard.cli.recognising import Wanted
+from stageguard.cli.stopping import Stopped
+from stageguard.cli.terminal import JsonList, console, count, print_error, print_list, progress, table
+from stageguard.cli.workers import LOST, run_all
+from stageguard.formats.outputs import output_paths
+from stageguard.profile.profile import Profile
 
 Files = Annotated[
     list[Path] | None,
@@ -85,11 +101,6 @@ def decode(
     skips what was decoded before. With several files and --output also cohort.tsv, and failures.tsv where
     any failed.
     """
-    from stageguard.cli.decode_file import decode_options
-    from stageguard.cli.inputs import Wanted, find_inputs
-    from stageguard.cli.outputs import check_folder
-    from stageguard.profile.profile import Profile
-
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     loaded = Profile.load(profile)
@@ -117,8 +128,6 @@ def _plan(
     explain: bool,
 ) -> list[Job | dict[str, Any]]:
     """Jobs in order; a file whose output another one already claims is a failure of its own."""
-    from stageguard.cli.decode_file import Job
-
     claimed: dict[Path, Path] = {}
     planned: list[Job | dict[str, Any]] = []
     is_alone = len(inputs.nights) == 1
@@ -143,14 +152,6 @@ def _plan(
 
 def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, as_json: bool) -> Tally:
     """Decode in order, with a progress bar on a terminal; of each night no more is kept than a row."""
-    from contextlib import closing
-
-    from stageguard.cli.decode_cohort import Tally
-    from stageguard.cli.decode_file import Job, run_job
-    from stageguard.cli.stopping import Stopped
-    from stageguard.cli.terminal import JsonList, progress
-    from stageguard.cli.workers import run_all
-
     work = [item for item in planned if isinstance(item, Job)]
     before = _written(work)
     tally = Tally()
@@ -171,7 +172,6 @@ def _run(planned: Sequence[Job | dict[str, Any]], jobs: int, *, as_json: bool) -
 
 
 def _lost(job: Job) -> dict[str, Any]:
-    from stageguard.cli.workers import LOST
 
     problem = f"{job.path.name}: {LOST} The same command tries it again; --jobs 1 needs the least memory."
     return {"file": str(job.path), "id": job.output.name, "ok": False, "error": problem}
@@ -179,20 +179,12 @@ def _lost(job: Job) -> dict[str, Any]:
 
 def _written(work: Sequence[Job]) -> set[tuple[Path, int]]:
     """Return the outputs there are, and when each was written: workers may have done more than they said."""
-    from stageguard.formats.outputs import output_paths
-
     places = [output_paths(job.output).sidecar for job in work]
     return {(place, place.stat().st_mtime_ns) for place in places if place.is_file()}
 
 
 def _finish(tally: Tally, inputs: Inputs, output: Path | None, as_json: bool) -> bool:
     """Write the tables about a cohort, and print what there is to say; returns whether all was written."""
-    from stageguard.cli.decode_cohort import write_tables
-    from stageguard.cli.decode_present import print_tally
-    from stageguard.cli.inputs import FAILURES_TABLE
-    from stageguard.cli.present import print_night, print_notes, print_problems
-    from stageguard.cli.terminal import console, print_error
-
     written: list[Path] = []
     notes = list(inputs.notes)
     problems: list[str] = []
@@ -216,3 +208,60 @@ def _finish(tally: Tally, inputs: Inputs, output: Path | None, as_json: bool) ->
     for problem in problems:
         print_error(problem)
     return not problems
+
+
+PERCENTILES = (5, 50, 95)
+
+
+def print_tally(tally: Tally, written: Sequence[Path]) -> None:
+    """Print the rows of a few nights, or what very many have in common, and how many were decoded."""
+    out = console()
+    if tally.n_decoded <= MOST_ROWS:
+        print_cohort(tally.first, out)
+    else:
+        _print_common(tally, out)
+    out.print(counts(tally), style="bold")
+    print_list(out, "Wrote", written)
+
+
+def counts(tally: Tally) -> str:
+    """Return how many nights were done before, decoded now, and failed."""
+    parts = [f"{tally.n_before:,} done before"] if tally.n_before else []
+    parts.append(f"{tally.n_decoded:,} decoded")
+    if tally.failures:
+        parts.append(f"{len(tally.failures):,} failed")
+    return f"{count(tally.n_nights, 'night')}: {', '.join(parts)}."
+
+
+def _print_common(tally: Tally, out: Console) -> None:
+    """Middle and spread over nights, what the strength rule did, warnings and remarks with their counts."""
+    rows = tally.nights
+    numbers = {
+        ("Epochs", ",.0f"): [row.n_epochs for row in rows],
+        ("Epochs changed (%)", ".1f"): [100 * row.n_changed / row.n_epochs for row in rows],
+        ("FI before", ".3f"): [row.fi_before for row in rows],
+        ("FI after", ".3f"): [row.fi_after for row in rows],
+    }
+    titles = ("5th percentile", "median", "95th percentile")
+    shown = table("over all nights", *titles, right=titles)
+    for (title, form), values in numbers.items():
+        known = np.array(values, dtype=np.float64)
+        known = known[~np.isnan(known)]
+        cells = [f"{value:{form}}" for value in np.percentile(known, PERCENTILES)] if len(known) else []
+        shown.add_row(title, *(cells or ["n/a"] * len(titles)))
+    out.print(shown)
+    print_list(out, "Strength", [_ranked(Counter(f"{row.rule}, {row.step}" for row in rows), "; ")])
+    print_list(out, "Warning", _counted(tally.warnings))
+    print_list(out, "Read", ["; ".join(_counted(tally.notes))] if tally.notes else [])
+    print_review(out)
+
+
+def _ranked(found: Counter[str], mark: str) -> str:
+    return mark.join(f"{text} ({n:,})" for text, n in found.most_common())
+
+
+def _counted(texts: Counter[str]) -> list[str]:
+    """Return the most frequent texts, with the number of nights each is about."""
+    shown = [f"{text} ({count(n, 'night')})" for text, n in texts.most_common(MOST_NOTES)]
+    more = len(texts) - MOST_NOTES
+    return shown + ([f"and {count(more, 'more remark')}"] if more > 0 else [])

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from stageguard.synthetic.night import SimulatedNight
+from stageguard.base.errors import StageGuardWarning
+from stageguard.base.files import write_together
+from stageguard.cli.decode_file import DecodeOptions, decode_file, describe
+from stageguard.cli.present import print_night
+from stageguard.cli.terminal import console, print_json
+from stageguard.formats.outputs import write_decoding
+from stageguard.profile.profile import Profile
+from stageguard.report.hypnogram_svg import hypnogram_svg
+from stageguard.report.night import night_report
+from stageguard.synthetic.night import SimulatedNight, simulate_night
 
 PROFILE = "human-psg-5"
 SEED = 0
@@ -40,8 +49,6 @@ def demo(
 
     A folder that an earlier demo made is written again; files of yours never without --overwrite.
     """
-    from stageguard.cli.terminal import print_json
-
     report, again = run_demo(output, overwrite=overwrite)
     if as_json:
         print_json({key: value for key, value in report.items() if key != "table"})
@@ -51,17 +58,6 @@ def demo(
 
 def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], bool]:
     """Write the demo's files; also says whether they replaced an earlier demo's."""
-    import warnings
-
-    from stageguard.base.errors import StageGuardWarning
-    from stageguard.base.files import write_together
-    from stageguard.cli.decode_file import DecodeOptions, decode_file, describe
-    from stageguard.formats.outputs import write_decoding
-    from stageguard.profile.profile import Profile
-    from stageguard.report import night_report
-    from stageguard.report.hypnogram_svg import hypnogram_svg
-    from stageguard.synthetic.night import simulate_night
-
     profile = Profile.load(PROFILE)
     night = simulate_night(profile, seed=SEED)
     again = (folder / MARKER).is_file()
@@ -113,8 +109,6 @@ def density_csv(night: SimulatedNight) -> str:
 
 
 def _print(report: dict[str, Any], again: bool, folder: Path) -> None:
-    from stageguard.cli.present import print_night
-    from stageguard.cli.terminal import console
 
     out = console()
     out.print("A synthetic night: a made-up sleeper, and a stager that looks at each epoch alone.")

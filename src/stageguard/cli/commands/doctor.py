@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import platform
+import re
+import time
+import warnings
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from stageguard.base.errors import ProfileError, StageGuardError
+from stageguard.base.version import __version__
+from stageguard.cli.terminal import console, print_json, print_list, table
+from stageguard.guard.decode import decode
+from stageguard.guard.kernels import TO_COMPILE
+from stageguard.profile.profile import Profile, profiles
+from stageguard.synthetic.night import simulate_night
 
 DECODER = "decoder"
 COMPILED = "compiled"
@@ -23,8 +37,6 @@ class Finding:
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
     """Say what is installed, what is missing and how to get it, and decode a test night."""
-    from stageguard.cli.terminal import console, print_json, print_list, table
-
     findings = [*_versions(), *_libraries(), *_extras(), *_profiles(), *_self_test()]
     ok = all(finding.ok for finding in findings)
     if as_json:
@@ -52,10 +64,6 @@ def _verdict(findings: list[Finding]) -> str:
 
 
 def _versions() -> list[Finding]:
-    import platform
-    from pathlib import Path
-
-    from stageguard.base.version import __version__
 
     return [
         Finding("stageguard", f"{__version__} in {Path(__file__).parents[2]}"),
@@ -64,7 +72,6 @@ def _versions() -> list[Finding]:
 
 
 def _version(name: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version(name)
@@ -118,9 +125,6 @@ def _extras() -> list[Finding]:
 
 def _extra_libraries() -> dict[str, list[str]]:
     """Return the libraries of each extra, as the installed package states them."""
-    import re
-    from importlib.metadata import requires
-
     libraries: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
     for line in requires("stageguard") or []:  # such as: scipy>=1.15; extra == "recordings"
         if of_extra := re.match(r"([\w.-]+).*; *extra *== *['\"](\w+)['\"]", line):
@@ -129,8 +133,6 @@ def _extra_libraries() -> dict[str, list[str]]:
 
 
 def _profiles() -> list[Finding]:
-    from stageguard.base.errors import ProfileError
-    from stageguard.profile.profile import Profile, profiles
 
     try:
         names = [Profile.load(name).name for name in profiles()]
@@ -143,14 +145,6 @@ def _profiles() -> list[Finding]:
 
 def _self_test() -> list[Finding]:
     """Decode a synthetic night and time it."""
-    import time
-    import warnings
-
-    from stageguard.base.errors import StageGuardError
-    from stageguard.guard.decode import decode
-    from stageguard.guard.kernels import TO_COMPILE
-    from stageguard.synthetic.night import simulate_night
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from stageguard.base.errors import InputError, OutputExistsError, did_you_mean
 from stageguard.cli.options import AsJson, Overwrite, _check_epoch_seconds
+from stageguard.cli.present import print_problems
 from stageguard.cli.recordings import (
     Channel,
     DatasetName,
@@ -22,10 +25,15 @@ from stageguard.cli.recordings import (
     find_sources,
     run_each,
 )
-
-if TYPE_CHECKING:
-    from stageguard.night.hypnogram import Hypnogram
-    from stageguard.night.recording import Recording
+from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.read import read_hypnogram_file
+from stageguard.measures.experts import consensus
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Recording
+from stageguard.signals.features import features as compute
+from stageguard.signals.features.recipe import Recipe, recipes
+from stageguard.signals.features.tables import write_features
 
 
 class Format(StrEnum):
@@ -37,9 +45,6 @@ class Format(StrEnum):
 
 def _print_recipes(wanted: bool) -> None:
     if wanted:
-        from stageguard.cli.terminal import console, table
-        from stageguard.signals.features import Recipe, recipes
-
         shown = table("recipe", "modality", "epoch", "what", right=("epoch",))
         for recipe in map(Recipe.load, recipes()):
             shown.add_row(recipe.name, recipe.modality, f"{recipe.epoch_seconds:g} s", recipe.summary)
@@ -107,12 +112,6 @@ def features(
 
     Writes NAME.npz for each recording: what `train` and `predict` read.
     """
-    from functools import partial
-
-    from stageguard.cli.present import print_problems
-    from stageguard.cli.terminal import print_json
-    from stageguard.signals.features import Recipe
-
     loaded = Recipe.load(recipe)
     sources = find_sources(recordings, dataset, dataset_option, channel, scoring, output)
     if calibration is not None and len(sources) != 1:
@@ -130,10 +129,6 @@ def features(
 
 def extract_one(request: Request, source: Source) -> dict[str, Any]:
     """Compute the features of one recording and write them; returns the report."""
-    from stageguard.base.errors import OutputExistsError
-    from stageguard.signals.features import features as compute
-    from stageguard.signals.features.tables import write_features
-
     path = source.place / (source.name + request.suffix)
     if path.exists() and not request.overwrite:  # before the work, not after it
         raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
@@ -166,8 +161,6 @@ def extract_one(request: Request, source: Source) -> dict[str, Any]:
 
 
 def _read_calibration(path: Path, epoch_seconds: float) -> Hypnogram:
-    from stageguard.formats.hypnogram import HypnogramOptions
-    from stageguard.formats.read import read_hypnogram_file
 
     return read_hypnogram_file(path, HypnogramOptions(default_epoch_seconds=epoch_seconds)).hypnogram
 
@@ -176,9 +169,6 @@ def _scoring(
     recording: Recording, scorer: str | None, epoch_seconds: float
 ) -> tuple[Hypnogram | None, list[str]]:
     """Return the stages to write, and remarks on where they come from."""
-    from stageguard.base.errors import InputError, did_you_mean
-    from stageguard.measures.experts import consensus
-
     nights = recording.scorings
     if scorer is not None:
         if scorer not in nights:
@@ -203,7 +193,6 @@ def _scoring(
 
 
 def _print(reports: Sequence[dict[str, Any]]) -> None:
-    from stageguard.cli.terminal import console, count, one_line, print_list, table
 
     if not reports:
         return

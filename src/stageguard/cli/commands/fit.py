@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
+from stageguard.base.errors import InputError, OutputExistsError, StageGuardWarning
+from stageguard.base.files import check_apart
+from stageguard.cli.decode_file import own_scheme
+from stageguard.cli.experts import Experts
+from stageguard.cli.fit_present import print_fit
+from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of
 from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
@@ -20,6 +33,20 @@ from stageguard.cli.options import (
     Stages,
     given_path,
 )
+from stageguard.cli.present import print_failures, print_notes
+from stageguard.cli.scored_files import ReadOptions, read_options, read_scoring, run_each
+from stageguard.cli.terminal import console, one_line, print_json, progress, warned_of
+from stageguard.fitting.endpoints import Kind
+from stageguard.fitting.fit import Progress, fit_report
+from stageguard.fitting.report import FitReport
+from stageguard.formats.companions import SubjectNight, read_subjects
+from stageguard.formats.density import DensityOptions
+from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.read import is_hypnogram, read_density_file
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.profile import Profile
 
 Files = Annotated[
     list[Path] | None,
@@ -106,12 +133,6 @@ def fit(
     always a candidate: where nothing is better, the profile steps aside. Hypnograms alone give
     transitions, bout lengths and bands.
     """
-    from stageguard.cli.fit_present import print_fit
-    from stageguard.cli.fit_run import Request, find_nights, names_experts, run_fit
-    from stageguard.cli.present import print_failures, print_notes
-    from stageguard.cli.scored_files import read_options
-    from stageguard.cli.terminal import print_json
-
     if output.suffix != ".toml":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
     reading = read_options(
@@ -146,8 +167,228 @@ def fit(
     if as_json:
         print_json(result.to_dict())
     else:
-        print_fit(result, show_all=show_all)
+        print_fit(result.fitted, result.output, result.notes, result.warnings, show_all=show_all)
         print_failures(result.reports)
     print_notes(request.inputs.notes, as_json=as_json)
     if not all(report["ok"] for report in result.reports):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `fit` was asked for; the base profile is that of `reading`."""
+
+    inputs: Inputs
+    reading: ReadOptions
+    output: Path
+    spare: tuple[Path, ...] = ()  # files that were read before, never written over
+    experts: tuple[Path, ...] = ()
+    subjects: Path | None = None
+    cohort: str | None = None
+    keep_accuracy: bool = False
+    fragmentation_weight: float = 2.0
+    statistics_weight: float = 0.3
+    statistics: Kind | None = None
+    n_folds: int = 5
+    seed: int = 0
+    learning_curve: bool = True
+    overwrite: bool = False
+
+    @property
+    def base(self) -> Profile:
+        """The profile to start from."""
+        assert self.reading.profile is not None
+        return self.reading.profile
+
+
+@dataclass(slots=True)
+class FitResult:
+    """What came of it: a report per file, what was fitted, and remarks."""
+
+    reports: list[dict[str, Any]]
+    fitted: FitReport
+    output: Path
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        return self.fitted.to_dict() | {
+            "files": self.reports,
+            "warnings": self.warnings,
+            "read": self.notes,
+            "output": str(self.output),
+        }
+
+
+def find_nights(
+    files: Sequence[Path] | None, samples: Path | None, reading: ReadOptions, *, has_experts: bool
+) -> Inputs:
+    """Return the nights to fit to: probabilities where there are experts for them, else hypnograms."""
+    wanted = reading.wanted
+    if has_experts:
+        wanted = replace(wanted, kind="density")
+    return find_inputs(files, samples, wanted)
+
+
+def names_experts(subjects: Path | None) -> bool:
+    """Whether a table of subjects names scorings of the nights."""
+    return subjects is not None and any(who.expert is not None for who in read_subjects(subjects).values())
+
+
+def run_fit(request: Request, *, quiet: bool) -> FitResult:
+    """Read every file, fit, and write the profile."""
+    nights = request.inputs.nights
+    read = [path for night in nights for path in (night.path, night.scoring, night.edf) if path is not None]
+    check_apart([request.output], [*request.spare, *read])
+    if request.output.exists() and not request.overwrite:
+        raise OutputExistsError(f"{request.output} exists already. Use --overwrite to replace it.")
+    reader = _Reader(request)
+    found = run_each(nights, reader.run)
+    reports = list(progress(found, "Reading", len(nights), quiet=quiet))
+    if not reader.nights:
+        failed = [report["error"] for report in reports if not report["ok"]]
+        raise InputError(f"no night could be read. The first problem: {failed[0]}")
+    groups = [night.group for night in reader.nights]
+    known = [night.subject for night in reader.nights]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        with _bar(quiet=quiet) as watch:
+            report = fit_report(
+                None if reader.is_alone else [night.density for night in reader.nights],  # type: ignore[misc]
+                [night.experts for night in reader.nights],
+                base=request.base,
+                groups=None if None in groups else groups,
+                subjects=None if None in known else known,
+                cohort=request.cohort,
+                name=request.output.stem,
+                keep_accuracy=request.keep_accuracy,
+                fragmentation_weight=request.fragmentation_weight,
+                statistics_weight=request.statistics_weight,
+                statistics=request.statistics,
+                n_folds=request.n_folds,
+                learning_curve=request.learning_curve,
+                seed=request.seed,
+                progress=watch,
+            )
+    report.profile.save(request.output, overwrite=request.overwrite)
+    said = warned_of(caught)
+    return FitResult(reports, report, request.output, said, reader.notes())
+
+
+@dataclass(frozen=True, slots=True)
+class _Night:
+    density: Hypnodensity | None
+    experts: list[Hypnogram]
+    subject: str | None
+    group: str | None
+
+
+class _Reader:
+    """Reads files one by one and keeps the nights."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._who: dict[str, SubjectNight] = {}
+        if request.subjects is not None:
+            self._who = read_subjects(request.subjects)
+        named = {name: found.expert for name, found in self._who.items() if found.expert is not None}
+        named |= {night.name: path for night in request.inputs.nights if (path := scoring_of(night))}
+        places = request.experts or ((None,) if named else ())
+        self._experts = [Experts(place, named if i == 0 else None) for i, place in enumerate(places)]
+        self.is_alone = not self._experts
+        self.nights: list[_Night] = []
+        self._names: dict[str, Path] = {}
+
+    def run(self, night: Input) -> dict[str, Any]:
+        """Read one night."""
+        night.refuse()
+        path, name = night.path, night.name
+        if name in self._names:
+            raise InputError(f"is night {name!r} like {self._names[name]}. Rename one, or leave one out.")
+        who = self._who.get(name) or self._who.get(path.name)
+        if self._who and who is None:
+            raise InputError(f"night {name!r} is not in {self._request.subjects}, expected a row for it.")
+        found, notes = self._alone(path) if self.is_alone else self._with_experts(path, name)
+        subject = None if who is None else who.subject
+        group = None if who is None else who.group or who.subject
+        self.nights.append(_Night(found.density, found.experts, subject, group))
+        self._names[name] = path
+        return {
+            "id": name,
+            "subject": subject,
+            "n_epochs": found.experts[0].n_epochs,
+            "n_experts": len(found.experts),
+            "notes": list(notes),
+        }
+
+    def notes(self) -> list[str]:
+        """Return what the reader of the result should know about the files."""
+        unused = sorted(set(self._who) - set(self._names) - {path.name for path in self._names.values()})
+        if not unused:
+            return []
+        more = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
+        return [f"in the table of subjects, but not among the files: {', '.join(unused[:5])}{more}"]
+
+    def _alone(self, path: Path) -> tuple[_Night, tuple[str, ...]]:
+        base = self._request.base
+        if not is_hypnogram(path, base.scheme):
+            raise InputError(
+                "holds no hypnogram, and no experts are named for probabilities. Name them with --expert."
+            )
+        options = HypnogramOptions(
+            epoch_seconds=self._request.reading.epoch_seconds,
+            default_scheme=base.scheme,
+            default_epoch_seconds=base.epoch_seconds,
+            format=None if path.name.endswith(TSV_SUFFIX) else self._request.reading.scoring_format,
+        )
+        found = read_scoring(path, options)
+        return _Night(None, [found.hypnogram], None, None), found.notes
+
+    def _with_experts(self, path: Path, name: str) -> tuple[_Night, tuple[str, ...]]:
+        base, said = self._request.base, self._request.reading
+        if is_hypnogram(path, base.scheme):
+            raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
+        own = own_scheme(base.scheme)
+        reading = DensityOptions(
+            said.stages,
+            said.epoch_seconds,
+            base.epoch_seconds,
+            said.logits,
+            said.log,
+            own,
+            said.format,
+            said.pool_to_seconds,
+        )
+        found = read_density_file(path, reading)
+        density = found.density
+        night = Hypnogram(
+            density.argmax(),
+            density.scheme,
+            density.epoch_seconds,
+            density.start,
+            offset_seconds=density.offset_seconds,
+        )
+        options = ReadOptions(epoch_seconds=said.epoch_seconds, scoring_format=said.scoring_format)
+        experts = [one.read(name, night, options) for one in self._experts]
+        scored = [expert for expert in experts if expert is not None]
+        if not scored:
+            raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
+        return _Night(density, scored, None, None), found.notes
+
+
+@contextmanager
+def _bar(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """Show a progress bar on stderr while a person is watching."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Cross-validating", total=None)
+
+        def watch(at: Progress) -> None:
+            bar.update(task, total=at.total, completed=at.done, description=one_line(at.what).capitalize())
+
+        yield watch

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+from stageguard.cli.decode_file import DecodeOptions, decode_file, decode_options
+from stageguard.cli.inputs import Input, find_inputs
 from stageguard.cli.options import (
     AsJson,
     Cohort,
@@ -24,13 +27,22 @@ from stageguard.cli.options import (
     TrainedOn,
     given_path,
 )
-
-if TYPE_CHECKING:
-    from stageguard.cli.decode_file import DecodeOptions
-    from stageguard.cli.inputs import Input
-    from stageguard.guard.decoding import Decoding
-    from stageguard.guard.posterior import Posterior
-    from stageguard.profile.profile import Profile
+from stageguard.cli.outputs import OutputStems, check_folder
+from stageguard.cli.present import (
+    print_headline,
+    print_notes,
+    print_problems,
+    print_read,
+    print_review,
+    short_names,
+)
+from stageguard.cli.recognising import Wanted
+from stageguard.cli.scored_files import run_each
+from stageguard.cli.terminal import console, count, one_line, print_json, print_list, progress, table
+from stageguard.formats.posteriors import MEANING, Draws, write_posterior
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.posterior import Posterior, posterior_like, sample_like
+from stageguard.profile.profile import Profile
 
 MOST_DRAWS = 10_000_000  # as many as smoothing allows, which is not to be loaded to print help
 UNSURE_BELOW = 0.9  # an epoch whose most probable stage is less probable than this is one to look at
@@ -87,14 +99,6 @@ def posterior(
     Writes NAME.posterior.csv, which every command reads as probabilities, and NAME.posterior.json with
     the log-evidence and where it all comes from.
     """
-    from stageguard.cli.decode_file import decode_options
-    from stageguard.cli.inputs import Wanted, find_inputs
-    from stageguard.cli.outputs import OutputStems, check_folder
-    from stageguard.cli.present import print_notes, print_problems
-    from stageguard.cli.scored_files import run_each
-    from stageguard.cli.terminal import print_json, progress
-    from stageguard.profile.profile import Profile
-
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     loaded = Profile.load(profile)
@@ -134,10 +138,6 @@ def posterior_file(
     overwrite: bool,
 ) -> dict[str, Any]:
     """Write one night's posterior, and describe it in plain types."""
-    from stageguard.cli.decode_file import decode_file
-    from stageguard.formats.posteriors import Draws, write_posterior
-    from stageguard.guard.posterior import posterior_like, sample_like
-
     night.refuse()
     decoding, notes = decode_file(night.path, profile, options)
     smooth = posterior_like(decoding)
@@ -164,8 +164,6 @@ def posterior_file(
 
 def describe_posterior(smooth: Posterior, decoding: Decoding) -> dict[str, Any]:
     """Return what a person wants to know about a posterior, in plain types."""
-    import numpy as np
-
     known = smooth.probabilities[~np.isnan(smooth.probabilities[:, 0])]
     entropy = -(known * np.log2(np.where(known > 0, known, 1.0))).sum(axis=1)
     minutes = smooth.epoch_seconds / 60
@@ -193,9 +191,6 @@ def describe_posterior(smooth: Posterior, decoding: Decoding) -> dict[str, Any]:
 
 
 def _print(reports: list[dict[str, Any]]) -> None:
-    from stageguard.cli.present import print_headline, print_read, print_review
-    from stageguard.cli.terminal import console, one_line, print_list, table
-    from stageguard.formats.posteriors import MEANING
 
     if not reports:
         return
@@ -226,7 +221,6 @@ def _print(reports: list[dict[str, Any]]) -> None:
 
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    from stageguard.cli.terminal import count
 
     n_known = report["n_epochs"] - report["n_without_evidence"]
     share = 100 * report["n_unsure"] / n_known if n_known else 0.0
@@ -244,8 +238,6 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _print_many(reports: list[dict[str, Any]]) -> None:
-    from stageguard.cli.present import short_names
-    from stageguard.cli.terminal import console, one_line, table
 
     below = f"below {UNSURE_BELOW:g}"
     numbers = ("epochs", "log-evidence", "entropy (bits)", below)

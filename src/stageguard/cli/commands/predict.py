@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stageguard.base.errors import OutputExistsError, StageGuardWarning
+from stageguard.cli.decode_file import DecodeOptions, describe
 from stageguard.cli.options import AsJson, Cohort, Device, Overwrite
+from stageguard.cli.present import print_cohort, print_night, print_problems
+from stageguard.cli.staging import Input, find_inputs, prepare
+from stageguard.cli.terminal import failure_text, one_line, print_json, progress
+from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.outputs import output_paths, write_decoding
+from stageguard.formats.own_table import table_text
+from stageguard.guard.decode import decode
+from stageguard.profile.profile import Profile
 
 if TYPE_CHECKING:
-    from stageguard.cli.staging import Input
     from stageguard.nn.checkpoint import TrainedModel
-    from stageguard.profile.profile import Profile
 
 DENSITY_SUFFIX = ".hypnodensity.csv"
 
@@ -70,12 +78,8 @@ def predict(
     A recording's signal quality and features are computed first, by the recipe the network was trained with.
     Writes NAME.hypnodensity.csv, NAME.hypnogram.tsv and NAME.hypnogram.json for each recording.
     """
-    from stageguard.cli.present import print_cohort, print_night, print_problems
-    from stageguard.cli.staging import find_inputs
-    from stageguard.cli.terminal import print_json, progress
-    from stageguard.nn.checkpoint import load_model
+    from stageguard.nn.checkpoint import load_model  # loads torch, as the next
     from stageguard.nn.training import pick_device
-    from stageguard.profile.profile import Profile
 
     if quality not in (None, "graded", "kdd2026", "none"):
         raise typer.BadParameter(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
@@ -121,9 +125,6 @@ def _stage(
     overwrite: bool,
 ) -> dict[str, Any]:
     """Stage one recording and write its outputs; a failure comes back as its one-line `error`."""
-    from stageguard.base.errors import StageGuardWarning
-    from stageguard.cli.terminal import failure_text, one_line
-
     began = time.perf_counter()
     report: dict[str, Any] = {"file": str(one.path), "ok": False}
     with warnings.catch_warnings(record=True) as caught:
@@ -152,13 +153,6 @@ def _stage_and_write(
     *,
     overwrite: bool,
 ) -> dict[str, Any]:
-    from stageguard.base.errors import OutputExistsError
-    from stageguard.cli.decode_file import DecodeOptions, describe
-    from stageguard.cli.staging import prepare
-    from stageguard.formats.outgoing import Outgoing
-    from stageguard.formats.outputs import output_paths, write_decoding
-    from stageguard.formats.own_table import table_text
-    from stageguard.guard.decode import decode
 
     files, densities = output_paths(place), place.with_name(place.name + DENSITY_SUFFIX)
     held = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from stageguard.profile.profile import Profile
+from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
+from stageguard.profile.profile import FOLDER, Profile
+from stageguard.profile.profile import profiles as names
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a built-in profile, or path of a .toml file.")
 ]
 
-profiles_app = typer.Typer(help="List the built-in profiles, or show one.", rich_markup_mode=None)
+app = typer.Typer(help="List the built-in profiles, or show one.", rich_markup_mode=None)
 
 
-@profiles_app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True)
 def profiles(context: typer.Context, as_json: AsJson = False) -> None:
     """List the built-in profiles, or show one."""
     if context.invoked_subcommand is None:
         list_profiles(as_json)
 
 
-@profiles_app.command("list")
+@app.command("list")
 def list_profiles(as_json: AsJson = False) -> None:
     """List the built-in profiles."""
-    from stageguard.cli.terminal import console, print_json, table
-    from stageguard.profile.profile import Profile
-    from stageguard.profile.profile import profiles as names
-
     loaded = [Profile.load(name) for name in names()]
     if as_json:
         print_json([_headline(profile) for profile in loaded])
@@ -48,12 +47,9 @@ def list_profiles(as_json: AsJson = False) -> None:
     out.print("More about one: stageguard profiles show NAME")
 
 
-@profiles_app.command("show")
+@app.command("show")
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show everything one profile assumes, and whom it is not for."""
-    from stageguard.cli.terminal import console, print_json
-    from stageguard.profile.profile import Profile
-
     profile = Profile.load(name)
     if as_json:
         print_json({**_headline(profile), "definition": profile.to_dict()})
@@ -66,12 +62,9 @@ def show(name: Name, as_json: AsJson = False) -> None:
     _print_provenance(profile, out)
 
 
-@profiles_app.command("path")
+@app.command("path")
 def path(name: Name, as_json: AsJson = False) -> None:
     """Print where a profile's file is, to copy it and make it your own."""
-    from stageguard.cli.terminal import print_json
-    from stageguard.profile.profile import FOLDER, Profile
-
     Profile.load(name)  # complains about unknown names
     built_in = FOLDER / f"{name}.toml"
     place = built_in if built_in.is_file() else Path(name)
@@ -93,9 +86,6 @@ def _headline(profile: Profile) -> dict[str, Any]:
 
 
 def _print_words(profile: Profile, out: Console) -> None:
-    from rich.text import Text
-
-    from stageguard.cli.terminal import escaped, print_heading, table
 
     out.print(Text.assemble((escaped(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
     for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
@@ -112,7 +102,6 @@ def _print_words(profile: Profile, out: Console) -> None:
 
 
 def _print_rules(profile: Profile, out: Console) -> None:
-    from stageguard.cli.terminal import escaped, print_heading, table
 
     print_heading(out, "Rules")
     shown = table("rule", "value")
@@ -122,7 +111,6 @@ def _print_rules(profile: Profile, out: Console) -> None:
 
 
 def _rules(profile: Profile) -> dict[str, str]:
-    from stageguard.cli.terminal import count
 
     seconds = profile.epoch_seconds
     bouts = [
@@ -160,7 +148,6 @@ def _rules(profile: Profile) -> dict[str, str]:
 
 
 def _n_epochs(seconds: float, epoch_seconds: float) -> int:
-    from math import ceil
 
     return ceil(seconds / epoch_seconds - 1e-9)
 
@@ -176,7 +163,6 @@ def _strength(profile: Profile) -> str:
 
 
 def _print_transitions(profile: Profile, out: Console) -> None:
-    from stageguard.cli.terminal import escaped, print_heading, table
 
     names = tuple(escaped(name) for name in profile.scheme.names)
     print_heading(out, f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
@@ -196,7 +182,6 @@ def _probability(value: float) -> str:
 
 
 def _print_bands(profile: Profile, out: Console) -> None:
-    from stageguard.cli.terminal import escaped, print_heading, table
 
     if not profile.bands:
         return
@@ -212,7 +197,6 @@ def _print_bands(profile: Profile, out: Console) -> None:
 
 
 def _print_provenance(profile: Profile, out: Console) -> None:
-    from stageguard.cli.terminal import print_heading
 
     if profile.provenance:
         print_heading(out, "Provenance")
@@ -221,10 +205,6 @@ def _print_provenance(profile: Profile, out: Console) -> None:
 
 def _print_nested(mapping: Any, out: Console, depth: int) -> None:
     """One entry per line; entries within an entry are indented."""
-    from rich.padding import Padding
-
-    from stageguard.cli.terminal import escaped
-
     for key, value in mapping.items():
         if hasattr(value, "items"):
             out.print(Padding(f"{escaped(key)}:", (0, 0, 0, 2 * depth), expand=False))
@@ -238,8 +218,6 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
 
 def _rows_table(columns: Any, rows: Any) -> Any:
     """Return a table that a profile holds, such as that of a fit's candidates."""
-    from stageguard.cli.terminal import escaped, table
-
     names = [escaped(column) for column in columns]
     shown = table(*names, right=tuple(names[1:]))
     for row in rows:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from stageguard.base.errors import StageGuardError, StageGuardWarning
+from stageguard.base.files import write_text_atomic
+from stageguard.cli.decode_file import DecodeOptions, decode_options, describe
+from stageguard.cli.experts import read_expert
+from stageguard.cli.inputs import night_id
+from stageguard.cli.night import decode_night
 from stageguard.cli.options import (
     AsJson,
     Cohort,
@@ -27,11 +35,13 @@ from stageguard.cli.options import (
     TrainedOn,
     given_path,
 )
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from stageguard.cli.decode_file import DecodeOptions
+from stageguard.cli.present import print_review, print_summary
+from stageguard.cli.scored_files import ReadOptions, read_moment, read_start
+from stageguard.cli.terminal import console, in_options, print_error, print_json, print_list, warned_of
+from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
+from stageguard.measures.cohort import StatisticsOptions
+from stageguard.profile.profile import Profile
+from stageguard.report.night import night_report
 
 SUFFIX = ".report.html"
 
@@ -107,11 +117,6 @@ def report(
 
     The file needs no network and holds everything it shows.
     """
-    from stageguard.base.errors import StageGuardError
-    from stageguard.cli.decode_file import decode_options
-    from stageguard.cli.scored_files import read_moment, read_start
-    from stageguard.cli.terminal import print_error
-
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the file holds.")
     options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log, format, pool)
@@ -164,19 +169,6 @@ def write_report(
     overwrite: bool,
 ) -> dict[str, Any]:
     """Decode, draw and write; returns what a person wants to know about it."""
-    import warnings
-
-    from stageguard.base.errors import StageGuardWarning
-    from stageguard.base.files import write_text_atomic
-    from stageguard.cli.decode_file import describe
-    from stageguard.cli.experts import read_expert
-    from stageguard.cli.night import decode_night
-    from stageguard.cli.scored_files import ReadOptions
-    from stageguard.cli.terminal import in_options, warned_of
-    from stageguard.measures.cohort import StatisticsOptions
-    from stageguard.profile.profile import Profile
-    from stageguard.report import night_report
-
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         loaded = None if profile is None else Profile.load(profile)
@@ -198,8 +190,6 @@ def write_report(
 
 def output_files(night: Path) -> list[Path]:
     """Return the files of an output of `decode`, all of which are read; none of probabilities."""
-    from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
-
     if not night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
         return []
     files = output_paths(night)
@@ -207,14 +197,11 @@ def output_files(night: Path) -> list[Path]:
 
 
 def _beside(night: Path) -> Path:
-    from stageguard.cli.scored_files import night_id
 
     return night.parent / (night_id(night) + SUFFIX)
 
 
 def _print(found: dict[str, Any], as_json: bool) -> None:
-    from stageguard.cli.present import print_review, print_summary
-    from stageguard.cli.terminal import console, print_json, print_list
 
     if as_json:
         print_json({key: value for key, value in found.items() if key != "table"})

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from stageguard.cli.options import AsJson, Overwrite, one_of
+from stageguard.cli.terminal import console, count, print_json, progress, table
+from stageguard.cli.workers import run_all
 from stageguard.signals.modalities import MODALITIES
-
-if TYPE_CHECKING:
-    from stageguard.synthetic import Plan, Subject
+from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
 
 
 class Variant(StrEnum):
@@ -62,9 +62,6 @@ def simulate(
     The folder appears when it is complete. With --overwrite an earlier simulation in it is replaced; a folder
     that holds anything else is never touched.
     """
-    from stageguard.cli.terminal import print_json
-    from stageguard.synthetic import Plan, simulate_cohort
-
     plan = Plan(modality, subjects, hours, seed, str(variant), layout)
     made = simulate_cohort(plan, output, overwrite=overwrite, run=_Runner(jobs, quiet=as_json))
     if as_json:
@@ -80,8 +77,6 @@ class _Runner:
         self._jobs, self._quiet = jobs, quiet
 
     def __call__(self, task: Callable[[int], Subject], numbers: Sequence[int]) -> Iterable[Subject]:
-        from stageguard.cli.terminal import progress
-        from stageguard.cli.workers import run_all
 
         with closing(run_all(task, numbers, self._jobs)) as results:
             yield from progress(results, "Simulating", len(numbers), quiet=self._quiet)
@@ -102,7 +97,6 @@ def _report(plan: Plan, made: Sequence[Subject], folder: Path) -> dict[str, Any]
 
 
 def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
-    from stageguard.cli.terminal import console, count, table
 
     out = console()
     noun = "mouse" if plan.recorded.is_mouse else "subject"

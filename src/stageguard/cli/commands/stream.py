@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
+import numpy as np
 import typer
 
+from stageguard.base.arrays import Floats
+from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
+from stageguard.base.files import read_file, write_together
 from stageguard.cli.options import Cohort, EpochSeconds, Log, Logits, ProfileName, Stages
+from stageguard.cli.stopping import Stopped
+from stageguard.cli.terminal import count, one_line, print_warning
+from stageguard.guard.stream import StreamingDecoder
+from stageguard.profile.profile import Profile
 
 MaxLag = Annotated[
     float | None,
@@ -52,14 +68,6 @@ def stream(
     limit is reached. A header may name the columns; NaN throughout means no evidence; a column "quality"
     says how far the epoch's signal is lost, 0 to 1.
     """
-    import os
-    import sys
-
-    from stageguard.base.errors import OutputError
-    from stageguard.cli.stream_run import Run, StreamOptions
-    from stageguard.cli.terminal import one_line
-    from stageguard.profile.profile import Profile
-
     if logits and log:
         raise typer.BadParameter("--logits and --log exclude each other: give the one the rows hold.")
     if finish and state is None:
@@ -98,3 +106,338 @@ def stream(
             )
         )
         raise OutputError(f"whoever read the stages has gone.{kept}") from None
+
+
+Emit = Callable[[int, str], None]
+_SECONDS_BETWEEN_WRITES = 10.0  # what a killed process has to be fed again
+_MOST_ROWS_SINCE = 1000  # rows kept in memory to go back over
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What the command line said."""
+
+    profile: Profile
+    max_lag_seconds: float | None
+    stages: tuple[str, ...] | None
+    epoch_seconds: float | None
+    cohort: str | None
+    logits: bool
+    log: bool
+    state: Path | None
+    finish: bool
+
+
+class Run:
+    """A stream in progress: its decoder, once the columns are known, and what was given out."""
+
+    def __init__(self, options: StreamOptions, emit: Emit, say: Callable[[str], None]) -> None:
+        self._options, self._emit, self._say = options, emit, say
+        self._decoder: StreamingDecoder | None = None
+        self._header: Header | None = None
+        # the state whose stages were all taken, and the rows since: what a failed write goes back to
+        self._taken = b""
+        self._since: list[tuple[Floats, float | None]] = []
+        self._written = time.monotonic()
+        if options.state is not None and options.state.exists():
+            self._decoder = _restored(options.state, options)
+            say(f"goes on from {options.state}: {self.standing()}")
+        else:
+            _make(options, options.stages)  # a profile that cannot stream is refused before any row
+
+    def feed(self, stream: BinaryIO) -> None:
+        """Take in all rows, then end the recording, or keep its state where there is a file for it.
+
+        A bad row, or Ctrl-C, ends it too: what was taken in until then is kept, or given out. An input
+        without any row is refused, unless it goes on with a recording.
+        """
+        try:
+            for line in lines_of(stream):
+                with _undisturbed():
+                    self._take(line)
+        except StageGuardError as error:
+            kept = self._close(ended=False)
+            raise InputError(message_of(error) + f" {kept}") from None
+        except OSError:  # whoever reads the stages has gone: what they did not take is given out next time
+            if self._options.state is not None:
+                self._keep(self._options.state)
+            raise
+        except Stopped as stopped:
+            stopped.done = self._close(ended=False).rstrip(".")
+            raise
+        if self._decoder is None or not self._decoder.n_epochs:
+            raise InputError("the input holds no epoch, expected a row of probabilities for each.")
+        self._close(ended=True)
+
+    def standing(self) -> str:
+        """Return how far it is."""
+        decoder = self._decoder
+        n_in, n_out = (0, 0) if decoder is None else (decoder.n_epochs, decoder.n_committed)
+        return f"{count(n_in, 'epoch')} in, {n_out:,} out"
+
+    def _take(self, line: Line) -> None:
+        if self._header is None:
+            named = line.cells if is_header(line) else None
+            self._begin(named, line)
+            if named is not None:
+                return
+        assert self._decoder is not None and self._header is not None
+        row, quality = read_row(line, self._header)
+        first = self._decoder.n_committed
+        try:
+            stages = self._decoder.push(row, quality)
+        except InputError as error:
+            raise InputError(f"line {line.number}: " + message_of(error)) from None
+        if self._options.state is None:
+            self._give_out(first, stages)
+            return
+        try:
+            self._give_out(first, stages)
+        except OSError:
+            self._go_back()
+            raise
+        self._since.append((row, quality))
+        self._save_now_and_then(self._options.state)
+
+    def _go_back(self) -> None:
+        """Forget the row whose stages were not taken: it has to be fed again."""
+        decoder = _restored_quietly(self._taken)
+        for row, quality in self._since:
+            decoder.push(row, quality)
+        self._decoder = decoder
+
+    def _save_now_and_then(self, path: Path) -> None:
+        is_due = time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES
+        if is_due or len(self._since) >= _MOST_ROWS_SINCE:
+            self._mark_taken()
+        if is_due:
+            self._keep(path)
+
+    def _mark_taken(self) -> None:
+        assert self._decoder is not None
+        self._taken, self._since = self._decoder.snapshot(), []
+
+    def _begin(self, names: Sequence[str] | None, line: Line) -> None:
+        """Learn the columns from the header, or from what was said, and make the decoder."""
+        options = self._options
+        if names is not None and options.stages is not None:
+            raise InputError(
+                f"line {line.number} names the columns ({', '.join(names)[:80]}), and --stages does too. "
+                "Leave one of them out."
+            )
+        decoder = self._decoder
+        header = None if names is None else Header.of(names)
+        stages = options.stages if header is None else header.stages
+        if decoder is None:
+            decoder = _make(options, stages, loud=True)
+            for assumed in decoder.assumed:
+                self._say(f"assumed: {assumed}")
+        elif stages is not None or decoder.stages is not None:
+            _check_columns(stages, decoder)
+        if header is None:
+            header = Header.of(stages or decoder.profile.scheme.names)
+        self._decoder, self._header = decoder, header
+        if options.state is not None:
+            self._mark_taken()
+
+    def _give_out(self, first: int, stages: Sequence[str]) -> None:
+        for epoch, stage in enumerate(stages, start=first):
+            self._emit(epoch, stage)
+
+    def _close(self, *, ended: bool) -> str:
+        """Give out the rest, or keep the state for it; returns what was done in a sentence."""
+        place, decoder = self._options.state, self._decoder
+        if decoder is None:
+            return "Nothing was taken in."
+        if place is not None and not (ended and self._options.finish):
+            self._keep(place)
+            return f"The state is kept in {place}: {self.standing()}."
+        if place is not None:
+            self._keep(place)  # until the rest is taken
+            self._mark_taken()
+        standing = f"{count(decoder.n_epochs, 'epoch')} in"
+        first = decoder.n_committed
+        rest = decoder.finish()
+        try:
+            self._give_out(first, rest)
+        except OSError:
+            if place is not None:
+                self._go_back()
+            raise
+        if place is not None:
+            place.unlink(missing_ok=True)
+        return f"The recording ends there: {standing}, all given out."
+
+    def _keep(self, place: Path) -> None:
+        if self._decoder is not None:
+            write_together({place: self._decoder.snapshot()}, overwrite=True)
+            self._written = time.monotonic()
+
+
+def _make(options: StreamOptions, stages: Sequence[str] | None, *, loud: bool = False) -> StreamingDecoder:
+    """Return a new decoder; its warnings are printed only if `loud`."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        decoder = StreamingDecoder(
+            options.profile,
+            max_lag_seconds=options.max_lag_seconds,
+            stages=stages,
+            epoch_seconds=options.epoch_seconds,
+            cohort=options.cohort,
+            logits=options.logits,
+            log=options.log,
+        )
+    for warning in caught if loud else ():
+        print_warning(warning.message)
+    return decoder
+
+
+def _restored(place: Path, options: StreamOptions) -> StreamingDecoder:
+    """Return the decoder a state file holds, if it is the one that was asked for."""
+    try:
+        decoder = _restored_quietly(read_file(place, "an array"))
+    except StageGuardError as error:
+        raise InputError(f"{place}: " + message_of(error)) from None
+    asked = _make(options, options.stages if options.stages is not None else decoder.stages)
+    for name, own, wanted in (
+        ("profile", decoder.profile.name, asked.profile.name),
+        ("profile's SHA-256", decoder.profile.sha256[:12], asked.profile.sha256[:12]),
+        ("lag limit", decoder.max_lag_seconds, asked.max_lag_seconds),
+        ("epoch length", decoder.epoch_seconds, asked.epoch_seconds),
+        ("kind of numbers", decoder.scale, asked.scale),
+    ):
+        if own != wanted:
+            raise InputError(
+                f"{place}: its recording has {name} {own}, and {wanted} is asked for. Ask for the same, or "
+                "name another --state for a new recording."
+            )
+    return decoder
+
+
+def _restored_quietly(snapshot: bytes) -> StreamingDecoder:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # said when the recording began
+        return StreamingDecoder.restore(snapshot)
+
+
+def _check_columns(stages: Sequence[str] | None, decoder: StreamingDecoder) -> None:
+    """Refuse columns other than those the recording began with."""
+    began = decoder.stages or decoder.profile.scheme.names
+    now = stages or decoder.profile.scheme.names
+    if tuple(now) != tuple(began):
+        raise InputError(
+            f"the columns are {', '.join(now)}, and the recording began with {', '.join(began)}. Give the "
+            "same."
+        )
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM, so that an epoch is taken in and given out, or neither."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
+DELIMITERS = (";", "\t", ",")
+MISSING = ("", "nan", "n/a", "na")
+QUALITY = "quality"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line with something on it: its number, counted from 1, and its cells."""
+
+    number: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Which columns are stages, by name, and which is the quality."""
+
+    stages: tuple[str, ...]
+    columns: tuple[int, ...]
+    quality: int | None
+    n_columns: int
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Header:
+        """Return what the columns are; `quality` is the only one that is no stage."""
+        columns = [i for i, name in enumerate(names) if name.casefold() != QUALITY]
+        others = [i for i in range(len(names)) if i not in columns]
+        if len(others) > 1:
+            raise InputError(f"the header has {len(others)} columns {QUALITY!r}, expected one at most.")
+        stages = tuple(names[i] for i in columns)
+        return cls(stages, tuple(columns), others[0] if others else None, len(names))
+
+
+def lines_of(stream: BinaryIO) -> Iterator[Line]:
+    """Yield lines as they come in, without the empty ones."""
+    number, delimiter = 0, None
+    while data := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(data) > LONGEST_LINE:
+            raise InputError(
+                f"line {number} is longer than {LONGEST_LINE:,} bytes, expected one epoch's probabilities. "
+                "End each epoch with a line break."
+            )
+        try:
+            text = data.decode("utf-8-sig" if number == 1 else "utf-8").strip("\r\n\0")
+        except UnicodeDecodeError:
+            raise InputError(f"line {number} is not text, expected numbers such as 0.7,0.2,0.1.") from None
+        if not text.strip():
+            continue
+        if delimiter is None:
+            delimiter = next((mark for mark in DELIMITERS if mark in text), None) or " "
+        cells = text.split() if delimiter == " " else text.split(delimiter)
+        decimal = "." if delimiter == "," else ","
+        yield Line(number, tuple(cell.strip().strip('"').replace(decimal, ".") for cell in cells))
+
+
+def is_header(line: Line) -> bool:
+    """Whether a line names columns: some cell is neither a number nor a missing one."""
+    return any(_number(cell) is None for cell in line.cells)
+
+
+def read_row(line: Line, header: Header) -> tuple[Floats, float | None]:
+    """Return a line's numbers in the header's order, NaN where missing, and its quality."""
+    if len(line.cells) != header.n_columns:
+        raise InputError(
+            f"line {line.number} has {len(line.cells)} cells, expected {header.n_columns}: "
+            f"{', '.join(_names(header))}."
+        )
+    values = []
+    for cell in line.cells:
+        value = _number(cell)
+        if value is None:
+            raise InputError(
+                f"line {line.number} holds {cell[:40]!r}, expected a number, or NaN throughout for no "
+                "evidence."
+            )
+        values.append(value)
+    row = np.array([values[i] for i in header.columns])
+    if header.quality is None or np.isnan(row).all():
+        return row, None
+    return row, values[header.quality]
+
+
+def _names(header: Header) -> list[str]:
+    names = dict(zip(header.columns, header.stages, strict=True))
+    return [names.get(i, QUALITY) for i in range(header.n_columns)]
+
+
+def _number(cell: str) -> float | None:
+    if cell.casefold() in MISSING:
+        return float("nan")
+    try:
+        return float(cell)
+    except ValueError:
+        return None

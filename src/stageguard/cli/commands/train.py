@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
+from stageguard.base.errors import StageGuardWarning
 from stageguard.cli.options import AsJson, Device, Overwrite
+from stageguard.cli.terminal import console, error_text, one_line, print_error, print_json, print_list
+from stageguard.datasets.dataset import Entry
+from stageguard.nn.data import dataset_tables, read_folder
+from stageguard.nn.feature_table import FeatureTable
+from stageguard.nn.options import TrainingConfig, read_config
+from stageguard.profile.profile import Profile
+from stageguard.signals.features.recipe import Recipe
 
 if TYPE_CHECKING:
-    from stageguard.datasets import Entry
-    from stageguard.nn.feature_table import FeatureTable
-    from stageguard.nn.options import TrainingConfig
     from stageguard.nn.training import Progress
-    from stageguard.profile.profile import Profile
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
 Output = Annotated[
@@ -43,10 +49,7 @@ def train(
 
     Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it was.
     """
-    from stageguard.base.errors import StageGuardWarning
-    from stageguard.cli.terminal import one_line
-    from stageguard.nn.options import read_config
-    from stageguard.nn.run_state import check_output
+    from stageguard.nn.run_state import check_output  # loads torch, as the next
     from stageguard.nn.training import pick_device
     from stageguard.nn.training import train as run
 
@@ -69,13 +72,8 @@ def train(
 
 def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[FeatureTable]:
     """Return what the configuration says to learn from; recordings that cannot be used are named."""
-    from stageguard.nn.data import read_folder
-
     if said.dataset is None:
         return read_folder(said.data, profile.scheme)
-    from stageguard.cli.terminal import error_text, print_error
-    from stageguard.nn.data import dataset_tables
-    from stageguard.signals.features import Recipe
 
     def report(entry: Entry, failure: Exception | None) -> None:
         if failure is not None:
@@ -102,17 +100,13 @@ class _Watcher:
 
     def __enter__(self) -> Callable[[Progress], None]:
         if not self._quiet and sys.stderr.isatty():
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            from stageguard.cli.terminal import console
-
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
             )
-            self._bar = Progress(*columns, console=console(stderr=True), transient=True)
+            self._bar = Bar(*columns, console=console(stderr=True), transient=True)
             self._bar.start()
             self._task = self._bar.add_task("Training", total=None)
         return self._see
@@ -137,7 +131,6 @@ class _Watcher:
 def _print(
     training: Any, folder: Path, n_tables: int, temperature: float, remarks: list[str], as_json: bool
 ) -> None:
-    from stageguard.cli.terminal import console, print_json, print_list
 
     if as_json:
         report = {key: value for key, value in training.items() if key != "options"}

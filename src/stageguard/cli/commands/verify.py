@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from stageguard.cli.terminal import console, one_line, print_json, table
+from stageguard.cli.verification import verify_output
+
 
 def verify(
     output: Annotated[
@@ -19,9 +22,6 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Check that an output is what its profile and its input give, by decoding again."""
-    from stageguard.cli.terminal import console, one_line, print_json, table
-    from stageguard.cli.verification import verify_output
-
     verification = verify_output(output, source)
     if as_json:
         print_json(verification.to_dict())

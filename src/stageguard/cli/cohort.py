@@ -12,8 +12,7 @@ import numpy as np
 from stageguard.base.errors import InputError
 from stageguard.cli.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
 from stageguard.cli.experts import Experts
-from stageguard.cli.inputs import Input, Inputs, scoring_of
-from stageguard.cli.listed import in_list_words
+from stageguard.cli.inputs import Input, Inputs, in_list_words, scoring_of
 from stageguard.cli.scored_files import ReadOptions, ScoredFile, read_night, run_each
 from stageguard.cli.terminal import in_options, progress
 from stageguard.formats.companions import GroupedNight, read_groups
