@@ -315,16 +315,16 @@ def test_other_nights_go_on(run, tmp_path, command):
 def test_what_a_reader_raises_names_its_type(run, tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("W,N1,N2,N3,R\n" + "0.6,0.1,0.1,0.1,0.1\n" * 40)
     (tmp_path / "b.csv").write_text("W,N1,N2,N3,R\n" + "0.6,0.1,0.1,0.1,0.1\n" * 40)
-    from stageguard.formats.tables import delimited
+    from stageguard.formats.tables import probabilities
 
-    real = delimited.load_table
+    real = probabilities.load_table
 
     def stumbling(path, *given, **options):
         if path.name == "a.csv":
             raise ZeroDivisionError("division\nby zero")
         return real(path, *given, **options)
 
-    monkeypatch.setattr(delimited, "load_table", stumbling)
+    monkeypatch.setattr(probabilities, "load_table", stumbling)
     ran = run(
         "decode", tmp_path / "a.csv", tmp_path / "b.csv", "-p", PROFILE, "-o", tmp_path / "out", "--json"
     )

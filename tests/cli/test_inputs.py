@@ -241,7 +241,7 @@ def write_annotated(path: Path, texts: list[str]) -> None:
         (["id probabilities lights_on", "a nights/n1.csv soon"], "row 2: lights_on 'soon' is no time"),
         (["id probabilities", "a/b nights/n1.csv"], "row 2: the id 'a/b' cannot name a file."),
         (["id probabilities", "a nights/n1.csv", "A nights/n2.csv"], "the ids 'a' and 'A' differ in case"),
-        (["id probabilities", "a"], "row 2 has 1 cells, the header has 2."),
+        (["id probabilities", "a"], "line 2 has 1 cell, the header has 2."),
         (
             ["id scoring", "a experts/n1.txt"],
             "has no column probabilities, expected one; it has",

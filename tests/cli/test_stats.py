@@ -288,7 +288,7 @@ def test_nights_without_a_group_are_said(run, cohort):
     ("text", "expected"),
     [
         ("id\tname\nn0\ta\n", "groups.tsv: expected the columns id and group, got: id, name."),
-        ("id\tgroup\nn0\n", "groups.tsv: row 2 has 1 cells, the header has 2."),
+        ("id\tgroup\nn0\n", "groups.tsv: line 2 has 1 cell, the header has 2."),
         ("id\tgroup\nn0\t\n", "groups.tsv: row 2 has no group."),
         ("id\tgroup\nn0\ta\nn0\tb\n", "groups.tsv: row 3 names 'n0' again. Expected one row per night."),
         ("id\tgroup\n", "groups.tsv: has a header but no rows."),

@@ -93,9 +93,9 @@ def test_missing_files_are_told(folder):
     [
         (["id file", "a b.edf"], "has no column edf, expected one; it has: id, file"),
         (["id edf edf", "a b c"], "has the column 'edf' twice"),
-        (["id edf", "a"], "row 2 has 1 cells, the header has 2"),
-        (["id edf", "a n/a"], "row 2 names no file in its column edf"),
-        (["id edf", "a x.edf", "a y.edf"], "row 3 is 'a' again, after row 2"),
+        (["id edf", "a"], "line 2 has 1 cell, the header has 2"),
+        (["id edf", "a n/a"], "line 2 names no file in its column edf"),
+        (["id edf", "a x.edf", "a y.edf"], "line 3 is 'a' again, after line 2"),
         (["id edf"], "has a header but no rows"),
         (["id edf channel:", "a x.edf C4"], "has the column 'channel:'"),
         (["# nothing"], "is empty, expected a header"),

@@ -246,9 +246,9 @@ def test_the_sample_needs_a_table_and_visit_1(tree):
     ("text", "expected"),
     [
         ("id,age\n1,2\n", "has no column nsrrid"),
-        ("nsrrid,age_s1\n200001\n", "line 2 has 1 cells, the header has 2"),
+        ("nsrrid,age_s1\n200001\n", "line 2 has 1 cell, the header has 2"),
         ("nsrrid\x00", "holds binary data"),
-        ("", "has no column nsrrid"),
+        ("", "is empty, expected a header and rows"),
     ],
 )
 def test_a_damaged_table(tree, text, expected):

@@ -32,10 +32,10 @@ def test_quality_from_an_array(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "beta.csv: is empty."),
+        ("", "beta.csv: is empty, expected a header and rows."),
         ("epoch,noise\n0,1\n", "beta.csv: has no column named quality or beta or sqi: epoch, noise."),
         ("quality\n0\nlots\n", "beta.csv: epoch 1: expected a quality between 0 and 1, got 'lots'."),
-        ("epoch,quality\n0,1\n1\n", "beta.csv: epoch 1: expected a quality between 0 and 1, got ''."),
+        ("epoch,quality\n0,1\n1\n", "beta.csv: line 3 has 1 cell, the header has 2."),
     ],
 )
 def test_bad_quality_is_one_line(tmp_path, text, message):
@@ -70,7 +70,7 @@ def test_pins_from_items_and_tables_are_joined(tmp_path):
     ("text", "message"),
     [
         ("epoch,label\n1,R\n", r"expected the columns epoch and stage, got: epoch, label\."),
-        ("epoch,stage\n1\n", r"row 2 has 1 cells, the header has 2\."),
+        ("epoch,stage\n1\n", r"line 2 has 1 cell, the header has 2\."),
     ],
 )
 def test_bad_pin_tables_are_one_line(tmp_path, text, message):

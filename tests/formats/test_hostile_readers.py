@@ -202,7 +202,7 @@ def test_small_things(tmp_path):
     assert sg.read_hypnogram(path, format="numbers-yasa").stages.tolist() == ["W", "N1", "R"]
     path = tmp_path / "n.csv"
     path.write_text('stage,x\nW,1\n"N1,2\nR,3\n')
-    assert "line 3 has a quote that is not closed" in refused(path)
+    assert "has a quote that is not closed, by line 3" in refused(path)
     path.write_text('W,N,R\n0.2,0.3,0.5\n0.2,0.3,"0.5\n')
     assert "has a quote that is not closed, by line 3" in refused(path, sg.read_density)
     path = tmp_path / "a_events.tsv"

@@ -93,7 +93,7 @@ def test_written_tables_read_back(tmp_path, decoding):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no column stage or label"),
+        ("", "is empty, expected a header and rows"),
         ("stage\tlabel\nW\t0\t1\n", "line 2 has 3 cells, the header has 2."),
         ("stage\tlabel\nW\tx\n", "has a label or quality that is not a number"),
         ("stage\tlabel\nW\t999\n", "has a label or quality that is not a number"),

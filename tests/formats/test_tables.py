@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density, read_density_file
-from stageguard.formats.tables.cells import careful_numbers, find_cells, quick_numbers
-from stageguard.formats.tables.delimited import _find_layout
+from stageguard.formats.tables.delimited import MISSING, TextTable
 
 HEADER = "W,N1,N2,N3,R"
 ROW = "0.1,0.2,0.3,0.25,0.15"
@@ -245,22 +244,27 @@ def test_any_bytes_give_a_typed_error_or_valid_probabilities(tmp_path, content):
         assert density.n_epochs > 0
 
 
+def number_of(cell: str) -> float:
+    """Number a cell spells, by the rules in words: no underscores, NaN for what is missing."""
+    plain = cell.strip()
+    if plain.casefold() in MISSING:
+        return np.nan
+    if "_" in plain:
+        raise ValueError(cell)
+    return float(plain)
+
+
 @settings(max_examples=300, deadline=None)
-@given(lines=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=5))
-def test_the_quick_parser_reads_only_what_the_careful_one_reads_alike(lines):
-    body = "\n".join(",".join(line) for line in lines)
-    path = Path("night.csv")
-    layout = _find_layout(path, ["W,N,R", *body.split("\n")], None)
-    cells = find_cells(body.encode(), layout)
-    quick = None if cells is None else quick_numbers(cells, layout.columns)
-    if quick is None:
-        return
-    partly_empty = np.isnan(quick).any(axis=1) & ~np.isnan(quick).all(axis=1)
-    if partly_empty.any():
-        with pytest.raises(FileFormatError, match="no number, but other stages"):
-            careful_numbers(path, body, layout, layout.columns)
+@given(cells=st.lists(CELLS, min_size=1, max_size=8))
+def test_numbers_of_a_column_are_those_of_its_cells(cells):
+    table = TextTable("night.csv", ("W",), [(cell.strip(),) for cell in cells], range(2, 2 + len(cells)))
+    try:
+        expected = [number_of(cell) for cell in cells]
+    except ValueError:
+        with pytest.raises(FileFormatError, match=r"line \d+, column 'W': expected a number"):
+            table.numbers(0)
     else:
-        np.testing.assert_array_equal(quick, careful_numbers(path, body, layout, layout.columns)[0])
+        np.testing.assert_array_equal(table.numbers(0)[0], expected)
 
 
 def timed(folder: Path, header: str, *cells: str) -> Path:

@@ -11,7 +11,6 @@ when a recording began whose file does not. All others are covariates.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,17 +21,16 @@ from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.files import read_cell, read_file
+from stageguard.base.files import read_cell
 from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects
 from stageguard.datasets.samples import broken
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
-from stageguard.formats.sniffing import UTF16_MARKS
+from stageguard.formats.tables.delimited import MISSING, read_delimited
 from stageguard.measures.day import Moment
 from stageguard.night.recording import Recording
 
 OWN_COLUMNS = ("id", "subject", "edf", "scoring", "start", "lights_off", "lights_on")
 PREFIXES = ("channel:", "unit:", "scoring:")
-MISSING = ("", "n/a", "na", "nan", "none")
 NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
 SOME_DAY = date(2000, 1, 1)  # a time of day without a date; which day matters to no statistic
 START_WORDS = "a time such as 22:30 or 2024-05-01T22:30"
@@ -69,65 +67,32 @@ def read_list(path: Path) -> list[dict[str, str]]:
 
 def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int, dict[str, str]]]:
     """Read the lines of a list with their numbers, as editors count; each names one of `files` at least."""
-    numbers, lines = zip(*_lines(path, files), strict=True)
-    mark = max("\t;,", key=lines[0].count)
-    reader = csv.reader(lines, delimiter=mark)
-    header: list[str] = []
+    columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
+    table = read_delimited(path, comments=True, utf16=True, expected=f"a header such as: {columns}")
+    header = [_column(name) for name in table.header]
+    _check_header(path, header, files)
     rows: list[tuple[int, dict[str, str]]] = []
-    seen: dict[str, int] = {}
-    try:
-        header = [_column(name) for name in next(reader)]
-        _check_header(path, header, files)
-        begin = reader.line_num
-        for cells in reader:
-            number, begin = numbers[begin], reader.line_num
-            row = _row(path, number, header, cells, files)
-            name = row.get("id") or Path(next(row[column] for column in files if column in row)).stem
-            if name in seen:
-                raise broken(
-                    path, f"row {number} is {name!r} again, after row {seen[name]}. Give each its own id."
-                )
-            seen[name] = number
-            rows.append((number, row))
-    except csv.Error as error:
-        raise broken(path, f"is not a readable table ({error}).") from None
+    lines: dict[str, int] = {}
+    for line, cells in zip(table.lines, table.rows, strict=True):
+        row = _row(path, line, header, cells, files)
+        name = row.get("id") or Path(next(row[column] for column in files if column in row)).stem
+        if name in lines:
+            raise broken(path, f"line {line} is {name!r} again, after line {lines[name]}. Give each an id.")
+        lines[name] = line
+        rows.append((line, row))
     if not rows:
         raise broken(path, "has a header but no rows, expected one row per recording.")
     return rows
 
 
-def _lines(path: Path, files: Sequence[str]) -> list[tuple[int, str]]:
-    """Return what is neither blank nor a remark; spreadsheets save text as UTF-16, too."""
-    data = read_file(path, "a list")
-    try:
-        text = data.decode("utf-16" if data.startswith(UTF16_MARKS) else "utf-8-sig")
-    except UnicodeDecodeError:
-        raise broken(path, "is not UTF-8 text, expected a list of recordings. Save it as UTF-8.") from None
-    if "\0" in text:
-        raise broken(path, "holds binary data, expected a list of recordings. Save it as UTF-8 text.")
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    kept = [
-        (number, line)
-        for number, line in enumerate(lines, start=1)
-        if line.strip() and not line.startswith("#")
-    ]
-    if not kept:
-        columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
-        raise broken(path, f"is empty, expected a header such as: {columns}.")
-    return kept
-
-
 def _row(
-    path: Path, number: int, header: Sequence[str], cells: Sequence[str], files: Sequence[str]
+    path: Path, line: int, header: Sequence[str], cells: Sequence[str], files: Sequence[str]
 ) -> dict[str, str]:
-    if len(cells) != len(header):
-        raise broken(path, f"row {number} has {len(cells)} cells, the header has {len(header)}.")
-    stripped = zip(header, (cell.strip() for cell in cells), strict=True)
-    row = {name: cell for name, cell in stripped if cell.lower() not in MISSING}
+    row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING}
     row |= {name: read_cell(row[name]) for name in ("id", "subject") if name in row}
     if not any(column in row for column in files):
         named = [column for column in files if column in header]
-        raise broken(path, f"row {number} names no file in its column {' or '.join(named)}.")
+        raise broken(path, f"line {line} names no file in its column {' or '.join(named)}.")
     return row
 
 

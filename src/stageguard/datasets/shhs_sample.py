@@ -8,16 +8,15 @@ same on every machine, with every library, and whatever else the table holds.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.files import read_file
 from stageguard.datasets.samples import broken
+from stageguard.formats.tables.delimited import read_delimited
 
 PAPER_SEED = 2024
 PAPER_IDS = (200001, 204000)
@@ -176,24 +175,13 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 def _read_table(path: Path) -> list[dict[str, str]]:
-    data = read_file(path, "text")
-    if b"\x00" in data:
-        raise broken(path, "holds binary data, expected a CSV table.")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")  # some versions have a letter of Windows in a free text
-    try:
-        table = [row for row in csv.reader(text.splitlines()) if row]
-    except csv.Error as error:
-        raise broken(path, f"is not a readable CSV table ({error}).") from None
-    header = [cell.strip().lower() for cell in table[0]] if table else []
+    table = read_delimited(
+        path, kind="text", delimiter=",", fallback="latin-1"
+    )  # free texts may be of Windows
+    header = tuple(name.lower() for name in table.header)
     if "nsrrid" not in header:
         raise broken(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")
-    short = next((i for i, row in enumerate(table, 1) if len(row) != len(header)), None)
-    if short is not None:
-        raise broken(path, f"line {short} has {len(table[short - 1])} cells, the header has {len(header)}.")
-    return [dict(zip(header, row, strict=True)) for row in table[1:]]
+    return replace(table, header=header).records()
 
 
 def _number(cell: str) -> float | None:

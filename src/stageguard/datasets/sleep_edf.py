@@ -6,7 +6,6 @@ the scoring has the same first seven letters, then its scorer's.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,13 +19,14 @@ from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.files import checked_file, read_text
+from stageguard.base.files import checked_file
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
 from stageguard.datasets.listings import Fetch, physionet_files
 from stageguard.datasets.samples import broken, reading
 from stageguard.formats.recordings.alignment import cropped
 from stageguard.formats.recordings.edf_header import read_edf_header
 from stageguard.formats.recordings.read import read_recording_file
+from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 
@@ -178,10 +178,8 @@ def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]
 
 
 def _csv_rows(path: Path) -> list[list[object]]:
-    text = read_text(path, "a list", encoding="utf-8-sig", errors="replace")
-    lines = [line for line in text.splitlines() if line.strip()]
-    mark = max("\t;,", key=lines[0].count) if lines else ","
-    return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
+    table = read_delimited(path, fallback="latin-1")
+    return [list[object](row) for row in (table.header, *table.rows)]
 
 
 def _xls_rows(path: Path, *, required: bool) -> list[list[object]]:

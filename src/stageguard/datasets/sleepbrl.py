@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.errors import InputError
-from stageguard.base.files import is_synthetic, open_text
+from stageguard.base.files import is_synthetic
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets.listings import Fetch, physionet_files
 from stageguard.datasets.radar_container import MAPPING, find_mapped, find_standard, radar_files
@@ -20,6 +19,7 @@ from stageguard.datasets.workbook import Cell, read_workbook
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.wfdb_annotations import read_wfdb_annotations
 from stageguard.formats.staged_intervals import Interval, stage_epochs
+from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
@@ -151,8 +151,8 @@ def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
         if path.suffix == ".xlsx":
             rows = read_workbook(path)
         else:
-            with open_text(path, "a list", encoding="utf-8-sig") as file:
-                rows = [list[Cell](row) for row in csv.reader(file)]
+            table = read_delimited(path)
+            rows = [list[Cell](table.header), *(list[Cell](row) for row in table.rows)]
         heads = [str(cell or "").strip().lower() for cell in rows[0]] if rows else []
         if heads and heads[0] in ("subject", "record", "id", "sbj"):
             return dict(filter(None, (_facts(heads, row) for row in rows[1:])))

@@ -16,7 +16,7 @@ from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.mat import read_matrix
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
-from stageguard.formats.tables.stage_rows import read_rows
+from stageguard.formats.tables.delimited import read_rows
 from stageguard.night.stages import WNR3
 
 EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
@@ -27,7 +27,7 @@ DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
 def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read a column `brain_state`: 1 REM, 2 Wake, 3 NREM, -1 undefined."""
     table = read_rows(path, (COLUMN,))
-    codes = table.numbers(path, COLUMN)
+    codes = table.seconds(COLUMN)
     stages = names_of(path, codes.tolist(), NUMBERINGS["accusleep"], what="line", first=table.lines[0])
     return _raw(path, stages, options)
 

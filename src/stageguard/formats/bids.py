@@ -26,7 +26,7 @@ from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
 from stageguard.formats.stage_codes import BOAS, names_of
 from stageguard.formats.staged_annotations import Annotation, annotated
-from stageguard.formats.tables.stage_rows import StageRows, as_number, read_rows
+from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
 BOAS_COLUMNS = ("stage_hum", "stage_ai")
@@ -43,7 +43,7 @@ def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return _with_record(path, _annotated(path, table, texts, options))
 
 
-def stage_column(path: Path, table: StageRows) -> str:
+def stage_column(path: Path, table: TextTable) -> str:
     """Return the column that tells stages, by their names or by numbers that the JSON explains."""
     levels = _levels(path)
     known = (*STAGE_COLUMNS, "value")
@@ -178,14 +178,14 @@ def read_boas_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
     columns = [name for name in BOAS_COLUMNS if name in table.header]
     if not columns:
         raise file_error(path, f"has no column {' or '.join(BOAS_COLUMNS)}.")
-    codes = table.numbers(path, columns[0])
+    codes = table.seconds(columns[0])
     stages = names_of(path, codes.tolist(), BOAS, what="line", first=table.lines[0])
     raw = _annotated(path, table, [f"Sleep stage {stage}" for stage in stages], options)
     return replace(raw, notes=(*raw.notes, f"stages are those of the column {columns[0]}"))
 
 
-def _annotated(path: Path, table: StageRows, texts: list[str], options: HypnogramOptions) -> RawHypnogram:
-    onsets = table.numbers(path, "onset").tolist()
+def _annotated(path: Path, table: TextTable, texts: list[str], options: HypnogramOptions) -> RawHypnogram:
+    onsets = table.seconds("onset").tolist()
     lasting = []
     for line, cell in zip(table.lines, table.column("duration"), strict=True):
         seconds = as_number(cell)
@@ -199,7 +199,7 @@ def _annotated(path: Path, table: StageRows, texts: list[str], options: Hypnogra
 
 
 def _refuse_missing(
-    path: Path, table: StageRows, texts: Sequence[str], lasting: Sequence[float | None]
+    path: Path, table: TextTable, texts: Sequence[str], lasting: Sequence[float | None]
 ) -> None:
     """Refuse stages that are names alone and do not last, which may be anything."""
     if any(text.casefold().startswith(("sleep stage", "stage")) for text in texts):
@@ -213,7 +213,7 @@ def _refuse_missing(
             )
 
 
-def _may_be(table: StageRows, name: str, levels: dict[str, dict[str, str]]) -> bool:
+def _may_be(table: TextTable, name: str, levels: dict[str, dict[str, str]]) -> bool:
     """Whether a column holds texts, or numbers that the JSON explains."""
     if name in levels:
         return True

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import PinError
-from stageguard.base.files import file_error, open_file, read_cell, read_text
+from stageguard.base.files import file_error, open_file, read_cell
+from stageguard.formats.tables.delimited import is_number, read_delimited
 
 QUALITY_COLUMNS = ("quality", "beta", "sqi")
 PIN_COLUMNS = ("epoch", "stage")
@@ -42,23 +42,21 @@ def read_quality(path: Path) -> Floats:
                 path, f"expected one number per epoch, got shape {values.shape} of {values.dtype}."
             )
         return np.asarray(values, dtype=np.float64)
-    rows = _rows(path)
-    column = 0
-    if not _number(rows[0][0] if len(rows[0]) == 1 else ""):
-        header = [cell.casefold() for cell in rows[0]]
-        found = [header.index(name) for name in QUALITY_COLUMNS if name in header]
-        if not found:
+    table = read_delimited(path, kind="text")
+    if len(table.header) == 1 and is_number(table.header[0]):
+        cells = [table.header[0], *table.column(0)]
+    else:
+        header = [cell.casefold() for cell in table.header]
+        column = next((header.index(name) for name in QUALITY_COLUMNS if name in header), None)
+        if column is None:
             raise file_error(
-                path, f"has no column named {' or '.join(QUALITY_COLUMNS)}: {', '.join(rows[0])}."
+                path, f"has no column named {' or '.join(QUALITY_COLUMNS)}: {', '.join(table.header)}."
             )
-        column, rows = found[0], rows[1:]
-    values = np.empty(len(rows))
-    for index, row in enumerate(rows):
-        cell = row[column] if column < len(row) else ""
-        if not _number(cell):
-            raise file_error(path, f"epoch {index}: expected a quality between 0 and 1, got {cell[:40]!r}.")
-        values[index] = float(cell)
-    return values
+        cells = list(table.column(column))
+    for epoch, cell in enumerate(cells):
+        if not is_number(cell):
+            raise file_error(path, f"epoch {epoch}: expected a quality between 0 and 1, got {cell[:40]!r}.")
+    return np.array([float(cell) for cell in cells])
 
 
 def parse_pins(texts: Sequence[str]) -> dict[int, str]:
@@ -97,15 +95,7 @@ def _pin_table(path: Path) -> list[tuple[str, str]]:
             f"{str(path)!r} is neither a file nor a pin. Write pins as 120=R, or name a table with the "
             "columns epoch and stage."
         )
-    rows = _rows(path)
-    header = [cell.casefold() for cell in rows[0]]
-    if not all(name in header for name in PIN_COLUMNS):
-        raise file_error(path, f"expected the columns epoch and stage, got: {', '.join(rows[0])}.")
-    columns = [header.index(name) for name in PIN_COLUMNS]
-    for number, row in enumerate(rows[1:], start=2):
-        if max(columns) >= len(row):
-            raise file_error(path, f"row {number} has {len(row)} cells, the header has {len(header)}.")
-    return [(row[columns[0]], row[columns[1]]) for row in rows[1:]]
+    return [(row["epoch"], row["stage"]) for _, row in _records(path, PIN_COLUMNS)]
 
 
 MISSING = ("n/a", "na", "nan")
@@ -116,23 +106,16 @@ def read_groups(path: Path) -> dict[str, GroupedNight]:
 
     `expert` is the path of an expert's hypnogram, from the table's own folder.
     """
-    rows = _rows(path)
-    header = [cell.casefold() for cell in rows[0]]
-    if not all(name in header for name in GROUP_COLUMNS):
-        raise file_error(path, f"expected the columns id and group, got: {', '.join(rows[0])}.")
     nights: dict[str, GroupedNight] = {}
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise file_error(path, f"row {number} has {len(row)} cells, the header has {len(header)}.")
-        cells = dict(zip(header, row, strict=True))
+    for line, cells in _records(path, GROUP_COLUMNS):
         name, group = (read_cell(cells[column]) for column in GROUP_COLUMNS)
         if not name or not group:
-            raise file_error(path, f"row {number} has no {'group' if name else 'id'}.")
+            raise file_error(path, f"line {line} has no {'group' if name else 'id'}.")
         if group.casefold() in MISSING:
             continue  # the night is left out of the comparison, and said to be
         cells |= {column: "" for column, cell in cells.items() if cell.casefold() in MISSING}
         if name in nights:
-            raise file_error(path, f"row {number} names {name!r} again. Expected one row per night.")
+            raise file_error(path, f"line {line} names {name!r} again. Expected one row per night.")
         expert = cells.get("expert")
         nights[name] = GroupedNight(
             name, group, cells.get("subject") or None, path.parent / expert if expert else None
@@ -140,29 +123,6 @@ def read_groups(path: Path) -> dict[str, GroupedNight]:
     if not nights:
         raise file_error(path, "has a header but no rows. Expected one row per night.")
     return nights
-
-
-def _rows(path: Path) -> list[list[str]]:
-    try:
-        text = read_text(path, "text", encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise file_error(path, "is not UTF-8 text.") from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise file_error(path, "is empty.")
-    delimiter = max("\t;,", key=lines[0].count)
-    try:
-        return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
-    except csv.Error as error:
-        raise file_error(path, f"{error}.") from None
-
-
-def _number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
 
 
 COLUMNS = ("id", "subject")
@@ -184,21 +144,14 @@ def read_subjects(path: Path) -> dict[str, SubjectNight]:
     `group` is what must stay together when nights are split, if that is more than the subject; `expert`
     is the path of an expert's hypnogram, from the table's own folder.
     """
-    rows = _rows(path)
-    header = [cell.casefold() for cell in rows[0]]
-    if not all(name in header for name in COLUMNS):
-        raise file_error(path, f"expected the columns id and subject, got: {', '.join(rows[0])}.")
     nights: dict[str, SubjectNight] = {}
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise file_error(path, f"row {number} has {len(row)} cells, the header has {len(header)}.")
-        cells = dict(zip(header, row, strict=True))
+    for line, cells in _records(path, COLUMNS):
         cells |= {column: "" for column, cell in cells.items() if cell.casefold() in MISSING}
         name, subject = (cells[column] for column in COLUMNS)
         if not name or not subject:
-            raise file_error(path, f"row {number} has no {'subject' if name else 'id'}.")
+            raise file_error(path, f"line {line} has no {'subject' if name else 'id'}.")
         if name in nights:
-            raise file_error(path, f"row {number} names {name!r} again. Expected one row per night.")
+            raise file_error(path, f"line {line} names {name!r} again. Expected one row per night.")
         expert = cells.get("expert")
         nights[name] = SubjectNight(
             name, subject, cells.get("group") or None, path.parent / expert if expert else None
@@ -206,3 +159,13 @@ def read_subjects(path: Path) -> dict[str, SubjectNight]:
     if not nights:
         raise file_error(path, "has a header but no rows. Expected one row per night.")
     return nights
+
+
+def _records(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """Line and cells of each row of a table that has these columns, in any case."""
+    table = read_delimited(path)
+    header = tuple(name.casefold() for name in table.header)
+    if not all(name in header for name in columns):
+        there = ", ".join(table.header)
+        raise file_error(path, f"expected the columns {' and '.join(columns)}, got: {there}.")
+    return list(zip(table.lines, replace(table, header=header).records(), strict=True))

@@ -17,8 +17,14 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import Argument, Message, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.tables.cells import is_number
-from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
+from stageguard.formats.tables.delimited import (
+    DELIMITERS,
+    HEADER_SEARCH_LINES,
+    TextTable,
+    rows_below,
+    split_line,
+    text_lines,
+)
 from stageguard.night.stages import AASM5, SCHEMES, canonical_name
 
 UNDEFINED = ("", "-1", "?", "nan", "n/a", "na", "none", "art", "uns")
@@ -152,39 +158,23 @@ def _stages(
 
 def _columns(path: Path, tool: Tool) -> tuple[list[str], Floats, Sequence[int]]:
     """Labels, confidences, and the lines they stand in."""
-    lines = read_text(path).rstrip().split("\n")
-    number, mark, header = _header(path, lines, tool)
-    if tool.confidence not in header:
+    table = _table(path, tool)
+    if tool.confidence not in table.header:
         raise file_error(
             path,
-            f"holds the labels of {tool.name} without confidence (got: {listed(header)}), so no "
+            f"holds the labels of {tool.name} without confidence (got: {listed(table.header)}), so no "
             "probabilities. Read it with read_hypnogram.",
         )
-    rows = [split_line(line, mark) for line in lines[number + 1 :]]
-    if not rows:
-        raise file_error(path, "has a header but no rows. Expected one row per epoch.")
-    places = header.index(tool.label), header.index(tool.confidence)
-    confidences = np.empty(len(rows))
-    for row, cells in enumerate(rows):
-        line_number = number + 2 + row
-        if len(cells) != len(header):
-            raise file_error(
-                path, f"line {line_number} has {len(cells)} cells, the header has {len(header)}."
-            )
-        cell = cells[places[1]]
-        if cell.casefold() not in UNDEFINED and not is_number(cell):
-            raise file_error(
-                path, f"line {line_number}, column {tool.confidence!r}: expected a number, got {cell[:40]!r}."
-            )
-        confidences[row] = float(cell) if is_number(cell) else np.nan
-    return [cells[places[0]] for cells in rows], confidences, range(number + 2, number + 2 + len(rows))
+    confidences, _ = table.numbers(table.header.index(tool.confidence))
+    return list(table.column(tool.label)), confidences, table.lines
 
 
-def _header(path: Path, lines: Sequence[str], tool: Tool) -> tuple[int, str, tuple[str, ...]]:
-    """Place of the header, what separates its cells, and their names in lower case."""
+def _table(path: Path, tool: Tool) -> TextTable:
+    """Return the table below the first line that names the tool's column of labels."""
+    lines = text_lines(path)
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
-        for mark in DELIMITERS:
-            header = tuple(cell.casefold() for cell in split_line(line, mark))
+        for delimiter in DELIMITERS:
+            header = tuple(cell.casefold() for cell in split_line(line, delimiter))
             if tool.label in header:
-                return number, mark, header
+                return rows_below(path, lines, number, delimiter, header)
     raise file_error(path, f"has no column {tool.label}, so it is not a table of {tool.name}.")

@@ -18,7 +18,7 @@ DENSITY_FORMATS: tuple[FileFormat, ...] = (
         "a CSV or TSV table",
         (".csv", ".tsv", ".txt"),
         sniffing.is_text,
-        density="tables.delimited:read_table",
+        density="tables.probabilities:read_table",
         loses=("start time",),
         test="test_tables.py::test_columns_are_matched_by_name_not_by_place",
         is_general=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts
 from stageguard.formats.staged_annotations import Annotation, annotated
-from stageguard.formats.tables.stage_rows import as_number, read_rows
+from stageguard.formats.tables.delimited import as_number, read_rows
 
 COLUMNS = ("onset", "label", "duration")
 
@@ -17,7 +17,7 @@ COLUMNS = ("onset", "label", "duration")
 def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages among annotations in seconds from the recording's start."""
     table = read_rows(path, COLUMNS)
-    onsets = table.numbers(path, "onset").tolist()
+    onsets = table.seconds("onset").tolist()
     lasting = [as_number(cell) or None for cell in table.column("duration")]
     rows = zip(onsets, lasting, table.column("label"), strict=True)
     annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]

@@ -14,7 +14,7 @@ from stageguard.formats import registry
 from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS
 from stageguard.formats.outgoing import Event
 from stageguard.formats.staged_annotations import Annotation, stage_annotations
-from stageguard.formats.tables.stage_rows import as_number
+from stageguard.formats.tables.delimited import as_number
 from stageguard.formats.xml import children, local_name, read_xml, text_of
 from stageguard.night.stages import canonical_name
 
@@ -176,7 +176,7 @@ def _luna(path: Path) -> Iterable[Event]:
 
 
 def _rows(path: Path) -> Iterable[Event]:
-    from stageguard.formats.tables.stage_rows import read_rows
+    from stageguard.formats.tables.delimited import read_rows
 
     table = read_rows(path, ("onset", "duration"))
     column = next((name for name in STAGE_COLUMNS if name in table.header), None)

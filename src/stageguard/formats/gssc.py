@@ -7,7 +7,7 @@ from pathlib import Path
 from stageguard.base.files import file_error, open_file
 from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.sniffing import HEAD_BYTES, gssc_header
-from stageguard.formats.tables.delimited import load_table
+from stageguard.formats.tables.probabilities import load_table
 from stageguard.formats.tables.row_times import row_times, timing_of
 
 TOOL, SECONDS = "GSSC", 30.0
@@ -24,11 +24,11 @@ def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
             "main branch, or read the stages with read_hypnogram.",
         )
     table = load_table(path, options, expected=("stage",))
-    times = row_times(path, [*table.timing.items(), *table.clocks(path)])
+    times = row_times(path, [*table.timing.items(), *table.clocks.items()])
     timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds)
     return RawDensity(
         table.values,
-        table.layout.names,
+        table.names,
         epoch_seconds=timing.epoch_seconds,
         start=start,
         notes=table.notes + timing.notes,

@@ -21,6 +21,7 @@ from stageguard.formats.mne import GSSC, numbered, refuse_numbers
 from stageguard.formats.numbers import read_numbered_table, scheme_of_numbering
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.staged_annotations import Annotation, annotated
+from stageguard.formats.tables.delimited import TextTable
 from stageguard.formats.tables.frame_columns import (
     Columns,
     IndexColumns,
@@ -30,7 +31,6 @@ from stageguard.formats.tables.frame_columns import (
     polars_columns,
     time_cells,
 )
-from stageguard.formats.tables.stage_rows import StageRows
 from stageguard.formats.text import from_table
 from stageguard.formats.yasa import COLUMNS, frequency_seconds, from_events, scheme_of
 from stageguard.night.hypnogram import Hypnogram
@@ -173,7 +173,7 @@ def _frame(
     rows = list(zip(*(_texts(path, name, values) for name, values in named), strict=True))
     if not rows:
         raise file_error(path, "has no rows. Expected one per epoch.")
-    table = StageRows(header, rows, list(range(len(rows))), index.notes)
+    table = TextTable(path, header, rows, range(len(rows)), notes=index.notes)
     numbering = _numbering(options)
     if numbering is not None:
         raw = read_numbered_table(path, table, numbering, options, index.meanings)
@@ -184,7 +184,7 @@ def _frame(
 
 
 def _named_frame(
-    path: Path, table: StageRows, options: HypnogramOptions, index: IndexColumns
+    path: Path, table: TextTable, options: HypnogramOptions, index: IndexColumns
 ) -> RawHypnogram:
     header = table.header
     if {"e", "stage", "start_sec"} <= set(header):
@@ -192,7 +192,7 @@ def _named_frame(
     if set(COLUMNS) <= set(header):
         return from_events(path, table, options)
     if "brain_state" in header:
-        codes = table.numbers(path, "brain_state").tolist()
+        codes = table.seconds("brain_state").tolist()
         stages = names_of(path, codes, NUMBERINGS["accusleep"], what="row", first=0)
         return RawHypnogram(stages, tuple(table.lines), scheme=WNR3)
     return from_table(path, table, options, index.meanings)

@@ -10,7 +10,7 @@ from stageguard.base.errors import FileFormatError
 from stageguard.base.files import read_file
 from stageguard.formats.bids import BOAS_COLUMNS, stage_column
 from stageguard.formats.hypnogram import UNSCORED_WORDS
-from stageguard.formats.tables.stage_rows import StageRows, read_rows
+from stageguard.formats.tables.delimited import TextTable, read_rows
 from stageguard.formats.xml import children, read_xml, text_of
 
 TIMES = ("onset", "duration")
@@ -52,7 +52,7 @@ def merged_stages(path: Path, format: str) -> tuple[str, ...]:
     return (BOTH_N3,) if is_there else ()
 
 
-def _tells(table: StageRows, name: str) -> bool:
+def _tells(table: TextTable, name: str) -> bool:
     return any(cell.casefold() not in UNSCORED_WORDS for cell in table.column(name))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,11 +21,11 @@ from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.sniffing import HEAD_BYTES, header_cells
 from stageguard.formats.staged_annotations import Annotation, annotated, named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
-from stageguard.formats.tables.delimited import choose_columns, load_table, split_line
+from stageguard.formats.tables.delimited import TextTable, as_number, split_line, text_lines
+from stageguard.formats.tables.delimited import read_rows as read_table_rows
 from stageguard.formats.tables.frame_columns import numbers_of
+from stageguard.formats.tables.probabilities import choose_columns, load_table
 from stageguard.formats.tables.several import refuse_many
-from stageguard.formats.tables.stage_rows import StageRows, as_number, text_lines
-from stageguard.formats.tables.stage_rows import read_rows as read_table_rows
 from stageguard.formats.tables.timing import MOST_MISSING, row_name
 from stageguard.formats.text import read_stage_lines
 from stageguard.night.recording import Signal
@@ -163,11 +163,11 @@ def read_stage_table(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return from_stage_rows(path, read_table_rows(path, ("e", "stage", "start_sec")), options)
 
 
-def from_stage_rows(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogram:
+def from_stage_rows(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
     """Stages of such a table, also of one that lunapi returned."""
     if "id" in table.header and len(set(table.column("id"))) > 1:
         raise file_error(path, "holds several recordings, expected one. Keep the rows of one ID.")
-    epochs, onsets = table.numbers(path, "e"), table.numbers(path, "start_sec")
+    epochs, onsets = table.seconds("e"), table.seconds("start_sec")
     seconds = options.epoch_seconds
     if len(epochs) > 1:
         steps = np.diff(onsets) / np.where(np.diff(epochs) > 0, np.diff(epochs), np.nan)
@@ -274,12 +274,12 @@ def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
         header = header_cells(file.read(HEAD_BYTES))
     options = replace(options, stages=options.stages or _posteriors(path, header))
     table = load_table(path, options, "e")
-    refuse_many(path, "CH", table.texts(path, "ch"))
-    texts = {name: table.texts(path, name) for name in ("flag", "start", "stop")}
+    refuse_many(path, "CH", table.texts("ch"))
+    texts = {name: table.texts(name) for name in ("flag", "start", "stop")}
     epochs = next(iter(table.timing.values()), None)
     if epochs is None:
         raise file_error(path, "has no numbers in its column E. Expected Luna's table of one row per epoch.")
-    return _placed(path, table.values, table.layout.names, epochs, texts, table.lines)
+    return _placed(path, table.values, table.names, epochs, texts, table.lines)
 
 
 def density_of_pops(where: Where, columns: Sequence[tuple[str, Any]], options: DensityOptions) -> RawDensity:
@@ -312,7 +312,7 @@ def _placed(
     values: Floats,
     names: tuple[str, ...],
     epochs: Floats,
-    texts: dict[str, list[str] | None],
+    texts: Mapping[str, Sequence[str] | None],
     lines: Sequence[int] | None,
 ) -> RawDensity:
     """Put rows where their epochs are, counted from the recording's start."""
@@ -350,13 +350,13 @@ def _placed(
     )
 
 
-def _excluded(flags: list[str] | None, n_rows: int) -> Mask:
+def _excluded(flags: Sequence[str] | None, n_rows: int) -> Mask:
     if flags is None:
         return np.zeros(n_rows, dtype=np.bool_)
     return np.array([flag.strip() in ("-1", "-1.0") for flag in flags], dtype=np.bool_)
 
 
-def _seconds(starts: list[str] | None, stops: list[str] | None) -> float | None:
+def _seconds(starts: Sequence[str] | None, stops: Sequence[str] | None) -> float | None:
     """Epoch length by the first row's clock or seconds, where both are there."""
     if not starts or not stops:
         return None

@@ -20,8 +20,7 @@ from stageguard.formats.outgoing import Content, Outgoing, stage_texts
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.stage_sniffing import FIF_HEAD
 from stageguard.formats.staged_annotations import Annotation, annotated
-from stageguard.formats.tables.delimited import split_line
-from stageguard.formats.tables.stage_rows import as_number, read_rows, text_lines
+from stageguard.formats.tables.delimited import as_number, read_rows, split_line, text_lines
 
 GSSC = "yasa"  # whose numbers GSSC has too
 BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
@@ -163,7 +162,7 @@ def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
 def read_csv_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
     """All annotations of MNE's CSV, and when the first of them is."""
     table = read_rows(path, ("onset", "duration", "description"))
-    lasting = table.numbers(path, "duration").tolist()
+    lasting = table.seconds("duration").tolist()
     moments = [
         _moment(path, line, cell) for line, cell in zip(table.lines, table.column("onset"), strict=True)
     ]

@@ -15,8 +15,8 @@ from stageguard.formats.json_file import number_list
 from stageguard.formats.sniffing import HEAD_BYTES
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.stage_sniffing import is_dreem_json
+from stageguard.formats.tables.delimited import TextTable, as_number, first_filled, text_lines
 from stageguard.formats.tables.row_times import Meaning
-from stageguard.formats.tables.stage_rows import StageRows, as_number, first_filled, text_lines
 from stageguard.formats.text import find_table, from_table
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 
@@ -104,7 +104,7 @@ def _first(lines: Sequence[str]) -> tuple[int, tuple[str, ...]]:
 
 def read_numbered_table(
     path: Path,
-    table: StageRows,
+    table: TextTable,
     numbering: str,
     options: HypnogramOptions,
     meanings: Mapping[str, Meaning] | None = None,

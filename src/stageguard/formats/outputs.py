@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
@@ -19,8 +18,9 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.base.files import file_error, parse_json, read_file, read_text, write_together
+from stageguard.base.files import file_error, parse_json, read_file, write_together
 from stageguard.formats.outgoing import GENERAL, Content, Outgoing
+from stageguard.formats.tables.delimited import read_delimited
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -330,27 +330,19 @@ def plain(value: Any) -> Any:
 def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
     """Rows of a TSV that `write_decoding` wrote; anything else is a FileFormatError naming the line."""
     path = Path(path)
-    try:
-        lines = read_text(path, "text").splitlines()
-    except UnicodeDecodeError:
-        raise file_error(path, "is not text, so not a hypnogram written by stageguard.") from None
-    rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-    header = rows[0] if rows else []
-    missing = [name for name in ("stage", "label") if name not in header]
+    table = read_delimited(path, kind="text", delimiter="\t", quotes=False)
+    missing = [name for name in ("stage", "label") if name not in table.header]
     if missing:
         raise file_error(
             path, f"has no column {' or '.join(missing)}, so it is not a hypnogram of stageguard."
         )
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(header):
-            raise file_error(path, f"line {number} has {len(row)} cells, the header has {len(header)}.")
-    cells = {name: [row[i] for row in rows[1:]] for i, name in enumerate(header)}
+    cells = {name: table.column(name) for name in table.header}
     try:
         labels = np.array([int(cell) for cell in cells["label"]], dtype=np.int8)
         quality = np.array([float(cell) for cell in cells["quality"]]) if "quality" in cells else None
     except (ValueError, OverflowError) as error:
         raise file_error(path, f"has a label or quality that is not a number ({error}).") from None
-    return HypnogramTable(labels, tuple(cells["stage"]), quality)
+    return HypnogramTable(labels, cells["stage"], quality)
 
 
 def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number
 from stageguard.formats.stage_sniffing import OWN_HEAD
-from stageguard.formats.tables.delimited import read_table
-from stageguard.formats.tables.stage_rows import read_rows
+from stageguard.formats.tables.delimited import read_rows
+from stageguard.formats.tables.probabilities import read_table
 from stageguard.formats.text import read_text_hypnogram
 
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))

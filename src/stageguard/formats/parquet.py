@@ -16,10 +16,9 @@ from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_c
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.own_table import stage_columns
 from stageguard.formats.stage_sniffing import OWN_HEAD
-from stageguard.formats.tables.delimited import MOST_COLUMNS
+from stageguard.formats.tables.delimited import MOST_COLUMNS, TextTable
 from stageguard.formats.tables.frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
 from stageguard.formats.tables.frames import density_of_columns
-from stageguard.formats.tables.stage_rows import StageRows
 from stageguard.formats.text import from_table
 from stageguard.night.stages import canonical_name
 
@@ -57,7 +56,7 @@ def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogra
         rows = list(zip(*cells, strict=True))
         if not rows:
             raise file_error(path, "has no rows. Expected one per epoch.")
-        found = StageRows(header, rows, list(range(len(rows))), index.notes)
+        found = TextTable(path, header, rows, range(len(rows)), notes=index.notes)
         start, scorer = _told(table)
         raw = from_table(path, found, options, index.meanings)
         if start is not None:

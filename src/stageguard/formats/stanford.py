@@ -11,8 +11,7 @@ import numpy as np
 
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
-from stageguard.formats.tables.cells import is_number
-from stageguard.formats.tables.delimited import read_bytes
+from stageguard.formats.tables.delimited import is_number, read_text
 
 STAGES = ("W", "N1", "N2", "N3", "R")
 TOOL, USUAL_SECONDS = "Stanford STAGES", 15.0
@@ -21,7 +20,7 @@ TOOL, USUAL_SECONDS = "Stanford STAGES", 15.0
 def read_stanford_stages(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of a `.hypnodensity.txt`."""
     rows = []
-    lines = read_bytes(path).decode().rstrip().split("\n")
+    lines = read_text(path).rstrip().split("\n")
     for number, line in enumerate(lines, start=1):
         cells = line.replace(",", " ").split()
         if len(cells) != len(STAGES):

@@ -26,11 +26,19 @@ from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths,
 from stageguard.formats.stage_sniffing import OWN_HEAD
 from stageguard.formats.staged_annotations import COARSE, Annotation, annotated, named_intervals, raw_of
 from stageguard.formats.staged_intervals import LONGEST_GUESS, stage_epochs
-from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
+from stageguard.formats.tables.delimited import (
+    DELIMITERS,
+    HEADER_SEARCH_LINES,
+    TextTable,
+    as_number,
+    first_filled,
+    split_line,
+    stage_rows,
+    text_lines,
+)
 from stageguard.formats.tables.frame_columns import INDEX, NAMELESS, nameless_index
 from stageguard.formats.tables.row_times import Meaning, RowTimes, row_times, timing_of
 from stageguard.formats.tables.several import PART_COLUMNS, is_night_column, refuse_many
-from stageguard.formats.tables.stage_rows import StageRows, as_number, first_filled, rows_below, text_lines
 from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, row_name
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
@@ -66,19 +74,19 @@ def write_text(night: Outgoing, path: Path) -> Content:
     return Content({path: "\n".join(stages.tolist()) + "\n"})
 
 
-def find_table(path: Path, lines: Sequence[str]) -> StageRows | None:
+def find_table(path: Path, lines: Sequence[str]) -> TextTable | None:
     """Return the table below the first line that names a column of stages, or None."""
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         for delimiter in DELIMITERS:
             header = split_line(line, delimiter)
             if stage_column(header) is not None:
-                return rows_below(path, lines, number, delimiter, header)
+                return stage_rows(path, lines, number, delimiter, header)
     return None
 
 
 def from_table(
     path: Path,
-    table: StageRows,
+    table: TextTable,
     options: HypnogramOptions,
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RawHypnogram:
@@ -137,8 +145,8 @@ def from_table(
 
 
 def _with_index(
-    path: Path, table: StageRows, meanings: Mapping[str, Meaning] | None
-) -> tuple[StageRows, Mapping[str, Meaning] | None]:
+    path: Path, table: TextTable, meanings: Mapping[str, Meaning] | None
+) -> tuple[TextTable, Mapping[str, Meaning] | None]:
     """Give a nameless first or last column, as pandas writes its index, the name it has in memory."""
     places = [place for place, name in enumerate(table.header) if name in NAMELESS]
     if len(places) != 1 or meanings or INDEX in table.header:
@@ -165,7 +173,7 @@ def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
     return replace(raw, stages=put(raw.stages), lines=tuple(lines.tolist()), argmax=argmax)
 
 
-def _refuse_several(path: Path, table: StageRows, name: str) -> None:
+def _refuse_several(path: Path, table: TextTable, name: str) -> None:
     """Refuse a table of several nights or scorers, or with several columns of stages of one name."""
     if table.header.count(name) > 1:
         raise file_error(
@@ -177,7 +185,7 @@ def _refuse_several(path: Path, table: StageRows, name: str) -> None:
             refuse_many(path, each, table.column(each))
 
 
-def _refuse_doubtful(path: Path, table: StageRows, times: RowTimes, options: HypnogramOptions) -> None:
+def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: HypnogramOptions) -> None:
     """Refuse rows that may be runs of epochs, and times that nobody here can read."""
     if times.unread and not times.columns and options.epoch_seconds is None:
         name = times.unread[0]
@@ -207,7 +215,7 @@ def _refuse_doubtful(path: Path, table: StageRows, times: RowTimes, options: Hyp
         )
 
 
-def _refuse_texts(path: Path, table: StageRows, name: str) -> None:
+def _refuse_texts(path: Path, table: TextTable, name: str) -> None:
     """Refuse a column that must hold numbers, by its first cell that is none."""
     wanted = "a number" if name == "epoch" else "seconds"
     for line, cell in zip(table.lines, table.column(name), strict=True):
@@ -215,7 +223,7 @@ def _refuse_texts(path: Path, table: StageRows, name: str) -> None:
             raise file_error(path, f"line {line}, column {name!r}: expected {wanted}, got {cell[:40]!r}.")
 
 
-def _other_columns(table: StageRows, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
+def _other_columns(table: TextTable, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
     """Say which columns are not read, but for those this package wrote itself."""
     others = [each for each in table.header if each.startswith("stage") and each not in (name, "stage_n")]
     notes: tuple[str, ...] = ()
@@ -256,7 +264,7 @@ def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
 
 
 def _from_events(
-    path: Path, table: StageRows, name: str, times: RowTimes, options: HypnogramOptions
+    path: Path, table: TextTable, name: str, times: RowTimes, options: HypnogramOptions
 ) -> RawHypnogram:
     """Stages with onset and duration, in seconds: runs of epochs, with gaps that nobody scored."""
     assert times.onset is not None and times.lasting is not None

@@ -8,7 +8,7 @@ from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
-from stageguard.formats.tables.stage_rows import StageRows, read_bare_rows, read_rows
+from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
 from stageguard.formats.text import read_stage_lines
 from stageguard.night.stages import AASM5
 
@@ -25,7 +25,7 @@ def read_hyp(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def read_ids(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read onset, duration and stage of each run (`.ids`), without a header."""
-    return _runs(path, read_bare_rows(path, COLUMNS, ","), options)
+    return _runs(path, stage_rows(path, text_lines(path), -1, ",", COLUMNS), options)
 
 
 def read_tsv(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -33,8 +33,8 @@ def read_tsv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return _runs(path, read_rows(path, COLUMNS), options)
 
 
-def _runs(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogram:
-    onsets, lasting = table.numbers(path, "init_sec"), table.numbers(path, "duration_sec")
+def _runs(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
+    onsets, lasting = table.seconds("init_sec"), table.seconds("duration_sec")
     texts = [UNSCORED.get(text.casefold(), text) for text in table.column("stage")]
     intervals = named_intervals(path, table.lines, onsets.tolist(), lasting.tolist(), texts, options)
     return raw_of(stage_epochs(path, intervals, options.epoch_seconds), scheme=AASM5)

@@ -10,7 +10,7 @@ from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.stage_sniffing import description
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
-from stageguard.formats.tables.stage_rows import as_number, text_lines
+from stageguard.formats.tables.delimited import as_number, text_lines
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
 ELAN_HEADER = ("time_base", "sampling_period", "epoch_nb", "epoch_list")

@@ -10,7 +10,7 @@ from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
-from stageguard.formats.tables.stage_rows import as_number, read_rows
+from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.formats.xml import children, read_xml, text_of
 from stageguard.night.stages import AASM5
 
@@ -45,7 +45,7 @@ def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
 def read_wonambi_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Rows of an export: time of day, start and end in seconds, stage."""
     table = read_rows(path, ("clock start time", "start", "end", "stage"))
-    onsets, ends = table.numbers(path, "start"), table.numbers(path, "end")
+    onsets, ends = table.seconds("start"), table.seconds("end")
     intervals = named_intervals(
         path, table.lines, onsets.tolist(), (ends - onsets).tolist(), table.column("stage"), options
     )

@@ -16,7 +16,7 @@ from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words, standard_scheme
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
-from stageguard.formats.tables.stage_rows import StageRows, as_number, read_rows
+from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 from stageguard.formats.yasa_probabilities import start_of
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2, StageScheme
 
@@ -62,7 +62,7 @@ def read_yasa_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return from_events(path, read_rows(path, COLUMNS), options)
 
 
-def from_events(path: Path, table: StageRows, options: HypnogramOptions) -> RawHypnogram:
+def from_events(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
     """Stages of such a table, whose numbers must agree with its names."""
     texts = table.column("description")
     for line, text, cell in zip(table.lines, texts, table.column("value"), strict=True):
@@ -72,7 +72,7 @@ def from_events(path: Path, table: StageRows, options: HypnogramOptions) -> RawH
     scorers = set(table.column("scorer")) - {"", "nan", "None"} if "scorer" in table.header else set()
     if len(scorers) > 1:
         raise file_error(path, "holds several scorers, expected one. Keep the rows of one.")
-    onsets, lasting = table.numbers(path, "onset"), table.numbers(path, "duration")
+    onsets, lasting = table.seconds("onset"), table.seconds("duration")
     intervals = named_intervals(path, table.lines, onsets.tolist(), lasting.tolist(), texts, options)
     one_length = float(lasting[0]) if (lasting == lasting[0]).all() else options.epoch_seconds
     staged = stage_epochs(path, intervals, one_length)

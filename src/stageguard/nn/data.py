@@ -15,7 +15,7 @@ from stageguard.base.arrays import Ints
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
 from stageguard.base.files import faults_named, open_file, parse_json, read_cell
 from stageguard.datasets import Entry, entries
-from stageguard.formats.tables.delimited import DELIMITERS, read_text, split_line
+from stageguard.formats.tables.delimited import read_delimited
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording
@@ -90,15 +90,10 @@ def read_features(
 
 
 def _read_text(path: Path, choose: Choice | None) -> _Held:
-    lines = [(n, line) for n, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()]
-    if len(lines) < 2:
+    table = read_delimited(path, kind="text", expected="a header with feature names, then one row per epoch")
+    header, rows = table.header, table.rows
+    if not rows:
         raise InputError("has no rows. Expected a header with feature names, then one row per epoch.")
-    delimiter = max(DELIMITERS, key=lines[0][1].count)
-    header = split_line(lines[0][1], delimiter)
-    rows = [split_line(line, delimiter) for _, line in lines[1:]]
-    for (number, _), row in zip(lines[1:], rows, strict=True):
-        if len(row) != len(header):
-            raise InputError(f"line {number} has {len(row)} cells, the header has {len(header)}.")
     places = _own_columns(header)
     columns = [i for i in range(len(header)) if i not in places.values()]
     names = [header[i] for i in columns]
@@ -109,7 +104,7 @@ def _read_text(path: Path, choose: Choice | None) -> _Held:
         for j, i in enumerate(columns):
             values[k, j] = _cell(row[i], k, header[i])
     own = {name: [read_cell(row[i]) for row in rows] for name, i in places.items()}
-    return _Held([header[i] for i in columns], values, own, [number for number, _ in lines[1:]])
+    return _Held([header[i] for i in columns], values, own, table.lines)
 
 
 def _own_columns(header: Sequence[str]) -> dict[str, int]:

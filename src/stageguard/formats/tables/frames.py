@@ -12,7 +12,6 @@ from stageguard.base.checks import type_name
 from stageguard.base.files import file_error
 from stageguard.formats import luna, yasa_probabilities
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.tables.delimited import choose_columns, stage_of
 from stageguard.formats.tables.frame_columns import (
     Columns,
     IndexColumns,
@@ -25,6 +24,7 @@ from stageguard.formats.tables.frame_columns import (
     polars_columns,
     time_cells,
 )
+from stageguard.formats.tables.probabilities import choose_columns, stage_of
 from stageguard.formats.tables.row_times import Meaning, meaning_of, row_times, timing_of
 from stageguard.formats.tables.several import is_night_column, refuse_many
 

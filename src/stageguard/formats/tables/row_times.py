@@ -16,6 +16,7 @@ from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
 from stageguard.formats.density import Where
+from stageguard.formats.tables.delimited import MISSING
 from stageguard.formats.tables.timing import Timing, durations_by_onsets, read_timing
 
 Role = Literal["onset", "end", "duration", "epoch", "run"]
@@ -38,7 +39,6 @@ _UNITS = {
 }  # fmt: skip
 _ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that are the name of a column of onsets
 _PLAIN = ("onset", "duration", "epoch")  # names that leave no doubt: seconds, or a count
-MISSING = frozenset(("", "nan", "na", "n/a", "nat", "null", "none", ".", "<na>"))
 LONGEST_STEP = 120.0  # seconds between rows that are told in hours and minutes, or by their ends
 MOST_EQUAL = 0.75  # of the steps between ends: where so many are the shortest, others may be gaps
 SHORTEST_DOUBTLESS = 2.0  # steps below this, of a column without unit, may be minutes, hours or a count
