@@ -146,8 +146,8 @@ def test_what_cannot_be_fitted_is_one_line(folder, run):
     ("table", "message"),
     [
         ("id,who\nn0,a\n", "expected the columns id and subject, got: id, who."),
-        ("id,subject\nn0,\n", "row 2 has no subject."),
-        ("id,subject\nn0,a\nn0,b\n", "row 3 names 'n0' again. Expected one row per night."),
+        ("id,subject\nn0,\n", "line 2 has no subject."),
+        ("id,subject\nn0,a\nn0,b\n", "line 3 names 'n0' again. Expected one row per night."),
         ("id,subject\n", "has a header but no rows. Expected one row per night."),
         ("id,subject\nn0,a,b\n", "line 2 has 3 cells, the header has 2."),
     ],

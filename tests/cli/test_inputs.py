@@ -236,7 +236,7 @@ def write_annotated(path: Path, texts: list[str]) -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (["id probabilities", "a nights/n1.csv", "a nights/n2.csv"], "row 3 is 'a' again, after row 2."),
+        (["id probabilities", "a nights/n1.csv", "a nights/n2.csv"], "line 3 is 'a' again, after line 2."),
         (["id probabilities lights_off", "a nights/n1.csv 25:99"], "row 2: lights_off '25:99' is no time"),
         (["id probabilities lights_on", "a nights/n1.csv soon"], "row 2: lights_on 'soon' is no time"),
         (["id probabilities", "a/b nights/n1.csv"], "row 2: the id 'a/b' cannot name a file."),
@@ -246,7 +246,7 @@ def write_annotated(path: Path, texts: list[str]) -> None:
             ["id scoring", "a experts/n1.txt"],
             "has no column probabilities, expected one; it has",
         ),
-        (["id probabilities edf", "a n/a x.edf"], "row 2 names no file in its column probabilities."),
+        (["id probabilities edf", "a n/a x.edf"], "line 2 names no file in its column probabilities."),
         (["id probabilities"], "has a header but no rows"),
     ],
 )
@@ -259,7 +259,7 @@ def test_row_numbers_are_those_of_an_editor(run, nights):
     path = nights / "samples.tsv"
     path.write_text("# our nights\n\nid\tprobabilities\n# the first\na\tnights/n1.csv\n\na\tnights/n2.csv\n")
     line = error_line(run("decode", "--list", path, "-p", PROFILE))
-    assert line.endswith("samples.tsv: row 7 is 'a' again, after row 5. Give each its own id.")
+    assert line.endswith("samples.tsv: line 7 is 'a' again, after line 5. Give each its own id.")
 
 
 def test_a_missing_file_of_a_list_fails_alone(run, nights):

@@ -289,8 +289,8 @@ def test_nights_without_a_group_are_said(run, cohort):
     [
         ("id\tname\nn0\ta\n", "groups.tsv: expected the columns id and group, got: id, name."),
         ("id\tgroup\nn0\n", "groups.tsv: line 2 has 1 cell, the header has 2."),
-        ("id\tgroup\nn0\t\n", "groups.tsv: row 2 has no group."),
-        ("id\tgroup\nn0\ta\nn0\tb\n", "groups.tsv: row 3 names 'n0' again. Expected one row per night."),
+        ("id\tgroup\nn0\t\n", "groups.tsv: line 2 has no group."),
+        ("id\tgroup\nn0\ta\nn0\tb\n", "groups.tsv: line 3 names 'n0' again. Expected one row per night."),
         ("id\tgroup\n", "groups.tsv: has a header but no rows."),
         ("id\tgroup\nn0\ta\nn1\ta\n", "of 6 nights all are in 'a', expected two groups or more."),
         ("id\tgroup\nx\ta\n", "of 6 nights none has a group, expected two groups or more."),

@@ -77,7 +77,9 @@ def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int
         row = _row(path, line, header, cells, files)
         name = row.get("id") or Path(next(row[column] for column in files if column in row)).stem
         if name in lines:
-            raise broken(path, f"line {line} is {name!r} again, after line {lines[name]}. Give each an id.")
+            raise broken(
+                path, f"line {line} is {name!r} again, after line {lines[name]}. Give each its own id."
+            )
         lines[name] = line
         rows.append((line, row))
     if not rows:
