@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from stageguard.base.errors import (
     InputError,
     Message,
     MissingFileError,
+    RowNumber,
     StageGuardWarning,
     message_of,
 )
@@ -207,12 +207,13 @@ def _with_line(message: Message, raw: RawDensity) -> Message:
     if lines is None:
         return message
 
-    def both(found: re.Match[str]) -> str:
-        row = int(found[1]) if raw.places is None else int(np.searchsorted(raw.places, int(found[1])))
-        return f"{found[0]} (line {lines[row]})" if row < len(lines) else found[0]
+    def with_line(part: object) -> object:
+        if not isinstance(part, RowNumber):
+            return part
+        row = part.number if raw.places is None else int(np.searchsorted(raw.places, part.number))
+        return f"{part} (line {lines[row]})" if row < len(lines) else part
 
-    first, *rest = message.parts
-    return Message(re.sub(r"\brow (\d+)", both, str(first), count=1), *rest)
+    return message.replace_parts(with_line)
 
 
 def match_columns(
@@ -296,8 +297,11 @@ def _same_sums(matrix: Floats, names: Sequence[str]) -> tuple[Floats, tuple[str,
         raise explain_bad_probabilities(matrix, names)
     row = int(np.flatnonzero(~np.isnan(sums))[np.argmax(varies)])
     raise InputError(
-        f"probabilities: row {row} sums to {sums[row]:.6g} and most others to {usual:.6g}, expected the same "
-        "sum in every row. Correct the row, or set all of it to NaN (no evidence)."
+        Message(
+            *("probabilities: ", RowNumber(row)),
+            f" sums to {sums[row]:.6g} and most others to {usual:.6g}, expected the same sum in every row. "
+            "Correct the row, or set all of it to NaN (no evidence).",
+        )
     )
 
 
@@ -317,8 +321,9 @@ def _with_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[
         row = int(np.flatnonzero(scored)[np.argmin(adds_up)])
         raise InputError(
             Message(
-                f"row {row} has no value above 0, but its exponentials do not sum to 1: logarithms to "
-                "another base, or not normalised? Pass ",
+                RowNumber(row),
+                " has no value above 0, but its exponentials do not sum to 1: logarithms to another "
+                "base, or not normalised? Pass ",
                 Argument("logits", True),
                 " if their softmax is meant, else convert them first.",
             )
@@ -328,7 +333,8 @@ def _with_negative(matrix: Floats, names: Sequence[str], scored: Mask) -> tuple[
         column = int(np.argmax(matrix[row] < -ROUNDING))
         raise InputError(
             Message(
-                f"row {row} has {matrix[row, column]:.6g} for {names[column]}: these may be logits, or "
+                RowNumber(row),
+                f" has {matrix[row, column]:.6g} for {names[column]}: these may be logits, or "
                 "probabilities that something pushed below 0. Pass ",
                 Argument("logits", True),
                 ", or correct them.",
@@ -360,8 +366,11 @@ def _peaks(matrix: Floats, kind: str) -> Floats:
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"row {row} has no finite largest value ({peak[row]}), so it cannot be read as {kind}. "
-            "Leave the row empty where there is no evidence."
+            Message(
+                RowNumber(row),
+                f" has no finite largest value ({peak[row]}), so it cannot be read as {kind}. "
+                "Leave the row empty where there is no evidence.",
+            )
         )
     return np.where(missing, 0.0, peak)
 
