@@ -7,7 +7,7 @@ import pytest
 
 import stageguard as sg
 from made_recordings import between, recording, signal, sine
-from stageguard.signals import blocks
+from stageguard.signals import windows
 from stageguard.signals.features import Recipe
 from stageguard.signals.features.bioradar import find_movement, separate
 from stageguard.signals.radar_phase import fit_circle, radar_phase
@@ -220,7 +220,7 @@ def test_the_sampling_rate_does_not_matter(rate):
 def test_pieces_of_any_size_give_the_same_phase(monkeypatch):
     fast = recording(radar_phase=signal(sine(0.25, 120, 400.0, 3.0), 400.0, "rad"))
     whole = radar_phase(fast, 25.0)
-    monkeypatch.setattr(blocks, "BLOCK_SAMPLES", 4000)
+    monkeypatch.setattr(windows, "BLOCK_SAMPLES", 4000)
     assert radar_phase(fast, 25.0).values == pytest.approx(whole.values, abs=1e-9)
 
 

@@ -10,7 +10,7 @@ from scipy import signal as scipy_signal
 
 import stageguard as sg
 from made_recordings import RATE, between, eeg_emg, pink, recording, signal, sine, white
-from stageguard.signals import blocks
+from stageguard.signals import windows
 from stageguard.signals.features import Recipe
 from stageguard.signals.features.scaling import mixture_moments
 from stageguard.signals.spectra import tapers
@@ -224,7 +224,7 @@ def test_pieces_of_any_size_give_the_same_features(monkeypatch, block):
     samples = eeg_emg(15)
     samples["eeg"][between(3, 4)] = np.nan
     whole = sg.features(night(**samples), recipe()).values
-    monkeypatch.setattr(blocks, "BLOCK_SAMPLES", block)
+    monkeypatch.setattr(windows, "BLOCK_SAMPLES", block)
     assert sg.features(night(**samples), recipe()).values.tobytes() == whole.tobytes()
 
 
@@ -244,7 +244,7 @@ class Watched:
 
 
 def test_a_long_channel_is_read_once_and_a_little_at_a_time(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_SAMPLES", 20_000)
+    monkeypatch.setattr(windows, "BLOCK_SAMPLES", 20_000)
     watched = Watched(pink(400_000))
     own = recipe().replace(emg={"channels": []})
     sg.features(recording(eeg=sg.Signal("X", watched, RATE, "uV")), own)

@@ -10,10 +10,9 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.units import quantity_of, to_unit
+from stageguard.base.units import quantity_of
 from stageguard.night.recording import Recording, Series, Signal
-from stageguard.signals.blocks import read_samples, steady_signal
-from stageguard.signals.windows import runs
+from stageguard.signals.windows import read_samples, runs, steady_signal, timed_values, vertex
 
 PLAUSIBLE_SECONDS = (0.3, 2.0)  # 200 and 30 beats per minute
 BLOCK_SECONDS, OVERLAP_SECONDS = 300.0, 15.0  # an artefact upsets the detector for one block only
@@ -111,8 +110,7 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
             f"channel 'beats' of recording {recording.id!r} is sampled at a steady rate, expected the times "
             "of beats. Map an ECG as 'ecg' instead."
         )
-    intervals = channel.values.reshape(len(channel.times), -1)[:, 0]
-    intervals = to_unit(intervals, channel.unit or "s", "s", what="channel 'beats'")
+    _, intervals = timed_values(channel, "s", "channel 'beats'")
     known = np.isfinite(intervals) & (intervals > 0)
     own = np.append(np.nan, np.diff(channel.times))
     intervals = np.where(known, intervals, own)
@@ -199,9 +197,7 @@ def _refined(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) ->
     row = np.arange(len(inner))
     top = around[:, 1:-1].argmax(axis=1) + 1
     left, centre, right = (around[row, top + step] for step in (-1, 0, 1))
-    bend = left - 2 * centre + right
-    is_peak = (centre >= left) & (centre >= right) & (bend < 0)
-    shift = np.divide(0.5 * (left - right), bend, out=np.zeros(len(inner)), where=is_peak)
+    shift = vertex(left, centre, right, (centre >= left) & (centre >= right))
     refined = inner - reach - 1 + top + shift
     return np.asarray(refined[1:] if height[0] < LEAST_FIRST_HEIGHT * np.median(height) else refined)
 

@@ -13,11 +13,16 @@ from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
-from stageguard.signals.blocks import decimate, steady_signal
-from stageguard.signals.clock import IF_PRESENT
-from stageguard.signals.windows import runs, window_edges
-
-Columns = dict[str, Floats]
+from stageguard.signals.windows import (
+    IF_PRESENT,
+    Columns,
+    decimate,
+    is_wanted,
+    runs,
+    steady_signal,
+    vertex,
+    window_edges,
+)
 
 ROLES = ("thorax", "abdomen", "airflow")
 LEAST_RATE_HZ = 4.0
@@ -81,6 +86,13 @@ class Belt:
     is_there: Mask
     rate_hz: float
 
+    def share(self, first: Floats, end: Floats) -> Floats:
+        """Return the share of windows in which something was recorded."""
+        total = np.append(0, np.cumsum(self.is_there))
+        last = len(self.values)
+        a, b = (np.clip(np.rint(at * self.rate_hz).astype(np.int64), 0, last) for at in (first, end))
+        return np.asarray((total[b] - total[a]) / np.maximum((end - first) * self.rate_hz, 1.0))
+
 
 @dataclass(frozen=True, slots=True)
 class Breaths:
@@ -103,11 +115,7 @@ class Breaths:
 
 def breathing_channels(recording: Recording, options: Breathing) -> tuple[str, ...]:
     """Return the roles to measure: those that are there, or all that the options name."""
-    if options.use == "never":
-        return ()
-    if options.use == "always":
-        return options.channels
-    return tuple(role for role in options.channels if role in recording.signals)
+    return tuple(role for role in options.channels if is_wanted(options.use, role in recording.signals))
 
 
 def read_belt(recording: Recording, role: str, band: tuple[float, float]) -> Belt:
@@ -169,7 +177,7 @@ def breathing_features(belts: Mapping[str, Belt], epochs: EpochGrid, options: Br
     for role, belt in belts.items():
         measured = _breath_measures(find_breaths(belt), first, end)
         measured["regularity"] = _regularity(belt, first, end)
-        share = _share(belt, first, end)
+        share = belt.share(first, end)
         for name, column in measured.items():
             columns[f"{role}_{name}"] = np.where(share >= LEAST_SHARE, column, np.nan)
     if {"thorax", "abdomen"} <= set(belts):
@@ -244,13 +252,6 @@ def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats,
         yield slice(a, a + len(places)), belt.values[places], belt.is_there[places]
 
 
-def _share(belt: Belt, first: Floats, end: Floats) -> Floats:
-    """Return the share of windows in which something was recorded."""
-    total = np.append(0, np.cumsum(belt.is_there))
-    a, b = (np.clip(np.rint(at * belt.rate_hz).astype(np.int64), 0, len(belt.values)) for at in (first, end))
-    return np.asarray((total[b] - total[a]) / np.maximum((end - first) * belt.rate_hz, 1.0))
-
-
 def _running_size(belt: Belt, n: int) -> Floats:
     """Return the root mean square of what is there in the n samples around each."""
     weight = np.append(0.0, np.cumsum(belt.is_there))
@@ -264,10 +265,7 @@ def _running_size(belt: Belt, n: int) -> Floats:
 
 def _refined(values: Floats, peaks: Ints) -> Floats:
     """Return the tops of the parabolas through peaks and their neighbours, in samples."""
-    left, centre, right = (values[peaks + step] for step in (-1, 0, 1))
-    bend = left - 2 * centre + right
-    shift = np.divide(0.5 * (left - right), bend, out=np.zeros(len(peaks)), where=bend < 0)
-    return np.asarray(peaks + shift)
+    return np.asarray(peaks + vertex(values[peaks - 1], values[peaks], values[peaks + 1]))
 
 
 def _size(values: Floats) -> float:

@@ -11,11 +11,9 @@ from stageguard.base import schema
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
-
-Columns = dict[str, Floats]
+from stageguard.signals.windows import IF_PRESENT, Columns
 
 LOW_POINT_HOURS = 5.0  # when the body's drive to be awake is lowest
-IF_PRESENT = ("if present", "always", "never")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,9 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
-from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
-from stageguard.night.recording import Recording, Series, Signal
-from stageguard.signals.windows import window_edges
-
-Columns = dict[str, Floats]
+from stageguard.night.recording import Recording, Signal
+from stageguard.signals.windows import Columns, is_wanted, timed_values, window_edges
 
 PLAUSIBLE_BPM = (30.0, 200.0)
 NARROW_SECONDS, WIDE_SECONDS, WIDE_WEIGHT = 120.0, 600.0, 0.75  # the difference of two Gaussians
@@ -24,13 +21,7 @@ READY_MADE = "heart_rate_variability"  # Walch's own feature, as the files of th
 
 def raw_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
     """Return times and values of a recording's heart rates, in beats per minute, as they come."""
-    channel = recording.channel("heart_rate")
-    if isinstance(channel, Series):
-        times, values = channel.times, channel.values.reshape(len(channel.times), -1)[:, 0]
-    else:
-        values = channel.read()
-        times = np.arange(len(values)) / channel.rate_hz
-    return times, to_unit(values, channel.unit or "bpm", "bpm", what="channel 'heart_rate'")
+    return timed_values(recording.channel("heart_rate"), "bpm", "channel 'heart_rate'")
 
 
 def read_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
@@ -43,7 +34,7 @@ def read_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
 def has_heart_rate(recording: Recording, wanted: str) -> bool:
     """Whether heart-rate features are to be added: wanted "always", "never", or "if present"."""
     given = "heart_rate" in recording.signals or READY_MADE in recording.signals
-    return wanted == "always" or (wanted == "if present" and given)
+    return is_wanted(wanted, given)
 
 
 def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[str, ...]) -> Columns:

@@ -13,10 +13,8 @@ from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.night.epochs import EpochGrid
 from stageguard.signals.beats import Beats
-from stageguard.signals.clock import IF_PRESENT
-from stageguard.signals.windows import window_edges
+from stageguard.signals.windows import IF_PRESENT, Columns, vertex, window_edges
 
-Columns = dict[str, Floats]
 Measures = Callable[[Floats, Floats], dict[str, float]]
 
 GROUPS = ("epoch", "time", "frequency", "nonlinear")
@@ -252,8 +250,7 @@ def _peak(lines: Floats, density: Floats) -> tuple[Floats, Floats]:
     top = filled.argmax(axis=1)
     inner = np.clip(top, 1, len(lines) - 2)
     left, centre, right = (filled[rows, inner + step] for step in (-1, 0, 1))
-    bend = left - 2 * centre + right
-    shift = np.divide(0.5 * (left - right), bend, out=np.zeros(len(rows)), where=(bend < 0) & (top == inner))
+    shift = vertex(left, centre, right, top == inner)
     beside = np.abs(np.arange(len(lines)) - top[:, None]) <= 2  # the width of a pure tone after the taper
     total = filled.sum(axis=1)
     share = np.divide((filled * beside).sum(axis=1), total, out=np.zeros(len(rows)), where=total > 0)

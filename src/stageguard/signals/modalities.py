@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from stageguard.base import checks
 
-VARIANTS = ("adult", "narcolepsy", "infant")
-
 
 @dataclass(frozen=True, slots=True)
 class Modality:
@@ -19,42 +17,42 @@ class Modality:
         As in ``signal_quality(recording, name)``, in recipes and in datasets.
     roles : tuple of str
         Channels that show a recording to be of this modality.
-    default_epoch_seconds : float or None
-        Epoch length where no scoring says it; None where it depends on the species.
     recipe : str
         Built-in recipe that suits the imitated dataset.
     profile : str
         Fitted profile that the bouts and transitions of simulated adults are those of.
     dataset : str
         Whose native layout is written; `stageguard.datasets` reads it by this name.
-    is_mouse : bool
-        Whether the sleepers of the dataset are mice.
-    scheme, epoch_seconds : str, float
-        Stages and epochs the paper uses for the dataset.
-    hours : float
-        Length of a simulated recording unless another is asked for.
-    evening_minutes, morning_minutes : float
-        Mean time awake before lights off and after lights on.
     layouts : tuple of str
         Kinds of files, the usual one first.
+    evening_minutes, morning_minutes : float
+        Mean time awake before lights off and after lights on.
+    hours : float
+        Length of a simulated recording unless another is asked for.
+    scheme, epoch_seconds : str, float
+        Stages and epochs the paper uses for the dataset.
+    default_epoch_seconds : float or None
+        Epoch length of signal quality where no scoring says it; None where it depends on the species.
+    is_mouse : bool
+        Whether the sleepers of the dataset are mice.
     variants : tuple of str
         Whose sleep can be simulated.
     """
 
     name: str
     roles: tuple[str, ...]
-    default_epoch_seconds: float | None
     recipe: str
     profile: str
     dataset: str
-    is_mouse: bool
-    scheme: str
-    epoch_seconds: float
-    hours: float
-    evening_minutes: float
-    morning_minutes: float
     layouts: tuple[str, ...]
-    variants: tuple[str, ...]
+    evening_minutes: float = 12.0
+    morning_minutes: float = 8.0
+    hours: float = 8.0
+    scheme: str = "wnr3"
+    epoch_seconds: float = 30.0
+    default_epoch_seconds: float | None = 30.0
+    is_mouse: bool = False
+    variants: tuple[str, ...] = ("adult", "narcolepsy", "infant")
 
     @property
     def module(self) -> str:
@@ -71,66 +69,44 @@ _ALL = (
     Modality(
         name="eeg-emg",
         roles=("eeg",),
-        default_epoch_seconds=None,  # 4 s for mice, 30 s for people
         recipe="mouse-eeg-emg",
         profile="mouse-eeg-emg-3",
         dataset="accusleep",
-        is_mouse=True,
-        scheme="wnr3",
-        epoch_seconds=4.0,
-        hours=4.0,
+        layouts=("mat", "parquet", "csv"),
         evening_minutes=0.0,
         morning_minutes=0.0,
-        layouts=("mat", "parquet", "csv"),
+        hours=4.0,
+        epoch_seconds=4.0,
+        default_epoch_seconds=None,  # 4 s for mice, 30 s for people
+        is_mouse=True,
         variants=("adult", "narcolepsy"),
     ),
     Modality(
         name="actigraphy",
         roles=("acceleration", "counts"),
-        default_epoch_seconds=30.0,
         recipe="actigraphy",
         profile="human-actigraphy-2",
         dataset="sleep-accel",
-        is_mouse=False,
-        scheme="ws2",
-        epoch_seconds=30.0,
-        hours=8.0,
+        layouts=("txt",),
         evening_minutes=30.0,
         morning_minutes=20.0,
-        layouts=("txt",),
-        variants=VARIANTS,
+        scheme="ws2",
     ),
     Modality(
         name="cardiorespiratory",
         roles=("ecg", "beats"),
-        default_epoch_seconds=30.0,
         recipe="cardiorespiratory",
         profile="human-cardiorespiratory-3",
         dataset="shhs",
-        is_mouse=False,
-        scheme="wnr3",
-        epoch_seconds=30.0,
-        hours=8.0,
-        evening_minutes=12.0,
-        morning_minutes=8.0,
         layouts=("edf",),
-        variants=VARIANTS,
     ),
     Modality(
         name="bioradar",
         roles=("radar_i", "radar_q", "radar_phase"),
-        default_epoch_seconds=30.0,
         recipe="bioradar",
         profile="human-bioradar-3",
         dataset="sleepbrl",
-        is_mouse=False,
-        scheme="wnr3",
-        epoch_seconds=30.0,
-        hours=8.0,
-        evening_minutes=12.0,
-        morning_minutes=8.0,
         layouts=("npz", "edf"),
-        variants=VARIANTS,
     ),
 )
 MODALITIES = {modality.name: modality for modality in _ALL}

@@ -8,14 +8,9 @@ import numpy as np
 
 from stageguard.base import schema
 from stageguard.base.arrays import Floats, Ints
-from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series
-from stageguard.signals.blocks import read_samples
-from stageguard.signals.clock import IF_PRESENT
-from stageguard.signals.windows import runs, window_edges
-
-Columns = dict[str, Floats]
+from stageguard.signals.windows import IF_PRESENT, Columns, read_samples, runs, timed_values, window_edges
 
 PLAUSIBLE_PERCENT = (50.0, 100.0)  # below, the probe is off the finger
 MOST_FALL_PER_SECOND = 4.0  # a faster change is the probe, not the blood
@@ -44,17 +39,11 @@ class Oxygen:
     desaturation_percent: float = schema.number(3.0, positive=True, high=50.0)
 
 
-def has_oxygen(recording: Recording, options: Oxygen) -> bool:
-    """Whether saturation is to be measured."""
-    return options.use == "always" or (options.use == "if present" and "spo2" in recording.signals)
-
-
 def read_oxygen(recording: Recording) -> Floats:
     """Return the saturation of each second in percent, NaN where it is implausible or not known."""
     channel = recording.channel("spo2")
     if isinstance(channel, Series):
-        times, values = channel.times, channel.values.reshape(len(channel.times), -1)[:, 0]
-        seconds = _means(times, to_unit(values, channel.unit or "%", "%", what="channel 'spo2'"))
+        seconds = _means(*timed_values(channel, "%", "channel 'spo2'"))
     else:
         parts = []
         for first in range(0, int(np.ceil(channel.seconds)), BLOCK_SECONDS):

@@ -12,7 +12,7 @@ from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.units import quantity_of, to_unit
 from stageguard.night.recording import Recording, Signal
-from stageguard.signals.blocks import decimate, steady_signal
+from stageguard.signals.windows import decimate, runs, steady_signal
 
 CENTRE_SECONDS = 300.0  # the circle is fitted anew to each such stretch
 FLAT_SECONDS = 2.0  # an echo that does not change for so long is no echo
@@ -212,9 +212,8 @@ def _is_still(real: Floats, imaginary: Floats, rate: float) -> Mask:
     size = max(float(np.nanmax(np.abs(part), initial=0.0)) for part in (real, imaginary))
     with np.errstate(invalid="ignore"):
         same = (np.abs(np.diff(real)) <= 1e-9 * size) & (np.abs(np.diff(imaginary)) <= 1e-9 * size)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
     still = np.zeros(len(real), dtype=bool)
-    for first, end in zip(edges[::2], edges[1::2], strict=True):
+    for first, end in zip(*runs(same), strict=True):
         if end - first >= FLAT_SECONDS * rate - 1:
             still[first : end + 1] = True
     return still

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
-from stageguard.signals.blocks import low_pass_taps
+from stageguard.signals.windows import low_pass_taps, vertex
 
 FINER = 4  # spectral lines between those that the window tells apart
 LEAST_PRESENT = 0.5  # of a window, for a rate to be told
@@ -102,11 +102,8 @@ def _vertex(power: Floats, place: Ints) -> Floats:
     """Return how far beside a line the parabola through it and its neighbours has its vertex."""
     rows = np.arange(len(power))
     place = np.clip(place, 1, power.shape[1] - 2)
-    before, at, after = (np.log(np.maximum(power[rows, place + k], 1e-300)) for k in (-1, 0, 1))
-    bend = before - 2 * at + after
-    with np.errstate(invalid="ignore", divide="ignore"):
-        offset = np.where(bend < 0, 0.5 * (before - after) / bend, 0.0)
-    return np.clip(offset, -0.5, 0.5)
+    before, at, after = (np.log(np.maximum(power[rows, place + step], 1e-300)) for step in (-1, 0, 1))
+    return np.clip(vertex(before, at, after), -0.5, 0.5)
 
 
 def _convolve(padded: Floats, taps: Floats, n_fft: int) -> Floats:

@@ -1,14 +1,177 @@
-"""Windows around epochs, and numbers missing in some of them."""
+"""Long signals piece by piece, windows around epochs, runs and shares of time, columns of features."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
+from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
+from stageguard.night.recording import Recording, Series, Signal
+
+Columns = dict[str, Floats]  # features by name, each (n_epochs,)
+
+BLOCK_SAMPLES = 2**20  # samples worked on at a time: 8 MB
+IF_PRESENT = ("if present", "always", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of one length on a signal, `per_epoch` of them in each epoch, in order of time.
+
+    Parameters
+    ----------
+    starts : array (n_epochs, per_epoch)
+        First sample of each; a window at either end of the recording is moved inside.
+    n_samples : int
+        Length of each.
+    """
+
+    starts: Ints
+    n_samples: int
+
+    @classmethod
+    def centred(cls, signal: Signal, epochs: EpochGrid, per_epoch: int, seconds: float) -> Windows:
+        """Return windows around the middles of equal parts of each epoch; longer ones overlap."""
+        n_samples = max(2, round(seconds * signal.rate_hz))
+        step = epochs.epoch_seconds / per_epoch
+        middles = (np.arange(epochs.n_epochs * per_epoch) + 0.5) * step
+        starts = np.rint(middles * signal.rate_hz - n_samples / 2).astype(np.int64)
+        last = round(epochs.n_epochs * epochs.epoch_seconds * signal.rate_hz) - n_samples
+        starts = np.clip(starts, 0, max(0, last))
+        return cls(starts.reshape(epochs.n_epochs, per_epoch), n_samples)
+
+    @classmethod
+    def parts(cls, signal: Signal, epochs: EpochGrid, per_epoch: int) -> Windows:
+        """Return equal parts of each epoch, side by side."""
+        step = epochs.epoch_seconds / per_epoch
+        begins = np.arange(epochs.n_epochs * per_epoch) * step
+        starts = np.rint(begins * signal.rate_hz).astype(np.int64)
+        n_samples = max(1, int(step * signal.rate_hz + 1e-6))
+        return cls(starts.reshape(epochs.n_epochs, per_epoch), n_samples)
+
+    def read(self, signal: Signal, unit: str | None = None) -> Iterator[tuple[slice, Floats]]:
+        """Yield ``(epochs, samples)``: some epochs at a time and their windows' samples.
+
+        Parameters
+        ----------
+        signal : Signal
+            NaN and infinite samples, and those beyond its end, come as NaN.
+        unit : str, optional
+            Convert to this unit; a signal that names none stays as it is.
+
+        Yields
+        ------
+        slice, array (n_epochs, per_epoch, n_samples)
+            The array is fresh and may be written to.
+        """
+        n_epochs, per_epoch = self.starts.shape
+        step = max(1, BLOCK_SAMPLES // (per_epoch * self.n_samples))
+        for first in range(0, n_epochs, step):
+            chosen = slice(first, min(first + step, n_epochs))
+            starts = self.starts[chosen]
+            begin, end = int(starts.min()), int(starts.max()) + self.n_samples
+            samples = read_samples(signal, begin, end, unit)
+            views = np.lib.stride_tricks.sliding_window_view(samples, self.n_samples)
+            yield chosen, views[(starts - begin).ravel()].reshape(*starts.shape, self.n_samples)
+
+
+def read_samples(signal: Signal, first: int, end: int, unit: str | None = None) -> Floats:
+    """Return samples ``first`` to ``end``, in a unit if the signal names one, NaN wherever there is none."""
+    held = signal.read(min(first, signal.n_samples), min(end, signal.n_samples))
+    if unit is not None and signal.unit:
+        held = to_unit(held, signal.unit, unit, what=f"channel {signal.name!r}")
+    samples = np.full(end - first, np.nan)
+    samples[: len(held)] = held
+    if not np.isfinite(held).all():
+        samples[~np.isfinite(samples)] = np.nan
+    return samples
+
+
+def steady_signal(recording: Recording, role: str) -> Signal:
+    """Return the channel of a role, which must be sampled at a steady rate."""
+    found = recording.channel(role)
+    if not isinstance(found, Signal):
+        raise InputError(
+            f"channel {role!r} of recording {recording.id!r} has uneven times, expected a steady rate. "
+            f"Resample it, or map another one with --channel {role}=NAME."
+        )
+    return found
+
+
+def is_wanted(use: str, is_there: bool) -> bool:
+    """Whether to measure something whose option is one of `IF_PRESENT`."""
+    return use == "always" or (use == "if present" and is_there)
+
+
+def timed_values(channel: Signal | Series, unit: str, what: str) -> tuple[Floats, Floats]:
+    """Return times in seconds and values of a channel of any kind, in a unit; without its own it has this.
+
+    Of a series with several columns it is the first.
+    """
+    if isinstance(channel, Series):
+        times, values = channel.times, channel.values.reshape(len(channel.times), -1)[:, 0]
+    else:
+        values = channel.read()
+        times = np.arange(len(values)) / channel.rate_hz
+    return times, to_unit(values, channel.unit or unit, unit, what=what)
+
+
+def decimate(signal: Signal, rate_hz: float, unit: str | None = None) -> tuple[Floats, float]:
+    """Return a signal at a lower rate, read piece by piece, and that rate.
+
+    A windowed-sinc low-pass at 0.8 of the new Nyquist frequency comes first. Missing samples do not count;
+    where they weigh more than half the result is NaN.
+
+    Parameters
+    ----------
+    signal : Signal
+        At any rate.
+    rate_hz : float
+        The lowest rate wanted: the result's is the signal's over a whole number, and not below this.
+    unit : str, optional
+        Convert to this unit first, if the signal names one.
+    """
+    factor = max(1, int(signal.rate_hz / rate_hz + 1e-9))
+    if factor == 1:
+        return read_samples(signal, 0, signal.n_samples, unit), signal.rate_hz
+    taps = low_pass_taps(0.4 / factor, 20 * factor + 1)
+    reach = len(taps) // 2
+    n_out = -(-signal.n_samples // factor)
+    step = max(1, BLOCK_SAMPLES // len(taps))
+    made = np.empty(n_out)
+    for first in range(0, n_out, step):
+        end = min(first + step, n_out)
+        begin, stop = first * factor - reach, (end - 1) * factor + reach + 1
+        samples = np.full(stop - begin, np.nan)
+        samples[max(0, -begin) :] = read_samples(signal, max(0, begin), stop, unit)
+        made[first:end] = _weighted(samples, taps, factor)
+    return made, signal.rate_hz / factor
+
+
+def low_pass_taps(cutoff: float, n_taps: int) -> Floats:
+    """Return a Hamming-windowed sinc whose odd number of taps sum to 1; cutoff in cycles per sample."""
+    n_taps |= 1
+    places = np.arange(n_taps) - n_taps // 2
+    taps = np.sinc(2 * cutoff * places) * np.hamming(n_taps)
+    return np.asarray(taps / taps.sum())
+
+
+def _weighted(samples: Floats, taps: Floats, factor: int) -> Floats:
+    """Return every factor-th weighted mean of the samples that are there; NaN where few of them are."""
+    present = np.isfinite(samples)
+    views = np.lib.stride_tricks.sliding_window_view
+    if present.all():
+        return np.asarray(np.ascontiguousarray(views(samples, len(taps))[::factor]) @ taps)
+    filled = np.where(present, samples, 0.0)
+    sums = np.ascontiguousarray(views(filled, len(taps))[::factor]) @ taps
+    weights = np.ascontiguousarray(views(present.astype(np.float64), len(taps))[::factor]) @ taps
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(weights > 0.5, sums / weights, np.nan)
 
 
 def window_edges(epochs: EpochGrid, seconds: float) -> tuple[Floats, Floats]:
@@ -24,7 +187,7 @@ def window_edges(epochs: EpochGrid, seconds: float) -> tuple[Floats, Floats]:
     return first, first + length
 
 
-def bad_share(edges: Floats, starts: Floats, ends: Floats) -> Floats:
+def covered_share(edges: Floats, starts: Floats, ends: Floats) -> Floats:
     """Return the share of each epoch inside stretches of time, which may overlap.
 
     Parameters
@@ -51,6 +214,15 @@ def runs(flags: Mask) -> tuple[Ints, Ints]:
     """Return first and end (exclusive) of each run of True."""
     steps = np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8))
     return np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+
+
+def vertex(left: Floats, centre: Floats, right: Floats, where: Mask | bool = True) -> Floats:
+    """Return how far from each centre the parabola through three even samples is highest.
+
+    0 where it has no highest point, and where it is not asked for.
+    """
+    bend = left - 2 * centre + right
+    return np.divide(0.5 * (left - right), bend, out=np.zeros(bend.shape), where=(bend < 0) & where)
 
 
 def assemble(columns: Mapping[str, Floats], known: Mask, what: str) -> tuple[Floats32, tuple[str, ...]]:

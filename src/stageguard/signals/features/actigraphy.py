@@ -12,13 +12,11 @@ from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
-from stageguard.signals.clock import IF_PRESENT, Clock, clock_features
+from stageguard.signals.clock import Clock, clock_features
 from stageguard.signals.counts import METHODS, Counts, find_counts
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart_rate import FEATURES, has_heart_rate, heart_rate_features
-from stageguard.signals.windows import assemble, window_edges
-
-Columns = dict[str, Floats]
+from stageguard.signals.windows import IF_PRESENT, Columns, assemble, window_edges
 
 GROUPS = ("epoch", "windows", "sadeh", "cole-kripke", "still", "gaussian")
 MINUTES = np.arange(-5, 6)  # around the epoch, as Sadeh's window

@@ -12,9 +12,9 @@ from stageguard.base.arrays import Floats32
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
-from stageguard.signals.blocks import Windows, steady_signal
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.spectra import Taper, bin_matrix, frequencies, power_spectra, tapers
+from stageguard.signals.windows import Windows, steady_signal
 
 Edges = list[tuple[float, float]]
 

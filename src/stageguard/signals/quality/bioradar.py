@@ -10,11 +10,9 @@ from stageguard.base.arrays import Floats
 from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
-from stageguard.signals.quality.reasons import from_epochs, from_segments, runs_of, worst
-from stageguard.signals.quality.segments import measure_segments, plain_z, robust_z
+from stageguard.signals.quality.reasons import Assessed, from_epochs, from_segments, runs_of, worst
+from stageguard.signals.quality.segments import measure_segments
 from stageguard.signals.radar_phase import radar_channels
-
-Assessed = tuple[Floats, tuple[str, ...]]
 
 PAPER_Z = 5.0
 PAPER_DROPOUT_EPOCHS = 2
@@ -42,12 +40,10 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Peak-to-peak amplitude beyond 5 deviations of this recording, or two epochs without a signal."""
     found = measure_segments(signal, epochs, 1, spectra=False)
-    amplitude = np.where(found.missing > 0.5, np.nan, found.range)[:, 0]
-    lost = ~(amplitude > 0)
     return from_epochs(
         {
-            f"{role}: dropout": runs_of(lost, PAPER_DROPOUT_EPOCHS),
-            f"{role}: amplitude": np.abs(plain_z(np.where(lost, np.nan, amplitude))) > PAPER_Z,
+            f"{role}: dropout": runs_of(found.lost(), PAPER_DROPOUT_EPOCHS),
+            f"{role}: amplitude": found.is_extreme(PAPER_Z),
         }
     )
 
@@ -56,13 +52,10 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Share of the epoch that is missing, flat, clipped or too large, in pieces of 5 s."""
     per_epoch = max(1, round(epochs.epoch_seconds / SEGMENT_SECONDS))
     found = measure_segments(signal, epochs, per_epoch, spectra=False)
-    missing = found.missing > 0.5
-    flat = ~missing & ~(found.range > FLAT * found.usual_range)
-    moving = np.where(found.range > 0, found.range, np.nan)
+    missing, flat = found.missing_and_flat(FLAT)
     sound = ~missing & ~flat
     clipped = found.clipped & sound & (role != "radar_phase")  # an angle has no limits to hit
-    with np.errstate(invalid="ignore"):
-        large = (robust_z(np.log(moving)) > GRADED_Z) & (moving > GRADED_TIMES * found.usual_range)
+    large = found.is_large(GRADED_Z, GRADED_TIMES)
     return from_segments(
         {
             f"{role}: missing": missing,

@@ -14,8 +14,8 @@ from stageguard.night.recording import Recording
 from stageguard.signals.beats import find_beats, has_beats
 from stageguard.signals.breathing import Belt, Breathing, read_belt
 from stageguard.signals.heart_rate import PLAUSIBLE_BPM, raw_heart_rate
-from stageguard.signals.quality.reasons import from_epochs, named
-from stageguard.signals.windows import bad_share, runs
+from stageguard.signals.quality.reasons import Assessed, from_epochs, named
+from stageguard.signals.windows import covered_share, runs
 
 BELTS = ("thorax", "abdomen")
 MISSING_SECONDS = 5.0  # no heartbeat, or no belt, for so long is a missing segment
@@ -59,7 +59,7 @@ class Heart:
         return starts[keep], ends[keep]
 
 
-def assess(recording: Recording, epochs: EpochGrid, rules: str) -> tuple[Floats, tuple[str, ...]]:
+def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     """Return beta and reasons per epoch.
 
     "kdd2026" marks an epoch whose heart rate is outside 30-200 bpm, or in which a segment of 5 s or more of
@@ -82,29 +82,29 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> tuple[Floats,
     return _paper(heart, belts, epochs) if rules == "kdd2026" else _graded(heart, belts, epochs)
 
 
-def _paper(heart: Heart, belts: Mapping[str, Belt], epochs: EpochGrid) -> tuple[Floats, tuple[str, ...]]:
+def _paper(heart: Heart, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:
     """Judge the epoch's mean rate, and segments that are missing; an epoch is clean or lost."""
     edges = epochs.edges
     seconds, beats = _within(heart, edges)
     rate = np.divide(beats, seconds, out=np.full(epochs.n_epochs, np.nan), where=seconds > 1e-6)
-    least = LEAST_OVERLAP_SECONDS / epochs.epoch_seconds
+    least = min(LEAST_OVERLAP_SECONDS / epochs.epoch_seconds, 1.0)
     flags = {
         HEART_RATE: (rate < PLAUSIBLE_BPM[0]) | (rate > PLAUSIBLE_BPM[1]),
-        "heart: missing": np.isnan(rate) | (bad_share(edges, *heart.missing(edges[-1])) >= min(least, 1.0)),
+        "heart: missing": np.isnan(rate) | (covered_share(edges, *heart.missing(edges[-1])) >= least),
     }
     for role, belt in belts.items():
         lost = _belt_missing(belt, edges[-1], MISSING_SECONDS)
-        flags[f"{role}: missing"] = bad_share(edges, *lost) >= min(least, 1.0)
+        flags[f"{role}: missing"] = covered_share(edges, *lost) >= least
     return from_epochs(flags)
 
 
-def _graded(heart: Heart, belts: Mapping[str, Belt], epochs: EpochGrid) -> tuple[Floats, tuple[str, ...]]:
+def _graded(heart: Heart, belts: Mapping[str, Belt], epochs: EpochGrid) -> Assessed:
     """Take the share without a plausible beat, or half of that without breathing."""
     edges = epochs.edges
     odd = heart.is_implausible
     shares = {
-        HEART_RATE: bad_share(edges, heart.starts[odd], heart.ends[odd]),
-        "heart: missing": bad_share(edges, *_gaps(heart, edges[-1])),
+        HEART_RATE: covered_share(edges, heart.starts[odd], heart.ends[odd]),
+        "heart: missing": covered_share(edges, *_gaps(heart, edges[-1])),
         "heart: irregular": _irregular(heart, edges),
     }
     known = shares[HEART_RATE] + shares["heart: missing"]
@@ -112,7 +112,7 @@ def _graded(heart: Heart, belts: Mapping[str, Belt], epochs: EpochGrid) -> tuple
     beta = known + shares["heart: irregular"]
     if belts:
         lost = {
-            f"{role}: missing": bad_share(edges, *_belt_missing(belt, edges[-1], 0.0))
+            f"{role}: missing": covered_share(edges, *_belt_missing(belt, edges[-1], 0.0))
             for role, belt in belts.items()
         }
         beta = np.maximum(beta, BELT_WEIGHT * np.mean(list(lost.values()), axis=0))
@@ -146,7 +146,7 @@ def _gaps(heart: Heart, end: float) -> tuple[Floats, Floats]:
 def _irregular(heart: Heart, edges: Floats) -> Floats:
     """Return the share of odd intervals in epochs full of them, if the heart is a regular one elsewhere."""
     odd = heart.is_odd & ~heart.is_implausible
-    share = bad_share(edges, heart.starts[odd], heart.ends[odd])
+    share = covered_share(edges, heart.starts[odd], heart.ends[odd])
     if not len(odd) or odd.mean() > REGULAR_SHARE:
         return np.zeros(len(share))
     return np.where(share > IRREGULAR_SHARE, share, 0.0)

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.units import quantity_of
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
-from stageguard.signals.blocks import steady_signal
-from stageguard.signals.quality.reasons import from_epochs, from_segments, worst
-from stageguard.signals.quality.segments import Segments, measure_segments, plain_z, robust_z
-
-Assessed = tuple[Floats, tuple[str, ...]]
+from stageguard.signals.quality.reasons import Assessed, from_epochs, from_segments, worst
+from stageguard.signals.quality.segments import Segments, measure_segments
+from stageguard.signals.windows import steady_signal
 
 PAPER_Z = 3.0
 PAPER_HIGH_SHARE = 0.5
@@ -79,12 +76,7 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Asse
     """Peak-to-peak amplitude beyond 3 deviations of this recording, or too much power above 45 Hz."""
     found = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit=_unit(signal))
     _warn_unit(found, epochs, signal, role)
-    amplitude = np.where(found.missing > 0.5, np.nan, found.range)[:, 0]
-    lost = ~(amplitude > 0)  # no amplitude can be taken where nothing is recorded
-    flags = {
-        f"{role}: no signal": lost,
-        f"{role}: amplitude": np.abs(plain_z(np.where(lost, np.nan, amplitude))) > PAPER_Z,
-    }
+    flags = {f"{role}: no signal": found.lost(), f"{role}: amplitude": found.is_extreme(PAPER_Z)}
     if limits.has_high:
         flags[f"{role}: high-frequency power"] = (found.high + found.hum)[:, 0] > PAPER_HIGH_SHARE
     return from_epochs(flags)
@@ -96,14 +88,12 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
     per_epoch = max(1, round(epochs.epoch_seconds / length))
     found = measure_segments(signal, epochs, per_epoch, spectra=True, unit=_unit(signal))
     _warn_unit(found, epochs, signal, role)
-    missing = found.missing > 0.5
-    flat = ~missing & ~(found.range > limits.flat * found.usual_range)
-    large = _too_large(found, limits) & ~found.clipped
+    missing, flat = found.missing_and_flat(limits.flat)
     flags = {
         f"{role}: missing": missing,
         f"{role}: flat": flat,
         f"{role}: clipped": found.clipped & ~missing,
-        f"{role}: amplitude": large,
+        f"{role}: amplitude": found.is_large(limits.z, limits.times) & ~found.clipped,
         f"{role}: mains hum": found.hum > HUM_SHARE,
     }
     if limits.has_high:
@@ -112,12 +102,6 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
         if not name.endswith(("missing", "flat")):
             flag &= ~missing & ~flat
     return from_segments(flags)
-
-
-def _too_large(found: Segments, limits: Limits) -> Mask:
-    moving = np.where(found.range > 0, found.range, np.nan)
-    with np.errstate(invalid="ignore"):
-        return (robust_z(np.log(moving)) > limits.z) & (moving > limits.times * found.usual_range)
 
 
 def _unit(signal: Signal) -> str | None:

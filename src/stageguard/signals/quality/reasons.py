@@ -7,10 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from stageguard.base.arrays import Floats, Mask
-from stageguard.signals.windows import bad_share
+from stageguard.signals.windows import covered_share, runs
+
+Assessed = tuple[Floats, tuple[str, ...]]  # beta (n_epochs,); the reasons, one per epoch, "" where clean
+Stretches = dict[str, tuple[Floats, Floats]]  # bad time by reason: starts and ends in seconds
+
+LEAST_SHARE = 1e-3  # of an epoch; less is rounding
 
 
-def from_epochs(flags: Mapping[str, Mask]) -> tuple[Floats, tuple[str, ...]]:
+def from_epochs(flags: Mapping[str, Mask]) -> Assessed:
     """Return beta 1 for every epoch that a rule flags, and the names of the rules that do.
 
     Parameters
@@ -22,7 +27,7 @@ def from_epochs(flags: Mapping[str, Mask]) -> tuple[Floats, tuple[str, ...]]:
     return beta, _names(flags)
 
 
-def from_segments(flags: Mapping[str, Mask]) -> tuple[Floats, tuple[str, ...]]:
+def from_segments(flags: Mapping[str, Mask]) -> Assessed:
     """Return the share of segments that any rule flags, and the names of the rules that do.
 
     Parameters
@@ -34,7 +39,7 @@ def from_segments(flags: Mapping[str, Mask]) -> tuple[Floats, tuple[str, ...]]:
     return beta, _names({name: np.asarray(flag.any(axis=1)) for name, flag in flags.items()})
 
 
-def worst(parts: list[tuple[Floats, tuple[str, ...]]]) -> tuple[Floats, tuple[str, ...]]:
+def worst(parts: list[Assessed]) -> Assessed:
     """Return the largest beta of several channels, and all of their reasons."""
     beta = np.max([part[0] for part in parts], axis=0)
     reasons = tuple(
@@ -45,9 +50,8 @@ def worst(parts: list[tuple[Floats, tuple[str, ...]]]) -> tuple[Floats, tuple[st
 
 def runs_of(flags: Mask, at_least: int) -> Mask:
     """Return the flags that stand in a row of at least so many."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     kept = np.zeros(len(flags), dtype=bool)
-    for first, end in zip(edges[::2], edges[1::2], strict=True):
+    for first, end in zip(*runs(flags), strict=True):
         kept[first:end] = end - first >= at_least
     return kept
 
@@ -62,12 +66,7 @@ def _names(flags: Mapping[str, Mask]) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-Stretches = dict[str, tuple[Floats, Floats]]
-
-LEAST_SHARE = 1e-3  # of an epoch; less is rounding
-
-
-def from_stretches(stretches: Stretches, edges: Floats) -> tuple[Floats, tuple[str, ...]]:
+def from_stretches(stretches: Stretches, edges: Floats) -> Assessed:
     """Return the share of each epoch that is bad for any reason, and the reasons.
 
     Parameters
@@ -79,11 +78,11 @@ def from_stretches(stretches: Stretches, edges: Floats) -> tuple[Floats, tuple[s
     """
     starts = np.concatenate([pair[0] for pair in stretches.values()])
     ends = np.concatenate([pair[1] for pair in stretches.values()])
-    shares = {reason: bad_share(edges, *pair) for reason, pair in stretches.items()}
-    return named(bad_share(edges, starts, ends), shares)
+    shares = {reason: covered_share(edges, *pair) for reason, pair in stretches.items()}
+    return named(covered_share(edges, starts, ends), shares)
 
 
-def named(beta: Floats, shares: Mapping[str, Floats]) -> tuple[Floats, tuple[str, ...]]:
+def named(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
     """Return beta, 0 where it is next to nothing, and the reasons that have a share in it."""
     beta = np.where(beta < LEAST_SHARE, 0.0, np.clip(beta, 0.0, 1.0))
     names = list(shares)

@@ -9,8 +9,8 @@ import numpy as np
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Signal
-from stageguard.signals.blocks import Windows
 from stageguard.signals.spectra import frequencies, power_spectra, tapers
+from stageguard.signals.windows import Windows
 
 HIGH_HZ = 45.0  # the paper's: power above it is muscle or noise
 HUM_HZ = (50.0, 60.0)
@@ -49,6 +49,25 @@ class Segments:
         """Median range of the segments that move at all; NaN where none does."""
         moving = self.range[self.range > 0]
         return float(np.median(moving)) if moving.size else float("nan")
+
+    def lost(self) -> Mask:
+        """Whether each epoch of one segment gives no amplitude: nothing is recorded, or nothing moves."""
+        return np.asarray(~(np.where(self.missing > 0.5, np.nan, self.range)[:, 0] > 0))
+
+    def is_extreme(self, z: float) -> Mask:
+        """Whether each epoch of one segment is so many deviations from the recording's mean amplitude."""
+        return np.asarray(np.abs(plain_z(np.where(self.lost(), np.nan, self.range[:, 0]))) > z)
+
+    def is_large(self, z: float, times: float) -> Mask:
+        """Whether each segment is beyond both: robust deviations of the log range, times the usual range."""
+        moving = np.where(self.range > 0, self.range, np.nan)
+        with np.errstate(invalid="ignore"):
+            return np.asarray((robust_z(np.log(moving)) > z) & (moving > times * self.usual_range))
+
+    def missing_and_flat(self, least: float) -> tuple[Mask, Mask]:
+        """Return which segments are missing, and which of the others move by less than a share of usual."""
+        missing = self.missing > 0.5
+        return missing, ~missing & ~(self.range > least * self.usual_range)
 
 
 def measure_segments(
