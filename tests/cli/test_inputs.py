@@ -148,6 +148,26 @@ def test_lights_of_the_list_reach_the_statistics(run, nights):
     assert report["indicators"]["tst_minutes"]["after"] == expected
 
 
+def test_lights_of_the_command_go_before_those_of_the_list(run, nights):
+    path = sample_list(nights, "id probabilities lights_off lights_on", "a nights/n1.csv 600 5400")
+    (report,) = run("stats", path, "--lights-off", "0", "--json").json["nights"]
+    assert report["lights"] == "lights off at 0 s (epoch 0), lights on at 5400 s (epoch 180)"
+    assert "--lights-off is taken, not the 600.0 of the list" in report["notes"]
+
+
+def test_lights_that_decode_knew_are_known_to_the_next_command(run, nights):
+    path = sample_list(nights, "id probabilities lights_off lights_on", "a nights/n1.csv 600 5400")
+    out, words = nights / "out", "lights off at 600 s (epoch 20), lights on at 5400 s (epoch 180)"
+    assert run("decode", path, "-p", PROFILE, "-o", out).code == 0
+    assert run("stats", out, "--json").json["nights"][0]["lights"] == words
+    assert run("check", out, "--json").json[0]["lights"] == words
+    assert run("report", out / "a.hypnogram.tsv", "--json").json["lights"] == words
+    model = run("intervals", out / "a.hypnogram.tsv", "--method", "model", "--draws", "10", "--json").json[0]
+    assert model["lights"] == words
+    other = run("stats", out, "--lights-off", "1200", "--json").json["nights"][0]["lights"]
+    assert other == words.replace("600 s (epoch 20)", "1200 s (epoch 40)")
+
+
 def test_scorings_of_the_list_are_the_experts(run, nights):
     path = sample_list(nights, "id probabilities scoring", "a nights/n1.csv experts/n1.txt")
     report = run("compare", "--list", path, "--json").json[0]

@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.base.errors import InputError
 from stageguard.cli.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
 from stageguard.cli.experts import Experts
-from stageguard.cli.inputs import Input, Inputs, in_list_words, scoring_of
+from stageguard.cli.inputs import Input, Inputs, in_list_words, lights_of, scoring_of
 from stageguard.cli.scored_files import ReadOptions, ScoredFile, read_night, run_each
 from stageguard.cli.terminal import in_options, progress
 from stageguard.formats.companions import GroupedNight, read_groups
@@ -127,11 +127,13 @@ class _Runner:
             key if group and group.expert else name, scored.final, self._request.reading, scoring_of(night)
         )
         own = CohortNight(name, scored.before, scored.after, expert, scored.profile)
+        asked = self._request.measuring
+        lights = lights_of(night, asked.lights_off, asked.lights_on)
+        measuring = replace(asked, lights_off=lights.off, lights_on=lights.on)
         try:
-            measured = measure_night(own, self._measuring(night))
+            measured = measure_night(own, measuring)
         except InputError as error:
-            is_listed = night.lights_off is not None or night.lights_on is not None
-            raise (in_list_words(error) if is_listed else error) from None
+            raise (in_list_words(error) if lights.is_listed else error) from None
         self.nights.append(measured)
         facts = _facts(scored, group)
         self.facts.append(facts)
@@ -139,19 +141,10 @@ class _Runner:
         self.sources[name] = {"file": path.name}
         if expert is not None and expert.scorer is not None:
             self.sources[name]["expert"] = expert.scorer
-        lights = {"lights_off": night.lights_off, "lights_on": night.lights_on}
-        self.sources[name] |= {key: str(value) for key, value in lights.items() if value is not None}
-        return _report(measured, facts, scored)
-
-    def _measuring(self, night: Input) -> StatisticsOptions:
-        """Return the options of a night: the list's lights go before those of the command."""
-        options = self._request.measuring
-        off, on = night.lights_off, night.lights_on
-        return replace(
-            options,
-            lights_off=options.lights_off if off is None else off,
-            lights_on=options.lights_on if on is None else on,
-        )
+        known = {"lights_off": lights.off, "lights_on": lights.on}
+        options = {"lights_off": asked.lights_off, "lights_on": asked.lights_on}
+        self.sources[name] |= {key: str(value) for key, value in known.items() if value != options[key]}
+        return _report(measured, facts, replace(scored, notes=(*scored.notes, *lights.notes)))
 
     def notes(self) -> list[str]:
         """Return what the reader of the tables should know."""

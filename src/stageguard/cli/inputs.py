@@ -28,7 +28,14 @@ from stageguard.datasets.sample_list import (
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramOptions
-from stageguard.formats.outputs import CHANGES_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, TSV_SUFFIX
+from stageguard.formats.outputs import (
+    CHANGES_SUFFIX,
+    JSON_SUFFIX,
+    SVG_SUFFIX,
+    TSV_SUFFIX,
+    output_paths,
+    read_sidecar,
+)
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.recordings.edf_header import read_edf_header
@@ -348,3 +355,42 @@ def _moment(
         raise file_error(
             path, f"row {number}: {column} {row[column][:40]!r} is no time, expected {words}."
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Lights:
+    """When lights went off and on in a night, and what was set aside for it."""
+
+    off: Moment | None
+    on: Moment | None
+    is_listed: bool  # by the sample list alone
+    notes: tuple[str, ...] = ()
+
+
+def lights_of(night: Input, off: Moment | None = None, on: Moment | None = None) -> Lights:
+    """Return the lights of a night: by the command's options, else by its list, else as `decode` recorded."""
+    options = off, on
+    listed_lights = night.lights_off, night.lights_on
+    recorded = _recorded_lights(night.path)
+    notes, chosen = [], []
+    for key, option, by_list in zip(("lights_off", "lights_on"), options, listed_lights, strict=True):
+        if option is not None and by_list is not None and option != by_list:
+            notes.append(f"--{key.replace('_', '-')} is taken, not the {by_list} of the list")
+        said = by_list if option is None else option
+        chosen.append(recorded.get(key) if said is None else said)
+    is_listed = options == (None, None) and listed_lights != (None, None)
+    return Lights(chosen[0], chosen[1], is_listed, tuple(notes))
+
+
+def _recorded_lights(path: Path) -> dict[str, Moment]:
+    """Return the lights that the sidecar of an output of `decode` tells."""
+    if not path.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+        return {}
+    sidecar = output_paths(path).sidecar
+    if not sidecar.is_file():
+        return {}
+    try:
+        options = read_sidecar(sidecar)["options"]
+        return {key: parse_moment(str(options[key])) for key in ("lights_off", "lights_on") if key in options}
+    except (KeyError, TypeError, ValueError) as error:
+        raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stageguard.base.errors import InputError
-from stageguard.cli.inputs import Input, find_inputs
+from stageguard.cli.inputs import Input, find_inputs, lights_of
 from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
@@ -102,8 +102,8 @@ def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
             "Name it: --profile human-psg-5."
         )
     scored = found.final
-    lights = night.lights_off, night.lights_on
-    valid = validity(scored, found.profile, lights_off=lights[0], lights_on=lights[1])
+    lights = lights_of(night)
+    valid = validity(scored, found.profile, lights_off=lights.off, lights_on=lights.on)
     bands = {band.source for name, band in found.profile.bands.items() if name in valid.indicators}
     judged = [one for one in valid.indicators.values() if one.place != "no band"]
     return {
@@ -115,7 +115,7 @@ def check_night(night: Input, options: ReadOptions) -> dict[str, Any]:
         "n_judged": len(judged),
         "inside": bool(judged) and not valid.outside,
         "band_sources": sorted(bands),
-        "lights": lights_words(scored, *lights),
+        "lights": lights_words(scored, lights.off, lights.on),
         "notes": list(found.notes),
     } | {key: value for key, value in valid.to_dict().items() if key != "profile"}
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_cell, write_together
 from stageguard.cli.decode_file import DecodeOptions, decode_options
-from stageguard.cli.inputs import Input, find_inputs, start_of
+from stageguard.cli.inputs import Input, find_inputs, lights_of, start_of
 from stageguard.cli.night import decode_night
 from stageguard.cli.options import (
     AsJson,
@@ -229,14 +229,11 @@ def check_profile(request: Request) -> None:
 
 
 def intervals_of(night: Input, request: Request) -> dict[str, Any]:
-    """Return one night's intervals, in plain types; lights that a sample list gives it come first."""
+    """Return one night's intervals, in plain types."""
     night.refuse()
     start = start_of(night.edf, night.start) or request.start
     decoding, notes = decode_night(night.path, request.profile, request.options, start, night.source)
-    lights = (
-        request.lights_off if night.lights_off is None else night.lights_off,
-        request.lights_on if night.lights_on is None else night.lights_on,
-    )
+    lights = lights_of(night, request.lights_off, request.lights_on)
     rows: list[dict[str, Any]] = []
     n_nights = 0
     for method in request.methods:
@@ -246,8 +243,8 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
             level=request.level,
             n=request.n_draws,
             seed=request.seed,
-            lights_off=lights[0],
-            lights_on=lights[1],
+            lights_off=lights.off,
+            lights_on=lights.on,
             convention=request.convention,
             min_first_rem_seconds=request.min_first_rem_seconds,
         )
@@ -279,9 +276,9 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
         "min_first_rem_seconds": shortest_first_rem(profile)
         if request.min_first_rem_seconds is None
         else request.min_first_rem_seconds,
-        "lights": lights_words(decoding.hypnogram, *lights),
+        "lights": lights_words(decoding.hypnogram, lights.off, lights.on),
         "intervals": rows,
-        "notes": list(notes),
+        "notes": [*notes, *lights.notes],
         "assumptions": list(decoding.assumed),
     }
 

@@ -14,7 +14,7 @@ from stageguard.base.errors import StageGuardError, StageGuardWarning
 from stageguard.base.files import write_text_atomic
 from stageguard.cli.decode_file import DecodeOptions, decode_options, describe
 from stageguard.cli.experts import read_expert
-from stageguard.cli.inputs import night_id
+from stageguard.cli.inputs import Input, lights_of, night_id
 from stageguard.cli.night import decode_night
 from stageguard.cli.options import (
     AsJson,
@@ -176,10 +176,11 @@ def write_report(
     reading = ReadOptions(scoring_format=scoring_format)
     scored = None if expert is None else read_expert(expert, decoding.hypnogram, reading)
     read = [night, *output_files(night), *((expert,) if expert is not None else ()), *spare]
+    lights = lights_of(Input(night, night_id(night)), page["lights_off"], page["lights_on"])
+    page |= {"lights_off": lights.off, "lights_on": lights.on}
     html = night_report(decoding, expert=scored, notes=notes, **page)
     write_text_atomic(output, html, overwrite=overwrite, spare=read)
-    lights = StatisticsOptions(lights_off=page["lights_off"], lights_on=page["lights_on"])
-    return describe(decoding, lights) | {
+    return describe(decoding, StatisticsOptions(lights_off=lights.off, lights_on=lights.on)) | {
         "file": str(night),
         "ok": True,
         "notes": [in_options(note) for note in notes],
