@@ -13,13 +13,12 @@ import stageguard as sg
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import (
     CohortNight,
-    StatisticsOptions,
     codebook,
     cohort_table,
     measure,
     measure_night,
 )
-from stageguard.measures.statistics import sleep_statistics
+from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
 from stageguard.measures.validity import validity
 from stageguard.night.quantities import quantity_of
 from stageguard.night.stages import AASM5, WNR3

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.report.hypnogram_svg import COLOURS, LEFT, PLOT, hypnogram_svg
+from stageguard.report.hypnogram_svg import LEFT, PLOT, hypnogram_svg
+from stageguard.report.svg import COLOURS
 from stageguard.synthetic.night import simulate_night
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -279,8 +279,7 @@ def test_a_report_of_a_very_long_recording_ends_and_stays_small_enough_to_open()
 
 
 def test_epochs_too_many_to_draw_are_drawn_as_the_commonest_of_a_pixel():
-    from stageguard.report.night_panels import MOST_EPOCHS_DRAWN, _drawn_runs
-    from stageguard.report.time_axis import Axis, Frame
+    from stageguard.report.night_panels import MOST_EPOCHS_DRAWN, Axis, Frame, _drawn_runs
 
     n_epochs = 4 * MOST_EPOCHS_DRAWN
     axis = Axis(Frame(1000.0, 0.0, 0.0), 100, 100 + n_epochs, 30.0, None)

@@ -13,12 +13,13 @@ import stageguard as sg
 from cli_runner import Runner, write_night
 from nights import decode
 from stageguard.measures.bouts import hypnogram_before
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.stages import WNR3, WS2
 from stageguard.report import night_report
-from stageguard.report.measures import Lights, aligned, measure
+from stageguard.report.measures import aligned, measure
 from stageguard.synthetic.night import simulate_night
 
-NO_LIGHTS = Lights(lights_off=None, lights_on=None, lights_on_phase=None)
+NO_LIGHTS = StatisticsOptions()
 
 
 @pytest.fixture(scope="module")

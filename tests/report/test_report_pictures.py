@@ -14,8 +14,7 @@ import stageguard as sg
 from nights import decode
 from stageguard.report.hypnogram_svg import PAGE_FRAME, page_strips
 from stageguard.report.night_panels import MARKS, TINT, Mark
-from stageguard.report.stage_look import COLOURS, colour_of, top_down
-from stageguard.report.svg import INK
+from stageguard.report.svg import COLOURS, INK, colour_of, top_down
 from stageguard.synthetic.night import simulate_night
 
 LEFT, PLOT = PAGE_FRAME.left, PAGE_FRAME.plot

@@ -8,12 +8,13 @@ import pytest
 import stageguard as sg
 from nights import decode, one_hot, plain
 from stageguard.guard import decode as decoding_module
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import validity
 from stageguard.report import words
-from stageguard.report.measures import Lights, measure
+from stageguard.report.measures import measure
 from stageguard.report.numbers import decimals_for, difference, duration, shown
 
-NO_LIGHTS = Lights(lights_off=None, lights_on=None, lights_on_phase=None)
+NO_LIGHTS = StatisticsOptions()
 
 
 def banded(**changes):

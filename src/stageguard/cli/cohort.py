@@ -19,11 +19,11 @@ from stageguard.formats.companions import GroupedNight, read_groups
 from stageguard.measures.cohort import (
     CohortNight,
     MeasuredNight,
-    StatisticsOptions,
     cohort_table,
     measure_night,
 )
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
+from stageguard.measures.statistics import StatisticsOptions
 
 Groups = Mapping[str, GroupedNight]
 MOST_LIGHTS = 5  # different ones that are printed

@@ -15,10 +15,10 @@ from stageguard.formats.outputs import REVIEW_SENTENCE, plain
 from stageguard.measures.cohort import (
     CohortTable,
     MeasuredNight,
-    StatisticsOptions,
     codebook,
 )
 from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.quantities import quantity_of
 
 SCORING_NAMES = {"before": "argmax", "after": "guard", "expert": "expert"}

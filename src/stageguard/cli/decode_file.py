@@ -30,7 +30,7 @@ from stageguard.night.stages import SCHEMES, StageScheme
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
     from stageguard.guard.inputs import Training
-    from stageguard.measures.cohort import StatisticsOptions
+    from stageguard.measures.statistics import StatisticsOptions
     from stageguard.profile.profile import Profile
 
 
@@ -226,7 +226,7 @@ def _write(
 ) -> dict[str, Any]:
     from stageguard.cli.inputs import in_list_words
     from stageguard.cli.resuming import refuse_strangers, used_strength
-    from stageguard.measures.cohort import StatisticsOptions
+    from stageguard.measures.statistics import StatisticsOptions
 
     statistics = StatisticsOptions(lights_off=job.lights_off, lights_on=job.lights_on)
     try:  # before anything is written, for the list's lights may not fit the night

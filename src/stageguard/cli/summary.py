@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from stageguard.base.arrays import NAN
 from stageguard.measures.bouts import cuts_of, hypnogram_before
-from stageguard.measures.cohort import StatisticsOptions, measure
+from stageguard.measures.cohort import measure
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Indicator, validity_of
 from stageguard.night.quantities import ALL_BOUTS, INDICATORS, NIGHT
 
@@ -64,7 +65,7 @@ def summarise(decoding: Decoding, options: StatisticsOptions | None = None) -> l
     """Rows of the before/after table; a measure that neither has is left out."""
     nights = hypnogram_before(decoding), decoding
     before, after = (measure(night, None, options) for night in nights)
-    lights = (None, None) if options is None else (options.lights_off, options.lights_on)
+    lights = (None, None) if options is None else options.lights
     cuts = cuts_of(decoding)
     valid = [
         validity_of(night, decoding.profile, cuts, lights).indicators

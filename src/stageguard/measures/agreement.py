@@ -1,4 +1,4 @@
-"""Agreement of a night with an expert's scoring of the same epochs. Ranks nobody and tests no hypothesis."""
+"""Agreement of a night with an expert's scoring of the same epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The range of every validity indicator over experts' scorings. Judges no night by it."""
+"""The range of every validity indicator over experts' scorings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bouts and adjacent pairs of a label array, which all measures share. Knows no profile."""
+"""Bouts, adjacent pairs and NREM-REM cycles of labels, and the scored nights that measures take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many nights as one table, before and after decoding, with a codebook. Reads and writes no files."""
+"""Many nights as one table, before and after decoding, with a codebook."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
-from stageguard.measures.day import Moment, Stretch, lights_words
-from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
+from stageguard.measures.day import Stretch, lights_words
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import NIGHT, PHASE, STAGE, quantity_of
@@ -23,28 +23,6 @@ SCORINGS = {
     "after": "the stages decoded from them, or those of a hypnogram without a before",
     "expert": "the expert's scoring",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticsOptions:
-    """How to take sleep statistics: see `stageguard.sleep_statistics`."""
-
-    convention: Convention = "aasm"
-    lights_off: Moment | None = None
-    lights_on: Moment | None = None
-    min_first_rem_seconds: float = 0.0
-    lights_on_phase: str | None = None
-
-    def measure(self, night: ScoredNight) -> SleepStatistics:
-        """Return the statistics of a night."""
-        return sleep_statistics(
-            night,
-            convention=self.convention,
-            lights_off=self.lights_off,
-            lights_on=self.lights_on,
-            min_first_rem_seconds=self.min_first_rem_seconds,
-            lights_on_phase=self.lights_on_phase,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +63,8 @@ class CohortNight:
         expert = self.expert
         if expert is not None and other is not None:
             expert = expert.merge(other.scheme)
-        found = {"before": self.before, "after": self.after, "expert": expert}
-        return {name: scoring for name, scoring in found.items() if scoring is not None}
+        scorings = {"before": self.before, "after": self.after, "expert": expert}
+        return {name: scoring for name, scoring in scorings.items() if scoring is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +153,14 @@ class CohortTable:
     def columns(self) -> dict[str, Floats]:
         """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""
         columns = {}
-        for place, name in enumerate(self.names):
+        for number, name in enumerate(self.names):
             for scoring in ("before", "after"):
                 if scoring in self.values:
-                    columns[f"{name}_{scoring}"] = self.values[scoring][:, place]
+                    columns[f"{name}_{scoring}"] = self.values[scoring][:, number]
             if {"before", "after"} <= self.values.keys():
                 columns[f"{name}_delta"] = self.delta(name)
             if "expert" in self.values:
-                columns[f"{name}_expert"] = self.values["expert"][:, place]
+                columns[f"{name}_expert"] = self.values["expert"][:, number]
         return columns
 
     def of(self, name: str, scoring: str) -> Floats:
@@ -202,13 +180,15 @@ def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
     if twice is not None:
         raise InputError(f"two nights are named {twice!r}, expected a name of its own for each.")
     names = tuple(
-        dict.fromkeys(name for night in nights for own in night.measures.values() for name in own.values)
+        dict.fromkeys(
+            name for night in nights for scored in night.measures.values() for name in scored.values
+        )
     )
     scorings = [name for name in SCORINGS if any(name in night.measures for night in nights)]
     values = {scoring: np.full((len(nights), len(names)), NAN) for scoring in scorings}
     for row, night in enumerate(nights):
-        for scoring, own in night.measures.items():
-            values[scoring][row] = [own.values.get(name, NAN) for name in names]
+        for scoring, measures in night.measures.items():
+            values[scoring][row] = [measures.values.get(name, NAN) for name in names]
     return CohortTable(tuple(night.night_id for night in nights), names, values)
 
 

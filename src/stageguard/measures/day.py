@@ -1,4 +1,4 @@
-"""Where lights, hours and phases cut a recording, and stage times per piece. Knows no sleep period."""
+"""Where lights, hours and phases cut a recording, and stage times per piece."""
 
 from __future__ import annotations
 

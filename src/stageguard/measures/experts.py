@@ -1,6 +1,6 @@
-"""Several experts' scorings of one night: their consensus, each one's standing, a stager's place among them.
+"""Several experts' scorings of one night: their consensus, each one's standing, a stager's rank among them.
 
-Trusts no scorer by name: who counts for more is found from how far each agrees with the others.
+Who counts for more follows from how far each scorer agrees with the others.
 
 Soft agreement after Warby et al. 2014 (doi 10.1038/nmeth.2855) and Guillot et al. 2020 (doi
 10.1109/TNSRE.2020.3011181): at each epoch the stage a scorer chose is worth the share of the other
@@ -23,7 +23,6 @@ from stageguard.base.errors import InputError, StageGuardError
 from stageguard.measures.agreement import agreement
 from stageguard.measures.bouts import ScoredNight, check_aligned, hypnogram_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.stages import StageScheme
 
 Method = Literal["soft-agreement", "majority"]
 
@@ -61,9 +60,9 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     if method == "soft-agreement":
         epochs = np.arange(len(merged))
         for scorer in _ranking(labels, first.scheme.n_stages):
-            own = labels[scorer]
-            decides = tied & (merged == UNSCORED) & (own >= 0) & (votes[epochs, own] == most)
-            merged[decides] = own[decides]
+            chosen = labels[scorer]
+            decides = tied & (merged == UNSCORED) & (chosen >= 0) & (votes[epochs, chosen] == most)
+            merged[decides] = chosen[decides]
     merged[most == 0] = UNSCORED
     who = f"consensus of {len(labels)} scorers ({method})"
     return Hypnogram(
@@ -201,55 +200,52 @@ def among_experts(
         The stager's kappa with each scorer and its place in the range of the scorers with one another.
     """
     nights, panels = _paired(night, experts)
-    found = []
-    for number, (own, panel) in enumerate(zip(nights, panels, strict=True)):
+    compared = []
+    for number, (scored, panel) in enumerate(zip(nights, panels, strict=True)):
         try:
-            found.append(_compare(hypnogram_of(own), panel))
+            compared.append(_compare(hypnogram_of(scored), panel))
         except StageGuardError as error:
             raise InputError(f"night {number}: {error}" if len(nights) > 1 else str(error)) from None
-    if len({len(one.kappa) for one in found}) > 1:
+    if len({len(panel) for panel in panels}) > 1:
         raise InputError(
             f"nights have {', '.join(str(len(panel)) for panel in panels)} experts, expected the same "
             "scorers in the same order for every night. Leave out nights that some did not score."
         )
+
+    def mean(name: str) -> tuple[float, ...]:
+        return _mean([getattr(night, name) for night in compared])
+
     return AmongExperts(
-        scorers=tuple(one.scorer or f"scorer {i + 1}" for i, one in enumerate(panels[0])),
-        n_nights=len(found),
-        kappa=_mean([one.kappa for one in found]),
-        accuracy=_mean([one.accuracy for one in found]),
-        mean_kappa=_mean([(one.mean_kappa,) for one in found])[0],
-        soft_agreement=_mean([(one.soft_agreement,) for one in found])[0],
-        scorer_kappa=_mean([one.scorer_kappa for one in found]),
-        scorer_soft_agreement=_mean([one.scorer_soft_agreement for one in found]),
+        scorers=compared[0].scorers,
+        n_nights=len(compared),
+        kappa=mean("kappa"),
+        accuracy=mean("accuracy"),
+        mean_kappa=_mean([(night.mean_kappa,) for night in compared])[0],
+        soft_agreement=_mean([(night.soft_agreement,) for night in compared])[0],
+        scorer_kappa=mean("scorer_kappa"),
+        scorer_soft_agreement=mean("scorer_soft_agreement"),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _OneNight:
-    kappa: tuple[float, ...]
-    accuracy: tuple[float, ...]
-    mean_kappa: float
-    soft_agreement: float
-    scorer_kappa: tuple[float, ...]
-    scorer_soft_agreement: tuple[float, ...]
-
-
-def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> _OneNight:
+def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> AmongExperts:
+    """Compare one night."""
     if len(panel) < 2:
         raise InputError(f"got {len(panel)} expert, expected two or more to compare among themselves.")
     labels, first = _panel([*panel, night])
     scheme = first.scheme
     kappas = np.full((len(labels), len(labels)), np.nan)
     accuracies = kappas.copy()
-    whole = [Hypnogram(own, scheme, first.epoch_seconds) for own in labels]
-    for i, one in enumerate(whole):
+    scorings = [Hypnogram(scored, scheme, first.epoch_seconds) for scored in labels]
+    for i, scoring in enumerate(scorings):
         for j in range(i):
-            found = agreement(one, whole[j])
-            kappas[i, j] = kappas[j, i] = found.kappa
-            accuracies[i, j] = accuracies[j, i] = found.accuracy
+            agreed = agreement(scoring, scorings[j])
+            kappas[i, j] = kappas[j, i] = agreed.kappa
+            accuracies[i, j] = accuracies[j, i] = agreed.accuracy
     rest = [np.delete(labels[:-1], j, axis=0) for j in range(len(panel))]
     without_one = [_soft_agreement(labels[-1], others, scheme.n_stages) for others in rest]
-    return _OneNight(
+    return AmongExperts(
+        scorers=tuple(scoring.scorer or f"scorer {i + 1}" for i, scoring in enumerate(panel)),
+        n_nights=1,
         kappa=tuple(kappas[-1, :-1].tolist()),
         accuracy=tuple(accuracies[-1, :-1].tolist()),
         mean_kappa=float(_nanmean(kappas[-1, :-1])),
@@ -287,16 +283,12 @@ def _panel(hypnograms: Any) -> tuple[Labels, Hypnogram]:
     n = 1 if is_one else len(hypnograms)
     if n < 2:
         raise InputError(f"got {n} scoring{'s' * (n != 1)}, expected two or more of the same night.")
-    found = [hypnogram_of(one) for one in hypnograms]
-    scheme = _coarsest(found)
-    for one in found[1:]:
-        check_aligned(found[0], one)
-    merged = [one.merge(scheme) for one in found]
-    return np.stack([one.labels for one in merged]), merged[0]
-
-
-def _coarsest(hypnograms: Sequence[Hypnogram]) -> StageScheme:
-    return min((one.scheme for one in hypnograms), key=lambda scheme: scheme.n_stages)
+    scorings = [hypnogram_of(scoring) for scoring in hypnograms]
+    coarsest = min((scoring.scheme for scoring in scorings), key=lambda scheme: scheme.n_stages)
+    for scoring in scorings[1:]:
+        check_aligned(scorings[0], scoring)
+    merged = [scoring.merge(coarsest) for scoring in scorings]
+    return np.stack([scoring.labels for scoring in merged]), merged[0]
 
 
 def _votes(labels: Labels, n_stages: int) -> Ints:

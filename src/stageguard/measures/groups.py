@@ -1,10 +1,10 @@
-"""Differences between groups of nights: Welch intervals and Cohen's d. Reads no files, tests nothing."""
+"""Differences between groups of nights: Welch intervals and Cohen's d, without tests of significance."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 
@@ -44,11 +44,11 @@ class Difference:
     sd_first: float
     sd_second: float
     difference: float
-    low: float
-    high: float
-    d: float
-    d_low: float
-    d_high: float
+    low: float = NAN
+    high: float = NAN
+    d: float = NAN
+    d_low: float = NAN
+    d_high: float = NAN
     reason: str = ""
 
 
@@ -83,22 +83,27 @@ def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) 
     n, m = len(first), len(second)
     mean_first, mean_second = (float(v.mean()) if len(v) else NAN for v in (first, second))
     sd_first, sd_second = (float(v.std(ddof=1)) if len(v) > 1 else NAN for v in (first, second))
-    means = (n, m, mean_first, mean_second, sd_first, sd_second, mean_first - mean_second)
+    difference = mean_first - mean_second
+    means = Difference(n, m, mean_first, mean_second, sd_first, sd_second, difference)
     if min(n, m) < 2:
-        return Difference(
-            *means, NAN, NAN, NAN, NAN, NAN, f"{n} and {m} values, an interval needs two in each"
-        )
+        return replace(means, reason=f"{n} and {m} values, an interval needs two in each")
     error_first, error_second = sd_first**2 / n, sd_second**2 / m
     error = error_first + error_second
     if error == 0.0:
-        return Difference(*means, NAN, NAN, NAN, NAN, NAN, "no value differs from its group's mean")
-    difference = mean_first - mean_second
+        return replace(means, reason="no value differs from its group's mean")
     freedom = error**2 / (error_first**2 / (n - 1) + error_second**2 / (m - 1))
     margin = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(error)
     pooled = math.sqrt(((n - 1) * sd_first**2 + (m - 1) * sd_second**2) / (n + m - 2))
     d, scale = difference / pooled, math.sqrt(1 / n + 1 / m)
     low, high = noncentrality_limits(d / scale, n + m - 2, confidence)
-    return Difference(*means, difference - margin, difference + margin, d, low * scale, high * scale)
+    return replace(
+        means,
+        low=difference - margin,
+        high=difference + margin,
+        d=d,
+        d_low=low * scale,
+        d_high=high * scale,
+    )
 
 
 def group_differences(
@@ -128,18 +133,18 @@ def group_differences(
         level for level in dict.fromkeys(groups.values()) if any(groups[name] == level for name in rows)
     ]
     if len(levels) < 2:
-        found = f"all are in {levels[0]!r}" if levels else "none has a group"
-        raise InputError(f"of {len(table.night_ids)} nights {found}, expected two groups or more.")
+        which = f"all are in {levels[0]!r}" if levels else "none has a group"
+        raise InputError(f"of {len(table.night_ids)} nights {which}, expected two groups or more.")
     units = _subjects_of(rows, groups, subjects or {})
-    found_differences = []
+    differences = []
     for first, second in combinations(levels, 2):
         for name in table.names:
             for scoring in table.values:
                 column = table.of(name, scoring)
                 samples = [_means(column, units[level]) for level in (first, second)]
                 result = compare_samples(*samples, confidence=confidence)
-                found_differences.append(GroupDifference(name, scoring, first, second, result))
-    return tuple(found_differences)
+                differences.append(GroupDifference(name, scoring, first, second, result))
+    return tuple(differences)
 
 
 def _subjects_of(
@@ -159,7 +164,7 @@ def _subjects_of(
                 "expected one group per subject."
             )
         by_group.setdefault(group, {}).setdefault(subject, []).append(row)
-    return {group: list(own.values()) for group, own in by_group.items()}
+    return {group: list(rows_of.values()) for group, rows_of in by_group.items()}
 
 
 def _means(column: Floats, units: list[list[int]]) -> Floats:
@@ -167,9 +172,9 @@ def _means(column: Floats, units: list[list[int]]) -> Floats:
     if all(len(rows) == 1 for rows in units):
         return column[[rows[0] for rows in units]]
     means = np.full(len(units), NAN)
-    for place, rows in enumerate(units):
+    for number, rows in enumerate(units):
         known = column[rows][~np.isnan(column[rows])]
-        means[place] = known.mean() if len(known) else NAN
+        means[number] = known.mean() if len(known) else NAN
     return means
 
 
@@ -180,8 +185,8 @@ _SQRT_HALF = math.sqrt(0.5)
 
 def t_cdf(t: float, freedom: float, noncentrality: float = 0.0) -> float:
     """Probability that a t variable is at most `t`."""
-    places, weights = _scale_distribution(freedom)
-    arguments = (noncentrality - t * places) * _SQRT_HALF
+    scales, weights = _scale_distribution(freedom)
+    arguments = (noncentrality - t * scales) * _SQRT_HALF
     normal = [math.erfc(argument) for argument in arguments.tolist()]
     return float(0.5 * np.dot(weights, normal))
 

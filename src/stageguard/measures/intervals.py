@@ -1,4 +1,4 @@
-"""How far a night's sleep statistics may be off. Decodes nothing, and learns from scored nights only.
+"""How far a night's sleep statistics may be off.
 
 Two kinds of intervals, never to be mixed up. *Conformal* ones come from the errors made on scored nights: as
 wide as it takes to have covered the experts there, whatever the reason for the errors. *Model* ones come from
@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
 from stageguard.measures.bouts import ScoredNight, check_aligned
-from stageguard.measures.statistics import Convention, SleepStatistics, sleep_statistics
+from stageguard.measures.statistics import Convention, SleepStatistics, StatisticsOptions, sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import REPORTED, REPORTED_OF_STAGE
 
@@ -171,21 +171,16 @@ def intervals(
     if method == "conformal" and is_foreign(night):
         _warn_of_cohort(night)
 
-    def measure(scored: ScoredNight) -> SleepStatistics:
-        return sleep_statistics(
-            scored,
-            convention=convention,
-            lights_off=lights_off,
-            lights_on=lights_on,
-            min_first_rem_seconds=shortest,
-        )
-
-    statistics = measure(night)
+    options = StatisticsOptions(convention, lights_off, lights_on, shortest)
+    statistics = options.measure(night)
     values, limits = reported(statistics), _limits(statistics)
     if method == "conformal":
         found, n_nights = _conformal(night, values, level)
     else:
-        found, n_nights = _model(night, values, level, n, seed, measure), 0
+        found, n_nights = (
+            _model(night, values, level, [options.measure(draw) for draw in _draws(night, n, seed)]),
+            0,
+        )
     as_fitted = convention == "aasm" and lights_off is None and lights_on is None
     for name in found:  # a coverage is that of statistics measured as it was measured
         if not as_fitted or (name == "rem_latency_minutes" and shortest != usual):
@@ -315,14 +310,14 @@ def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tu
 
 
 def _model(
-    night: Decoding, values: Mapping[str, float], level: float, n: int, seed: int, measure: Any
+    night: Decoding, values: Mapping[str, float], level: float, draws: Sequence[SleepStatistics]
 ) -> dict[str, Interval]:
-    drawn = [reported(measure(one)) for one in _draws(night, n, seed)]
+    drawn = [reported(statistics) for statistics in draws]
     measured = _measured(night, "model_coverage", level)
     found = {}
     for name, value in values.items():
         known = [row[name] for row in drawn if not math.isnan(row[name])]
-        reason = "" if len(known) > n // 2 else "does not exist in most draws"
+        reason = "" if len(known) > len(drawn) // 2 else "does not exist in most draws"
         ends = (NAN, NAN)
         if not reason:
             low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])

@@ -1,4 +1,4 @@
-"""A ledger of rare events before and after decoding. Diagnoses nothing.
+"""A ledger of rare events before and after decoding.
 
 Wake straight to REM and REM soon after sleep onset are what a narcolepsy clinic must not lose.
 """

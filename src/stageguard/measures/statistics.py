@@ -24,6 +24,7 @@ In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from math import isnan
 from types import MappingProxyType
@@ -259,6 +260,33 @@ def sleep_statistics(
     numbers = _numbers(epochs, counts, words, epoch_seconds, convention, shortest_rem)
     before = (convention, scheme, epoch_seconds, first, first + len(epochs))
     return SleepStatistics._make((*before, *numbers, shortest_rem, assumed, zeitgeber, tuple(counts), epochs))
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsOptions:
+    """How to take sleep statistics: see `stageguard.sleep_statistics`."""
+
+    convention: Convention = "aasm"
+    lights_off: Moment | None = None
+    lights_on: Moment | None = None
+    min_first_rem_seconds: float = 0.0
+    lights_on_phase: str | None = None
+
+    def measure(self, night: ScoredNight) -> SleepStatistics:
+        """Return the statistics of a night."""
+        return sleep_statistics(
+            night,
+            convention=self.convention,
+            lights_off=self.lights_off,
+            lights_on=self.lights_on,
+            min_first_rem_seconds=self.min_first_rem_seconds,
+            lights_on_phase=self.lights_on_phase,
+        )
+
+    @property
+    def lights(self) -> tuple[Moment | None, Moment | None]:
+        """Lights off and lights on."""
+        return self.lights_off, self.lights_on
 
 
 class _Words(NamedTuple):

@@ -1,6 +1,6 @@
 """Whether a hypnogram looks like expert scoring: validity indicators against two-sided expert bands.
 
-Says nothing about being right: a night can lie inside every band and agree with no expert.
+That is not whether it is right: a night can lie inside every band and agree with no expert.
 
 ================================  ====================================================================
 fragmentation_index               stage changes / adjacent scored pairs
@@ -111,7 +111,9 @@ class Validity:
     @property
     def outside(self) -> tuple[str, ...]:
         """Names of the indicators below or above their band."""
-        return tuple(name for name, own in self.indicators.items() if own.place in ("below", "above"))
+        return tuple(
+            name for name, indicator in self.indicators.items() if indicator.place in ("below", "above")
+        )
 
     @property
     def fragmentation_index(self) -> float:

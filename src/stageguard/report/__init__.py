@@ -1,4 +1,4 @@
-"""Pictures and reports of decoded nights. Measures and decides nothing."""
+"""Pictures and reports of decoded nights."""
 
 from __future__ import annotations
 

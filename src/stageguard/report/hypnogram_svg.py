@@ -1,4 +1,4 @@
-"""A night before and after decoding as SVG: a picture of its own, or strips for a page. Writes no files."""
+"""A night before and after decoding as SVG: a picture of its own, or strips for a page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.report.night_panels import MARKS, Mark, NightPicture, Panel, draw_night
-from stageguard.report.stage_look import COLOURS as COLOURS
-from stageguard.report.stage_look import colour_of, top_down
-from stageguard.report.svg import GAP, GREY, INK, document, rect, shortened, text_at
-from stageguard.report.time_axis import Axis, Frame
+from stageguard.report.night_panels import MARKS, Axis, Frame, Mark, NightPicture, Panel, draw_night
+from stageguard.report.svg import GAP, GREY, INK, colour_of, document, rect, shortened, text_at, top_down
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

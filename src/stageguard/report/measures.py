@@ -1,29 +1,17 @@
-"""Everything a report shows of one night, measured once: before, after, and the expert's. Shows nothing."""
+"""Everything a report shows of one night, measured once: before, after, and the expert's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict
 
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme
 from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before
 from stageguard.measures.rare_events import RareEvent, rare_events
-from stageguard.measures.statistics import SleepStatistics, sleep_statistics
+from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.validity import Validity, validity_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.report.hypnogram_svg import expert_name
-
-if TYPE_CHECKING:
-    from stageguard.measures.day import Moment
-
-
-class Lights(TypedDict):
-    """When time in bed begins and ends, and when a rodent's light phase begins."""
-
-    lights_off: Moment | None
-    lights_on: Moment | None
-    lights_on_phase: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +57,34 @@ def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
 
     Stages coarser than the night's stay as they are.
     """
-    own = decoding.hypnogram
-    check_aligned(expert, own)
-    scheme = common_scheme(expert.scheme, own.scheme)
-    return replace(expert.merge(scheme), start=own.start, offset_seconds=own.offset_seconds)
+    night = decoding.hypnogram
+    check_aligned(expert, night)
+    scheme = common_scheme(expert.scheme, night.scheme)
+    return replace(expert.merge(scheme), start=night.start, offset_seconds=night.offset_seconds)
 
 
-def measure(decoding: Decoding, expert: Hypnogram | None, lights: Lights) -> Measured:
+def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOptions) -> Measured:
     """Measure a night, what it was before, and the expert's scoring of it."""
     before, cuts, profile = hypnogram_before(decoding), cuts_of(decoding), decoding.profile
-    bedtime = lights["lights_off"], lights["lights_on"]
-
-    def scoring(name: str, night: Hypnogram) -> Scoring:
-        return Scoring(name, sleep_statistics(night, **lights), validity_of(night, profile, cuts, bedtime))
-
     is_coarser = expert is not None and expert.scheme != decoding.hypnogram.scheme
-    own = validity_of(decoding.hypnogram, profile, cuts, bedtime, None if is_coarser else expert)
-    after = Scoring("after", sleep_statistics(decoding, **lights), own)
+    fitting_expert = None if is_coarser else expert
+    scored_before = Scoring(
+        "before", options.measure(before), validity_of(before, profile, cuts, options.lights)
+    )
+    scored_after = Scoring(
+        "after",
+        options.measure(decoding),
+        validity_of(decoding.hypnogram, profile, cuts, options.lights, fitting_expert),
+    )
     if expert is None:
-        return Measured(scoring("before", before), after, None, None, rare_events(decoding))
-    now = agreement(expert, decoding)
-    agreed = agreement(expert, before, pairs=now.pairs), now
+        return Measured(scored_before, scored_after, None, None, rare_events(decoding))
+    agreed_after = agreement(expert, decoding)
+    agreed_before = agreement(expert, before, pairs=agreed_after.pairs)
     compared = ExpertScoring(
         expert_name(expert),
-        sleep_statistics(expert, **lights),
-        None if is_coarser else validity_of(expert, profile, cuts, bedtime),
+        options.measure(expert),
+        None if is_coarser else validity_of(expert, profile, cuts, options.lights),
     )
-    return Measured(scoring("before", before), after, compared, agreed, rare_events(decoding))
+    return Measured(
+        scored_before, scored_after, compared, (agreed_before, agreed_after), rare_events(decoding)
+    )

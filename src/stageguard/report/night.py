@@ -1,4 +1,4 @@
-"""One night as one HTML file that needs nothing else: pictures, measures, words. Writes no files."""
+"""One night as one HTML file that needs nothing else: pictures, measures, words."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.report import changes_table, ledger_table, profile_words, validity_table, words
-from stageguard.report.agreement_table import agreement_caption, agreement_rows
+from stageguard.report import profile_words, tables, validity_table, words
 from stageguard.report.bands_svg import bands_svg
 from stageguard.report.hypnogram_svg import page_strips
-from stageguard.report.interval_words import interval_notes, interval_title, night_intervals
-from stageguard.report.measures import Lights, Measured, aligned, measure
+from stageguard.report.measures import Measured, aligned, measure
 from stageguard.report.numbers import arrowed, sentence
-from stageguard.report.statistics_table import absent_reasons, phase_rows, statistic_groups
+from stageguard.report.statistics_table import (
+    absent_reasons,
+    interval_notes,
+    interval_title,
+    night_intervals,
+    phase_rows,
+    statistic_groups,
+)
 from stageguard.report.svg import printable
-from stageguard.report.tiles import facts, tiles
 
 if TYPE_CHECKING:
     import jinja2
@@ -69,41 +74,41 @@ def night_report(
             f"the night is a {type(decoding).__name__}, expected a Decoding. Report what decode() returned."
         )
     expert = None if expert is None else aligned(expert, decoding)
-    lights = Lights(lights_off=lights_off, lights_on=lights_on, lights_on_phase=lights_on_phase)
-    measured = measure(decoding, expert, lights)
+    options = StatisticsOptions(lights_off=lights_off, lights_on=lights_on, lights_on_phase=lights_on_phase)
+    measured = measure(decoding, expert, options)
     context = {
         "title": title if title is not None else (decoding.source or "A night"),
         "version": __version__,
         "review": REVIEW_SENTENCE,
         "expert_title": "" if measured.expert is None else measured.expert.name.capitalize(),
-        "facts": tuple(facts(decoding)),
+        "facts": tuple(words.facts(decoding)),
         "noun": words.noun(decoding),
         "headline": words.headline(decoding),
         "summary": tuple(words.summary(decoding, measured)),
-        "tiles": tuple(tiles(decoding, measured)),
+        "tiles": tuple(words.tiles(decoding, measured)),
         "warnings": tuple(words.warnings_of(decoding)),
-        **_pictures(decoding, expert, measured, lights),
-        **_tables(decoding, measured, lights),
+        **_pictures(decoding, expert, measured, options),
+        **_tables(decoding, measured, options),
         **_origin(decoding, notes),
     }
     return _templates().get_template("night.html.j2").render(context)
 
 
 def _pictures(
-    decoding: Decoding, expert: Hypnogram | None, measured: Measured, lights: Lights
+    decoding: Decoding, expert: Hypnogram | None, measured: Measured, options: StatisticsOptions
 ) -> dict[str, Any]:
     from markupsafe import Markup
 
     statistics = measured.after.statistics
     moments = []
-    if lights["lights_off"] is not None:
+    if options.lights_off is not None:
         moments.append((statistics.lights_off_epoch, "lights off"))
-    if lights["lights_on"] is not None:
+    if options.lights_on is not None:
         moments.append((statistics.lights_on_epoch, "lights on"))
     zeitgeber = statistics.zeitgeber
     if zeitgeber is not None:  # counted from the start of time in bed
         zeitgeber -= statistics.lights_off_epoch * decoding.epoch_seconds
-    marks = ledger_table.marks_of(measured.events)
+    marks = tables.marks_of(measured.events)
     strips = page_strips(decoding, expert, marks=marks, lights=moments, zeitgeber=zeitgeber)
     rows = validity_table.band_rows(measured)
     scored = measured.expert
@@ -116,9 +121,9 @@ def _pictures(
     }
 
 
-def _tables(decoding: Decoding, measured: Measured, lights: Lights) -> dict[str, Any]:
+def _tables(decoding: Decoding, measured: Measured, options: StatisticsOptions) -> dict[str, Any]:
     agreed, events = measured.agreement, measured.events
-    changes, found = explain(decoding), night_intervals(decoding, lights)
+    changes, intervals = explain(decoding), night_intervals(decoding, options)
     return {
         "indicators": validity_table.indicator_rows(measured),
         "indicator_reasons": validity_table.indicator_reasons(measured),
@@ -127,22 +132,24 @@ def _tables(decoding: Decoding, measured: Measured, lights: Lights) -> dict[str,
             *words.band_notes(decoding, measured.after.validity),
             *validity_table.minimum_words(measured),
         ),
-        "agreement_rows": () if agreed is None else tuple(agreement_rows(*agreed)),
-        "agreement_caption": "" if agreed is None else agreement_caption(agreed[1], decoding.profile.scheme),
+        "agreement_rows": () if agreed is None else tuple(tables.agreement_rows(*agreed)),
+        "agreement_caption": ""
+        if agreed is None
+        else tables.agreement_caption(agreed[1], decoding.profile.scheme),
         "columns": tuple(column.name.capitalize() for column in measured.columns),
-        "statistics_caption": words.statistics_caption(decoding, measured.after.statistics, lights),
-        "statistic_groups": statistic_groups(measured, found),
-        "interval_title": interval_title(found),
-        "interval_notes": tuple(interval_notes(decoding, found, measured.after.statistics)),
+        "statistics_caption": words.statistics_caption(decoding, options, measured.after.statistics.assumed),
+        "statistic_groups": statistic_groups(measured, intervals),
+        "interval_title": interval_title(intervals),
+        "interval_notes": tuple(interval_notes(decoding, intervals, measured.after.statistics)),
         "statistic_reasons": absent_reasons(measured),
         "phases": phase_rows(measured),
-        "ledger": ledger_table.ledger_rows(decoding, events),
-        "ledger_counts": ledger_table.ledger_counts(events),
-        "ledger_intro": ledger_table.ledger_intro(decoding, events),
-        "ledger_caption": ledger_table.ledger_caption(events),
-        "changes": changes_table.change_rows(decoding, changes),
-        "changes_intro": changes_table.changes_intro(changes),
-        "changes_caption": changes_table.changes_caption(changes),
+        "ledger": tables.ledger_rows(decoding, events),
+        "ledger_counts": tables.ledger_counts(events),
+        "ledger_intro": tables.ledger_intro(decoding, events),
+        "ledger_caption": tables.ledger_caption(events),
+        "changes": tables.change_rows(decoding, changes),
+        "changes_intro": tables.changes_intro(changes),
+        "changes_caption": tables.changes_caption(changes),
     }
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: decimals that suit their size, signs, units. Measures nothing."""
+"""Numbers as people read them: decimals that suit their size, signs, units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A profile, its cautions and its origin as rows of text. Decides nothing about them."""
+"""A profile, its cautions and its origin as rows of text."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Rows of the sleep statistics table: before, after, expert, differences and why a number is absent."""
+"""Rows of the sleep statistics table: before, after, expert, differences, intervals, and what is absent."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from stageguard.measures.intervals import Intervals
-from stageguard.measures.statistics import SleepStatistics
+from stageguard.guard.decoding import Decoding
+from stageguard.measures.intervals import Intervals, intervals, is_foreign, shortest_first_rem
+from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.night.quantities import NIGHT, STAGE, Quantity
-from stageguard.report.interval_words import interval_cell
 from stageguard.report.measures import Measured
-from stageguard.report.numbers import difference, shown
+from stageguard.report.numbers import ABSENT, count, difference, shown
 
 ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
 
@@ -124,3 +124,59 @@ def _stage(key: str, stage: str) -> Reader:
         return float(getattr(statistics, key).get(stage, math.nan))
 
     return read
+
+
+def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals | None:
+    """Return conformal intervals, or None where the profile knows no errors on nights like this one."""
+    if not decoding.profile.intervals.get("errors") or is_foreign(decoding):
+        return None
+    return intervals(decoding, lights_off=options.lights_off, lights_on=options.lights_on)
+
+
+def interval_title(found: Intervals | None) -> str:
+    """Return the heading of the column, or nothing without intervals."""
+    if found is None:
+        return ""
+    return f"{100 * found.level:.0f} % interval" if found.is_measured else "Interval"
+
+
+def interval_cell(found: Intervals | None, key: str, decimals: int) -> str:
+    """Return an interval as shown, a dash where it does not exist, nothing for what gets none."""
+    if found is None or key not in found:
+        return ""
+    if found[key].reason:
+        return ABSENT
+    return f"{shown(found[key].low, decimals)} to {shown(found[key].high, decimals)}"
+
+
+def interval_notes(decoding: Decoding, found: Intervals | None, statistics: SleepStatistics) -> Iterator[str]:
+    """Return where the intervals come from, and how often such ones covered."""
+    held = decoding.profile.intervals
+    if found is None:
+        if held.get("errors"):
+            yield (
+                "No intervals are shown: the profile knows the errors on nights of "
+                f"{decoding.profile.cohort}, and this one is of {decoding.cohort}."
+            )
+        return
+    nights = f"{count(found.n_nights, 'scored night')} of {count(int(held.get('n_subjects', 0)), 'subject')}"
+    measured = [one.measured_coverage for one in found.values() if not math.isnan(one.measured_coverage)]
+    covered = ""
+    if measured:
+        low, high = 100 * min(measured), 100 * max(measured)
+        share = f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
+        covered = f" There, each subject judged by the errors on the others, they held {share} of the values."
+    yield (
+        f"The {interval_title(found).lower()} is as wide as the errors against experts on {nights} that "
+        f"were held out from the fit.{covered} It holds for nights like those: same stager, same kind of "
+        "people."
+    )
+    shortest = shortest_first_rem(decoding.profile)
+    latency = found.get("rem_latency_minutes")
+    if shortest and latency is not None and not latency.reason:
+        moved = latency.value != statistics.rem_latency_minutes
+        here = f", here after {shown(latency.value, 1)} min" if moved else ""
+        yield (
+            f"That of REM latency is for the first REM bout of {shortest:g} s or more, as the profile was "
+            f"fitted{here}."
+        )

@@ -1,4 +1,4 @@
-"""Small pieces of SVG: safe text, paths, runs, the document around them. Knows nothing about sleep."""
+"""Small pieces of SVG: safe text, paths, runs, the document around them, and the colours of stages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from stageguard.night.stages import StageScheme, canonical_name
 
 INK, GREY, PALE, GAP = "#22262B", "#626972", "#E4E7EA", "#E9EBEE"
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
@@ -87,3 +89,25 @@ def document(
         + "\n".join(parts)
         + "\n</svg>\n"
     )
+
+
+# Tol's high-contrast set (ochre, rose, blue) with lighter blues for lighter sleep: told apart by
+# colour-blind readers and in grey, where depth of sleep reads as darkness.
+COLOURS = {"W": "#DDAA33", "R": "#BB5566", "N1": "#9CCBEA", "N2": "#4A90C2", "N3": "#004488", "N": "#2F76B0",
+           "S": "#2F76B0"}  # fmt: skip
+SPARE_COLOURS = ("#66A182", "#8A6FB0", "#7F7F7F", "#B07AA1", "#59A14F")
+TOP_DOWN = ("W", "R", "S", "N", "N1", "N2", "N3")
+
+
+def top_down(scheme: StageScheme) -> list[int]:
+    """Stages from top to bottom: wake, REM, then ever deeper sleep; unknown names keep their order below."""
+    place = {name: rank for rank, name in enumerate(TOP_DOWN)}
+    return sorted(
+        range(scheme.n_stages), key=lambda i: place.get(canonical_name(scheme.names[i]) or "", len(place) + i)
+    )
+
+
+def colour_of(scheme: StageScheme, stage: int) -> str:
+    """Colour of a stage; stages without a known name get a spare one."""
+    known = COLOURS.get(canonical_name(scheme.names[stage]) or "")
+    return known or SPARE_COLOURS[stage % len(SPARE_COLOURS)]

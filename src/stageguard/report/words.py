@@ -1,19 +1,20 @@
-"""What the guard did to one night, in plain words. Measures nothing and draws nothing."""
+"""What the guard did to one night in plain words: headline, facts, tiles, summary, warnings, notes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.measures.day import lights_words
-from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, SleepStatistics
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
 from stageguard.measures.validity import Validity
-from stageguard.report.ledger_table import fates
-from stageguard.report.measures import Lights, Measured
-from stageguard.report.numbers import count, duration, shown
+from stageguard.report.measures import Measured
+from stageguard.report.numbers import ABSENT, count, difference, duration, shown
+from stageguard.report.tables import fates
 from stageguard.report.validity_table import band_rows, bands_sentence
 
 MANY_CHANGES = 0.10  # as decode warns
@@ -156,10 +157,59 @@ def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
         )
 
 
-def statistics_caption(decoding: Decoding, statistics: SleepStatistics, lights: Lights) -> str:
+def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: Sequence[str]) -> str:
     """Return whose definitions are used, and what time in bed is."""
     sentences = ["AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake"]
-    given = lights_words(decoding.hypnogram, lights["lights_off"], lights["lights_on"])
+    given = lights_words(decoding.hypnogram, *options.lights)
     if given:
         sentences.append(given.capitalize())
-    return ". ".join([*sentences, *statistics.assumed]) + "."
+    return ". ".join([*sentences, *assumed]) + "."
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number worth seeing first."""
+
+    name: str
+    value: str
+    detail: str
+
+
+def facts(decoding: Decoding) -> Iterator[str]:
+    """Return what was recorded."""
+    hypnogram = decoding.hypnogram
+    if hypnogram.start is not None:
+        yield f"starts {hypnogram.start:%Y-%m-%d %H:%M:%S}"
+    yield duration(hypnogram.n_epochs * hypnogram.epoch_seconds)
+    yield f"{count(hypnogram.n_epochs, 'epoch')} of {hypnogram.epoch_seconds:g} s"
+    yield f"stages {' '.join(hypnogram.scheme.names)}"
+    yield f"profile {decoding.profile.name}"
+    if decoding.cohort:
+        yield f"cohort {decoding.cohort}"
+
+
+def tiles(decoding: Decoding, measured: Measured) -> Iterator[Tile]:
+    """Return four numbers: how much changed, how often stages change, sleep, and agreement or wake."""
+    n_changed = int(np.count_nonzero(decoding.changed))
+    n_scored = int(np.count_nonzero(decoding.argmax >= 0))
+    yield Tile("Epochs changed", f"{100 * decoding.changed_share:.1f} %", f"{n_changed:,} of {n_scored:,}")
+    own, now = (
+        column.validity.indicators["transitions_per_hour"] for column in (measured.before, measured.after)
+    )
+    band = "no expert band" if math.isnan(now.low) else f"experts {shown(now.low, 1)} to {shown(now.high, 1)}"
+    yield Tile("Stage changes per hour", _change(own.value, now.value), band)
+    before, after = measured.before.statistics, measured.after.statistics
+    slept = ABSENT if math.isnan(after.tst_minutes) else duration(60 * after.tst_minutes)
+    changed = difference(after.tst_minutes, before.tst_minutes, 1)
+    same = after.tst_minutes == before.tst_minutes
+    yield Tile("Total sleep time", slept, "unchanged by decoding" if same else f"{changed} min by decoding")
+    if measured.agreement is not None and measured.expert is not None:
+        own_kappa, kappa = (found.kappa for found in measured.agreement)
+        name = f"Agreement with the {measured.expert.name}"
+        yield Tile(name, f"κ {_change(own_kappa, kappa, 2)}", "1 is perfect, 0 is chance")
+    else:
+        yield Tile("Wake after sleep onset", _change(before.waso_minutes, after.waso_minutes), "minutes")
+
+
+def _change(before: float, after: float, decimals: int = 1) -> str:
+    return f"{shown(before, decimals)} → {shown(after, decimals)}"

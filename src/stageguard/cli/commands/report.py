@@ -39,7 +39,7 @@ from stageguard.cli.present import print_review, print_summary
 from stageguard.cli.scored_files import ReadOptions, read_moment, read_start
 from stageguard.cli.terminal import console, in_options, print_error, print_json, print_list, warned_of
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
-from stageguard.measures.cohort import StatisticsOptions
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
 

@@ -39,8 +39,9 @@ from stageguard.cli.present import MOST_ROWS, print_problems
 from stageguard.cli.scored_files import read_moment, read_options
 from stageguard.cli.summary import SHOWN, shown
 from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, print_list, table
-from stageguard.measures.cohort import CohortTable, StatisticsOptions
+from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.quantities import Quantity, quantity_of
 
 Output = Annotated[
