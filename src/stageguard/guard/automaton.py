@@ -1,4 +1,4 @@
-"""Compile a Profile into tables, or into an automaton of states and weighted edges. Does not decode.
+"""A profile compiled into tables, or into an automaton of states and weighted edges.
 
 Every constraint a profile can state looks back a bounded number of epochs, so all of them together are
 a finite automaton: states that carry a stage, edges that carry a weight. Minimum bouts alone need no
@@ -240,18 +240,18 @@ class _Compiler:
         return _State(stage, False, -self.cap[stage], ())  # a cut bout is as old as it needs to be
 
     def _explore(self) -> tuple[set[_State], list[tuple[_State, _State, float, float]]]:
-        found = set(self._starts())
-        frontier, edges = list(found), []
+        states = set(self._starts())
+        frontier, edges = list(states), []
         while frontier:
             state = frontier.pop()
             for target, scaled, fixed in self._successors(state):
                 edges.append((state, target, scaled, fixed))
-                if target not in found:
-                    found.add(target)
+                if target not in states:
+                    states.add(target)
                     frontier.append(target)
-                    if len(found) > MOST_STATES:
+                    if len(states) > MOST_STATES:
                         raise ProfileError(self._too_large())
-        return found, edges
+        return states, edges
 
     def _successors(self, state: _State) -> list[tuple[_State, float, float]]:
         stage, age = state.stage, -state.negative_age

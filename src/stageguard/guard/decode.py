@@ -124,8 +124,8 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
     items = list(density) if batch else [density]
     if not items:
         return [], batch
-    each = options.of_each_night(len(items)) if batch else [options]
-    given = [inputs.read_night(night, profile, own) for night, own in zip(items, each, strict=True)]
+    said = options.of_each_night(len(items)) if batch else [options]
+    given = [inputs.read_night(night, profile, each) for night, each in zip(items, said, strict=True)]
     nights = inputs.check_nights(given, profile, is_batch=batch)
     try:
         solved = _solve(profile, given, nights, natural=natural)

@@ -1,4 +1,4 @@
-"""The result of decoding one night: what was decided and changed, and how to report it. Does not decode."""
+"""`Decoding`: what was decided and changed in one night, and how to report it."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class Decoding(ExportableStages):
     @property
     def changed(self) -> Mask:
         """Epochs decided otherwise than by the stager."""
-        own = self.night.argmax
-        changed: Mask = (self.hypnogram.labels != own) & (own >= 0)
+        argmax = self.night.argmax
+        changed: Mask = (self.hypnogram.labels != argmax) & (argmax >= 0)
         return changed
 
     @property

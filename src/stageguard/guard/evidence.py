@@ -1,4 +1,4 @@
-"""Turn a stager's probabilities into the evidence a path is scored on. Does not decode.
+"""The evidence a path is scored on, made of a stager's probabilities.
 
 The order is fixed: temperature, biases, renormalise, clip, prior, quality, pins. Epochs without
 evidence are bridged when the run is short and cut out when it is long.
@@ -79,9 +79,9 @@ class Night:
         if self.pins:
             scores = scores.copy()
             for epoch, stage in self.pins.items():
-                own = scores[epoch, stage]
+                kept = scores[epoch, stage]
                 scores[epoch] = -np.inf
-                scores[epoch, stage] = own
+                scores[epoch, stage] = kept
         return np.ascontiguousarray(scores)
 
 

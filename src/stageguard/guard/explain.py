@@ -1,4 +1,4 @@
-"""Say what a decoding changed and which rule decided. Changes nothing.
+"""`explain`: what a decoding changed, and which rule decided.
 
 Which rule decided is found by leaving it out: the night is decoded again without pins, without quality,
 without minimum bouts and so on, and a change that does not happen then was made by that rule. What keeping
@@ -134,7 +134,7 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     changes = []
     for i, (first, end) in enumerate(regions):
         before, after = night.argmax[first:end], result.hypnogram.labels[first:end]
-        epochs, own = np.arange(first, end), night.probabilities
+        epochs, probabilities = np.arange(first, end), night.probabilities
         changes.append(
             Change(
                 first_epoch=first,
@@ -143,8 +143,8 @@ def explain(result: Decoding) -> tuple[Change, ...]:
                 clock=result.hypnogram.clock_at(first),
                 before=tuple(names[s] for s in before),
                 after=tuple(names[s] for s in after),
-                probability_before=float(own[epochs, before].mean()),
-                probability_after=float(own[epochs, after].mean()),
+                probability_before=float(probabilities[epochs, before].mean()),
+                probability_after=float(probabilities[epochs, after].mean()),
                 rule=rules[i],
                 evidence_nats=float(evidence[first:end].sum()),
                 prior_nats=prior[i],
@@ -234,11 +234,11 @@ def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int,
     That is the rule without which the stager's choice would have stood; where several would each have
     overruled it, the first that does so alone.
     """
-    own, output = result.night.argmax, result.hypnogram.labels
-    pinned = np.zeros(len(own), dtype=bool)
+    argmax, output = result.night.argmax, result.hypnogram.labels
+    pinned = np.zeros(len(argmax), dtype=bool)
     pinned[list(result.night.pins)] = True
     agreeing = [(rule, labels == output) for rule, labels in _choices_of_evidence(result, trial)]
-    without = [(rule, labels == own) for rule, labels in _solve(_ablations(result, trial))]
+    without = [(rule, labels == argmax) for rule, labels in _solve(_ablations(result, trial))]
     alone = [(rule, labels == output) for rule, labels in _solve(_single_rules(result, trial))]
     decided: list[Rule] = []
     for first, end in regions:
@@ -253,12 +253,12 @@ def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int,
     return decided
 
 
-def _most(found: Sequence[tuple[Rule, Mask]], here: slice) -> Rule | None:
+def _most(variants: Sequence[tuple[Rule, Mask]], here: slice) -> Rule | None:
     """Return the rule that holds in most epochs of a region, if in more than half; of equals the first."""
     share, rule = max(
-        ((float(holds[here].mean()), -i) for i, (_, holds) in enumerate(found)), default=(0.0, 0)
+        ((float(holds[here].mean()), -i) for i, (_, holds) in enumerate(variants)), default=(0.0, 0)
     )
-    return found[-rule][0] if share > 0.5 else None
+    return variants[-rule][0] if share > 0.5 else None
 
 
 def _solve(variants: Iterator[tuple[Rule, Solver, Job]]) -> list[tuple[Rule, Labels]]:
@@ -279,11 +279,11 @@ def _choices_of_evidence(result: Decoding, trial: Trial) -> list[tuple[Rule, Lab
 def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
     """Yield the night without each rule that acts on it, the most particular rule first."""
     profile, night, seconds = result.profile, result.night, result.epoch_seconds
-    own = solver_for(profile, seconds)
+    solver = solver_for(profile, seconds)
     if night.pins:
-        yield "pin", own, Job(_without_pins(night), trial)
+        yield "pin", solver, Job(_without_pins(night), trial)
     if night.quality is not None:
-        yield "quality", own, Job(replace(night, quality=None), trial)
+        yield "quality", solver, Job(replace(night, quality=None), trial)
     if not trial.is_free:
         if profile.min_bout_seconds:
             yield (
@@ -293,11 +293,11 @@ def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, J
             )
         if profile.flip_flop.penalty_nats:
             yield "flip-flop", solver_for(_without(profile, "flip_flop"), seconds), Job(night, trial)
-        yield "transition", own, Job(night, trial._replace(transition_weight=0.0))
+        yield "transition", solver, Job(night, trial._replace(transition_weight=0.0))
     if trial.log_weight is not None:
-        yield "prior", own, Job(night, trial._replace(log_weight=None))
+        yield "prior", solver, Job(night, trial._replace(log_weight=None))
     if night.calibration is not None:
-        yield "calibration", own, Job(replace(night, calibration=None, _base=None), trial)
+        yield "calibration", solver, Job(replace(night, calibration=None, _base=None), trial)
 
 
 def _single_rules(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:

@@ -214,9 +214,9 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
 
 def _reorder(matrix: Floats, names: Sequence[str], scheme: StageScheme, assumed: list[str]) -> Floats:
     """Bring columns into the scheme's order by their names, summing finer stages where needed."""
-    own = _columns(names, scheme)
-    if own is not None:
-        return matrix if own == list(range(len(own))) else np.ascontiguousarray(matrix[:, own])
+    order = _columns(names, scheme)
+    if order is not None:
+        return matrix if order == list(range(len(order))) else np.ascontiguousarray(matrix[:, order])
     finer, columns = scheme_for(names)
     merged = merge_columns(matrix[:, columns], finer, scheme)
     assumed.append(
@@ -230,10 +230,12 @@ def _columns(names: Sequence[str], scheme: StageScheme) -> list[int] | None:
     if len(names) != scheme.n_stages:
         return None
     try:
-        places = [scheme.index(name) for name in names]
+        indices = [scheme.index(name) for name in names]
     except InputError:
         return None
-    return [places.index(stage) for stage in range(len(places))] if len(set(places)) == len(places) else None
+    if len(set(indices)) < len(indices):
+        return None
+    return [indices.index(stage) for stage in range(len(indices))]
 
 
 def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How probable each stage of a night is, and draws of whole nights. Does not decide on one hypnogram.
+"""`posterior` and `sample`: how probable each stage of a night is, and draws of whole nights.
 
 `decode` returns the path with the highest score. Here every path counts, in proportion to the exponential of
 its score: `posterior` adds them up, `sample` draws from them.
@@ -60,7 +60,7 @@ class Posterior(Hypnodensity):
         """Compare all fields but `assumed` by content."""
         if not isinstance(other, Posterior):
             return False if isinstance(other, Hypnodensity) else NotImplemented
-        return Hypnodensity.__eq__(self, other) is True and self._own() == other._own()
+        return Hypnodensity.__eq__(self, other) is True and self._added_fields() == other._added_fields()
 
     def __hash__(self) -> int:
         """Hash as a density."""
@@ -69,13 +69,14 @@ class Posterior(Hypnodensity):
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle through the constructor."""
         *described, offset_seconds = self._rest()
-        return Posterior, (self.probabilities, *described, self.assumed, offset_seconds, *self._own())
+        added = self._added_fields()
+        return Posterior, (self.probabilities, *described, self.assumed, offset_seconds, *added)
 
     def _facts(self) -> list[str]:
         name = "unknown" if self.profile is None else repr(self.profile.name)
         return [*Hypnodensity._facts(self), f"profile {name}", f"log-evidence {self.log_evidence:.1f} nats"]
 
-    def _own(self) -> tuple[Any, ...]:
+    def _added_fields(self) -> tuple[Any, ...]:
         return self.log_evidence, self.transition_weight, self.prior_exponent, self.profile
 
 
@@ -125,8 +126,8 @@ def posterior(
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
     results, batch = decode_all(density, profile, GuardOptions(**options))
-    found = _smooth(results)
-    return found if batch else found[0]
+    posteriors = _smooth(results)
+    return posteriors if batch else posteriors[0]
 
 
 @overload
@@ -217,12 +218,12 @@ def _smooth(results: Sequence[Decoding]) -> list[Posterior]:
 
 
 def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> list[Labels]:
-    found: dict[int, Labels] = {}
+    by_night: dict[int, Labels] = {}
     for smoother, members in _by_smoother(results):
         jobs = [_job(results[i]) for i in members]
         drawn = smoother.draw(jobs, n_draws, [seeds[i] for i in members])
-        found.update(zip(members, drawn, strict=True))
-    return [found[i] for i in range(len(results))]
+        by_night.update(zip(members, drawn, strict=True))
+    return [by_night[i] for i in range(len(results))]
 
 
 def _by_smoother(results: Sequence[Decoding]) -> list[tuple[Smoother, list[int]]]:
@@ -278,7 +279,7 @@ def _seeds(seed: Any, n_nights: int, batch: bool) -> list[int]:
         if not batch:
             raise InputError("seed is a list, expected one whole number for one night.")
         given = per_night(seed, n_nights, "seed")
-    for one in given:
-        if isinstance(one, bool) or not isinstance(one, int | np.integer) or one < 0:
-            raise InputError(f"seed is {checks.shown(one)}, expected a whole number from 0.")
-    return [int(one) for one in given]
+    for number in given:
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+            raise InputError(f"seed is {checks.shown(number)}, expected a whole number from 0.")
+    return [int(number) for number in given]

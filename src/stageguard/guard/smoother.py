@@ -1,4 +1,4 @@
-"""Sum over all paths of many nights at once, or draw some of them. Does not choose the strength."""
+"""A profile compiled for sums over paths: marginals and draws of many nights at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.guard import kernels as kernels_module
-from stageguard.guard.automaton import compile_automaton, weigh
 from stageguard.guard.kernels import reference
 from stageguard.guard.solver import Job, solver_for
 from stageguard.profile.profile import Profile
@@ -56,7 +55,6 @@ class Smoother:
             and int(self.solver.tables.minimum_epochs.max()) <= _LONGEST_MINIMUM
             and self.solver.n_stages <= _MOST_STAGES
         )
-        self.automaton = None if self.is_structured else compile_automaton(profile, epoch_seconds)
 
     def smooth(self, jobs: Sequence[Job]) -> list[Smoothed]:
         """Return marginals and log-sum of every job."""
@@ -65,15 +63,15 @@ class Smoother:
             marginals = arrays[0]
             if len(marginals) != len(job.night.probabilities):
                 marginals = np.full(job.night.probabilities.shape, np.nan)
-                for (start, stop), own in zip(job.night.spans, arrays, strict=True):
-                    marginals[start:stop] = own
+                for (start, stop), rows in zip(job.night.spans, arrays, strict=True):
+                    marginals[start:stop] = rows
             results.append(Smoothed(marginals, log_sum))
         return results
 
     def draw(self, jobs: Sequence[Job], n_draws: int, seeds: Sequence[int]) -> list[Labels]:
         """Return labels (n_draws, n_epochs) of every job, -1 in gaps; each stretch has its own streams."""
         streams = [
-            np.stack([_streams(seed, place, n_draws) for place in range(len(job.night.spans))])
+            np.stack([_streams(seed, stretch, n_draws) for stretch in range(len(job.night.spans))])
             for job, seed in zip(jobs, seeds, strict=True)
         ]
         results = []
@@ -82,8 +80,8 @@ class Smoother:
             n_epochs = len(job.night.probabilities)
             if labels.shape[1] != n_epochs:
                 labels = np.full((n_draws, n_epochs), -1, dtype=np.int8)
-                for (start, stop), own in zip(job.night.spans, arrays, strict=True):
-                    labels[:, start:stop] = own
+                for (start, stop), drawn in zip(job.night.spans, arrays, strict=True):
+                    labels[:, start:stop] = drawn
             results.append(labels)
         return results
 
@@ -97,14 +95,14 @@ class Smoother:
         results: dict[int, tuple[list[Any], float]] = {}
         for route, members in groups.items():
             empty = [np.empty((len(jobs[i].night.spans), 0), dtype=np.uint64) for i in members]
-            own = empty if streams is None else [streams[i] for i in members]
-            pieces = _gather([jobs[i] for i in members], route, np.concatenate(own))
+            given_streams = empty if streams is None else [streams[i] for i in members]
+            pieces = _gather([jobs[i] for i in members], route, np.concatenate(given_streams))
             arrays, log_sums = self._sum(verb, route, pieces)
-            at = 0
+            first = 0
             for i in members:
-                stop = at + len(jobs[i].night.spans)
-                results[i] = arrays[at:stop], float(sum(log_sums[at:stop]))
-                at = stop
+                stop = first + len(jobs[i].night.spans)
+                results[i] = arrays[first:stop], float(sum(log_sums[first:stop]))
+                first = stop
         return [results[i] for i in range(len(jobs))]
 
     def _route(self, job: Job) -> str:
@@ -128,9 +126,9 @@ class Smoother:
                 logs = _gather(_unique(pieces.jobs), "logarithms", pieces.streams).matrices
             again = pieces.only(doubtful, [logs[i] for i in doubtful])
             exact = "automaton logarithms" if route == "automaton" else "logarithms"
-            for i, *found in zip(doubtful, *self._call(verb, exact, again)[:2], strict=True):
-                arrays[i], log_sums[i] = found
-                pieces.shift[i] = 0.0
+            exact_arrays, exact_sums, _ = self._call(verb, exact, again)
+            for i, array, log_sum in zip(doubtful, exact_arrays, exact_sums, strict=True):
+                arrays[i], log_sums[i], pieces.shift[i] = array, log_sum, 0.0
         return arrays, [total + shift for total, shift in zip(log_sums, pieces.shift, strict=True)]
 
     def _call(self, verb: Verb, route: str, pieces: _Pieces) -> tuple[list[Any], list[float], Mask]:
@@ -143,7 +141,7 @@ class Smoother:
         rules: tuple[Any, ...]
         if route.startswith("automaton"):
             kernel = kernels.smooth_automaton if verb == "smooth" else kernels.draw_automaton
-            rules = (route == "automaton", table, *self._automaton_tables(list(index)))
+            rules = (route == "automaton", table, *self.solver.automaton_tables(list(index)))
         else:
             kernel = kernels.smooth if verb == "smooth" else kernels.draw
             products, clip = route != "logarithms", CLIP if route == "probabilities" else 0.0
@@ -159,27 +157,19 @@ class Smoother:
         flat, totals, certified = kernel(pieces.matrices, *rules, pieces.streams, threads)
         return _cut_draws(flat, pieces), totals.tolist(), certified
 
-    def _automaton_tables(self, transition_weights: Sequence[float]) -> tuple[Any, ...]:
-        a = self.automaton
-        assert a is not None
-        weight = np.array([weigh(a.scaled, tau) + a.fixed for tau in transition_weights])
-        final = np.array([weigh(a.final, tau) for tau in transition_weights])
-        return a.stage, a.first, a.source, weight, np.tile(a.initial, (len(weight), 1)), final
-
 
 def smoother_for(profile: Profile, epoch_seconds: float) -> Smoother:
     """Return the profile compiled for an epoch length and the active kernels, once for all calls."""
     key = ("smoother", epoch_seconds, kernels_module.active.NAME)
-    smoother = profile._cache.get(key)
+    smoother: Smoother | None = profile._cache.get(key)
     if smoother is None:
         smoother = profile._cache[key] = Smoother(profile, epoch_seconds)
-    found: Smoother = smoother
-    return found
+    return smoother
 
 
-def _streams(seed: int, place: int, n_draws: int) -> Streams:
+def _streams(seed: int, stretch: int, n_draws: int) -> Streams:
     """Return one random stream per draw; those of the first draws do not depend on how many there are."""
-    words = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(n_draws, np.uint64)
+    words = np.random.SeedSequence(seed, spawn_key=(stretch,)).generate_state(n_draws, np.uint64)
     return words.astype(np.uint64, copy=False)
 
 
@@ -227,9 +217,9 @@ def _free(verb: Verb, pieces: _Pieces) -> tuple[list[Any], list[float]]:
 
 
 def _cut_draws(flat: Labels, pieces: _Pieces) -> list[Any]:
-    n_draws, at, arrays = pieces.streams.shape[1], 0, []
+    n_draws, first, arrays = pieces.streams.shape[1], 0, []
     for matrix in pieces.matrices:
-        stop = at + n_draws * len(matrix)
-        arrays.append(flat[at:stop].reshape(n_draws, len(matrix)))
-        at = stop
+        stop = first + n_draws * len(matrix)
+        arrays.append(flat[first:stop].reshape(n_draws, len(matrix)))
+        first = stop
     return arrays

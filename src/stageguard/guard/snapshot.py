@@ -1,4 +1,4 @@
-"""A stream's state as bytes, and back, every byte checked. No pickle, nothing is executed.
+"""A stream's state as bytes, and back, every byte checked before it is used.
 
 Layout, little-endian: ``SGSTREAM``, version (uint32), length of the header (uint32), the header as JSON, the
 arrays of the state one after the other, SHA-256 of all before it.
@@ -72,12 +72,12 @@ def unpack(snapshot: bytes) -> tuple[dict[str, Any], State]:
 
 
 def _arrays(body: bytes, lengths: list[int]) -> State:
-    at, arrays = 0, []
+    offset, arrays = 0, []
     for kind, length in zip(_TYPES, lengths, strict=True):
-        array = np.frombuffer(body, dtype=kind, count=length, offset=at)
+        array = np.frombuffer(body, dtype=kind, count=length, offset=offset)
         arrays.append(array.astype(array.dtype.newbyteorder("=")))
-        at += array.nbytes
-    if at != len(body):
+        offset += array.nbytes
+    if offset != len(body):
         raise ValueError
     return tuple(arrays)
 
@@ -91,8 +91,8 @@ class Limits(NamedTuple):
 
 def check_state(state: State, stage: Ints32, n_stages: int, limits: Limits) -> None:
     """Refuse a state that no stream on these automaton states can be in."""
-    counts, scores, own, parent, bout_stage, start = state
-    shapes_fit = len(counts) == 5 and len(scores) == len(own) == len(stage)
+    counts, scores, state_bout, parent, bout_stage, start = state
+    shapes_fit = len(counts) == 5 and len(scores) == len(state_bout) == len(stage)
     if not (shapes_fit and 0 < len(parent) == len(bout_stage) == len(start)):
         raise _impossible()
     if not (_counts_fit(counts.tolist(), limits) and _bouts_fit(state, n_stages)):
@@ -100,14 +100,14 @@ def check_state(state: State, stage: Ints32, n_stages: int, limits: Limits) -> N
     n_epochs, n_committed, n_missing, _, is_running = counts.tolist()
     n_solved = n_epochs - n_missing
     first = np.flatnonzero(parent == 0)  # what follows the root
-    alive = own >= 0
-    in_root = bool((own == 0).any())
+    alive = state_bout >= 0
+    in_root = bool((state_bout == 0).any())
     right = (
         not np.isnan(scores).any()
         and not (scores == np.inf).any()
         and np.array_equal(alive, scores > -np.inf)
         and bool(alive.any()) == bool(is_running)
-        and np.array_equal(bout_stage[own[alive]], stage[alive])
+        and np.array_equal(bout_stage[state_bout[alive]], stage[alive])
         and 0 <= start[0] <= n_committed
         and (start[1:] < max(n_solved, 1)).all()
         # what all paths agree on is given out, and no more: up to the first bout that not all share
@@ -133,16 +133,21 @@ def _counts_fit(counts: list[int], limits: Limits) -> bool:
 
 
 def _bouts_fit(state: State, n_stages: int) -> bool:
-    _, _, own, parent, bout_stage, start = state
+    _, _, state_bout, parent, bout_stage, start = state
     later = np.arange(1, len(parent))
-    if not (own.min() >= -1 and own.max() < len(parent) and parent[0] == -1 and (parent[1:] >= 0).all()):
+    if not (
+        state_bout.min() >= -1
+        and state_bout.max() < len(parent)
+        and parent[0] == -1
+        and (parent[1:] >= 0).all()
+    ):
         return False
     if not (parent[1:] < later).all():
         return False
     is_used = np.zeros(len(parent), dtype=bool)
     is_used[0] = True
     is_used[parent[1:]] = True
-    is_used[own[own >= 0]] = True
+    is_used[state_bout[state_bout >= 0]] = True
     return bool(
         is_used.all()
         and -1 <= bout_stage[0] < n_stages

@@ -1,4 +1,4 @@
-"""Run a profile's kernels on many nights at once. Does not choose how strong the profile is."""
+"""A profile compiled for one epoch length: the best paths of many nights at once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class Solver:
             and int(self.tables.minimum_epochs.max()) <= kernels.LONGEST_MINIMUM
             and self.n_stages <= kernels.MOST_STAGES
         )
-        self.automaton = (
+        # the other kernels need it for posteriors and counterfactuals alone
+        self._automaton = (
             None if self.is_greedy or self.is_structured else compile_automaton(profile, epoch_seconds)
         )
         # At transition weight 0 nothing else ties one epoch to the next.
@@ -78,7 +79,6 @@ class Solver:
             not flips and not profile.durations and bool(np.all(self.tables.minimum_epochs == 1))
         )
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
-        self._compiled = self.automaton
         self._reach_epochs = _reach_epochs(self.tables)
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
@@ -131,7 +131,8 @@ class Solver:
             return _assemble(jobs, pieces, owners, labels, None, switches)
         table, transition_weights = _tables_of(jobs, owners)
         if route == "automaton":
-            result = self._run_automaton(pieces, table, transition_weights, threads)
+            tables = self.automaton_tables(transition_weights)
+            result = kernels_module.active.automaton(pieces, table, *tables, threads)
         elif route == "greedy":
             flip = self.profile.flip_flop
             stay, change = self.scores(transition_weights, products=False)
@@ -177,22 +178,11 @@ class Solver:
             self._kept[key] = (np.exp(stay), np.exp(change)) if products else (stay, change)
         return self._kept[key]
 
-    def _run_automaton(
-        self,
-        pieces: list[Floats],
-        table: Ints32,
-        transition_weights: Sequence[float],
-        threads: int,
-    ) -> tuple[Labels, Floats, Ints]:
-        tables = self._automaton_tables(transition_weights)
-        result: tuple[Labels, Floats, Ints] = kernels_module.active.automaton(pieces, table, *tables, threads)
-        return result
-
-    def _automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
+    def automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
         """Return an automaton's arrays, weights with a row per transition weight."""
-        if self._compiled is None:  # the kernel for minimum bouts needs none
-            self._compiled = compile_automaton(self.profile, self.epoch_seconds)
-        a = self._compiled
+        if self._automaton is None:
+            self._automaton = compile_automaton(self.profile, self.epoch_seconds)
+        a = self._automaton
         weight = np.array([weigh(a.scaled, tau) + a.fixed for tau in transition_weights])
         final = np.array([weigh(a.final, tau) for tau in transition_weights])
         initial = np.tile(a.initial, (len(transition_weights), 1))
@@ -223,7 +213,7 @@ class Solver:
                 self.profile.ends == "censored", flip.penalty_nats, flip.window_epochs, threads,
             )  # fmt: skip
         else:
-            tables = self._automaton_tables([trial.transition_weight])
+            tables = self.automaton_tables([trial.transition_weight])
             scores, kept = kernels_module.active.keep_automaton(pieces, flat, rows, table, *tables, threads)
         whole: Floats = kept + (scores.sum() - scores[piece])
         return whole
@@ -298,17 +288,17 @@ def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, Ints]
 
     The kernel's path scores as high, but stays where stages tie. What it gives lost epochs is kept.
     """
-    labels, switches, at = labels.copy(), [], 0
+    labels, switches, offset = labels.copy(), [], 0
     for night, trial in jobs:
-        own = night.choices(trial.log_weight)
+        choices = night.choices(trial.log_weight)
         if night.quality is not None:
-            own[night.quality == 1.0] = -1
-        own[list(night.pins)] = list(night.pins.values())
+            choices[night.quality == 1.0] = -1
+        choices[list(night.pins)] = list(night.pins.values())
         for start, stop in night.spans:
-            piece = labels[at : at + stop - start]
-            np.copyto(piece, own[start:stop], where=own[start:stop] >= 0)
+            piece = labels[offset : offset + stop - start]
+            np.copyto(piece, choices[start:stop], where=choices[start:stop] >= 0)
             switches.append(np.count_nonzero(np.diff(piece)))
-            at += stop - start
+            offset += stop - start
     return labels, np.array(switches, dtype=np.int64)
 
 
@@ -328,17 +318,17 @@ def _assemble(
 ) -> list[Path]:
     totals = _sum_by_job(switches, owners, len(jobs))
     sums = [None] * len(jobs) if scores is None else _sum_by_job(scores, owners, len(jobs))
-    paths, at = [], 0
+    paths, offset = [], 0
     for (night, _), total, score in zip(jobs, totals, sums, strict=True):
         n_epochs = len(night.probabilities)
         if night.spans == ((0, n_epochs),):
-            own = labels[at : at + n_epochs]
-            at += n_epochs
+            path_labels = labels[offset : offset + n_epochs]
+            offset += n_epochs
         else:
-            own = np.full(n_epochs, -1, dtype=np.int8)
+            path_labels = np.full(n_epochs, -1, dtype=np.int8)
             for start, stop in night.spans:
-                own[start:stop] = labels[at : at + stop - start]
-                at += stop - start
+                path_labels[start:stop] = labels[offset : offset + stop - start]
+                offset += stop - start
         n_pairs = night.n_pairs
-        paths.append(Path(own, score, total / n_pairs if n_pairs else float("nan")))
+        paths.append(Path(path_labels, score, total / n_pairs if n_pairs else float("nan")))
     return paths

@@ -1,4 +1,4 @@
-"""Decode a recording while it is made, one epoch at a time. Does not choose the strength."""
+"""`StreamingDecoder`: a recording decoded while it is made, one epoch at a time."""
 
 from __future__ import annotations
 
@@ -300,7 +300,10 @@ class StreamingDecoder:
         """Return the choices of the epochs given out; those that said nothing keep the label beside them."""
         chosen = [self._choices.popleft() for _ in labels]
         return tuple(
-            [own if own >= 0 and label >= 0 else label for own, label in zip(chosen, labels, strict=True)]
+            [
+                choice if choice >= 0 and label >= 0 else label
+                for choice, label in zip(chosen, labels, strict=True)
+            ]
         )
 
     def _fingerprint(self) -> str:

@@ -212,12 +212,12 @@ def _fixed(profile: Profile, fi_before: float) -> Search:
 
 def _match(profile: Profile, fi_before: float, target: float) -> Search:
     trials = [Trial(tau, fixed_log_weight(profile)) for tau in TRANSITION_WEIGHTS]
-    found = yield trials
-    distances = [abs(fi - target) for fi in found]
+    indices = yield trials
+    distances = [abs(fi - target) for fi in indices]
     best = int(np.argmin(distances))  # the first of equals: the weaker prior
     tau = trials[best].transition_weight
     return trials[best], Strength(
-        "match", "nearest", tau, profile.prior_exponent, fi_before, found[best], target, target
+        "match", "nearest", tau, profile.prior_exponent, fi_before, indices[best], target, target
     )
 
 

@@ -1,10 +1,59 @@
-"""Choose the kernels: compiled where they can be imported, else plain NumPy. Does not compute.
+"""The kernels: one contract, two implementations, `reference` in NumPy and the compiled `_core`.
 
-`active` has functions over lists of pieces, contiguous float64 matrices of shape (n_epochs, n_stages).
-`argmax`, `structured`, `greedy` and `automaton` return all labels as one flat int8 array, then arrays of one
-number per piece; `keep_greedy` and `keep_automaton` score paths that are pinned in a region, a row (piece,
-first, end) each; `smooth`, `smooth_automaton` and `forward_backward` sum over paths; `draw`,
-`draw_automaton` and `draw_each` draw them. `Stream` takes one row at a time.
+`active` is the compiled module where it can be imported, else `reference`. Both have the functions below,
+with the same positional arguments and the same results, and both trust their arguments. `reference` reckons
+in logarithms and is the specification; the compiled one is held to it by the oracles of the tests.
+
+Arguments
+---------
+pieces : list of contiguous float64 (n_epochs, n_stages)
+    Stretches of nights, each decoded by itself: log-evidence, or likelihoods where `products` is true.
+products : bool
+    Whether pieces, weight, stay and change are probabilities; otherwise all are logarithms. Rows of pieces
+    are divided by their sums then and clipped (at `clip`, where that is an argument). The sums over an
+    automaton take logarithms, and are told by `products` how to reckon inside.
+table : int32 (n_pieces,)
+    Which row of the rules each piece is decoded under.
+weight : float64 (n_pieces, n_stages)
+    What multiplies the probability of each stage, or is added to its logarithm.
+stay, change, minimum, censored
+    Bouts: float64 (n_tables, n_stages) and (n_tables, n_stages ** 2), int32 (n_stages,), bool. Scores of
+    staying and of each switch, shortest complete bouts, whether the first bout may be cut by the start.
+penalty_nats, window_epochs : float, int
+    The greedy flip-flop, read off each path's past.
+stage, first, source, weight, initial, final_weight
+    An automaton: int32 (n_states,), (n_states + 1,), (n_edges,), then float64 (n_tables, n_edges) and twice
+    (n_tables, n_states). Edges into state j are ``first[j] : first[j + 1]``, in the order that wins ties.
+labels, regions : int8 (n_epochs of all pieces,), int64 (n_regions, 3)
+    A path, and rows (piece, first epoch, end) within which it is pinned.
+streams : uint64 (n_pieces, n_draws)
+    The seed of each draw.
+n_threads : int
+    The last argument of every function. It changes no result.
+
+Functions
+---------
+argmax(pieces, weight)
+    labels, stage changes per piece, whether some row of the piece is not a distribution.
+structured(pieces, products, table, weight, *bouts), greedy(pieces, table, *bouts, *flip_flop),
+automaton(pieces, table, *automaton)
+    labels, score per piece (-inf where no path exists), stage changes per piece: Viterbi.
+keep_greedy(pieces, labels, regions, table, ...), keep_automaton(pieces, labels, regions, table, ...)
+    score per piece, score per region with the region pinned to its labels.
+smooth(pieces, products, clip, table, weight, *bouts), smooth_automaton(pieces, products, table, *automaton)
+    log-sum over paths per piece, marginals (n_epochs of all pieces, n_stages), certified per piece: whether
+    nothing underflowed.
+draw(..., streams), draw_automaton(..., streams)
+    labels, log-sum per piece, certified per piece; arguments as of `smooth` and `smooth_automaton`.
+draw_each(pieces, streams)
+    labels, every epoch drawn by itself.
+forward_backward(pieces, table, *automaton, want_edges)
+    log-sum per piece, marginals, expected uses of each edge (n_pieces, n_edges).
+
+Labels of all pieces come as one flat int8 array, piece after piece; of draws, draw after draw within a piece.
+`Stream` decodes one row at a time: see `reference_stream`. `structured` takes up to MOST_STAGES stages and
+minimum bouts of LONGEST_MINIMUM epochs. Ties: prefer to stay, then the stage that comes first in the scheme,
+then the older bout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The kernels in plain NumPy: the readable specification, the fallback, and the oracle. Does not validate.
+"""The kernels in plain NumPy: the readable specification, the fallback, and the oracle of the compiled ones.
 
-Same names, arguments and results as the compiled module; see `_kernels`. Scores are logarithms throughout.
-Ties: prefer to stay, then the stage that comes first in the scheme, then the older bout.
+Arguments, results and the rule for ties: see `stageguard.guard.kernels`. Scores are logarithms throughout.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ def structured(
     """
     n_stages = len(minimum)
 
-    def one(i: int) -> Outcome:
-        evidence, own_stay, own_change = (
+    def decode_piece(i: int) -> Outcome:
+        evidence, log_stay, log_change = (
             pieces[i],
             stay[table[i]],
             change[table[i]].reshape(n_stages, n_stages),
@@ -63,10 +62,10 @@ def structured(
         if products:
             rows = evidence / evidence.sum(axis=1, keepdims=True)
             evidence = np.log(np.maximum(rows, CLIP)) + np.log(weight[i])
-            own_stay, own_change = np.log(own_stay), np.log(own_change)
-        return _viterbi_bouts(evidence, own_stay, own_change, minimum, censored)
+            log_stay, log_change = np.log(log_stay), np.log(log_change)
+        return _viterbi_bouts(evidence, log_stay, log_change, minimum, censored)
 
-    return _collect(pieces, one)
+    return _collect(pieces, decode_piece)
 
 
 def _viterbi_bouts(
@@ -88,7 +87,7 @@ def _viterbi_bouts(
     for t in range(1, n_epochs):
         leaving = mature[t - 1][:, None] + change  # (from, to)
         origin[t] = leaving.argmax(axis=0)
-        enter = leaving.max(axis=0)
+        enter = leaving.max(axis=0)  # (n_stages,) best path whose bout begins at t
         for s in range(n_stages):
             m = minimum[s]
             fresh = enter[s] if m == 1 else young[s, m - 1] + stay[s]
@@ -136,11 +135,13 @@ def greedy(
     """Viterbi with the paper's greedy flip-flop: the penalty is read off each survivor's own past."""
     n_stages = len(minimum)
 
-    def one(i: int) -> Outcome:
-        own = change[table[i]].reshape(n_stages, n_stages)
-        return _viterbi_greedy(pieces[i], stay[table[i]], own, minimum, censored, penalty_nats, window_epochs)
+    def decode_piece(i: int) -> Outcome:
+        switch = change[table[i]].reshape(n_stages, n_stages)
+        return _viterbi_greedy(
+            pieces[i], stay[table[i]], switch, minimum, censored, penalty_nats, window_epochs
+        )
 
-    return _collect(pieces, one)
+    return _collect(pieces, decode_piece)
 
 
 def _viterbi_greedy(
@@ -205,18 +206,18 @@ def automaton(
     """Viterbi on an automaton: states with a stage, weighted edges grouped by the state they lead to."""
     n_states = len(stage)
 
-    def one(i: int) -> Outcome:
-        evidence, own = pieces[i][:, stage], table[i]  # (n_epochs, n_states)
-        came_by = np.zeros((len(evidence), n_states), dtype=np.int64)  # edge
-        score = initial[own] + evidence[0]
+    def decode_piece(i: int) -> Outcome:
+        evidence, row = pieces[i][:, stage], table[i]  # (n_epochs, n_states)
+        came_by = np.zeros((len(evidence), n_states), dtype=np.int64)  # edge into each state
+        score = initial[row] + evidence[0]  # (n_states,)
         for t in range(1, len(evidence)):
-            arriving = score[source] + weight[own]  # (n_edges,)
+            arriving = score[source] + weight[row]  # (n_edges,)
             score = np.full(n_states, -np.inf)
             for j in range(n_states):
                 if first[j] < first[j + 1]:
                     came_by[t, j] = first[j] + int(np.argmax(arriving[first[j] : first[j + 1]]))
                     score[j] = arriving[came_by[t, j]] + evidence[t, j]
-        total = score + final_weight[own]
+        total = score + final_weight[row]
         state = int(np.argmax(total))
         best = float(total[state])
         labels = np.empty(len(evidence), dtype=np.int8)
@@ -226,21 +227,21 @@ def automaton(
                 state = int(source[came_by[t, state]])
         return labels, best
 
-    return _collect(pieces, one)
+    return _collect(pieces, decode_piece)
 
 
 def keep_greedy(
     pieces: Sequence[Floats], labels: Labels, regions: Ints, table: Ints32, *rules: Any
 ) -> tuple[Floats, Floats]:
     """Return the pieces' scores, and the score with each region pinned to its labels; see `greedy`."""
-    return _keep(pieces, labels, regions, table, lambda *own: greedy(*own, *rules)[1])
+    return _keep(pieces, labels, regions, table, lambda *pinned: greedy(*pinned, *rules)[1])
 
 
 def keep_automaton(
     pieces: Sequence[Floats], labels: Labels, regions: Ints, table: Ints32, *rules: Any
 ) -> tuple[Floats, Floats]:
     """Return the pieces' scores, and the score with each region pinned to its labels; see `automaton`."""
-    return _keep(pieces, labels, regions, table, lambda *own: automaton(*own, *rules)[1])
+    return _keep(pieces, labels, regions, table, lambda *pinned: automaton(*pinned, *rules)[1])
 
 
 def _keep(
@@ -254,9 +255,9 @@ def _keep(
     kept = []
     for piece, first, end in regions.tolist():
         pinned = pieces[piece].copy()
-        here, own = np.arange(first, end), labels[offset[piece] + first : offset[piece] + end]
+        here, choice = np.arange(first, end), labels[offset[piece] + first : offset[piece] + end]
         pinned[first:end] = -np.inf
-        pinned[here, own] = pieces[piece][here, own]
+        pinned[here, choice] = pieces[piece][here, choice]
         kept.append(score([pinned], table[[piece]])[0])
     return score(pieces, table), np.array(kept)
 
@@ -272,9 +273,9 @@ def _lay_bouts(n_epochs: int, s: int, start: int, previous: Callable[[int, int],
         s, start = previous(start, s)
 
 
-def _collect(pieces: Sequence[Floats], one: Callable[[int], Outcome]) -> Result:
+def _collect(pieces: Sequence[Floats], decode_piece: Callable[[int], Outcome]) -> Result:
     with np.errstate(invalid="ignore", divide="ignore"):  # -inf scores are the forbidden paths
-        outcomes = [one(i) for i in range(len(pieces))]
+        outcomes = [decode_piece(i) for i in range(len(pieces))]
     labels = [labels for labels, _ in outcomes]
     return np.concatenate(labels), np.array([score for _, score in outcomes]), _count_switches(labels)
 

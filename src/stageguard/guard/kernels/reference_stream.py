@@ -1,4 +1,4 @@
-"""Viterbi one epoch at a time in plain Python: the twin of the compiled stream. Does not validate.
+"""Viterbi one epoch at a time in plain Python: the twin of the compiled stream.
 
 Every path in the running is a chain of bouts that share what they have in common. An epoch is given out as
 soon as all of them agree on it, or at the lag limit, where the best path as of now decides and paths that
@@ -69,7 +69,7 @@ class Stream:
     def _leave(self) -> None:
         self.is_running = False
         self.scores: Floats = np.full(len(self.stage), -np.inf)
-        self.own: list[Bout | None] = [None] * len(self.stage)
+        self.state_bouts: list[Bout | None] = [None] * len(self.stage)
         self.root = Bout(-1, self.n_epochs - self.n_missing, None)
 
     @property
@@ -155,7 +155,7 @@ class Stream:
         epoch = self._n_solved
         root = self.root if self.is_running else Bout(-1, epoch, None)
         scores = self.initial + evidence[self.stage]
-        own: list[Bout | None] = [None] * len(scores)
+        state_bouts: list[Bout | None] = [None] * len(scores)
         for j in range(len(scores)):
             before, state = root, None
             if self.is_running:
@@ -164,14 +164,14 @@ class Stream:
                 best = int(arriving.argmax()) if len(arriving) else 0  # the first of equals
                 scores[j] = arriving[best] + evidence[self.stage[j]] if len(arriving) else -np.inf
                 state = int(self.source[edges][best]) if scores[j] > -np.inf else None
-                before = self.own[state] or root if state is not None else root
+                before = self.state_bouts[state] or root if state is not None else root
             if scores[j] > -np.inf:
                 goes_on = state is not None and self.stage[state] == self.stage[j]
-                own[j] = before if goes_on else Bout(int(self.stage[j]), epoch, before)
+                state_bouts[j] = before if goes_on else Bout(int(self.stage[j]), epoch, before)
         if scores.max() == -np.inf:
             return False
         self.scores = scores - scores.max() if scores.max() < _FAR_BELOW else scores
-        self.own, self.root, self.is_running = own, root, True
+        self.state_bouts, self.root, self.is_running = state_bouts, root, True
         return True
 
     def _line(self, bout: Bout | None) -> list[Bout]:
@@ -188,7 +188,7 @@ class Stream:
 
     def _settle(self) -> None:
         """Give out what all paths agree on."""
-        lines = [self._line(bout) for bout in self.own if bout is not None]
+        lines = [self._line(bout) for bout in self.state_bouts if bout is not None]
         n_shared = 0
         while all(len(line) > n_shared and line[n_shared] is lines[0][n_shared] for line in lines):
             n_shared += 1
@@ -220,14 +220,14 @@ class Stream:
         """Drop the paths whose oldest waiting epoch is not the best path's that leads into no dead end."""
         lasting = np.where(self.goes_on, self.scores + self.final, -np.inf)
         best = int(lasting.argmax()) if lasting.max() > -np.inf else self._best()
-        chosen = self._oldest(self.own[best])
-        for j, bout in enumerate(self.own):
+        chosen = self._oldest(self.state_bouts[best])
+        for j, bout in enumerate(self.state_bouts):
             if bout is not None and self._oldest(bout) is not chosen:
-                self.own[j], self.scores[j] = None, -np.inf
+                self.state_bouts[j], self.scores[j] = None, -np.inf
 
     def _oldest(self, bout: Bout | None) -> Bout:
         """Return the bout that holds the oldest epoch that waits."""
-        return [own for own in self._line(bout) if own.start <= self.n_committed][-1]
+        return [earlier for earlier in self._line(bout) if earlier.start <= self.n_committed][-1]
 
     def _best(self) -> int:
         """Return the best state if the recording ended now."""
@@ -248,13 +248,13 @@ class Stream:
 
     def _close(self) -> None:
         """Give out the best path to its end; the next row begins a stretch."""
-        self._lay(self._line(self.own[self._best()]), self._n_solved)
+        self._lay(self._line(self.state_bouts[self._best()]), self._n_solved)
         self._leave()
 
     def state(self) -> tuple[npt.NDArray[Any], ...]:
         """Return counts, scores, each state's bout, and the bouts' parents, stages and starts."""
         bouts, number = [self.root], {id(self.root): 0}
-        for leaf in self.own:
+        for leaf in self.state_bouts:
             for bout in self._line(leaf):
                 if id(bout) not in number:
                     number[id(bout)] = len(bouts)
@@ -264,7 +264,7 @@ class Stream:
         return (
             np.array(counts, dtype=np.int64),
             self.scores.copy(),
-            np.array([-1 if bout is None else number[id(bout)] for bout in self.own], dtype=np.int32),
+            np.array([-1 if bout is None else number[id(bout)] for bout in self.state_bouts], dtype=np.int32),
             np.array(parents, dtype=np.int32),
             np.array([bout.stage for bout in bouts], dtype=np.int32),
             np.array([bout.start for bout in bouts], dtype=np.int64),
@@ -274,7 +274,7 @@ class Stream:
         self,
         counts: Ints,
         scores: Floats,
-        own: Ints32,
+        state_bouts: Ints32,
         parent: Ints32,
         stage: Ints32,
         start: Ints,
@@ -286,4 +286,4 @@ class Stream:
         for i, (s, begin) in enumerate(zip(stage.tolist(), start.tolist(), strict=True)):
             bouts.append(Bout(s, begin, bouts[parent[i]] if parent[i] >= 0 else None))
         self.root = bouts[0]
-        self.own = [bouts[i] if i >= 0 else None for i in own.tolist()]
+        self.state_bouts = [bouts[i] if i >= 0 else None for i in state_bouts.tolist()]

@@ -1,4 +1,4 @@
-"""Sums over all paths and draws from them in plain NumPy: the twin of the compiled ones. Does not validate.
+"""Sums over all paths and draws from them in plain NumPy: the twin of the compiled ones.
 
 Scores are logarithms throughout, so that nothing can underflow: `certified` is always true here. A bout that
 is too young to end has no choice, so its score is that of its beginning plus the evidence since.
@@ -7,7 +7,7 @@ is too young to end has no choice, so its score is that of its beginning plus th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -90,19 +90,7 @@ def _backward(b: Bouts) -> tuple[Floats, Floats]:
     return after, begun
 
 
-def _read(
-    piece: Floats, products: bool, clip: float, weight: Floats, stay: Floats, change: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return evidence, stay and change as logarithms."""
-    change = change.reshape(len(stay), len(stay)).copy()
-    if products:
-        rows = piece / piece.sum(axis=1, keepdims=True)
-        piece, stay, change = np.log(np.maximum(rows, clip)) + np.log(weight), np.log(stay), np.log(change)
-    np.fill_diagonal(change, -np.inf)
-    return piece, stay, change
-
-
-def smooth(
+def _bouts(
     pieces: Sequence[Floats],
     products: bool,
     clip: float,
@@ -112,56 +100,53 @@ def smooth(
     change: Floats,
     minimum: Ints32,
     censored: bool,
-    n_threads: int = 1,
-) -> tuple[Floats, Floats, Mask]:
-    """Log-sum per piece and marginals per epoch, for minimum bouts and a transition matrix.
+) -> Iterator[Bouts]:
+    """Yield each piece with its rules, as logarithms."""
+    n_stages = len(minimum)
+    for i, piece in enumerate(pieces):
+        evidence, log_stay = piece, stay[table[i]]
+        log_change = change[table[i]].reshape(n_stages, n_stages).copy()
+        if products:
+            rows = piece / piece.sum(axis=1, keepdims=True)
+            evidence = np.log(np.maximum(rows, clip)) + np.log(weight[i])
+            log_stay, log_change = np.log(log_stay), np.log(log_change)
+        np.fill_diagonal(log_change, -np.inf)
+        yield Bouts(evidence, log_stay, log_change, minimum, censored)
 
-    With `products`, pieces are likelihoods, divided by each row's sum and clipped, and weight, stay and
-    change are probabilities; otherwise all are logarithms.
-    """
+
+def smooth(pieces: Sequence[Floats], *arguments: Any) -> tuple[Floats, Floats, Mask]:
+    """Log-sum per piece and marginals per epoch, for minimum bouts and a transition matrix."""
+    *rules, _ = arguments
     totals, marginals = [], []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for i, piece in enumerate(pieces):
-            own = _read(piece, products, clip, weight[i], stay[table[i]], change[table[i]])
-            b = Bouts(*own, minimum, censored)
+        for b in _bouts(pieces, *rules):
             forward = _forward(b)
             after, begun = _backward(b)
-            chances = np.exp(forward.mature + after - forward.total)
-            beginning = np.exp(forward.begin + begun - forward.total)
-            for s, m in enumerate(minimum):
-                for since in range(min(int(m) - 1, len(piece))):  # too young to end
-                    chances[since:, s] += beginning[: len(piece) - since, s]
+            chances = np.exp(forward.mature + after - forward.total)  # (n_epochs, n_stages)
+            beginning = np.exp(forward.begin + begun - forward.total)  # (n_epochs, n_stages)
+            n_epochs = len(b.evidence)
+            for s, m in enumerate(b.minimum):
+                for since in range(min(int(m) - 1, n_epochs)):  # too young to end
+                    chances[since:, s] += beginning[: n_epochs - since, s]
             totals.append(forward.total)
             marginals.append(chances / chances.sum(axis=1, keepdims=True))
     return np.array(totals), np.concatenate(marginals), np.ones(len(pieces), dtype=bool)
 
 
-def draw(
-    pieces: Sequence[Floats],
-    products: bool,
-    clip: float,
-    table: Ints32,
-    weight: Floats,
-    stay: Floats,
-    change: Floats,
-    minimum: Ints32,
-    censored: bool,
-    streams: Streams,
-    n_threads: int = 1,
-) -> tuple[Labels, Floats, Mask]:
-    """Draw paths: labels (n_draws, n_epochs) of each piece, flat, then log-sums; see `smooth`."""
+def draw(pieces: Sequence[Floats], *arguments: Any) -> tuple[Labels, Floats, Mask]:
+    """Draw paths: labels, then log-sums; arguments as of `smooth`, then `streams`, then threads."""
+    *rules, streams, _ = arguments
     labels, totals = [], []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for i, piece in enumerate(pieces):
-            own = _read(piece, products, clip, weight[i], stay[table[i]], change[table[i]])
-            b = Bouts(*own, minimum, censored)
+        for b, seeds in zip(_bouts(pieces, *rules), streams, strict=True):
             forward = _forward(b)
             totals.append(forward.total)
             if forward.total == -np.inf:
-                labels.append(np.zeros(streams.shape[1] * len(piece), dtype=np.int8))
+                labels.append(np.zeros(len(seeds) * len(b.evidence), dtype=np.int8))
                 continue
+            # (n_epochs - 1, n_stages) chance that a mature bout was there an epoch before
             stays = np.exp(forward.mature[:-1] + b.stay + b.evidence[1:] - forward.mature[1:])
-            labels += [_draw_bouts(b, forward, stays, uniforms(seed)) for seed in streams[i].tolist()]
+            labels += [_draw_bouts(b, forward, stays, uniforms(seed)) for seed in seeds.tolist()]
     return np.concatenate(labels), np.array(totals), np.ones(len(pieces), dtype=bool)
 
 
@@ -190,10 +175,10 @@ def _draw_bouts(b: Bouts, forward: Forward, stays: Floats, random: Iterator[floa
 
 
 def _pick(chances: Floats, aim: float) -> int:
-    """Return the first place at which the chances so far exceed the aim; never one without a chance."""
+    """Return the first index at which the chances so far exceed the aim; never one without a chance."""
     reached = np.cumsum(chances)
-    place = int(np.searchsorted(reached, aim, side="right"))
-    return place if place < len(chances) else int(np.flatnonzero(chances)[-1])
+    index = int(np.searchsorted(reached, aim, side="right"))
+    return index if index < len(chances) else int(np.flatnonzero(chances)[-1])
 
 
 def draw_each(pieces: Sequence[Floats], streams: Streams, n_threads: int = 1) -> Labels:
@@ -237,35 +222,29 @@ def forward_backward(
     log_partitions, marginals = [], []
     counts = np.zeros((len(pieces), len(source)))
     for i, piece in enumerate(pieces):
-        evidence, own = piece[:, stage], weight[table[i]]  # (n_epochs, n_states), (n_edges,)
-        alpha = _forward_automaton(evidence, source, target, own, initial[table[i]])
-        beta = np.full(evidence.shape, -np.inf)
+        evidence, edge_weight = piece[:, stage], weight[table[i]]  # (n_epochs, n_states), (n_edges,)
+        alpha = _forward_automaton(evidence, source, target, edge_weight, initial[table[i]])
+        beta = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
         beta[-1] = final_weight[table[i]]
         for t in range(len(evidence) - 1, 0, -1):
-            np.logaddexp.at(beta[t - 1], source, own + (evidence[t] + beta[t])[target])
+            np.logaddexp.at(beta[t - 1], source, edge_weight + (evidence[t] + beta[t])[target])
         total = np.logaddexp.reduce(alpha[-1] + beta[-1])
         log_partitions.append(total)
         states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
         marginals.append(np.stack([states[:, stage == s].sum(axis=1) for s in range(n_stages)], axis=1))
         if want_edges and total > -np.inf:
             for t in range(1, len(evidence)):
-                counts[i] += np.exp(alpha[t - 1, source] + own + (evidence[t] + beta[t])[target] - total)
+                counts[i] += np.exp(
+                    alpha[t - 1, source] + edge_weight + (evidence[t] + beta[t])[target] - total
+                )
     return np.array(log_partitions), np.concatenate(marginals), counts
 
 
 def smooth_automaton(
-    pieces: Sequence[Floats],
-    products: bool,
-    table: Ints32,
-    stage: Ints32,
-    first: Ints32,
-    source: Ints32,
-    weight: Floats,
-    initial: Floats,
-    final_weight: Floats,
-    n_threads: int = 1,
+    pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
 ) -> tuple[Floats, Floats, Mask]:
     """Log-sum per piece and marginals per epoch; `products` is how the compiled twin reckons."""
+    stage, first, source, weight, initial, final_weight, _ = arguments
     totals, marginals, _ = forward_backward(
         pieces, table, stage, first, source, weight, initial, final_weight, False
     )
@@ -274,25 +253,16 @@ def smooth_automaton(
 
 
 def draw_automaton(
-    pieces: Sequence[Floats],
-    products: bool,
-    table: Ints32,
-    stage: Ints32,
-    first: Ints32,
-    source: Ints32,
-    weight: Floats,
-    initial: Floats,
-    final_weight: Floats,
-    streams: Streams,
-    n_threads: int = 1,
+    pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
 ) -> tuple[Labels, Floats, Mask]:
-    """Draw paths: labels (n_draws, n_epochs) of each piece, flat, then log-sums."""
-    target = np.repeat(np.arange(len(stage), dtype=np.int32), np.diff(first))
+    """Draw paths: labels, then log-sums; arguments as of `smooth_automaton`, then `streams`, then threads."""
+    stage, first, source, weight, initial, final_weight, streams, _ = arguments
+    target = np.repeat(np.arange(len(stage), dtype=np.int32), np.diff(first))  # (n_edges,)
     labels, totals = [], []
-    for i, piece in enumerate(pieces):
-        own, random = table[i], [uniforms(seed) for seed in streams[i].tolist()]
-        alpha = _forward_automaton(piece[:, stage], source, target, weight[own], initial[own])
-        ending = alpha[-1] + final_weight[own]
+    for piece, row, seeds in zip(pieces, table, streams, strict=True):
+        random = [uniforms(seed) for seed in seeds.tolist()]
+        alpha = _forward_automaton(piece[:, stage], source, target, weight[row], initial[row])
+        ending = alpha[-1] + final_weight[row]  # (n_states,)
         totals.append(np.logaddexp.reduce(ending))
         drawn = np.zeros((len(random), len(piece)), dtype=np.int8)
         labels.append(drawn.reshape(-1))
@@ -303,7 +273,7 @@ def draw_automaton(
         for t in range(len(piece) - 1, -1, -1):
             drawn[:, t] = stage[states]
             if t > 0:
-                states = _draw_sources(alpha[t - 1], states, first, source, weight[own], random)
+                states = _draw_sources(alpha[t - 1], states, first, source, weight[row], random)
     return np.concatenate(labels), np.array(totals), np.ones(len(pieces), dtype=bool)
 
 
@@ -323,7 +293,7 @@ def _draw_sources(
         chances[state] = np.exp(ways - np.logaddexp.reduce(ways))
     sources = []
     for state, numbers in zip(states, random, strict=True):
-        own = chances[state]
-        place = 0 if len(own) == 1 else _pick(own, next(numbers))
-        sources.append(int(source[first[state] + place]))
+        ways_chances = chances[state]
+        edge = 0 if len(ways_chances) == 1 else _pick(ways_chances, next(numbers))
+        sources.append(int(source[first[state] + edge]))
     return sources
