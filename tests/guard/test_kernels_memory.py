@@ -11,7 +11,7 @@ PREPARE = """
 import resource, sys, warnings
 import numpy as np
 import stageguard as sg
-from stageguard import _kernels
+from stageguard.guard import kernels
 warnings.simplefilter("ignore")
 
 def bound(n_megabytes):
@@ -38,7 +38,7 @@ calls = {
 }
 bound(30)
 try:
-    calls[sys.argv[1]](_kernels.active)
+    calls[sys.argv[1]](kernels.active)
 except MemoryError:
     print("MemoryError")
 """
