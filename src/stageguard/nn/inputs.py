@@ -1,4 +1,4 @@
-"""Check what a loss is given, and lay it out for arithmetic."""
+"""What the losses are given: their signature, the checks of it, and its layout for arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme
-from stageguard.nn.pytorch import Tensor, torch
+from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.profile.profile import Profile
 
 
@@ -20,6 +20,45 @@ class Batch(NamedTuple):
     targets: Tensor  # int64
     mask: Tensor | None  # which epochs count, None when all of them do
     segment_ids: Tensor | None
+
+
+class SequenceLoss(nn.Module):
+    """A loss of logits and scored stages that comes in parts; the one called `total` is trained."""
+
+    def forward(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segment_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Return the loss of a batch.
+
+        Parameters
+        ----------
+        logits : Tensor (batch, epochs, stages)
+            A network's output before softmax.
+        targets : integer Tensor (batch, epochs)
+            Stage indices in the profile's order, -1 where an epoch is not scored.
+        mask : bool Tensor (batch, epochs), optional
+            True where an epoch counts, False on padding.
+        segment_ids : integer Tensor (batch, epochs), optional
+            Epochs with the same number follow each other in time; a change begins another recording.
+        """
+        total: Tensor = self.parts(logits, targets, mask, segment_ids=segment_ids).total
+        return total
+
+    def parts(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segment_ids: Tensor | None = None,
+    ) -> Any:
+        """Return the loss with what it is made of; arguments as in `forward`."""
+        raise NotImplementedError
 
 
 def check_batch(

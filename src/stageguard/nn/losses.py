@@ -126,7 +126,7 @@ def _exactly(a: Tensor, b: Tensor) -> Tensor:
         return a @ b
 
 
-class StageGuardLoss(nn.Module):
+class StageGuardLoss(inputs.SequenceLoss):
     """Cross-entropy plus `weight` times the transition penalty: the paper's training loss.
 
     Parameters
@@ -167,17 +167,6 @@ class StageGuardLoss(nn.Module):
                 warnings.simplefilter("ignore", StageGuardWarning)
             self.penalty = TransitionPenalty(self.profile)
 
-    def forward(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        mask: Tensor | None = None,
-        *,
-        segment_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Return the loss as a scalar; see `parts`."""
-        return self.parts(logits, targets, mask, segment_ids=segment_ids).total
-
     def parts(
         self,
         logits: Tensor,
@@ -188,16 +177,7 @@ class StageGuardLoss(nn.Module):
     ) -> LossParts:
         """Return the loss and its parts, each a mean over the epochs or pairs of the batch that count.
 
-        Parameters
-        ----------
-        logits : Tensor (batch, epochs, stages)
-            A network's output before softmax. Half precision is raised to single, as autocast does.
-        targets : integer Tensor (batch, epochs)
-            Stage indices in the profile's order, -1 where an epoch is not scored.
-        mask : bool Tensor (batch, epochs), optional
-            True where an epoch counts, False on padding.
-        segment_ids : integer Tensor (batch, epochs), optional
-            Epochs with the same number follow each other in time; no pair crosses a change.
+        Arguments as in `forward`. Half precision is raised to single, as autocast does.
         """
         batch = inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
         scores = inputs.stages_first(batch.logits, batch.mask)

@@ -43,7 +43,7 @@ class SemiMarkovParts(NamedTuple):
     n_freed: int
 
 
-class SemiMarkovLoss(nn.Module):
+class SemiMarkovLoss(inputs.SequenceLoss):
     """Exact negative log-likelihood of the scored stages under the constrained model.
 
     The model is the decoder's: p(path) = exp(score(path)) / Z with the score that `stageguard.decode`
@@ -119,17 +119,6 @@ class SemiMarkovLoss(nn.Module):
         self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
         return 1.0
 
-    def forward(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        mask: Tensor | None = None,
-        *,
-        segment_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Return the loss in nats; see `parts`."""
-        return self.parts(logits, targets, mask, segment_ids=segment_ids).total
-
     def parts(
         self,
         logits: Tensor,
@@ -138,19 +127,10 @@ class SemiMarkovLoss(nn.Module):
         *,
         segment_ids: Tensor | None = None,
     ) -> SemiMarkovParts:
-        """Return the loss and how many labels it rests on.
+        """Return the loss in nats, computed in double precision, and how many labels it rests on.
 
-        Parameters
-        ----------
-        logits : Tensor (batch, epochs, stages)
-            A network's output before softmax; computed on in double precision.
-        targets : integer Tensor (batch, epochs)
-            Stage indices in the profile's order, -1 where an epoch is not scored.
-        mask : bool Tensor (batch, epochs), optional
-            True where an epoch counts, False on padding. Each run of epochs that count is a recording of
-            its own, with the profile's rule for ends.
-        segment_ids : integer Tensor (batch, epochs), optional
-            Epochs with the same number follow each other in time; a change begins another recording.
+        Arguments as in `forward`. Each run of epochs that count is a recording of its own, with the profile's
+        rule for ends.
         """
         batch = inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
         evidence = self._evidence(batch.logits)
