@@ -68,27 +68,27 @@ class Acceleration:
         """
         times = first + np.arange(round((end - first) * rate_hz)) / rate_hz
         if isinstance(self.source, Series):
-            own, values = _rows(self.source, first, end)
+            stamps, values = _rows(self.source, first, end)
         else:
-            own, values = _samples(self.source, first, end)
+            stamps, values = _samples(self.source, first, end)
         values = to_unit(values, self.unit or "g", "g", what="acceleration")
         keep = np.isfinite(values).all(axis=1)
         if not keep.any():
             return np.zeros((len(times), 3))
-        own, values = own[keep], values[keep]
-        if len(own) == len(times) and np.abs(own - times).max(initial=0.0) < 1e-6:
+        stamps, values = stamps[keep], values[keep]
+        if len(stamps) == len(times) and np.abs(stamps - times).max(initial=0.0) < 1e-6:
             return values
-        return np.stack([np.interp(times, own, values[:, axis]) for axis in range(3)], axis=1)
+        return np.stack([np.interp(times, stamps, values[:, axis]) for axis in range(3)], axis=1)
 
     def has_data(self, first: int, end: int) -> Mask:
         """Whether each whole second from ``first`` to ``end`` holds at least half of the usual samples."""
         if isinstance(self.source, Series):
-            own, values = _rows(self.source, first, end)
+            stamps, values = _rows(self.source, first, end)
         else:
-            own, values = _samples(self.source, first, end)
-        own = own[np.isfinite(values).all(axis=1) & (own >= first) & (own < end)]
-        found = np.bincount((own - first).astype(np.int64), minlength=end - first)
-        return np.asarray(found >= self.rate_hz / 2)
+            stamps, values = _samples(self.source, first, end)
+        stamps = stamps[np.isfinite(values).all(axis=1) & (stamps >= first) & (stamps < end)]
+        n_samples = np.bincount((stamps - first).astype(np.int64), minlength=end - first)
+        return np.asarray(n_samples >= self.rate_hz / 2)
 
     def blocks(self, margin: int = WARM_UP_SECONDS) -> Iterator[tuple[int, int, int, int]]:
         """Yield seconds ``(first, end, from, to)``: a block, and what to read around it."""
@@ -101,19 +101,19 @@ def find_acceleration(recording: Recording) -> Acceleration | None:
     """Return a recording's raw acceleration, or None; what cannot be acceleration in g is an error."""
     signals = recording.signals
     if "acceleration" in signals:
-        found = signals["acceleration"]
-        if isinstance(found, Series):
-            if found.values.ndim != 2 or found.values.shape[1] != 3:
+        series = signals["acceleration"]
+        if isinstance(series, Series):
+            if series.values.ndim != 2 or series.values.shape[1] != 3:
                 raise InputError(
-                    f"acceleration of recording {recording.id!r} has values of shape {found.values.shape}, "
+                    f"acceleration of recording {recording.id!r} has values of shape {series.values.shape}, "
                     "expected three columns: x, y, z."
                 )
-            if len(found.times) < 2:
+            if len(series.times) < 2:
                 raise InputError(
                     f"acceleration of recording {recording.id!r} has one sample, expected many per second."
                 )
-            rate_hz = 1.0 / max(float(np.median(np.diff(found.times))), 1e-6)
-            return _checked(recording, Acceleration(found, found.unit, rate_hz))
+            rate_hz = 1.0 / max(float(np.median(np.diff(series.times))), 1e-6)
+            return _checked(recording, Acceleration(series, series.unit, rate_hz))
     roles = [f"acceleration_{axis}" for axis in AXES]
     axes = tuple(signals[role] for role in roles if isinstance(signals.get(role), Signal))
     if not axes and "acceleration" not in signals:

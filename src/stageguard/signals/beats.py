@@ -63,9 +63,9 @@ class Beats:
         kept = np.flatnonzero(self.is_plausible)
         normal = np.zeros(len(self.times), dtype=np.bool_)
         if len(kept):
-            own = self.intervals[kept]
-            usual = _running_median(own, LOCAL_BEATS)
-            normal[kept] = np.abs(own - usual) <= tolerance * usual
+            intervals = self.intervals[kept]
+            usual = _running_median(intervals, LOCAL_BEATS)
+            normal[kept] = np.abs(intervals - usual) <= tolerance * usual
         return normal
 
 
@@ -112,8 +112,8 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
         )
     _, intervals = timed_values(channel, "s", "channel 'beats'")
     known = np.isfinite(intervals) & (intervals > 0)
-    own = np.append(np.nan, np.diff(channel.times))
-    intervals = np.where(known, intervals, own)
+    steps = np.append(np.nan, np.diff(channel.times))
+    intervals = np.where(known, intervals, steps)
     if abs(intervals[0] - channel.times[0]) < 1e-3:
         intervals[0] = np.nan  # counted from the recording's start, where no beat was
     usual = float(np.nanmedian(intervals)) if np.isfinite(intervals).any() else 0.0
@@ -139,7 +139,7 @@ def _intervals(times: Floats, lost: Floats) -> Floats:
 def _detected(signal: Signal) -> tuple[Floats, Floats]:
     """Return times of beats, and stretches (m, 2) of time without a signal."""
     sleepecg = library("sleepecg", "heartbeats from an ECG")
-    found: list[Floats] = []
+    beats: list[Floats] = []
     lost: list[tuple[float, float]] = []
     block, overlap = (round(seconds * signal.rate_hz) for seconds in (BLOCK_SECONDS, OVERLAP_SECONDS))
     for first in range(0, signal.n_samples, block):
@@ -157,8 +157,8 @@ def _detected(signal: Signal) -> tuple[Floats, Floats]:
             piece = np.ascontiguousarray(samples[a:b])
             peaks = np.asarray(sleepecg.detect_heartbeats(piece, signal.rate_hz))
             peaks = (_refined(piece, peaks, signal.rate_hz) + (a + begin)) / signal.rate_hz
-            found.append(peaks[(peaks >= first / signal.rate_hz) & (peaks < end / signal.rate_hz)])
-    times = np.sort(np.concatenate(found)) if found else np.zeros(0)
+            beats.append(peaks[(peaks >= first / signal.rate_hz) & (peaks < end / signal.rate_hz)])
+    times = np.sort(np.concatenate(beats)) if beats else np.zeros(0)
     # where two blocks meet, a beat may be seen by both
     times = times[np.append(np.inf, np.diff(times)) >= REFRACTORY_SECONDS] if len(times) else times
     return times, np.array(_joined(lost)).reshape(-1, 2)

@@ -135,8 +135,8 @@ def read_belt(recording: Recording, role: str, band: tuple[float, float]) -> Bel
             is_there[a - 1 : b] = False
     if not is_there.any():
         return Belt(np.zeros(len(values)), is_there, rate_hz)
-    places = np.arange(len(values))
-    values = np.interp(places, places[is_there], values[is_there])
+    samples = np.arange(len(values))
+    values = np.interp(samples, samples[is_there], values[is_there])
     sections = filters.butter(2, band, "bandpass", fs=rate_hz, output="sos")
     pad = min(len(values) - 1, round(30 * rate_hz))
     return Belt(
@@ -149,8 +149,10 @@ def find_breaths(belt: Belt) -> Breaths:
     filters = library("scipy.signal", "breathing from a belt")
     usual = _running_size(belt, round(60 * belt.rate_hz))
     prominence = LEAST_PROMINENCE * usual
-    peaks, found = filters.find_peaks(belt.values, distance=BREATH_SECONDS[0] * belt.rate_hz, prominence=0.0)
-    peaks = peaks[(found["prominences"] > prominence[peaks]) & (usual[peaks] > 0) & belt.is_there[peaks]]
+    peaks, properties = filters.find_peaks(
+        belt.values, distance=BREATH_SECONDS[0] * belt.rate_hz, prominence=0.0
+    )
+    peaks = peaks[(properties["prominences"] > prominence[peaks]) & (usual[peaks] > 0) & belt.is_there[peaks]]
     if len(peaks) < 2:
         return Breaths(*(np.zeros(0) for _ in range(3)))
     times = _refined(belt.values, peaks) / belt.rate_hz
@@ -192,12 +194,12 @@ def _breath_measures(breaths: Breaths, first: Floats, end: Floats) -> Columns:
     times, intervals, depths = (item[whole] for item in (breaths.times, breaths.intervals, breaths.depths))
     a, b = np.searchsorted(times, first), np.searchsorted(times, end)
     usual = float(np.median(depths)) if len(depths) else 1.0
-    for place in np.flatnonzero(b - a >= LEAST_BREATHS):
-        some, deep = intervals[a[place] : b[place]], depths[a[place] : b[place]]
-        columns["rate_per_min"][place] = 60.0 / np.median(some)
-        columns["rate_sd_per_min"][place] = (60.0 / some).std()
-        columns["depth_log"][place] = np.log(np.median(deep) / usual)
-        columns["depth_cv"][place] = deep.std() / deep.mean()
+    for window in np.flatnonzero(b - a >= LEAST_BREATHS):
+        some, deep = intervals[a[window] : b[window]], depths[a[window] : b[window]]
+        columns["rate_per_min"][window] = 60.0 / np.median(some)
+        columns["rate_sd_per_min"][window] = (60.0 / some).std()
+        columns["depth_log"][window] = np.log(np.median(deep) / usual)
+        columns["depth_cv"][window] = deep.std() / deep.mean()
     return columns
 
 
@@ -224,10 +226,10 @@ def _regularity(belt: Belt, first: Floats, end: Floats) -> Floats:
 def _together(thorax: Belt, abdomen: Belt, first: Floats, end: Floats) -> Floats:
     """Return the correlation of chest and belly in windows; -1 when they move against each other."""
     seconds = np.arange(len(thorax.values)) / thorax.rate_hz
-    own = np.arange(len(abdomen.values)) / abdomen.rate_hz
+    belly_seconds = np.arange(len(abdomen.values)) / abdomen.rate_hz
     belly = Belt(
-        np.interp(seconds, own, abdomen.values),
-        np.interp(seconds, own, abdomen.is_there.astype(np.float64)) > 0.5,
+        np.interp(seconds, belly_seconds, abdomen.values),
+        np.interp(seconds, belly_seconds, abdomen.is_there.astype(np.float64)) > 0.5,
         thorax.rate_hz,
     )
     n = min(round((end[0] - first[0]) * thorax.rate_hz), len(seconds))
@@ -248,16 +250,16 @@ def _windows(belt: Belt, first: Floats, n: int) -> Iterator[tuple[slice, Floats,
     """Yield rows, their samples, and whether these are there, some windows at a time."""
     starts = np.clip(np.rint(first * belt.rate_hz).astype(np.int64), 0, len(belt.values) - n)
     for a in range(0, len(starts), BLOCK_WINDOWS):
-        places = starts[a : a + BLOCK_WINDOWS, None] + np.arange(n)
-        yield slice(a, a + len(places)), belt.values[places], belt.is_there[places]
+        samples = starts[a : a + BLOCK_WINDOWS, None] + np.arange(n)
+        yield slice(a, a + len(samples)), belt.values[samples], belt.is_there[samples]
 
 
 def _running_size(belt: Belt, n: int) -> Floats:
     """Return the root mean square of what is there in the n samples around each."""
     weight = np.append(0.0, np.cumsum(belt.is_there))
     squares = np.append(0.0, np.cumsum(np.where(belt.is_there, belt.values**2, 0.0)))
-    place = np.arange(len(belt.values))
-    a, b = np.maximum(place - n // 2, 0), np.minimum(place + n // 2 + 1, len(belt.values))
+    sample = np.arange(len(belt.values))
+    a, b = np.maximum(sample - n // 2, 0), np.minimum(sample + n // 2 + 1, len(belt.values))
     return np.asarray(
         np.sqrt(np.maximum(squares[b] - squares[a], 0.0) / np.maximum(weight[b] - weight[a], 1.0))
     )

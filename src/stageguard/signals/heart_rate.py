@@ -96,8 +96,8 @@ def _ready_made(recording: Recording, epochs: EpochGrid) -> Floats:
             f"{epochs.epoch_seconds:g} s. Map a heart rate as 'heart_rate' instead."
         )
     column = np.full(epochs.n_epochs, np.nan)
-    held = channel.read(0, min(epochs.n_epochs, channel.n_samples))
-    column[: len(held)] = held
+    values = channel.read(0, min(epochs.n_epochs, channel.n_samples))
+    column[: len(values)] = values
     return column
 
 

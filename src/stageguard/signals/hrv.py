@@ -197,10 +197,10 @@ def dfa_exponent(values: Floats, sizes: Ints) -> float:
     for size in sizes:
         whole = len(profile) // size * size
         boxes = np.concatenate([profile[:whole], profile[len(profile) - whole :]]).reshape(-1, size)
-        place = np.arange(size) - (size - 1) / 2
+        offset = np.arange(size) - (size - 1) / 2
         centred = boxes - boxes.mean(axis=1, keepdims=True)
-        slope = centred @ place / (place @ place)
-        rest = (centred**2).sum() - (slope**2).sum() * (place @ place)
+        slope = centred @ offset / (offset @ offset)
+        rest = (centred**2).sum() - (slope**2).sum() * (offset @ offset)
         if rest > 1e-9 * boxes.size:
             sizes_used.append(np.log(size))
             growth.append(0.5 * np.log(rest / boxes.size))
@@ -285,11 +285,11 @@ def _periodograms(values: Floats, covered: Mask, rate_hz: float) -> Floats:
     taper = np.hanning(n + 1)[:-1] * covered
     weight = covered.astype(np.float64)
     total = np.maximum(weight.sum(axis=1, keepdims=True), 1.0)
-    place = np.arange(n) - (weight * np.arange(n)).sum(axis=1, keepdims=True) / total
+    offset = np.arange(n) - (weight * np.arange(n)).sum(axis=1, keepdims=True) / total
     centred = values - (weight * values).sum(axis=1, keepdims=True) / total
-    slope = (weight * centred * place).sum(axis=1, keepdims=True)
-    slope /= np.maximum((weight * place**2).sum(axis=1, keepdims=True), 1e-9)
-    power = np.abs(np.fft.rfft(taper * (centred - slope * place), axis=1)) ** 2
+    slope = (weight * centred * offset).sum(axis=1, keepdims=True)
+    slope /= np.maximum((weight * offset**2).sum(axis=1, keepdims=True), 1e-9)
+    power = np.abs(np.fft.rfft(taper * (centred - slope * offset), axis=1)) ** 2
     norm = rate_hz * (taper**2).sum(axis=1, keepdims=True)
     power = 2.0 * power / np.where(norm > 0, norm, np.nan)
     power[:, 0] /= 2
@@ -308,10 +308,10 @@ def _per_window(
     names = list(measures(np.linspace(800.0, 900.0, 40), np.linspace(-1.0, 1.0, 39)))
     columns = {name: np.full(len(first), np.nan) for name in names}
     steps = np.append(0.0, np.diff(normal.ms))
-    for place in np.flatnonzero(enough):
-        i, j = a[place], b[place]
+    for window in np.flatnonzero(enough):
+        i, j = a[window], b[window]
         follows = normal.follows[i:j].copy()
         follows[0] = False  # its forerunner is outside
         for name, value in measures(normal.ms[i:j], steps[i:j][follows]).items():
-            columns[name][place] = value
+            columns[name][window] = value
     return columns

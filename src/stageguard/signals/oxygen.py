@@ -62,13 +62,13 @@ def oxygen_features(seconds: Floats, epochs: EpochGrid, options: Oxygen) -> Colu
     value, ``spo2_sd_percent`` the standard deviation, and ``desaturations_per_hour`` how many begin.
     """
     begins = desaturations(seconds, options.desaturation_percent)
-    own = _in_windows(seconds, epochs.edges[:-1], epochs.edges[1:])
+    within = _in_windows(seconds, epochs.edges[:-1], epochs.edges[1:])
     first, end = window_edges(epochs, options.window_seconds)
     around = _in_windows(seconds, first, end)
     rate = np.searchsorted(begins, end) - np.searchsorted(begins, first)
     hours = (end - first) / 3600.0
     return {
-        "spo2_percent": own["mean"],
+        "spo2_percent": within["mean"],
         "spo2_min_percent": around["lowest"],
         "spo2_sd_percent": around["spread"],
         "desaturations_per_hour": np.where(np.isfinite(around["mean"]), rate / hours, np.nan),
@@ -92,9 +92,9 @@ def _means(times: Floats, values: Floats) -> Floats:
     low, high = PLAUSIBLE_PERCENT
     n = int(np.floor(times[-1])) + 1 if len(times) else 0
     keep = (values >= low) & (values <= high) & (times >= 0)
-    place = times[keep].astype(np.int64)
-    number = np.bincount(place, minlength=n)
-    total = np.bincount(place, weights=values[keep], minlength=n)
+    second = times[keep].astype(np.int64)
+    number = np.bincount(second, minlength=n)
+    total = np.bincount(second, weights=values[keep], minlength=n)
     return np.asarray(np.divide(total, number, out=np.full(len(number), np.nan), where=number > 0))
 
 
@@ -102,11 +102,11 @@ def _in_windows(seconds: Floats, first: Floats, end: Floats) -> Columns:
     """Return mean, standard deviation and lowest value of windows; NaN where less than half is known."""
     columns = {name: np.full(len(first), np.nan) for name in ("mean", "spread", "lowest")}
     a, b = (np.clip(np.rint(at).astype(np.int64), 0, len(seconds)) for at in (first, end))
-    for place in range(len(first)):
-        some = seconds[a[place] : b[place]]
+    for window in range(len(first)):
+        some = seconds[a[window] : b[window]]
         some = some[np.isfinite(some)]
-        if len(some) and len(some) >= LEAST_SHARE * (end[place] - first[place]):
-            columns["mean"][place] = some.mean()
-            columns["spread"][place] = some.std()
-            columns["lowest"][place] = some.min()
+        if len(some) and len(some) >= LEAST_SHARE * (end[window] - first[window]):
+            columns["mean"][window] = some.mean()
+            columns["spread"][window] = some.std()
+            columns["lowest"][window] = some.min()
     return columns

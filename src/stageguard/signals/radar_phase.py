@@ -149,8 +149,8 @@ def _steps(
     if demodulation != "linear":
         centre = np.zeros(len(points), dtype=complex)
         if demodulation != "origin":
-            found = _centres(real, imaginary, present, rate)
-            if found is None and demodulation == "auto":
+            centres = _centres(real, imaginary, present, rate)
+            if centres is None and demodulation == "auto":
                 warnings.warn(
                     f"recording {name!r}: no circle fits I and Q, so the phase is the way along their main "
                     "axis: rates hold, amplitudes are relative.",
@@ -158,7 +158,7 @@ def _steps(
                     stacklevel=7,
                 )
                 return _linear_steps(points, present, both, rate)
-            centre = centre if found is None else found
+            centre = centre if centres is None else centres
         turned = points - centre
         steps = np.angle(turned[1:] * np.conj(turned[:-1]), deg=False)
         return np.where(both, np.concatenate([[0.0], steps]), 0.0)
@@ -174,10 +174,10 @@ def _linear_steps(points: npt.NDArray[np.complex128], present: Mask, both: Mask,
     before = np.array([1.0, 0.0])
     for first in range(0, len(points), length):
         chosen = slice(first, first + length)
-        own = points[chosen][present[chosen]]
-        if len(own) < 3:
+        echoes = points[chosen][present[chosen]]
+        if len(echoes) < 3:
             continue
-        spread = np.cov(own.real, own.imag)
+        spread = np.cov(echoes.real, echoes.imag)
         axis = np.linalg.eigh(spread)[1][:, 1]
         axis = axis if axis @ before >= 0 else -axis  # the way there stays the way there
         made[chosen] = (steps[chosen].real * axis[0] + steps[chosen].imag * axis[1]) / size
@@ -190,20 +190,20 @@ def _centres(
 ) -> npt.NDArray[np.complex128] | None:
     """Return the circle's centre at every sample, from the stretches that show one; None if none does."""
     length = round(CENTRE_SECONDS * rate)
-    places: list[float] = []
-    found: list[complex] = []
+    middles: list[float] = []
+    centres: list[complex] = []
     for first in range(0, len(real), length):
         chosen = np.flatnonzero(present[first : first + length]) + first
         if len(chosen) < 10 * rate:
             continue
         circle = fit_circle(real[chosen], imaginary[chosen])
         if circle.is_sound:
-            places.append(float(chosen.mean()))
-            found.append(complex(circle.i, circle.q))
-    if not found:
+            middles.append(float(chosen.mean()))
+            centres.append(complex(circle.i, circle.q))
+    if not centres:
         return None
     samples = np.arange(len(real))
-    parts = [np.interp(samples, places, [getattr(c, part) for c in found]) for part in ("real", "imag")]
+    parts = [np.interp(samples, middles, [getattr(c, part) for c in centres]) for part in ("real", "imag")]
     return np.asarray(parts[0] + 1j * parts[1], dtype=np.complex128)
 
 

@@ -69,23 +69,23 @@ def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float])
     present = np.isfinite(windows)
     share = present.mean(axis=1)
     usable = share >= LEAST_PRESENT
-    held = np.where(present, windows, 0.0)
+    filled = np.where(present, windows, 0.0)
     n_samples = windows.shape[1]
     n_fft = FINER * n_samples
-    power = np.abs(np.fft.rfft(held * np.hanning(n_samples), n_fft)) ** 2
+    power = np.abs(np.fft.rfft(filled * np.hanning(n_samples), n_fft)) ** 2
     spacing = rate_hz / n_fft
     first, end = int(np.ceil(band[0] / spacing)), int(band[1] / spacing) + 1
     inside = power[:, first:end]
-    place = _highest_peaks(inside)
-    rate = (first + place + _vertex(power, first + place)) * spacing
+    line = _highest_peaks(inside)
+    rate = (first + line + _vertex(power, first + line)) * spacing
     reach = 2 * FINER  # half the width of the Hann window's main lobe
     columns = np.arange(inside.shape[1])
-    near = np.abs(columns - place[:, None]) <= reach
+    near = np.abs(columns - line[:, None]) <= reach
     with np.errstate(invalid="ignore", divide="ignore"):
         concentration = (inside * near).sum(axis=1) / inside.sum(axis=1)
-        amplitude = np.sqrt(2 * (held**2).sum(axis=1) / present.sum(axis=1))
+        amplitude = np.sqrt(2 * (filled**2).sum(axis=1) / present.sum(axis=1))
     blank = ~usable | (inside.sum(axis=1) <= 0)
-    return Rhythm(*(np.where(blank, np.nan, found) for found in (rate, amplitude, concentration)))
+    return Rhythm(*(np.where(blank, np.nan, column) for column in (rate, amplitude, concentration)))
 
 
 def _highest_peaks(power: Floats) -> Ints:
@@ -98,11 +98,11 @@ def _highest_peaks(power: Floats) -> Ints:
     return np.asarray(np.where(has_peak, inner + 1, power.argmax(axis=1)), dtype=np.int64)
 
 
-def _vertex(power: Floats, place: Ints) -> Floats:
+def _vertex(power: Floats, line: Ints) -> Floats:
     """Return how far beside a line the parabola through it and its neighbours has its vertex."""
     rows = np.arange(len(power))
-    place = np.clip(place, 1, power.shape[1] - 2)
-    before, at, after = (np.log(np.maximum(power[rows, place + step], 1e-300)) for step in (-1, 0, 1))
+    line = np.clip(line, 1, power.shape[1] - 2)
+    before, at, after = (np.log(np.maximum(power[rows, line + step], 1e-300)) for step in (-1, 0, 1))
     return np.clip(vertex(before, at, after), -0.5, 0.5)
 
 

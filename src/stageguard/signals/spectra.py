@@ -131,7 +131,7 @@ def bin_matrix(lines: Floats, edges: npt.ArrayLike, what: str) -> Floats32:
     """
     spacing = lines[1]
     matrix = np.zeros((len(lines), len(np.atleast_2d(np.asarray(edges)))), dtype=np.float32)
-    for place, (low, high) in enumerate(np.atleast_2d(np.asarray(edges, dtype=np.float64))):
+    for column, (low, high) in enumerate(np.atleast_2d(np.asarray(edges, dtype=np.float64))):
         if high > lines[-1] + spacing:
             raise InputError(
                 f"{what} is sampled at {2 * lines[-1]:g} Hz, too slowly for {low:g} to {high:g} Hz. Map "
@@ -143,5 +143,5 @@ def bin_matrix(lines: Floats, edges: npt.ArrayLike, what: str) -> Floats32:
                 f"no spectral line of {what} falls into {low:g} to {high:g} Hz: a window of {1 / spacing:g} "
                 f"s tells {spacing:g} Hz apart. Widen the bins, or lengthen the windows."
             )
-        matrix[inside, place] = 1.0 / inside.sum()
+        matrix[inside, column] = 1.0 / inside.sum()
     return matrix

@@ -82,25 +82,25 @@ class Windows:
 
 def read_samples(signal: Signal, first: int, end: int, unit: str | None = None) -> Floats:
     """Return samples ``first`` to ``end``, in a unit if the signal names one, NaN wherever there is none."""
-    held = signal.read(min(first, signal.n_samples), min(end, signal.n_samples))
+    known = signal.read(min(first, signal.n_samples), min(end, signal.n_samples))
     if unit is not None and signal.unit:
-        held = to_unit(held, signal.unit, unit, what=f"channel {signal.name!r}")
+        known = to_unit(known, signal.unit, unit, what=f"channel {signal.name!r}")
     samples = np.full(end - first, np.nan)
-    samples[: len(held)] = held
-    if not np.isfinite(held).all():
+    samples[: len(known)] = known
+    if not np.isfinite(known).all():
         samples[~np.isfinite(samples)] = np.nan
     return samples
 
 
 def steady_signal(recording: Recording, role: str) -> Signal:
     """Return the channel of a role, which must be sampled at a steady rate."""
-    found = recording.channel(role)
-    if not isinstance(found, Signal):
+    channel = recording.channel(role)
+    if not isinstance(channel, Signal):
         raise InputError(
             f"channel {role!r} of recording {recording.id!r} has uneven times, expected a steady rate. "
             f"Resample it, or map another one with --channel {role}=NAME."
         )
-    return found
+    return channel
 
 
 def is_wanted(use: str, is_there: bool) -> bool:
@@ -156,8 +156,8 @@ def decimate(signal: Signal, rate_hz: float, unit: str | None = None) -> tuple[F
 def low_pass_taps(cutoff: float, n_taps: int) -> Floats:
     """Return a Hamming-windowed sinc whose odd number of taps sum to 1; cutoff in cycles per sample."""
     n_taps |= 1
-    places = np.arange(n_taps) - n_taps // 2
-    taps = np.sinc(2 * cutoff * places) * np.hamming(n_taps)
+    offsets = np.arange(n_taps) - n_taps // 2
+    taps = np.sinc(2 * cutoff * offsets) * np.hamming(n_taps)
     return np.asarray(taps / taps.sum())
 
 
@@ -242,12 +242,12 @@ def assemble(columns: Mapping[str, Floats], known: Mask, what: str) -> tuple[Flo
     if not len(rows):
         raise InputError(f"{what}: no epoch has a usable signal. Check the channels, their times and units.")
     values = np.full((len(known), 1, len(columns)), np.nan, dtype=np.float32)
-    for place, (name, column) in enumerate(columns.items()):
+    for index, (name, column) in enumerate(columns.items()):
         there = np.flatnonzero(np.isfinite(column))
         if not len(there):
             raise InputError(
                 f"{what}: feature {name!r} could not be computed in any epoch. Check its channel, or leave "
                 "it out of the recipe."
             )
-        values[rows, 0, place] = np.interp(rows, there, column[there])
+        values[rows, 0, index] = np.interp(rows, there, column[there])
     return values, tuple(columns)

@@ -136,4 +136,4 @@ def features(
 
 
 def _absolute(names: tuple[str, ...], recipe: Recipe) -> tuple[str, ...]:
-    return tuple(name for name in names if any(fnmatchcase(name, own) for own in recipe.absolute))
+    return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in recipe.absolute))

@@ -209,11 +209,11 @@ def still_times(per_minute: Floats, epoch_seconds: float) -> Columns:
     """
     moving = ~(per_minute == 0)  # NaN is not 0
     step = epoch_seconds / 60.0
-    place = np.arange(len(moving))
-    last = np.maximum.accumulate(np.where(moving, place, -1))
-    following = np.minimum.accumulate(np.where(moving, place, len(moving))[::-1])[::-1]
-    before = place - 1 - np.append(-1, last[:-1])
-    after = np.append(following[1:], len(moving)) - 1 - place
+    epoch = np.arange(len(moving))
+    last = np.maximum.accumulate(np.where(moving, epoch, -1))
+    following = np.minimum.accumulate(np.where(moving, epoch, len(moving))[::-1])[::-1]
+    before = epoch - 1 - np.append(-1, last[:-1])
+    after = np.append(following[1:], len(moving)) - 1 - epoch
     return {
         "still_before_log_min": np.log1p(np.minimum(before * step, STILL_LIMIT_MINUTES)),
         "still_after_log_min": np.log1p(np.minimum(after * step, STILL_LIMIT_MINUTES)),

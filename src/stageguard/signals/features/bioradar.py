@@ -227,8 +227,8 @@ def _rolling_mean(values: Floats, width: float) -> Floats:
     """Return the mean over an odd number of epochs around each; fewer at the ends."""
     reach = max(1, round(width)) // 2
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    places = np.arange(len(values))
-    first, end = np.maximum(places - reach, 0), np.minimum(places + reach + 1, len(values))
+    epochs = np.arange(len(values))
+    first, end = np.maximum(epochs - reach, 0), np.minimum(epochs + reach + 1, len(values))
     return np.asarray((sums[end] - sums[first]) / (end - first))
 
 

@@ -117,12 +117,12 @@ def _calibrated(
             f"calibration has {calibration.n_epochs} epochs, the recording {epochs.n_epochs}. Expected "
             "stages of this very recording, from its start."
         )
-    stage_of = _stage_places(calibration, tuple(scaling.weights))
+    stage_of = _stage_indices(calibration, tuple(scaling.weights))
     labels = np.full(epochs.n_epochs, -1)
     labels[: calibration.n_epochs] = np.append(stage_of, -1)[calibration.labels]
     labels[~has_signal] = -1
-    for place, stage in enumerate(scaling.weights):
-        n_found = int(np.count_nonzero(labels == place))
+    for index, stage in enumerate(scaling.weights):
+        n_found = int(np.count_nonzero(labels == index))
         if n_found < MIN_CALIBRATION_EPOCHS:
             raise InputError(
                 f"calibration has {n_found} epochs of {stage} with a signal, expected at least "
@@ -134,17 +134,19 @@ def _calibrated(
     return mixture_moments(flat, np.repeat(labels[rows], n_frames), list(scaling.weights.values()))
 
 
-def _stage_places(calibration: Hypnogram, stages: tuple[str, ...]) -> Ints:
+def _stage_indices(calibration: Hypnogram, stages: tuple[str, ...]) -> Ints:
     """Return the place of each of the calibration's stages among the mixture's; -1 where it has none."""
     from stageguard.night.stages import WNR3, canonical_name
 
     scheme = calibration.scheme
-    wanted = {canonical_name(stage) or stage: place for place, stage in enumerate(stages)}
-    places = np.array([wanted.get(canonical_name(name) or name, -1) for name in scheme.names], dtype=np.int64)
-    if (places < 0).any() and set(wanted) == set(WNR3.names):
+    wanted = {canonical_name(stage) or stage: index for index, stage in enumerate(stages)}
+    indices = np.array(
+        [wanted.get(canonical_name(name) or name, -1) for name in scheme.names], dtype=np.int64
+    )
+    if (indices < 0).any() and set(wanted) == set(WNR3.names):
         try:
             merged = scheme.merge_map(WNR3)
         except InputError:
-            return places
+            return indices
         return np.array([wanted[WNR3.names[index]] for index in merged], dtype=np.int64)
-    return places
+    return indices

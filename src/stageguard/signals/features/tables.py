@@ -100,6 +100,6 @@ def _table(features: Features, stages: list[str] | None) -> str:
     subject = write_cell(features.subject)
     lines = ["\t".join(header)]
     for epoch, row in enumerate(features.values[:, 0].tolist()):
-        own = [subject, str(epoch), *([] if stages is None else [stages[epoch]])]
-        lines.append("\t".join([*own, *("n/a" if value != value else f"{value:.8g}" for value in row)]))
+        cells = [subject, str(epoch), *([] if stages is None else [stages[epoch]])]
+        lines.append("\t".join([*cells, *("n/a" if value != value else f"{value:.8g}" for value in row)]))
     return "\n".join(lines) + "\n"

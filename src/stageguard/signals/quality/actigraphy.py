@@ -59,8 +59,11 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     removals = find_removals(recording, counts)
     stretches: Stretches = {"counts: missing": _missing(counts, epochs), "counts: stuck": _stuck(counts)}
     for reason in REASONS:
-        own = [item for item in removals if item.reason == reason]
-        stretches[reason] = (np.array([item.first for item in own]), np.array([item.end for item in own]))
+        stretch = [item for item in removals if item.reason == reason]
+        stretches[reason] = (
+            np.array([item.first for item in stretch]),
+            np.array([item.end for item in stretch]),
+        )
     return from_stretches(stretches, epochs.edges)
 
 
@@ -118,16 +121,16 @@ def find_removals(recording: Recording, counts: Counts) -> list[Removal]:
     temperature = _temperature(recording)
     pulses = read_heart_rate(recording)[0] if "heart_rate" in recording.signals else np.zeros(0)
     finds_pulses = len(pulses) > 1 and float(np.median(np.diff(pulses))) <= 60.0 * USUAL_PULSE_MINUTES
-    found: list[Removal] = []
+    removals: list[Removal] = []
     for first, end in _without_pulses(starts, ends, pulses):
         warmth = _warmth(temperature, first, end)
         if warmth == "cold":
-            found.append(Removal(first, end, COLD))
+            removals.append(Removal(first, end, COLD))
         elif warmth != "warm" and finds_pulses:
-            found.append(Removal(first, end, PULSELESS))
+            removals.append(Removal(first, end, PULSELESS))
         elif warmth != "warm" and end - first >= 60.0 * least_minutes:
-            found.append(Removal(first, end, TOO_LONG))
-    return found
+            removals.append(Removal(first, end, TOO_LONG))
+    return removals
 
 
 def _without_pulses(starts: Floats, ends: Floats, pulses: Floats) -> list[tuple[float, float]]:

@@ -39,11 +39,11 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 
 def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Peak-to-peak amplitude beyond 5 deviations of this recording, or two epochs without a signal."""
-    found = measure_segments(signal, epochs, 1, spectra=False)
+    segments = measure_segments(signal, epochs, 1, spectra=False)
     return from_epochs(
         {
-            f"{role}: dropout": runs_of(found.lost(), PAPER_DROPOUT_EPOCHS),
-            f"{role}: amplitude": found.is_extreme(PAPER_Z),
+            f"{role}: dropout": runs_of(segments.lost(), PAPER_DROPOUT_EPOCHS),
+            f"{role}: amplitude": segments.is_extreme(PAPER_Z),
         }
     )
 
@@ -51,11 +51,11 @@ def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
 def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Share of the epoch that is missing, flat, clipped or too large, in pieces of 5 s."""
     per_epoch = max(1, round(epochs.epoch_seconds / SEGMENT_SECONDS))
-    found = measure_segments(signal, epochs, per_epoch, spectra=False)
-    missing, flat = found.missing_and_flat(FLAT)
+    segments = measure_segments(signal, epochs, per_epoch, spectra=False)
+    missing, flat = segments.missing_and_flat(FLAT)
     sound = ~missing & ~flat
-    clipped = found.clipped & sound & (role != "radar_phase")  # an angle has no limits to hit
-    large = found.is_large(GRADED_Z, GRADED_TIMES)
+    clipped = segments.clipped & sound & (role != "radar_phase")  # an angle has no limits to hit
+    large = segments.is_large(GRADED_Z, GRADED_TIMES)
     return from_segments(
         {
             f"{role}: missing": missing,
@@ -67,10 +67,10 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
 
 
 def _channels(recording: Recording) -> dict[str, Signal]:
-    found = radar_channels(recording)
-    phase = found.get("radar_phase")
+    channels = radar_channels(recording)
+    phase = channels.get("radar_phase")
     if phase is None:
-        return found
+        return channels
     return {"radar_phase": Signal(phase.name, _Unwrapped(phase), phase.rate_hz, "rad")}
 
 

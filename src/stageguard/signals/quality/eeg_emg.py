@@ -74,11 +74,11 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 
 def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
     """Peak-to-peak amplitude beyond 3 deviations of this recording, or too much power above 45 Hz."""
-    found = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit=_unit(signal))
-    _warn_unit(found, epochs, signal, role)
-    flags = {f"{role}: no signal": found.lost(), f"{role}: amplitude": found.is_extreme(PAPER_Z)}
+    segments = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit=_unit(signal))
+    _warn_unit(segments, epochs, signal, role)
+    flags = {f"{role}: no signal": segments.lost(), f"{role}: amplitude": segments.is_extreme(PAPER_Z)}
     if limits.has_high:
-        flags[f"{role}: high-frequency power"] = (found.high + found.hum)[:, 0] > PAPER_HIGH_SHARE
+        flags[f"{role}: high-frequency power"] = (segments.high + segments.hum)[:, 0] > PAPER_HIGH_SHARE
     return from_epochs(flags)
 
 
@@ -86,18 +86,18 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
     """Share of the epoch's seconds that are missing, flat, clipped, too large, or hum."""
     length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
     per_epoch = max(1, round(epochs.epoch_seconds / length))
-    found = measure_segments(signal, epochs, per_epoch, spectra=True, unit=_unit(signal))
-    _warn_unit(found, epochs, signal, role)
-    missing, flat = found.missing_and_flat(limits.flat)
+    segments = measure_segments(signal, epochs, per_epoch, spectra=True, unit=_unit(signal))
+    _warn_unit(segments, epochs, signal, role)
+    missing, flat = segments.missing_and_flat(limits.flat)
     flags = {
         f"{role}: missing": missing,
         f"{role}: flat": flat,
-        f"{role}: clipped": found.clipped & ~missing,
-        f"{role}: amplitude": found.is_large(limits.z, limits.times) & ~found.clipped,
-        f"{role}: mains hum": found.hum > HUM_SHARE,
+        f"{role}: clipped": segments.clipped & ~missing,
+        f"{role}: amplitude": segments.is_large(limits.z, limits.times) & ~segments.clipped,
+        f"{role}: mains hum": segments.hum > HUM_SHARE,
     }
     if limits.has_high:
-        flags[f"{role}: high-frequency power"] = found.high > PAPER_HIGH_SHARE
+        flags[f"{role}: high-frequency power"] = segments.high > PAPER_HIGH_SHARE
     for name, flag in flags.items():
         if not name.endswith(("missing", "flat")):
             flag &= ~missing & ~flat
@@ -116,9 +116,9 @@ def _check_unit(signal: Signal, role: str) -> None:
         )
 
 
-def _warn_unit(found: Segments, epochs: EpochGrid, signal: Signal, role: str) -> None:
+def _warn_unit(segments: Segments, epochs: EpochGrid, signal: Signal, role: str) -> None:
     """Warn when a voltage is so small or so large that its unit must be another one."""
-    usual, (low, high) = found.usual_range, PLAUSIBLE_UV
+    usual, (low, high) = segments.usual_range, PLAUSIBLE_UV
     if not signal.unit or not np.isfinite(usual) or low <= usual <= high:
         return
     warnings.warn(

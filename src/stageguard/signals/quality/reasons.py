@@ -59,9 +59,9 @@ def runs_of(flags: Mask, at_least: int) -> Mask:
 def _names(flags: Mapping[str, Mask]) -> tuple[str, ...]:
     rows = np.stack(list(flags.values()), axis=1)
     names = list(flags)
-    found = np.flatnonzero(rows.any(axis=1))
+    flagged = np.flatnonzero(rows.any(axis=1))
     reasons = [""] * len(rows)
-    for epoch in found:
+    for epoch in flagged:
         reasons[epoch] = "; ".join(names[rule] for rule in np.flatnonzero(rows[epoch]))
     return tuple(reasons)
 
@@ -89,6 +89,6 @@ def named(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
     rows = np.stack(list(shares.values()), axis=1)
     reasons = [""] * len(beta)
     for epoch in np.flatnonzero(beta):
-        named_here = [names[place] for place in np.flatnonzero(rows[epoch] >= LEAST_SHARE)]
+        named_here = [names[rule] for rule in np.flatnonzero(rows[epoch] >= LEAST_SHARE)]
         reasons[epoch] = "; ".join(named_here or [names[int(rows[epoch].argmax())]])
     return beta, tuple(reasons)

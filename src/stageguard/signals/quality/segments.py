@@ -96,8 +96,8 @@ def measure_segments(
     moves = spread > 0
     rails = (np.nanmin(low_end), np.nanmax(high_end)) if np.isfinite(low_end).any() else (np.nan, np.nan)
     clipped = np.zeros(shape, dtype=bool)
-    for found, ends, rail in zip(rests, (low_end, high_end), rails, strict=True):
-        at_rail = found & (ends == rail) & moves
+    for at_rest, ends, rail in zip(rests, (low_end, high_end), rails, strict=True):
+        at_rail = at_rest & (ends == rail) & moves
         if np.count_nonzero(at_rail) >= RAIL_RUNS:
             clipped |= at_rail
     return Segments(missing, spread, clipped, high, hum)
@@ -127,13 +127,13 @@ def plain_z(values: Floats) -> Floats:
 def _rests(samples: Floats, ends: Floats, least_run: int) -> Mask:
     """Whether a segment holds a run of samples at one of its ends."""
     equal = samples == ends[..., None]
-    found = equal.sum(axis=-1) >= least_run
-    if found.any():
+    at_end = equal.sum(axis=-1) >= least_run
+    if at_end.any():
         runs = np.lib.stride_tricks.sliding_window_view(
-            equal[found], min(least_run, equal.shape[-1]), axis=-1
+            equal[at_end], min(least_run, equal.shape[-1]), axis=-1
         )
-        found[found] = runs.all(axis=-1).any(axis=-1)
-    return np.asarray(found)
+        at_end[at_end] = runs.all(axis=-1).any(axis=-1)
+    return np.asarray(at_end)
 
 
 def _shares(power: Floats32, lines: Floats, known: Mask) -> tuple[Floats, Floats]:
