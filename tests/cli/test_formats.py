@@ -7,6 +7,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from stageguard.base.errors import FileFormatError
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -123,3 +124,18 @@ def test_labels_beside_no_distribution_are_checked_as_a_hypnogram(run, tmp_path,
     seconds = "30" if text.startswith("H") else "2.5"
     ran = run("check", tmp_path / "labels.csv", "-p", profile, "--epoch-seconds", seconds, "--json")
     assert (ran.json[0]["ok"], ran.json[0]["checked"], ran.json[0]["n_epochs"]) == (True, "stages", 300)
+
+
+@pytest.mark.parametrize("form", ["luna-annot", "nsrr-xml", "yasa-json"])
+def test_a_scoring_format_is_taken_at_its_word_under_any_name(run, tmp_path, form):
+    expert = simulate_night(PROFILE, hours=2, seed=1).expert
+    path = expert.save(tmp_path / "a.x", format=form).path.rename(tmp_path / "a.txt")
+    with pytest.raises(
+        FileFormatError, match=rf"which is not called \.txt\. Say format='{form}', or rename it"
+    ):
+        sg.read_hypnogram(path)
+    (checked,) = run("check", path, "-p", PROFILE, "--scoring-format", form, "--json").json
+    assert checked["ok"] and checked["checked"] == "stages", checked
+    (measured,) = run("stats", path, "--scoring-format", form, "--json").json["nights"]
+    assert measured["ok"], measured
+    assert "--scoring-format" in error_line(run("check", path, "-p", PROFILE))

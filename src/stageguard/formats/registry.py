@@ -97,6 +97,12 @@ def detect(path: Path, kind: Kind, formats: Sequence[FileFormat] | None = None) 
         return found[0]
     if by_name and found[0] not in by_name and not _like(found[0], by_name):
         hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
+        if path.suffix.lower() == ".txt":  # a name that promises no format in particular
+            choice = Argument("format", found[0].name)
+            raise _error(
+                path,
+                Message(f"holds {found[0].title}, which is not called .txt. Say ", choice, ", or rename it."),
+            )
         raise _error(path, f"holds {found[0].title}, not {by_name[0].title} as its name says.{hint}")
     return found[0]
 
