@@ -160,3 +160,14 @@ def test_wrong_usage(run, nights, monkeypatch, arguments, expected):
     ran = run("convert", *arguments)
     assert ran.code == 2
     assert expected in " ".join(ran.err.split())
+
+
+def test_a_date_that_nobody_said_is_not_written_without_a_word(run, tmp_path):
+    (tmp_path / "n.txt").write_text("\n".join(STAGES))
+    listed = tmp_path / "samples.tsv"
+    note = "only the time of its start is known: 2000-01-01 is written as the date"
+    for start, is_said in (("22:30", True), ("2024-05-01T22:30", False)):
+        listed.write_text(f"id\tscoring\tstart\na\tn.txt\t{start}\n")
+        ran = run("convert", listed, "--to", "yasa-json", "-o", tmp_path / "out", "--overwrite", "--json")
+        assert ran.code == 0, ran.err
+        assert (note in ran.json[0]["notes"]) is is_said

@@ -56,6 +56,7 @@ class NamedNight(os.PathLike[str]):
     path: Path
     id: str
     start: datetime | None = None
+    has_date: bool = True  # else only the time of day of the start is known
 
     def __fspath__(self) -> str:
         """Return the path."""
@@ -63,9 +64,14 @@ class NamedNight(os.PathLike[str]):
 
     def name(self, night: Outgoing) -> Outgoing:
         """Return a night of this name and start."""
+        notes = night.notes
+        known = [part.start for part in (night.hypnogram, night.density) if part is not None]
+        if self.start is not None and not self.has_date and None in known:
+            notes += (f"only the time of its start is known: {self.start:%Y-%m-%d} is written as the date",)
         return replace(
             night,
             id=self.id,
+            notes=notes,
             hypnogram=None if night.hypnogram is None else begun(night.hypnogram, self.start),
             density=None if night.density is None else begun(night.density, self.start),
         )

@@ -37,6 +37,7 @@ from stageguard.cli.terminal import (
     progress,
     table,
 )
+from stageguard.datasets.sample_list import SOME_DAY
 from stageguard.formats.convert import COHORT_FORMAT, usual_suffix
 from stageguard.formats.convert import convert as convert_night
 from stageguard.formats.registry import FORMATS, named
@@ -206,11 +207,11 @@ def _convert_one(night: Input, places: dict[Input, Path], how: dict[str, Any]) -
 
 def _named(night: Input) -> Path | NamedNight:
     """Return a source under the id of its list, with the start of the recording that it names."""
-    return (
-        NamedNight(night.path, night.name, start_of(night.edf, night.start))
-        if night.is_listed
-        else night.path
-    )
+    if not night.is_listed:
+        return night.path
+    start = start_of(night.edf, night.start)
+    has_date = start is None or start.date() != SOME_DAY
+    return NamedNight(night.path, night.name, start, has_date=has_date)
 
 
 def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> dict[str, Any]:
