@@ -23,6 +23,8 @@ FULL = {
     "name": "full",
     "summary": "Every key.",
     "intended_for": "tests",
+    "species": "mouse",
+    "reproduces_paper": True,
     "cohort": "our clinic",
     "other_cohorts": "argmax",
     "not_for": [

@@ -125,7 +125,6 @@ def test_an_import_that_points_up_is_found(source, code, expected):
 
 # Circles of before, to be opened one by one.
 CIRCLES = [
-    {"profile.document", "profile.profile"},
     {"cli.resuming", "cli.decode_file"},
 ]
 

@@ -1,6 +1,6 @@
 """Turn ``results.json`` into the profiles that ship with the package.
 
-Assembles only. Numbers of the fitted profiles come from the counts, those of the published ones from
+Numbers of the fitted profiles come from the counts, those of the published ones from
 ``paper.toml``, words from ``words.toml`` and ``paper.toml``.
 
 Usage: ``python write_profiles.py [FOLDER]``; the default folder is the package's own.
@@ -16,7 +16,7 @@ from pathlib import Path
 from toml_text import line, section
 
 HERE = Path(__file__).parent
-FOLDER = HERE.parents[1] / "src" / "stageguard" / "profiles"
+FOLDER = HERE.parents[1] / "src" / "stageguard" / "profile" / "builtin"
 SCRIPT = "studies/expert-scorings/count.py"
 HEADER = "# Written by studies/expert-scorings/write_profiles.py: change it there, not here."
 
@@ -52,6 +52,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
         line("name", name),
         line("summary", own["summary"].strip()),
         line("intended_for", own["intended_for"].strip()),
+        line("species", species_of(own)),
         line("scheme", numbers["scheme"]),
         line("epoch_seconds", numbers["epoch_seconds"]),
         line("stay", "self"),
@@ -66,7 +67,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
         "\n\n".join(
             [
                 "\n".join(head),
-                *(section("[[not_for]]", entry) for entry in fitted_cautions(name, numbers, words)),
+                *(section("[[not_for]]", entry) for entry in fitted_cautions(own, numbers, words)),
                 section("[transitions]", by_stage(numbers["stages"], numbers["transitions"]), origin),
                 section("[bands]", bands(numbers, results)),
                 *fitted_provenance(numbers, own, results),
@@ -81,9 +82,9 @@ def by_stage(stages: list[str], matrix: list[list[float]]) -> dict[str, dict[str
     return {a: dict(zip(stages, row, strict=True)) for a, row in zip(stages, matrix, strict=True)}
 
 
-def fitted_cautions(name: str, numbers: dict, words: dict) -> list[dict]:
+def fitted_cautions(own: dict, numbers: dict, words: dict) -> list[dict]:
     """``not_for`` of a fitted profile, its figures filled in."""
-    species, fragments = species_of(name), words["fragments"]
+    species, fragments = species_of(own), words["fragments"]
     limit = f"{CAP * round(numbers['fi_target'], 4):.4g}"
     fill = {
         "epoch": f"{numbers['epoch_seconds']:g}",
@@ -106,9 +107,9 @@ def caution(entry: dict, reason: str, species: str, words: dict) -> dict:
     return {"cohort": cohort, "aliases": aliases, "action": entry["action"], "reason": reason}
 
 
-def species_of(name: str) -> str:
+def species_of(own: dict) -> str:
     """Whose profile it is."""
-    return "mouse" if "mouse" in name else "human"
+    return own.get("species", "human")
 
 
 def fi_means(numbers: dict) -> str:
@@ -219,6 +220,8 @@ def paper_profile(name: str, results: dict, paper: dict, words: dict) -> str:
         line("name", name),
         line("summary", own["summary"]),
         line("intended_for", own["intended_for"]),
+        line("species", species_of(own)),
+        line("reproduces_paper", True),
         line("scheme", "wnr3" if printed else "ws2"),
         line("epoch_seconds", own["epoch_seconds"], "section 'Datasets'"),
         line("stay", "free", "staying scores 0, section 'Semi-Markov Constrained Decoding'"),
@@ -248,7 +251,8 @@ def paper_profile(name: str, results: dict, paper: dict, words: dict) -> str:
 
 def paper_cautions(name: str, paper: dict, words: dict) -> list[dict]:
     """``not_for`` of a published profile."""
-    own, species = paper["profiles"][name], species_of(name)
+    own = paper["profiles"][name]
+    species = species_of(own)
     wording = "three" if "transitions" in own else "two"
     fill = {"epoch": f"{own['epoch_seconds']:g}"}
     return [

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density, read_density_file
-from stageguard.formats.tables.delimited import MISSING, TextTable
+from stageguard.formats.tables.delimited import TextTable
 
 HEADER = "W,N1,N2,N3,R"
 ROW = "0.1,0.2,0.3,0.25,0.15"
@@ -247,7 +248,7 @@ def test_any_bytes_give_a_typed_error_or_valid_probabilities(tmp_path, content):
 def number_of(cell: str) -> float:
     """Number a cell spells, by the rules in words: no underscores, NaN for what is missing."""
     plain = cell.strip()
-    if plain.casefold() in MISSING:
+    if plain.casefold() in MISSING_WORDS:
         return np.nan
     if "_" in plain:
         raise ValueError(cell)

@@ -30,8 +30,8 @@ def test_defaults_are_as_documented():
 def test_every_key_arrives():
     profile = Profile.from_dict(FULL)
     assert profile.not_for == (
-        Caution("Narcolepsy", ("NT1",), "refuse", "Sudden REM is a sign."),
-        Caution("children", (), "warn", "Adults only."),
+        Caution(cohort="Narcolepsy", aliases=("NT1",), action="refuse", reason="Sudden REM is a sign."),
+        Caution(cohort="children", aliases=(), action="warn", reason="Adults only."),
     )
     assert (profile.stay, profile.ends) == ("free", "paper")
     assert (profile.transition_weight, profile.strength) == (
@@ -224,7 +224,9 @@ def test_hyphens_underscores_and_spaces_do_not_matter():
 
 def test_plain_sentence_cautions_against_every_cohort_it_mentions():
     profile = profile_of(not_for="Infants and people with narcolepsy.")
-    assert profile.not_for == (Caution("", (), "warn", "Infants and people with narcolepsy."),)
+    assert profile.not_for == (
+        Caution(cohort="", aliases=(), action="warn", reason="Infants and people with narcolepsy."),
+    )
     assert profile.caution_for("Narcolepsy") == profile.not_for[0]
     assert profile.caution_for("apnoea") is None
     assert profile.caution_for("") is None

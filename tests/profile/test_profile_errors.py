@@ -103,7 +103,7 @@ def test_unknown_key_without_a_near_one_lists_all():
     message = complaint("zzz", 1)
     assert message.startswith(
         "unknown key 'zzz' in a profile. "
-        "Known: name, summary, intended_for, cohort, other_cohorts, not_for, scheme"
+        "Known: name, summary, intended_for, species, reproduces_paper, cohort, other_cohorts, not_for"
     )
     assert message.endswith(", calibration, durations, bands, intervals, provenance.")
 
@@ -296,7 +296,7 @@ def test_name_and_cautions_are_not_empty():
         caution = {"cohort": "a", "reason": "b", key: ""}
         assert complaint("not_for", [caution]) == f"not_for[0].{key} is empty, expected a text."
     caution = {"cohort": "a", "reason": "b", "aliases": [""]}
-    assert complaint("not_for", [caution]) == "not_for[0].aliases is empty, expected a text."
+    assert complaint("not_for", [caution]) == "not_for[0].aliases[0] is empty, expected a text."
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,14 @@ def test_mice_sleep_in_many_short_bouts():
     assert 0.02 < fragmentation(labels) < 0.05
 
 
+def test_the_species_decides_and_not_the_name():
+    mouse = sg.Profile.load("mouse-eeg-emg-3")
+    renamed = simulate_night(mouse.replace(name="our lab"), seed=3, hours=1)
+    assert renamed.expert == simulate_night(mouse, seed=3, hours=1).expert
+    human = simulate_night(mouse.replace(species="human"), seed=3, hours=1)
+    assert fragmentation(human.expert.labels) < fragmentation(renamed.expert.labels)
+
+
 def test_one_seed_is_one_night():
     first, again, other = (simulate_night("human-psg-5", seed=seed) for seed in (5, 5, 6))
     assert first.density == again.density

@@ -1,20 +1,23 @@
-"""Checks of single values that all types share. Knows nothing about stages or profiles."""
+"""Checks of single values: each returns the value, or raises an InputError that says what was expected."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from math import inf, isfinite
-from numbers import Number, Real
+from numbers import Integral, Number, Real
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import InputError, StageGuardError, did_you_mean
+from stageguard.base.errors import InputError, did_you_mean
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+
+# How tables say that a value is missing, in lower case.
+MISSING_WORDS = frozenset(("", "n/a", "na", "nan", "nat", "null", "none", ".", "<na>"))
 
 
 def shown(value: object) -> str:
@@ -103,47 +106,85 @@ def number(
     low: float = -inf,
     high: float = inf,
     positive: bool = False,
-    error: type[StageGuardError] = InputError,
 ) -> float:
     """Return a finite real number within ``[low, high]`` as float; ``True`` is not a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise error(f"{where} is {shown(value)}, expected a number.")
+        raise InputError(f"{where} is {shown(value)}, expected a number.")
     try:
         result = float(value) + 0.0  # -0.0 becomes 0.0, so that equal numbers are written alike
     except OverflowError:
         result = inf
     if not isfinite(result):
-        raise error(f"{where} is {shown(value)}, expected a finite number.")
+        raise InputError(f"{where} is {shown(value)}, expected a finite number.")
     if positive and result <= 0:
-        raise error(f"{where} is {shown(value)}, expected a number above 0.")
+        raise InputError(f"{where} is {shown(value)}, expected a number above 0.")
     if not low <= result <= high:
-        raise error(f"{where} is {shown(value)}, expected {_range(low, high)}.")
+        raise InputError(f"{where} is {shown(value)}, expected {_range(low, high)}.")
     return result
 
 
-def text(value: object, where: str, *, empty: bool = True, error: type[StageGuardError] = InputError) -> str:
+def text(value: object, where: str, *, empty: bool = True) -> str:
     """Return a string that can be written as UTF-8."""
     if not isinstance(value, str):
-        raise error(f"{where} is {shown(value)}, expected text in quotes.")
+        raise InputError(f"{where} is {shown(value)}, expected text in quotes.")
     if not empty and not value.strip():
-        raise error(f"{where} is empty, expected a text.")
+        raise InputError(f"{where} is empty, expected a text.")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise error(f"{where} is {shown(value)}, which cannot be written as UTF-8.") from None
+        raise InputError(f"{where} is {shown(value)}, which cannot be written as UTF-8.") from None
     return str(value)
 
 
-def choice(
-    value: object, where: str, options: Iterable[str], *, error: type[StageGuardError] = InputError
-) -> str:
+def choice(value: object, where: str, options: Iterable[str]) -> str:
     """Return a string that is one of the options."""
     options = tuple(options)
     if isinstance(value, str) and value in options:
         return str(value)
     listed = " or ".join(repr(option) for option in options)
     hint = did_you_mean(value, options) if isinstance(value, str) else ""
-    raise error(f"{where} is {shown(value)}, expected {listed}.{hint}")
+    raise InputError(f"{where} is {shown(value)}, expected {listed}.{hint}")
+
+
+def whole(value: object, where: str, *, low: int = 0, high: float = inf) -> int:
+    """Return a whole number within ``[low, high]``; neither ``True`` nor 5.0 is one."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
+        span = f"of at least {low}" if high == inf else f"from {low} to {high}"
+        raise InputError(f"{where} is {shown(value)}, expected a whole number {span}.")
+    return int(value)
+
+
+def flag(value: object, where: str) -> bool:
+    """Return True or False; a text or a number is neither."""
+    if not isinstance(value, bool):
+        raise InputError(f"{where} is {shown(value)}, expected true or false.")
+    return value
+
+
+def items(value: object, where: str, check: Callable[[object, str], Any]) -> tuple[Any, ...]:
+    """Return the checked items of a list; a check gets an item and its name, such as ``rare[0]``."""
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{where} is {shown(value)}, expected a list in square brackets.")
+    return tuple(check(item, f"{where}[{index}]") for index, item in enumerate(value))
+
+
+def mapping(value: object, where: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
+    """Return a mapping whose keys are text, and among the known ones if it is said which."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} is {shown(value)}, expected a table of keys and values.")
+    for key in value:
+        text(key, f"a key of {where}")
+    known_keys(value, where, value if known is None else known)
+    return value
+
+
+def known_keys(given: Iterable[str], where: str, known: Iterable[str]) -> None:
+    """Refuse the first key that is not known, and name the nearest that is."""
+    known = tuple(known)
+    for key in given:
+        if key not in known:
+            advice = did_you_mean(key, known) or f" Known: {', '.join(known)}."
+            raise InputError(f"unknown key {key!r} in {where}.{advice}")
 
 
 def remarks(value: object) -> tuple[str, ...]:

@@ -1,70 +1,81 @@
-"""Declare the options of a recipe with their checks, and read them from a table. Computes no feature."""
+"""The schema of documents: dataclasses whose fields declare what a document may say.
+
+A field is made by one of the functions here, from its default, or without one, which makes its key required.
+`read_table` reads such a dataclass from a mapping; `plain_table` gives the mapping back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from math import inf
-from numbers import Integral
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from stageguard.base import checks
-from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.errors import InputError
 
 Table = TypeVar("Table")
 Check = Callable[[object, str], Any]
+REQUIRED: Any = MISSING  # in place of a default
 
 
-def number(default: float, *, low: float = -inf, high: float = inf, positive: bool = False) -> Any:
+def number(
+    default: float | None = REQUIRED, *, low: float = -inf, high: float = inf, positive: bool = False
+) -> Any:
     """Declare a number within a range."""
-    return _option(
+    return declare(
         default,
         lambda value, where: checks.number(value, where, low=low, high=high, positive=positive),
     )
 
 
-def whole(default: int, *, low: int = 0, high: int = 1_000_000) -> Any:
+def whole(default: int = REQUIRED, *, low: int = 0, high: int = 1_000_000) -> Any:
     """Declare a whole number within a range."""
-    return _option(default, lambda value, where: _whole(value, where, low, high))
+    return declare(default, lambda value, where: checks.whole(value, where, low=low, high=high))
 
 
-def flag(default: bool) -> Any:
+def flag(default: bool | None = REQUIRED) -> Any:
     """Declare true or false."""
-    return _option(default, _flag)
+    return declare(default, checks.flag)
+
+
+def text(default: str | None = REQUIRED, *, empty: bool = False) -> Any:
+    """Declare a text."""
+    return declare(default, lambda value, where: checks.text(value, where, empty=empty))
 
 
 def choice(default: str, *options: str) -> Any:
-    """Declare one of some words."""
-    return _option(default, lambda value, where: checks.choice(value, where, options))
+    """Declare one of some words; the default may be `REQUIRED`."""
+    return declare(default, lambda value, where: checks.choice(value, where, options))
 
 
 def words(*default: str) -> Any:
     """Declare a list of words, such as roles of channels."""
-    return _option(default, text_list)
+    return declare(default, text_list)
 
 
 def numbers(*default: float, low: float = -inf, high: float = inf) -> Any:
     """Declare a list of numbers within a range."""
 
     def check(value: object, where: str) -> tuple[float, ...]:
-        return _list(
+        return checks.items(
             value,
             where,
             lambda item, at: checks.number(item, at, low=low, high=high),
         )
 
-    return _option(default, check)
+    return declare(default, check)
 
 
 def band(low: float, high: float) -> Any:
     """Declare two frequencies in Hz, the lower first."""
-    return _option((low, high), _band)
+    return declare((low, high), _band)
 
 
 def runs(*default: tuple[float, float, float]) -> Any:
     """Declare runs of bins of one width in Hz: lower end, upper end, width."""
-    return _option(default, lambda value, where: _list(value, where, _run))
+    return declare(default, lambda value, where: checks.items(value, where, _run))
 
 
 def bands(default: Mapping[str, tuple[float, float]]) -> Any:
@@ -80,86 +91,68 @@ def shares(default: Mapping[str, float]) -> Any:
 
 
 def table(of: type) -> Any:
-    """Declare a table of options of its own, declared by another dataclass."""
-    return field(default_factory=of, metadata={"check": lambda value, where: read_options(of, value, where)})
+    """Declare a table that another dataclass declares."""
+    return field(default_factory=of, metadata={"check": lambda value, where: read_table(of, value, where)})
 
 
-def read_options(of: type[Table], given: object, where: str = "") -> Table:
-    """Return a dataclass declared with these options from a mapping; any wrong key or value is an error.
+def declare(default: Any, check: Check) -> Any:
+    """Declare what a check of one's own returns; it gets the value and its name for messages."""
+    return field(default=default, metadata={"check": check})
+
+
+def read_table(of: type[Table], given: object, where: str = "") -> Table:
+    """Return a dataclass declared by these functions from a mapping; any wrong key or value is an InputError.
 
     Parameters
     ----------
     of : type
-        A dataclass whose fields were made by the functions above.
+        The dataclass.
     given : mapping
-        Options by name; those left out keep their default.
+        Values by key; those left out keep their default.
     where : str
-        Name of the table, for messages.
+        Name of the table within its document, for messages; empty for the whole of it.
     """
     assert is_dataclass(of)
-    if not isinstance(given, Mapping):
-        raise InputError(f"{where or 'a recipe'} is {checks.shown(given)}, expected a table of options.")
-    known = {item.name: item for item in fields(of)}
-    values: dict[str, Any] = {}
-    for key, value in given.items():
-        if key not in known:
-            advice = did_you_mean(str(key), known) or f" Known: {', '.join(known)}."
-            raise InputError(f"unknown key {key!r} in {where or 'a recipe'}.{advice}")
-        values[key] = known[key].metadata["check"](value, f"{where}.{key}" if where else str(key))
-    return of(**values)
+    declared: dict[str, Field[Any]] = {item.name: item for item in fields(of)}
+    inside = where or "the document"
+    values = checks.mapping(given, inside, declared)
+    for key, item in declared.items():
+        if key not in values and item.default is MISSING and item.default_factory is MISSING:
+            raise InputError(f"key {key!r} is missing in {inside}.")
+    prefix = f"{where}." if where else ""
+    return of(**{key: declared[key].metadata["check"](value, prefix + key) for key, value in values.items()})
 
 
-def plain_options(settings: object) -> Any:
-    """Return options as TOML types, those left at their default included."""
-    if is_dataclass(settings):
-        return {item.name: plain_options(getattr(settings, item.name)) for item in fields(settings)}
-    if isinstance(settings, Mapping):
-        return {str(key): plain_options(value) for key, value in settings.items()}
-    if isinstance(settings, tuple | list):
-        return [plain_options(value) for value in settings]
-    return settings
+def plain_table(value: object, *, defaults: bool = True) -> Any:
+    """Return a dataclass, and what is in it, as mappings and lists, with or without its defaults."""
+    if is_dataclass(value):
+        named = {item: getattr(value, item.name) for item in fields(value)}
+        return {
+            item.name: plain_table(kept, defaults=defaults)
+            for item, kept in named.items()
+            if defaults or item.default is MISSING or kept != item.default
+        }
+    if isinstance(value, Mapping):
+        return {str(key): plain_table(item, defaults=defaults) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain_table(item, defaults=defaults) for item in value]
+    return value
 
 
 def text_list(value: object, where: str) -> tuple[str, ...]:
     """Return a list of words as a tuple."""
-    return _list(value, where, _text)
-
-
-def _option(default: Any, check: Check) -> Any:
-    return field(default=default, metadata={"check": check})
-
-
-def _whole(value: object, where: str, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
-        raise InputError(f"{where} is {checks.shown(value)}, expected a whole number from {low} to {high}.")
-    return int(value)
-
-
-def _flag(value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"{where} is {checks.shown(value)}, expected true or false.")
-    return value
-
-
-def _text(value: object, where: str) -> str:
-    return checks.text(value, where, empty=False)
-
-
-def _list(value: object, where: str, check: Check) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise InputError(f"{where} is {checks.shown(value)}, expected a list.")
-    return tuple(check(item, f"{where}[{place}]") for place, item in enumerate(value))
+    return checks.items(value, where, lambda item, at: checks.text(item, at, empty=False))
 
 
 def _band(value: object, where: str) -> tuple[float, float]:
-    pair = _list(value, where, lambda item, at: checks.number(item, at, low=0))
+    pair = checks.items(value, where, lambda item, at: checks.number(item, at, low=0))
     if len(pair) != 2 or not pair[0] < pair[1]:
         raise InputError(f"{where} is {checks.shown(value)}, expected [lower, upper] in Hz.")
     return pair[0], pair[1]
 
 
 def _run(value: object, where: str) -> tuple[float, float, float]:
-    triple = _list(value, where, lambda item, at: checks.number(item, at, low=0))
+    triple = checks.items(value, where, lambda item, at: checks.number(item, at, low=0))
     low, high, width = triple if len(triple) == 3 else (0.0, 0.0, 0.0)
     n_bins = (high - low) / width if width else 0.0
     if n_bins < 1 - 1e-6 or abs(n_bins - round(n_bins)) > 1e-6:

@@ -20,12 +20,13 @@ from functools import partial
 from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.base.files import read_cell
 from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects
 from stageguard.datasets.samples import broken
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
-from stageguard.formats.tables.delimited import MISSING, read_delimited
+from stageguard.formats.tables.delimited import read_delimited
 from stageguard.measures.day import Moment
 from stageguard.night.recording import Recording
 
@@ -90,7 +91,7 @@ def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int
 def _row(
     path: Path, line: int, header: Sequence[str], cells: Sequence[str], files: Sequence[str]
 ) -> dict[str, str]:
-    row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING}
+    row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING_WORDS}
     row |= {name: read_cell(row[name]) for name in ("id", "subject") if name in row}
     if not any(column in row for column in files):
         named = [column for column in files if column in header]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import Floats
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import PinError
 from stageguard.base.files import file_error, open_file, read_cell
 from stageguard.formats.tables.delimited import is_number, read_delimited
@@ -98,7 +99,7 @@ def _pin_table(path: Path) -> list[tuple[str, str]]:
     return [(row["epoch"], row["stage"]) for _, row in _records(path, PIN_COLUMNS)]
 
 
-MISSING = ("n/a", "na", "nan")
+NO_GROUP = MISSING_WORDS - {"none"}  # which is a group, as in apnoea: none, mild, severe
 
 
 def read_groups(path: Path) -> dict[str, GroupedNight]:
@@ -111,9 +112,9 @@ def read_groups(path: Path) -> dict[str, GroupedNight]:
         name, group = (read_cell(cells[column]) for column in GROUP_COLUMNS)
         if not name or not group:
             raise file_error(path, f"line {line} has no {'group' if name else 'id'}.")
-        if group.casefold() in MISSING:
+        if group.casefold() in NO_GROUP:
             continue  # the night is left out of the comparison, and said to be
-        cells |= {column: "" for column, cell in cells.items() if cell.casefold() in MISSING}
+        cells |= {column: "" for column, cell in cells.items() if cell.casefold() in NO_GROUP}
         if name in nights:
             raise file_error(path, f"line {line} names {name!r} again. Expected one row per night.")
         expert = cells.get("expert")
@@ -146,7 +147,7 @@ def read_subjects(path: Path) -> dict[str, SubjectNight]:
     """
     nights: dict[str, SubjectNight] = {}
     for line, cells in _records(path, COLUMNS):
-        cells |= {column: "" for column, cell in cells.items() if cell.casefold() in MISSING}
+        cells |= {column: "" for column, cell in cells.items() if cell.casefold() in NO_GROUP}
         name, subject = (cells[column] for column in COLUMNS)
         if not name or not subject:
             raise file_error(path, f"line {line} has no {'subject' if name else 'id'}.")

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, Message, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
@@ -27,7 +28,7 @@ from stageguard.formats.tables.delimited import (
 )
 from stageguard.night.stages import AASM5, SCHEMES, canonical_name
 
-UNDEFINED = ("", "-1", "?", "nan", "n/a", "na", "none", "art", "uns")
+UNDEFINED = MISSING_WORDS | {"-1", "?", "art", "uns"}
 
 
 @dataclass(frozen=True, slots=True)

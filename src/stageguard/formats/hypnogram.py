@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, Message, did_you_mean, message_of
 from stageguard.base.files import file_error
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
@@ -22,7 +23,7 @@ STAGE_COLUMNS = (
 )
 UNSCORED_WORDS = frozenset(
     (
-        *("?", "-1", "", "n/a", "na", "nan", "none", "null", "uns", "unscored", "unknown", "undefined"),
+        *(*MISSING_WORDS, "?", "-1", "uns", "unscored", "unknown", "undefined"),
         *("art", "artefact", "artifact", "movement", "movement time", "mt", "sleep stage ?", "unsure"),
     )
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, Message
 from stageguard.base.files import file_error, open_file
 from stageguard.formats.hypnogram import NPY, HypnogramOptions, RawHypnogram, stage_column
@@ -81,7 +82,7 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
         return read_numbered_table(path, table, numbering, options)
     codes = []
     for place, cell in enumerate(lines[first:], start=first + 1):
-        code = np.nan if cell.strip().casefold() in ("nan", "n/a") else as_number(cell)
+        code = np.nan if cell.strip().casefold() in MISSING_WORDS - {""} else as_number(cell)
         if code is None:
             raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
         codes.append(float(code))
@@ -116,7 +117,7 @@ def read_numbered_table(
     codes = []
     for place, row in zip(table.lines, table.rows, strict=True):
         cell = row[column]
-        code = np.nan if cell.strip().casefold() in ("", "nan", "n/a") else as_number(cell)
+        code = np.nan if cell.strip().casefold() in MISSING_WORDS else as_number(cell)
         if code is None:
             raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
         codes.append(float(code))

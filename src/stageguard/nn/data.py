@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.arrays import Ints
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
 from stageguard.base.files import faults_named, open_file, parse_json, read_cell
 from stageguard.datasets import Entry, entries
@@ -31,8 +32,7 @@ SUFFIXES = (".csv", ".tsv", ".npz")
 OUTPUT_SUFFIXES = (".hypnodensity.csv", ".hypnogram.tsv", ".changes.tsv")
 OWN_COLUMNS = ("subject", "epoch", "stage")
 OWN_ARRAYS = (*OWN_COLUMNS, "labels", "epoch_seconds", "recipe")
-NO_STAGE = frozenset({"", "?", "nan", "na", "n/a", "unscored", "-1", "movement", "artifact"})
-NO_NUMBER = frozenset({"", "nan", "na", "n/a"})
+NO_STAGE = MISSING_WORDS | {"?", "unscored", "-1", "movement", "artifact"}
 LARGEST_INDEX = 2**53  # beyond, a float no longer tells whole numbers apart
 
 
@@ -122,7 +122,7 @@ def _own_columns(header: Sequence[str]) -> dict[str, int]:
 
 def _cell(text: str, epoch: int, name: str) -> float:
     try:
-        return float("nan") if text.casefold() in NO_NUMBER else float(text)
+        return float("nan") if text.casefold() in MISSING_WORDS else float(text)
     except ValueError:
         raise InputError(f"feature {name!r} is {text[:40]!r} in epoch {epoch}, expected a number.") from None
 

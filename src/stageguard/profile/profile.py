@@ -17,17 +17,11 @@ from stageguard.base.errors import CohortError, FileFormatError, ProfileError, d
 from stageguard.base.files import read_toml, toml_text, write_text_atomic
 from stageguard.base.lazy import load
 from stageguard.night.stages import StageScheme
-from stageguard.profile.document import document_of
 from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
-from stageguard.profile.schema import KEYS, check_keys, parse_profile
+from stageguard.profile.schema import KEYS, check_keys, document_of, parse_profile
 
 FOLDER = Path(__file__).with_name("builtin")
 
-# what a profile is called and what is known of its nights; all other keys change how it decodes
-_WORDS = (
-    *("name", "summary", "intended_for", "cohort", "other_cohorts", "not_for"),
-    *("tvr_pairs", "bands", "intervals", "provenance"),
-)
 _EXCLUDES = {
     "transition_weight": ("strength",),
     "strength": ("transition_weight",),
@@ -48,6 +42,10 @@ class Profile:
     ----------
     name, summary, intended_for : str
         What it is called, what it is, and for whom.
+    species : str
+        Whose sleep it is.
+    reproduces_paper : bool
+        Whether it repeats the published method.
     cohort : str or None
         The cohort it was fitted on, where it was fitted to one stager and cohort.
     other_cohorts : {"unweighted", "argmax"}
@@ -93,6 +91,8 @@ class Profile:
     name: str
     summary: str
     intended_for: str
+    species: str
+    reproduces_paper: bool
     cohort: str | None
     other_cohorts: Literal["unweighted", "argmax"]
     not_for: tuple[Caution, ...]
@@ -116,8 +116,8 @@ class Profile:
     intervals: Mapping[str, Any]
     provenance: Mapping[str, Any]
     # pairs may follow another key's value; replace() must know which of them do
-    _rare_as_given: tuple[tuple[str | float, ...], ...]
-    _tvr_pairs_as_given: tuple[tuple[str, str], ...] | None
+    _rare: tuple[tuple[str | float, ...], ...]
+    _tvr_pairs: tuple[tuple[str, str], ...] | None
     _cache: dict[Any, Any]
 
     def __init__(self, document: Mapping[str, object]) -> None:
@@ -165,7 +165,7 @@ class Profile:
         ``stages`` do. What changes how nights are decoded drops ``intervals``, whose errors were measured
         on nights decoded otherwise, unless they are given too.
         """
-        check_keys(changes, "a profile", KEYS)
+        check_keys(changes)
         document = self.to_dict()
         for key in changes:
             for excluded in _EXCLUDES.get(key, ()):
@@ -268,7 +268,7 @@ def _built_in(name: str) -> Profile | None:
 
 def _from_file(path: Path) -> Profile:
     try:
-        return Profile(read_toml(path, "a profile"))
+        return Profile.from_dict(read_toml(path, "a profile"))
     except FileFormatError as error:
         raise ProfileError(f"{path}: {error.reason}") from None
     except FileNotFoundError:
@@ -288,7 +288,7 @@ def _is_file(path: Path) -> bool:
 
 def _decodes_alike(one: Profile, other: Profile) -> bool:
     a, b = one.to_dict(), other.to_dict()
-    return all(a.get(key) == b.get(key) for key in KEYS if key not in _WORDS)
+    return all(a.get(name) == b.get(name) for name, key in KEYS.items() if key.decodes)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -1,387 +1,358 @@
-"""Reading a profile's document into its fields, with one clear line for anything wrong. Opens no files."""
+"""The keys of a profile, one table: how each is read, checked and written, its default and its meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields
-from functools import partial
-from math import inf
-from numbers import Integral, Real
-from types import MappingProxyType
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from stageguard.base import checks
-from stageguard.base.arrays import SUM_TOLERANCE
-from stageguard.base.errors import InputError, ProfileError, did_you_mean
-from stageguard.night.quantities import indicators_of
-from stageguard.night.stages import SCHEMES, StageScheme, canonical_name
-from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
-
-REQUIRED = ("name", "scheme", "epoch_seconds", "transitions")
-KEYS = (
-    *("name", "summary", "intended_for", "cohort", "other_cohorts", "not_for"),
-    *("scheme", "stages", "wake", "rem", "epoch_seconds"),
-    *("stay", "ends", "transition_weight", "strength", "prior_exponent", "prior", "rare_probability", "rare"),
-    *("tvr_pairs", "min_bout_seconds", "flip_flop", "transitions", "calibration", "durations", "bands"),
-    *("intervals", "provenance"),
+from stageguard.base import checks, schema
+from stageguard.base.arrays import DAY_SECONDS
+from stageguard.base.errors import InputError, ProfileError, message_of
+from stageguard.night.stages import StageScheme
+from stageguard.profile.parts import FlipFlop, RarePair
+from stageguard.profile.readers import (
+    Reader,
+    by_check,
+    by_stage,
+    given_parts,
+    is_standard,
+    per_stage,
+    probability,
+    read_bands,
+    read_calibration,
+    read_cautions,
+    read_durations,
+    read_intervals,
+    read_pairs,
+    read_prior,
+    read_scheme,
+    read_strength,
+    read_transitions,
+    read_tree,
+    write_calibration,
+    write_cautions,
 )
 
-_number = partial(checks.number, error=ProfileError)
-_text = partial(checks.text, error=ProfileError)
-_choice = partial(checks.choice, error=ProfileError)
-_probability = partial(_number, low=0.0, high=1.0)
+Writer = Callable[[Any, StageScheme], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a profile's document.
+
+    Attributes
+    ----------
+    name : str
+        In the document, and of the field of `Profile`.
+    meaning : str
+        For people, in Markdown.
+    read : callable or None
+        From the document's value, the key's name and the scheme to the field's value, or an InputError. None
+        for the keys that make up the scheme, which is read before all others.
+    default : object
+        What the document says where it leaves the key out; None: nothing.
+    shown : str
+        The default for people, where it is not plain from `default`.
+    write : callable
+        From the field's value and the scheme back to the document's.
+    field : str
+        Of `Profile`, where it is not the name: what was given, and not what follows from it.
+    decodes : bool
+        Whether it changes how nights are decoded.
+    """
+
+    name: str
+    meaning: str
+    read: Reader | None
+    default: Any = None
+    shown: str = ""
+    write: Writer = lambda value, scheme: schema.plain_table(value)
+    field: str = ""
+    decodes: bool = True
+
+    @property
+    def row(self) -> str:
+        """The key in the table of `docs/profiles.md`."""
+        default = self.shown or ("" if self.default in (None, "") else f"`{json.dumps(self.default)}`")
+        return f"| `{self.name}` | {default} | {self.meaning} |"
 
 
 def parse_profile(document: Mapping[str, object]) -> dict[str, Any]:
     """Return the fields of a profile, complete and valid, from the document that describes it."""
-    given = _mapping(document, "a profile", KEYS)
-    for key in REQUIRED:
-        if key not in given and not (key == "scheme" and "stages" in given):
-            or_stages = " (or 'stages')" if key == "scheme" else ""
-            raise ProfileError(f"key {key!r}{or_stages} is missing. Required: {', '.join(REQUIRED)}.")
-    scheme = _scheme(given)
-    parsed = {
-        **_words(given),
-        "scheme": scheme,
-        "epoch_seconds": _number(given["epoch_seconds"], "epoch_seconds", low=0.001, high=86_400),
-        **_strength(given),
-        **_prior(given, scheme),
-        **_pairs(given, scheme),
-        "min_bout_seconds": _per_stage(
-            given, "min_bout_seconds", scheme, partial(_number, positive=True, high=86_400)
-        ),
-        "flip_flop": _flip_flop(given.get("flip_flop", {})),
-        "transitions": _transitions(given["transitions"], scheme),
-        "calibration": _calibration(given.get("calibration", {}), scheme),
-        "durations": _per_stage(given, "durations", scheme, _duration_table),
-        "bands": _bands(given.get("bands", {}), scheme),
-        "intervals": _intervals(given.get("intervals", {})),
-        "provenance": _tree(_mapping(given.get("provenance", {}), "provenance"), "provenance"),
-    }
-    _check_together(parsed)
-    return parsed
+    try:
+        return _parse(document)
+    except InputError as error:
+        raise ProfileError(message_of(error)) from None
 
 
-def check_keys(given: Iterable[str], where: str, known: Iterable[str]) -> None:
-    """Raise ProfileError for the first key that is not known, with the nearest that is."""
-    known = tuple(known)
-    for key in given:
-        if key not in known:
-            advice = did_you_mean(key, known) or f" Known: {', '.join(known)}."
-            raise ProfileError(f"unknown key {key!r} in {where}.{advice}")
+def check_keys(given: Mapping[str, object]) -> None:
+    """Raise ProfileError for the first key that no profile has, with the nearest that it has."""
+    try:
+        checks.known_keys(given, "a profile", KEYS)
+    except InputError as error:
+        raise ProfileError(message_of(error)) from None
+
+
+def document_of(profile: Any) -> dict[str, Any]:
+    """Return the document of a profile: plain TOML types, in the order of `KEYS`, no defaults."""
+    document = {}
+    for key in KEYS.values():
+        value = getattr(profile, key.field or key.name)
+        written = None if value is None else key.write(value, profile.scheme)
+        if written is not None and written != key.default:
+            document[key.name] = written
+    return document
+
+
+def _parse(document: Mapping[str, object]) -> dict[str, Any]:
+    given = checks.mapping(document, "a profile", KEYS)
+    for name in REQUIRED:
+        if name not in given and not (name == "scheme" and "stages" in given):
+            or_stages = " (or 'stages')" if name == "scheme" else ""
+            raise InputError(f"key {name!r}{or_stages} is missing. Required: {', '.join(REQUIRED)}.")
+    for one, other in (("transition_weight", "strength"), *(("scheme", name) for name in _OWN_SCHEME)):
+        if one in given and other in given:
+            raise InputError(f"keys {one!r} and {other!r} exclude each other. Keep one of them.")
+    scheme = read_scheme(given)
+    fields: dict[str, Any] = {"scheme": scheme}
+    for key in KEYS.values():
+        if key.read is not None:
+            value = given.get(key.name, key.default)
+            is_set = key.name in given or value is not None
+            fields[key.field or key.name] = key.read(value, key.name, scheme) if is_set else None
+    if fields["strength"] is not None:
+        fields["transition_weight"] = None
+    usual = fields["rare_probability"]
+    fields["rare"] = tuple(RarePair(*pair, *([usual] if len(pair) == 2 else [])) for pair in fields["_rare"])
+    listed = fields["_tvr_pairs"]
+    fields["tvr_pairs"] = tuple(pair[:2] for pair in fields["_rare"]) if listed is None else listed
+    _check_together(fields)
+    return fields
 
 
 def _check_together(parsed: Mapping[str, Any]) -> None:
     """Check what no key can tell alone."""
     if parsed["prior_exponent"] and parsed["prior"] is None:
-        raise ProfileError(
+        raise InputError(
             "prior_exponent is given, but prior is not. Add the stage shares as prior, or drop it."
         )
     strength = parsed["strength"]
     if strength is not None and strength.rule == "band" and parsed["prior_exponent"]:
-        raise ProfileError(
+        raise InputError(
             "prior_exponent and strength.rule = 'band' exclude each other: band sets it per recording."
         )
     scheme = parsed["scheme"]
     for stage in parsed["durations"]:
         row = parsed["transitions"][scheme.names.index(stage)]
         if not any(p for name, p in zip(scheme.names, row, strict=True) if name != stage):
-            raise ProfileError(
+            raise InputError(
                 f"durations.{stage} says how bouts end, but transitions.{stage} has no way out of it."
             )
 
 
-def _words(given: Mapping[str, object]) -> dict[str, Any]:
-    return {
-        "name": _text(given["name"], "name", empty=False),
-        "summary": _text(given.get("summary", ""), "summary"),
-        "intended_for": _text(given.get("intended_for", ""), "intended_for"),
-        "cohort": _text(given["cohort"], "cohort", empty=False) if "cohort" in given else None,
-        "other_cohorts": _choice(
-            given.get("other_cohorts", "unweighted"), "other_cohorts", ("unweighted", "argmax")
-        ),
-        "not_for": _cautions(given.get("not_for", "")),
-        "stay": _choice(given.get("stay", "self"), "stay", ("self", "free")),
-        "ends": _choice(given.get("ends", "censored"), "ends", ("censored", "paper")),
-    }
-
-
-def _scheme(given: Mapping[str, object]) -> StageScheme:
-    if "scheme" in given:
-        for key in ("stages", "wake", "rem"):
-            if key in given:
-                raise ProfileError(f"keys 'scheme' and {key!r} exclude each other. Keep one of them.")
-        return SCHEMES[_choice(given["scheme"], "scheme", SCHEMES)]
-    try:
-        return StageScheme.custom(_list(given["stages"], "stages"), given.get("wake"), given.get("rem"))  # type: ignore[arg-type]
-    except InputError as error:
-        raise ProfileError(f"stages: {error}") from None
-
-
-def _strength(given: Mapping[str, object]) -> dict[str, Any]:
-    if "strength" not in given:
-        weight = _number(given.get("transition_weight", 1.0), "transition_weight", low=0, high=1000)
-        return {"transition_weight": weight, "strength": None}
-    if "transition_weight" in given:
-        raise ProfileError("keys 'transition_weight' and 'strength' exclude each other. Keep one of them.")
-    table = _table(given["strength"], "strength", StrengthRule)
-    rule = _choice(table["rule"], "strength.rule", ("band", "match"))
-    values: dict[str, Any] = {
-        "fi_target": _number(table["fi_target"], "strength.fi_target", positive=True, high=1)
-    }
-    for key in ("floor", "cap", "lift"):
-        if key in table and rule != "band":
-            raise ProfileError(f"strength.{key} is given, but only rule = 'band' has it. Drop it.")
-    for key, low, high in (("floor", 0.0, 1.0), ("cap", 1.0, float("inf"))):
-        if key in table:
-            values[key] = _number(table[key], f"strength.{key}", low=low, high=high)
-    if "lift" in table:
-        values["lift"] = table["lift"]
-        if not isinstance(table["lift"], bool):
-            raise ProfileError(f"strength.lift is {checks.shown(table['lift'])}, expected true or false.")
-    return {"transition_weight": None, "strength": StrengthRule(rule, **values)}  # type: ignore[arg-type]
-
-
-def _prior(given: Mapping[str, object], scheme: StageScheme) -> dict[str, Any]:
-    prior = None
-    if "prior" in given:
-        table = _stage_mapping(given["prior"], "prior", scheme, complete=True)
-        prior = tuple(_number(table[name], f"prior.{name}", positive=True, high=1) for name in scheme.names)
-        _check_sum(prior, "prior")
-    exponent = _number(given.get("prior_exponent", 0.0), "prior_exponent", low=0)
-    return {"prior_exponent": exponent, "prior": prior}
-
-
-def _pairs(given: Mapping[str, object], scheme: StageScheme) -> dict[str, Any]:
-    default = _probability(given.get("rare_probability", 0.001), "rare_probability")
-    rare = []
-    for place, item in enumerate(_list(given.get("rare", ()), "rare")):
-        source, target, *own = _pair(item, f"rare[{place}]", scheme, probability=True)
-        probability = _probability(own[0], f"rare[{place}]") if own else default
-        rare.append(RarePair(source, target, probability))
-    pairs = tuple((pair.source, pair.target) for pair in rare)
-    _check_unique(pairs, "rare")
-    if "tvr_pairs" in given:
-        listed = enumerate(_list(given["tvr_pairs"], "tvr_pairs"))
-        pairs = tuple(_pair(item, f"tvr_pairs[{place}]", scheme) for place, item in listed)
-        _check_unique(pairs, "tvr_pairs")
-    return {
-        "rare_probability": default,
-        "rare": tuple(rare),
-        "tvr_pairs": pairs,
-        "_rare_as_given": _plain(given.get("rare", ())),
-        "_tvr_pairs_as_given": pairs if "tvr_pairs" in given else None,
-    }
-
-
-def _pair(item: object, where: str, scheme: StageScheme, *, probability: bool = False) -> tuple[Any, ...]:
-    values = _list(item, where)
-    lengths = (2, 3) if probability else (2,)
-    if len(values) not in lengths:
-        shape = "[from, to] or [from, to, probability]" if probability else "[from, to]"
-        raise ProfileError(f"{where} is {checks.shown(item)}, expected {shape}.")
-    for stage in values[:2]:
-        _check_stage(stage, where, scheme)
-    if values[0] == values[1]:
-        raise ProfileError(f"{where} goes from {values[0]!r} to itself, expected two different stages.")
-    return tuple(values)
-
-
-def _flip_flop(value: object) -> FlipFlop:
-    table = _table(value, "flip_flop", FlipFlop)
-    window = table.get("window_epochs", 5)
-    if isinstance(window, bool) or not isinstance(window, Integral) or not 2 <= int(window) <= 60:
-        raise ProfileError(
-            f"flip_flop.window_epochs is {checks.shown(window)}, expected a whole number from 2 to 60."
-        )
-    return FlipFlop(
-        penalty_nats=_number(table.get("penalty_nats", 0.0), "flip_flop.penalty_nats", low=0, high=1000),
-        window_epochs=int(window),
-        method=_choice(table.get("method", "exact"), "flip_flop.method", ("greedy", "exact")),  # type: ignore[arg-type]
-    )
-
-
-def _transitions(value: object, scheme: StageScheme) -> tuple[tuple[float, ...], ...]:
-    rows = _stage_mapping(value, "transitions", scheme, complete=True)
-    matrix = []
-    for source in scheme.names:
-        where = f"transitions.{source}"
-        row = _stage_mapping(rows[source], where, scheme)
-        matrix.append(tuple(_probability(row.get(to, 0.0), f"{where}.{to}") for to in scheme.names))
-        _check_sum(matrix[-1], where)
-    return tuple(matrix)
-
-
-def _calibration(value: object, scheme: StageScheme) -> Calibration:
-    table = _table(value, "calibration", Calibration)
-    biases = None
-    if "biases" in table:
-        given = _stage_mapping(table["biases"], "calibration.biases", scheme)
-        biases = tuple(
-            _number(given.get(name, 0.0), f"calibration.biases.{name}", low=-1000, high=1000)
-            for name in scheme.names
-        )
-    return Calibration(
-        _number(table.get("temperature", 1.0), "calibration.temperature", low=0.01, high=100), biases
-    )
-
-
-def _duration_table(value: object, where: str) -> tuple[float, ...]:
-    listed = _list(value, where)
-    table = tuple(_probability(p, f"{where}[{place}]") for place, p in enumerate(listed))
-    if not table:
-        raise ProfileError(f"{where} is empty, expected probabilities for 1, 2, ... epochs.")
-    if sum(table) > 1 + 1e-9:
-        raise ProfileError(f"{where} sums to {sum(table):.6g}, expected at most 1; the rest is the tail.")
-    if table[-1] == 0:
-        raise ProfileError(
-            f"{where} ends in 0, expected a last entry above 0: its hazard carries on as the tail."
-        )
-    return table
-
-
-def _bands(value: object, scheme: StageScheme) -> Mapping[str, Band]:
-    known = tuple(indicators_of(scheme.names))
-    bands = {}
-    for indicator, item in _mapping(value, "bands", known).items():
-        where = f"bands.{indicator}"
-        table = _table(item, where, Band)
-        low, high = (_number(table[key], f"{where}.{key}") for key in ("low", "high"))
-        if low > high:
-            raise ProfileError(f"{where} has low {low:g} above high {high:g}. Swap them.")
-        words = {key: _text(table.get(key, ""), f"{where}.{key}") for key in ("source", "unit")}
-        bands[indicator] = Band(low, high, **words)
-    return MappingProxyType(bands)
-
-
-def _intervals(value: object) -> Mapping[str, Any]:
-    """Return what is known of errors on scored nights, numbers where numbers are read."""
-    held: Mapping[str, Any] = _tree(_mapping(value, "intervals"), "intervals")
-    for name, listed in _mapping(held.get("errors", {}), "intervals.errors").items():
-        where = f"intervals.errors.{name}"
-        for place, error in enumerate(_list(listed, where)):
-            _number(error, f"{where}[{place}]")
-    for key in ("coverage", "model_coverage"):
-        for name, share in _mapping(held.get(key, {}), f"intervals.{key}").items():
-            _probability(share, f"intervals.{key}.{name}")
-    for key, high in (("n_nights", inf), ("n_subjects", inf), ("min_first_rem_seconds", 86_400.0)):
-        _number(held.get(key, 0), f"intervals.{key}", low=0.0, high=high)
-    _probability(held.get("level_of_coverage", 0.9), "intervals.level_of_coverage")
-    return held
-
-
-def _cautions(value: object) -> tuple[Caution, ...]:
-    if isinstance(value, str):
-        return (Caution("", (), "warn", _text(value, "not_for")),) if value else ()
-    cautions = []
-    for place, item in enumerate(_list(value, "not_for")):
-        where = f"not_for[{place}]"
-        table = _table(item, where, Caution, optional=("aliases", "action"))
-        aliases = _list(table.get("aliases", ()), f"{where}.aliases")
-        caution = Caution(
-            cohort=_text(table["cohort"], f"{where}.cohort", empty=False),
-            aliases=tuple(_text(alias, f"{where}.aliases", empty=False) for alias in aliases),
-            action=_choice(table.get("action", "warn"), f"{where}.action", ("warn", "refuse")),  # type: ignore[arg-type]
-            reason=_text(table["reason"], f"{where}.reason", empty=False),
-        )
-        cautions.append(caution)
-    return tuple(cautions)
-
-
-def _tree(value: object, where: str) -> Any:
-    """Return free-form data, made of plain TOML types only, that nobody can change."""
-    if isinstance(value, str):
-        return _text(value, where)
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return _number(value, where)
-    if isinstance(value, list | tuple):
-        return tuple(_tree(item, f"{where}[{place}]") for place, item in enumerate(value))
-    if isinstance(value, Mapping):
-        checked = _mapping(value, where)
-        return MappingProxyType({key: _tree(item, f"{where}.{key}") for key, item in checked.items()})
-    raise ProfileError(
-        f"{where} is {checks.shown(value)}, expected text, a number, true, false, a list or a table. "
-        "Write it as text, in quotes."
-    )
-
-
-def _mapping(value: object, where: str, known: Sequence[str] | None = None) -> Mapping[str, object]:
-    """Return a mapping whose keys are text, and known ones if it is said which."""
-    if not isinstance(value, Mapping):
-        raise ProfileError(f"{where} is {checks.shown(value)}, expected a table of keys and values.")
-    for key in value:
-        _text(key, f"a key of {where}")
-    if known is not None:
-        check_keys(value, where, known)
-    return value
-
-
-def _table(value: object, where: str, kind: type, *, optional: Sequence[str] = ()) -> Mapping[str, object]:
-    """Return a mapping with the keys of a dataclass; fields without a default are required."""
-    table = _mapping(value, where, [field.name for field in fields(kind)])
-    for field in fields(kind):
-        if field.default is MISSING and field.name not in table and field.name not in optional:
-            raise ProfileError(f"key {field.name!r} is missing in {where}.")
-    return table
-
-
-def _stage_mapping(
-    value: object, where: str, scheme: StageScheme, *, complete: bool = False
-) -> Mapping[str, object]:
-    table = _mapping(value, where)
-    for stage in table:
-        _check_stage(stage, where, scheme)
-    missing = [name for name in scheme.names if name not in table]
-    if complete and missing:
-        raise ProfileError(
-            f"{where} lacks stage {missing[0]!r}, expected one entry each for {_names(scheme)}."
-        )
-    return table
-
-
-def _per_stage(
-    given: Mapping[str, object], key: str, scheme: StageScheme, check: Callable[[object, str], Any]
-) -> Mapping[str, Any]:
-    table = _stage_mapping(given.get(key, {}), key, scheme)
-    return MappingProxyType({s: check(table[s], f"{key}.{s}") for s in scheme.names if s in table})
-
-
-def _check_stage(stage: object, where: str, scheme: StageScheme) -> None:
-    if isinstance(stage, str) and stage in scheme.names:
-        return
-    meant = canonical_name(stage) if isinstance(stage, str) else None
-    hint = f" Did you mean {meant!r}?" if meant in scheme.names else did_you_mean(str(stage), scheme.names)
-    got = f"{where}: {checks.shown(stage)} is not a stage of scheme {scheme.name!r}"
-    raise ProfileError(f"{got}. Known: {_names(scheme)}.{hint}")
-
-
-def _check_sum(values: Sequence[float], where: str) -> None:
-    if abs(sum(values) - 1) > SUM_TOLERANCE:
-        raise ProfileError(f"{where} sums to {sum(values):.6g}, expected 1 (within {SUM_TOLERANCE:g}).")
-
-
-def _check_unique(pairs: Sequence[tuple[str, str]], where: str) -> None:
-    for place, pair in enumerate(pairs):
-        if pair in pairs[:place]:
-            raise ProfileError(f"{where} lists {pair[0]} -> {pair[1]} twice. Keep one of them.")
-
-
-def _list(value: object, where: str) -> Sequence[Any]:
-    if isinstance(value, list | tuple):
-        return value
-    raise ProfileError(f"{where} is {checks.shown(value)}, expected a list in square brackets.")
-
-
-def _plain(value: Any) -> Any:
-    """Return validated pairs as tuples of text and floats."""
-    if isinstance(value, list | tuple):
-        return tuple(_plain(item) for item in value)
-    return value if isinstance(value, str) else float(value) + 0.0
-
-
-def _names(scheme: StageScheme) -> str:
-    return ", ".join(scheme.names)
+REQUIRED = ("name", "scheme", "epoch_seconds", "transitions")
+_OWN_SCHEME = ("stages", "wake", "rem")
+_TABLE = (
+    Key("name", "what it is called", by_check(checks.text, empty=False), decodes=False),
+    Key("summary", "what it is", by_check(checks.text), "", decodes=False),
+    Key("intended_for", "whom it is for", by_check(checks.text), "", decodes=False),
+    Key(
+        "species",
+        "whose sleep it is; simulated sleepers are of this kind",
+        by_check(checks.text, empty=False),
+        "human",
+        decodes=False,
+    ),
+    Key(
+        "reproduces_paper",
+        "whether it repeats the published method; `predict` then judges signals by the paper's rules",
+        by_check(checks.flag),
+        False,
+        decodes=False,
+    ),
+    Key(
+        "cohort",
+        "the cohort a fitted profile was fitted on; `decode(..., cohort=...)` with any other leaves out what "
+        "belongs to that cohort alone",
+        by_check(checks.text, empty=False),
+        shown="none",
+        decodes=False,
+    ),
+    Key(
+        "other_cohorts",
+        'what happens then: `"unweighted"` = without `prior_exponent` and `biases`, `"argmax"` = the profile '
+        "steps aside",
+        by_check(checks.choice, ("unweighted", "argmax")),
+        "unweighted",
+        decodes=False,
+    ),
+    Key(
+        "not_for",
+        'a sentence, or tables of `cohort`, `aliases`, `action` (`"warn"` or `"refuse"`) and `reason`: what '
+        "`decode(..., cohort=...)` looks up",
+        read_cautions,
+        "",
+        shown="none",
+        write=write_cautions,
+        decodes=False,
+    ),
+    Key(
+        "scheme",
+        '`"aasm5"` = W N1 N2 N3 R, `"wldr4"` = W Light Deep R, `"wnr3"` = W N R, `"ws2"` = W S',
+        None,
+        write=lambda scheme, _: scheme.name if is_standard(scheme) else None,
+    ),
+    Key(
+        "stages",
+        "instead of `scheme`: your own stage names in order",
+        None,
+        write=lambda scheme, _: None if is_standard(scheme) else list(scheme.names),
+        field="scheme",
+    ),
+    Key(
+        "wake",
+        "which of `stages` is wake",
+        None,
+        shown="none",
+        write=lambda scheme, _: None if is_standard(scheme) else scheme.wake,
+        field="scheme",
+    ),
+    Key(
+        "rem",
+        "which of `stages` is REM",
+        None,
+        shown="none",
+        write=lambda scheme, _: None if is_standard(scheme) else scheme.rem,
+        field="scheme",
+    ),
+    Key(
+        "epoch_seconds",
+        "epoch length at which the transitions were counted; other lengths are converted",
+        lambda value, where, scheme: checks.epoch_seconds(value),
+    ),
+    Key(
+        "stay",
+        'what one more epoch in a stage scores: `"self"` = log of its self transition, `"free"` = 0, as in '
+        "the paper",
+        by_check(checks.choice, ("self", "free")),
+        "self",
+    ),
+    Key(
+        "ends",
+        '`"censored"`: the recording cut the first and the last bout, neither has a minimum; `"paper"`: the '
+        "first must reach it",
+        by_check(checks.choice, ("censored", "paper")),
+        "censored",
+    ),
+    Key(
+        "transition_weight",
+        "τ, how much the prior counts against the evidence; 0 switches it off",
+        by_check(checks.number, low=0, high=1000),
+        1.0,
+    ),
+    Key(
+        "strength",
+        "instead of `transition_weight`: a rule that sets it per recording, see below",
+        read_strength,
+        shown="none",
+        write=given_parts,
+    ),
+    Key(
+        "prior_exponent",
+        "w: each epoch's evidence becomes log p − w · log `prior`",
+        by_check(checks.number, low=0),
+        0.0,
+    ),
+    Key("prior", "share of each stage", read_prior, shown="none", write=by_stage),
+    Key(
+        "rare_probability",
+        "probability of the rare changes that carry none of their own",
+        by_check(probability),
+        0.001,
+    ),
+    Key(
+        "rare",
+        'discouraged changes `["W", "R"]`, or with a probability of their own `["W", "R", 0.1]`; it replaces '
+        "the counted one, without renormalising",
+        lambda value, where, scheme: read_pairs(value, where, scheme, with_probability=True),
+        [],
+        shown="none",
+        field="_rare",
+    ),
+    Key(
+        "tvr_pairs",
+        "which changes TVR counts; counting is not discouraging",
+        lambda value, where, scheme: read_pairs(value, where, scheme, with_probability=False),
+        shown="those of `rare`",
+        field="_tvr_pairs",
+        decodes=False,
+    ),
+    Key(
+        "min_bout_seconds",
+        "shortest complete bout per stage; rounded up to whole epochs",
+        per_stage(checks.number, positive=True, high=DAY_SECONDS),
+        {},
+        shown="none",
+    ),
+    Key(
+        "flip_flop",
+        "`penalty_nats` for returning to a stage seen in the last `window_epochs` (2 to 60, counted in "
+        'epochs); `method` `"exact"` or the paper\'s `"greedy"`',
+        lambda value, where, scheme: schema.read_table(FlipFlop, value, where),
+        {},
+        shown="off",
+        write=given_parts,
+    ),
+    Key(
+        "transitions",
+        "one row per stage, its own included, that sums to 1 within 0.001; a stage left out of a row has "
+        "probability 0, a forbidden change",
+        read_transitions,
+        write=lambda rows, scheme: by_stage([by_stage(row, scheme) for row in rows], scheme),
+    ),
+    Key(
+        "calibration",
+        "`temperature` that divides the log-probabilities, then `biases` per stage in nats",
+        read_calibration,
+        {},
+        shown="none",
+        write=write_calibration,
+    ),
+    Key(
+        "durations",
+        "per stage the probabilities of bouts of 1, 2, … epochs; the hazard of the last entry carries on as "
+        "a geometric tail",
+        per_stage(read_durations),
+        {},
+        shown="none",
+    ),
+    Key(
+        "bands",
+        "range of an indicator over expert scorings: `low`, `high`, `source`, `unit`",
+        read_bands,
+        {},
+        shown="none",
+        write=given_parts,
+        decodes=False,
+    ),
+    Key(
+        "intervals",
+        "errors on scored nights by statistic, written by [fit](fit.md); `replace` of what decodes "
+        "[drops them](intervals.md)",
+        read_intervals,
+        {},
+        shown="none",
+        decodes=False,
+    ),
+    Key(
+        "provenance",
+        "where the numbers come from, in any form TOML has",
+        read_tree,
+        {},
+        shown="none",
+        decodes=False,
+    ),
+)
+KEYS = {key.name: key for key in _TABLE}

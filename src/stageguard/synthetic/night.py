@@ -80,7 +80,7 @@ def simulate_night(
     """One synthetic recording in a profile's scheme and epoch length.
 
     A semi-Markov sleeper (adult cycles of about 90 minutes, or a mouse's short bouts when the profile's
-    name says mouse) is watched by a stager that looks at each epoch alone, so that its argmax flickers.
+    species is mouse) is watched by a stager that looks at each epoch alone, so that its argmax flickers.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def simulate_night(
         raise InputError(f"sharpness must be a positive number, got {sharpness!r}.")
     rng = np.random.default_rng(seed)
     n_epochs = int(hours * 3600 / profile.epoch_seconds)
-    is_mouse = "mouse" in profile.name
+    is_mouse = profile.species == "mouse"
     scheme = WNR3 if is_mouse else AASM5
     bouts = _mouse_bouts(rng, hours * 3600) if is_mouse else _human_bouts(rng, hours * 3600)
     labels = _sample(bouts, scheme, n_epochs, profile.epoch_seconds)

@@ -129,7 +129,7 @@ def kind_of(profile_name: str, variant: str = "adult") -> Kind:
         Whose sleep. Mice are adult, or narcoleptic.
     """
     profile = Profile.load(profile_name)
-    if profile.scheme == WNR3 and "mouse" in profile.name:
+    if profile.scheme == WNR3 and profile.species == "mouse":
         return _mouse(profile, variant)
     if variant == "infant":
         return _infant(profile.epoch_seconds)

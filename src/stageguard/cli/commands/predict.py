@@ -86,7 +86,7 @@ def predict(
     network = load_model(model, device=pick_device(device))
     decoder = network.card.profile if profile is None else Profile.load(profile)
     if quality is None:
-        quality = "kdd2026" if decoder.name.startswith("kdd2026") else "graded"
+        quality = "kdd2026" if decoder.reproduces_paper else "graded"
     inputs = find_inputs(recordings, dataset, _pairs(channel or []))
     reports = [
         _stage(one, network, decoder, cohort, quality, output, overwrite=overwrite)

@@ -17,6 +17,7 @@ import numpy as np
 import typer
 
 from stageguard.base.arrays import Floats
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import read_file, write_together
 from stageguard.cli.options import Cohort, EpochSeconds, Log, Logits, ProfileName, Stages
@@ -347,7 +348,6 @@ def _undisturbed() -> Iterator[None]:
 
 LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
 DELIMITERS = (";", "\t", ",")
-MISSING = ("", "nan", "n/a", "na")
 QUALITY = "quality"
 
 
@@ -435,7 +435,7 @@ def _names(header: Header) -> list[str]:
 
 
 def _number(cell: str) -> float | None:
-    if cell.casefold() in MISSING:
+    if cell.casefold() in MISSING_WORDS:
         return float("nan")
     try:
         return float(cell)

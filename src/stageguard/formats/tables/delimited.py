@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import Floats
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.density import Where
 
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
-MISSING = frozenset(("", "nan", "na", "n/a", "nat", "null", "none", ".", "<na>"))  # no number, no time
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 
@@ -74,7 +74,7 @@ class TextTable:
         for row, cell in enumerate(cells):
             if is_number(cell):
                 values[row] = float(cell)
-            elif cell.casefold() not in MISSING:
+            elif cell.casefold() not in MISSING_WORDS:
                 raise cell_error(self.path, self.lines[row], self.header[index], "a number", cell)
         return values, has_commas
 

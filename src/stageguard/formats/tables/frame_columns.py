@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.arrays import Floats
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error
 from stageguard.formats.density import Where
-from stageguard.formats.tables.delimited import MISSING
 from stageguard.formats.tables.row_times import Meaning, meaning_of, parse_cells
 
 Columns = Sequence[tuple[str, Any]]  # names and arrays, in order
@@ -198,7 +198,7 @@ def numbers_of(where: Where, name: str, values: Any) -> Floats:
 
 def _number(where: Where, name: str, row: int, cell: Any) -> float:
     text = str(cell).strip() if not isinstance(cell, bytes) else cell.decode("utf-8", "replace").strip()
-    if cell is None or text.casefold() in MISSING:
+    if cell is None or text.casefold() in MISSING_WORDS:
         return math.nan
     try:
         if isinstance(cell, bool) or "_" in text:

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import Floats
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import did_you_mean
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
-    MISSING,
     MOST_COLUMNS,
     TextTable,
     cell_error,
@@ -241,7 +241,7 @@ def _times(cells: TextTable, column: int) -> Floats:
 
 def _first_cell(cells: TextTable, column: int) -> str:
     """Return the first cell of a column that says anything."""
-    return next((row[column] for row in cells.rows if row[column].casefold() not in MISSING), "")
+    return next((row[column] for row in cells.rows if row[column].casefold() not in MISSING_WORDS), "")
 
 
 def _refuse_wide(path: Path, lines: Sequence[str]) -> None:

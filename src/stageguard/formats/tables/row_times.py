@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS, Floats
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
 from stageguard.formats.density import Where
-from stageguard.formats.tables.delimited import MISSING
 from stageguard.formats.tables.timing import Timing, durations_by_onsets, read_timing
 
 Role = Literal["onset", "end", "duration", "epoch", "run"]
@@ -314,7 +314,7 @@ def _parsed(cells: Sequence[str] | Floats, meaning: Meaning) -> Parsed | None:
         return Parsed("numbers", cells * meaning.factor) if np.isfinite(cells).all() else None
     texts = list(cells)
     if meaning.role == "duration":  # events may have none
-        is_missing = [text.strip().casefold() in MISSING for text in texts]
+        is_missing = [text.strip().casefold() in MISSING_WORDS for text in texts]
         known = _numbers([text for text, missing in zip(texts, is_missing, strict=True) if not missing])
         if known is None:
             return None
@@ -343,7 +343,7 @@ def _refuse_doubtful(where: Where, name: str, meaning: Meaning, parsed: Parsed) 
 
 
 def _is_told(cell: object) -> bool:
-    return str(cell).strip().casefold() not in MISSING
+    return str(cell).strip().casefold() not in MISSING_WORDS
 
 
 def _numbers(texts: Sequence[str]) -> Floats | None:

@@ -16,7 +16,7 @@ from typing import Any
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import read_text, toml_text, write_text_atomic
-from stageguard.base.schema import plain_options, read_options
+from stageguard.base.schema import plain_table, read_table
 from stageguard.signals.modalities import modality_of
 
 FOLDER = Path(__file__).with_name("recipes")
@@ -110,9 +110,9 @@ class Recipe:
             "modality": self.modality,
             "epoch_seconds": self.epoch_seconds,
             "absolute": list(self.absolute),
-            "scaling": plain_options(self.scaling),
-            **plain_options(self.settings),
-            "provenance": plain_options(self.provenance),
+            "scaling": plain_table(self.scaling),
+            **plain_table(self.settings),
+            "provenance": plain_table(self.provenance),
         }
 
     def replace(self, **changes: object) -> Recipe:
@@ -183,8 +183,8 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
         "modality": modality,
         "epoch_seconds": checks.epoch_seconds(document["epoch_seconds"]),
         "absolute": schema.text_list(document.get("absolute", ()), "absolute"),
-        "scaling": read_options(Scaling, document.get("scaling", {}), "scaling"),
-        "settings": read_options(settings, {key: document[key] for key in own if key in document}),
+        "scaling": read_table(Scaling, document.get("scaling", {}), "scaling"),
+        "settings": read_table(settings, {key: document[key] for key in own if key in document}),
         "provenance": MappingProxyType(dict(provenance)),
     }
 
