@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,27 @@ def test_outputs_are_no_probabilities_but_stand_for_their_night_elsewhere(run, n
     assert all(night.path.suffix == ".csv" for night in find_inputs([folder], None, DENSITIES).nights)
     scored = find_inputs([folder], None, SCORED)
     assert [night.path.name for night in scored.nights] == ["n1.csv", "n2.hypnogram.tsv", "n10.csv"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX")
+@pytest.mark.parametrize("given", ["nights", "nights/*.csv"])
+def test_a_link_to_nothing_and_a_pipe_are_seen_to_fail(run, nights, given):
+    (nights / "nights" / "gone.csv").symlink_to(nights / "nowhere.csv")
+    os.mkfifo(nights / "nights" / "pipe.csv")
+    ran = run("decode", nights / given, "-p", PROFILE, "-o", nights / "out", "--json")
+    assert ran.code == 1
+    errors = {report["file"].rpartition("/")[2]: report.get("error") for report in ran.json}
+    assert errors.pop("gone.csv").startswith("gone.csv: is a link to ")
+    assert errors.pop("pipe.csv").startswith("pipe.csv: is a pipe or a device")
+    assert errors == dict.fromkeys(["n1.csv", "n2.csv", "n10.csv"])
+
+
+def test_an_empty_folder_among_others_is_one_failure(run, nights):
+    (nights / "empty").mkdir()
+    ran = run("decode", nights / "nights" / "n1.csv", nights / "empty", "-p", PROFILE, "--json")
+    assert ran.code == 1
+    assert [report["ok"] for report in ran.json] == [True, False]
+    assert ran.json[1]["error"].startswith("empty: this folder holds no probabilities.")
 
 
 @pytest.mark.parametrize(
