@@ -12,7 +12,7 @@ from dataset_files import sleepbrl_record, write_annotations
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import entries, recordings
 from stageguard.datasets.workbook import read_workbook
-from stageguard.formats.recordings.wfdb_annotations import read_wfdb_annotations
+from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 
 I_SAMPLES = np.cos(np.arange(3000) / 7)
 Q_SAMPLES = np.sin(np.arange(3000) / 7)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from recording_files import START, Channel, channel, write_edf
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.formats.recordings.edf import read_edf_recording
-from stageguard.formats.recordings.edf_header import read_edf_header
+from stageguard.formats.recordings.edf import read_edf_header, read_edf_recording
 from stageguard.formats.recordings.raw import crop
 
 

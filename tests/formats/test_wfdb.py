@@ -10,8 +10,13 @@ import pytest
 import stageguard as sg
 from recording_files import pack_212, slpdb_record, write_wfdb_annotations
 from stageguard.base.errors import FileFormatError
-from stageguard.formats.recordings.wfdb import read_wfdb_header, read_wfdb_recording, unpack
-from stageguard.formats.recordings.wfdb_annotations import read_wfdb_annotations, read_wfdb_beats
+from stageguard.formats.recordings.wfdb import (
+    read_wfdb_annotations,
+    read_wfdb_beats,
+    read_wfdb_header,
+    read_wfdb_recording,
+    unpack,
+)
 
 HEADER = (
     "r 2 100 50 10:20:30 5/6/1990\nr.dat 16 200(3)/mV 12 0 0 0 0 ECG\nr.dat 16 2/l 12 7 0 0 0 Resp (nasal)\n"

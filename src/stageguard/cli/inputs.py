@@ -37,7 +37,7 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
-from stageguard.formats.recordings.edf_header import read_edf_header
+from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.sniffing import HEAD_BYTES, UTF16_MARKS
 from stageguard.formats.sources import night_name
 from stageguard.measures.day import Moment

@@ -24,7 +24,7 @@ from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subje
 from stageguard.datasets.listings import Fetch, physionet_files
 from stageguard.datasets.samples import broken, reading
 from stageguard.formats.recordings.alignment import cropped
-from stageguard.formats.recordings.edf_header import read_edf_header
+from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.recordings.read import read_recording_file
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED

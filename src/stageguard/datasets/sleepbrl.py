@@ -17,7 +17,7 @@ from stageguard.datasets.radar_container import MAPPING, find_mapped, find_stand
 from stageguard.datasets.samples import broken
 from stageguard.datasets.workbook import Cell, read_workbook
 from stageguard.formats.recordings.edf import read_edf_recording
-from stageguard.formats.recordings.wfdb_annotations import read_wfdb_annotations
+from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 from stageguard.formats.staged_intervals import Interval, stage_epochs
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED, Hypnogram

@@ -20,8 +20,12 @@ from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subje
 from stageguard.datasets.listings import Fetch, physionet_files
 from stageguard.formats.recordings.alignment import Scoring, lay_over
 from stageguard.formats.recordings.read import build_recording
-from stageguard.formats.recordings.wfdb import read_wfdb_header, read_wfdb_recording
-from stageguard.formats.recordings.wfdb_annotations import read_wfdb_annotations, read_wfdb_beats
+from stageguard.formats.recordings.wfdb import (
+    read_wfdb_annotations,
+    read_wfdb_beats,
+    read_wfdb_header,
+    read_wfdb_recording,
+)
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5

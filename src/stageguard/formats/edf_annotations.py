@@ -15,8 +15,14 @@ from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import file_error, open_file
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, plain_text, stage_texts
-from stageguard.formats.recordings.edf import find_runs, read_edf_recording, read_records
-from stageguard.formats.recordings.edf_header import NO_DATE, EdfHeader, read_edf_header
+from stageguard.formats.recordings.edf import (
+    NO_DATE,
+    EdfHeader,
+    find_runs,
+    read_edf_header,
+    read_edf_recording,
+    read_records,
+)
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.staged_annotations import Annotation as Annotation
 from stageguard.formats.staged_annotations import annotated, stage_annotations

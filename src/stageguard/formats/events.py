@@ -55,8 +55,7 @@ def recording_start(path: Path) -> datetime | None:
     """When the recording began that a file's annotations count from, where the file tells it."""
     from stageguard.formats.mne import read_fif_annotations
     from stageguard.formats.nsrr import read_start
-    from stageguard.formats.recordings.edf import find_runs
-    from stageguard.formats.recordings.edf_header import NO_DATE, read_edf_header
+    from stageguard.formats.recordings.edf import NO_DATE, find_runs, read_edf_header
 
     name = registry.detect(path, "hypnogram").name
     if name == "edf-annotations":

@@ -69,7 +69,7 @@ def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[
 def _ends(path: Path, events: Sequence[Event]) -> float:
     """Seconds of a recording: what its signals last, else a day more than its annotations."""
     if registry.detect(path, "hypnogram").name == "edf-annotations":
-        from stageguard.formats.recordings.edf_header import read_edf_header
+        from stageguard.formats.recordings.edf import read_edf_header
 
         header = read_edf_header(path)
         if header.is_continuous and any(not signal.is_annotation for signal in header.signals):

@@ -18,7 +18,7 @@ from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.recordings.alignment import Scoring, begins_after, lay_over
-from stageguard.formats.recordings.edf_header import NO_DATE
+from stageguard.formats.recordings.edf import NO_DATE
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.recordings.roles import find_label, guess_roles
 from stageguard.night.hypnogram import Hypnogram

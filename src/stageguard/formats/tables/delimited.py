@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -23,6 +23,7 @@ DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # of ASCII, that `strip` takes away
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 
 Row = Sequence[str]
@@ -42,7 +43,7 @@ class TextTable:
     def column(self, column: str | int) -> tuple[str, ...]:
         """Return the cells of a column, by its name or its index."""
         index = self.header.index(column) if isinstance(column, str) else column
-        return tuple(row[index] for row in self.rows)
+        return tuple([row[index] for row in self.rows])
 
     def records(self) -> list[dict[str, str]]:
         """Return each row as cells by the name of their column."""
@@ -67,7 +68,7 @@ class TextTable:
             cells = [cell.replace(",", ".") for cell in cells]
         if "_" not in text:  # Python reads 1_000 as a number; no table means that
             try:
-                return np.array([float(cell) for cell in cells]), has_commas
+                return np.array(list(map(float, cells))), has_commas
             except ValueError:
                 pass
         values = np.full(len(cells), np.nan)
@@ -161,23 +162,17 @@ def split_rows(
     quotes : bool
         Whether quotes enclose cells, or are characters like others.
     """
-    quoted = [index for index, line in enumerate(lines) if '"' in line] if quotes else []
-    if sum(lines[index].count('"') for index in quoted) % 2:
-        line = numbers[quoted[-1]]
+    text = "\n".join(lines)
+    if not quotes or '"' not in text:
+        rows: list[Row] = [line.split(delimiter) if line else [] for line in lines]
+        is_plain = text.isascii() and not any(mark in text for mark in _SPACES if mark != delimiter)
+        return rows if is_plain else [[cell.strip() for cell in row] for row in rows], numbers
+    if text.count('"') % 2:
+        line = numbers[text.count("\n", 0, text.rindex('"'))]
         raise file_error(path, f"has a quote that is not closed, by line {line}. Close or remove it.")
-    source: Iterable[str] = (f"{line}\n" for line in lines) if quoted else lines
-    reader = csv.reader(
-        source,
-        delimiter=delimiter,
-        skipinitialspace=True,
-        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
-    )
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, skipinitialspace=True)
+    rows, begins, first = [], [], 0
     try:
-        if not quoted:
-            return [[cell.strip() for cell in row] for row in reader], numbers
-        rows: list[Row] = []
-        begins = []
-        first = 0
         for row in reader:
             rows.append([cell.strip() for cell in row])
             begins.append(numbers[first])
