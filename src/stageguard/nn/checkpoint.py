@@ -98,13 +98,15 @@ class TrainedModel:
             )
         assert table.epochs is not None
         rows = self.probabilities(table)
-        place = table.epochs - table.epochs[0]
-        whole = np.full((int(place[-1]) + 1, rows.shape[1]), np.nan)
-        whole[place] = rows
+        index = table.epochs - table.epochs[0]
+        densities = np.full((int(index[-1]) + 1, rows.shape[1]), np.nan)
+        densities[index] = rows
         seconds = self.card.epoch_seconds
         offset = seconds * int(table.epochs[0])
         start = None if table.start is None else table.start + timedelta(seconds=offset)
-        return Hypnodensity(whole, self.card.scheme, seconds, start, table.recording, offset_seconds=offset)
+        return Hypnodensity(
+            densities, self.card.scheme, seconds, start, table.recording, offset_seconds=offset
+        )
 
 
 def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = False) -> tuple[Path, Path]:
@@ -128,9 +130,9 @@ def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = Fal
         **model.card.to_dict(),
     }
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    places = folder / WEIGHTS, folder / CARD
-    write_together({places[0]: weights, places[1]: text}, overwrite=overwrite, make_folders=True)
-    return places
+    paths = folder / WEIGHTS, folder / CARD
+    write_together({paths[0]: weights, paths[1]: text}, overwrite=overwrite, make_folders=True)
+    return paths
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedModel:

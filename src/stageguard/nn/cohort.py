@@ -75,7 +75,7 @@ def epoch_length(tables: Sequence[FeatureTable], said: float | None = None) -> f
 def absolute_features(table: FeatureTable) -> tuple[str, ...]:
     """Return the features whose level means the same in every recording, by the table's recipe."""
     patterns = () if table.recipe is None else table.recipe.get("absolute", ())
-    return tuple(name for name in table.names if any(fnmatchcase(name, one) for one in patterns))
+    return tuple(name for name in table.names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def split_subjects(
@@ -88,11 +88,11 @@ def split_subjects(
             f"there is one subject ({', '.join(subjects)}), expected at least 2: one validates what the "
             "others train. Add recordings of other people."
         )
-    n_held = min(max(1, round(share * len(subjects))), len(subjects) - 1)
-    held = set(np.random.default_rng(seed).permutation(subjects)[:n_held].tolist())
+    n_validating = min(max(1, round(share * len(subjects))), len(subjects) - 1)
+    validating = set(np.random.default_rng(seed).permutation(subjects)[:n_validating].tolist())
     return (
-        [table for table in tables if table.subject not in held],
-        [table for table in tables if table.subject in held],
+        [table for table in tables if table.subject not in validating],
+        [table for table in tables if table.subject in validating],
     )
 
 

@@ -30,22 +30,22 @@ Choice = Callable[[Sequence[str]], Sequence[int]]
 SUFFIXES = (".csv", ".tsv", ".npz")
 # What `predict` and `decode` write beside a recording's features, in files that look like tables of them.
 OUTPUT_SUFFIXES = (".hypnodensity.csv", ".hypnogram.tsv", ".changes.tsv")
-OWN_COLUMNS = ("subject", "epoch", "stage")
-OWN_ARRAYS = (*OWN_COLUMNS, "labels", "epoch_seconds", "recipe")
+ABOUT_COLUMNS = ("subject", "epoch", "stage")
+ABOUT_ARRAYS = (*ABOUT_COLUMNS, "labels", "epoch_seconds", "recipe")
 NO_STAGE = MISSING_WORDS | {"?", "unscored", "-1", "movement", "artifact"}
 LARGEST_INDEX = 2**53  # beyond, a float no longer tells whole numbers apart
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Content:
     """What a file holds, as it is written there."""
 
     names: Sequence[str]
     values: npt.NDArray[Any]
-    own: Mapping[str, Any]  # subject, epoch, stage, ...
+    about: Mapping[str, Any]  # subject, epoch, stage, ...
     lines: Sequence[int] = field(default=())  # of a text file: where each epoch is
 
-    def place(self, row: int) -> str:
+    def where(self, row: int) -> str:
         """Return where an epoch is in the file, for an error."""
         return f"line {self.lines[row]}" if self.lines else f"row {row}"
 
@@ -89,13 +89,13 @@ def read_features(
         raise FileFormatError(f"{path.name}: {str(error).removeprefix(f'{path.stem}: ')}") from None
 
 
-def _read_text(path: Path, choose: Choice | None) -> _Held:
+def _read_text(path: Path, choose: Choice | None) -> _Content:
     table = read_delimited(path, kind="text", expected="a header with feature names, then one row per epoch")
     header, rows = table.header, table.rows
     if not rows:
         raise InputError("has no rows. Expected a header with feature names, then one row per epoch.")
-    places = _own_columns(header)
-    columns = [i for i in range(len(header)) if i not in places.values()]
+    about_columns = _about_columns(header)
+    columns = [i for i in range(len(header)) if i not in about_columns.values()]
     names = [header[i] for i in columns]
     if choose is not None:
         columns = [columns[i] for i in choose(names)]
@@ -103,21 +103,21 @@ def _read_text(path: Path, choose: Choice | None) -> _Held:
     for k, row in enumerate(rows):
         for j, i in enumerate(columns):
             values[k, j] = _cell(row[i], k, header[i])
-    own = {name: [read_cell(row[i]) for row in rows] for name, i in places.items()}
-    return _Held([header[i] for i in columns], values, own, table.lines)
+    about = {name: [read_cell(row[i]) for row in rows] for name, i in about_columns.items()}
+    return _Content([header[i] for i in columns], values, about, table.lines)
 
 
-def _own_columns(header: Sequence[str]) -> dict[str, int]:
+def _about_columns(header: Sequence[str]) -> dict[str, int]:
     """Return the place of the columns that are no features, however they are capitalised."""
-    places: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for i, name in enumerate(header):
-        own = name.casefold()
-        if own not in OWN_COLUMNS:
+        key = name.casefold()
+        if key not in ABOUT_COLUMNS:
             continue
-        if own in places:
-            raise InputError(f"has two columns {header[places[own]]!r} and {name!r}. Keep one of them.")
-        places[own] = i
-    return places
+        if key in columns:
+            raise InputError(f"has two columns {header[columns[key]]!r} and {name!r}. Keep one of them.")
+        columns[key] = i
+    return columns
 
 
 def _cell(text: str, epoch: int, name: str) -> float:
@@ -127,9 +127,9 @@ def _cell(text: str, epoch: int, name: str) -> float:
         raise InputError(f"feature {name!r} is {text[:40]!r} in epoch {epoch}, expected a number.") from None
 
 
-def _read_archive(path: Path, choose: Choice | None) -> _Held:
-    held = _unpacked(path)
-    values, listed = held["features"], held["names"]
+def _read_archive(path: Path, choose: Choice | None) -> _Content:
+    arrays = _unpacked(path)
+    values, listed = arrays["features"], arrays["names"]
     if listed.ndim != 1:
         raise InputError(f"array 'names' has shape {listed.shape}, expected a list of names.")
     names = _texts(listed)
@@ -137,17 +137,17 @@ def _read_archive(path: Path, choose: Choice | None) -> _Held:
         kept = list(choose(names))
         names, values = [names[i] for i in kept], values[..., kept]
     n_epochs = len(values) if values.ndim else 0
-    own: dict[str, Any] = {name: held[name] for name in OWN_ARRAYS if name in held}
-    for name in OWN_COLUMNS:
-        if name not in own or own[name].shape == (n_epochs,):
+    about: dict[str, Any] = {name: arrays[name] for name in ABOUT_ARRAYS if name in arrays}
+    for name in ABOUT_COLUMNS:
+        if name not in about or about[name].shape == (n_epochs,):
             continue
-        if name != "subject" or own[name].size != 1 or own[name].ndim > 1:
+        if name != "subject" or about[name].size != 1 or about[name].ndim > 1:
             wanted = "one for each of its" if name != "subject" else "one name, or one for each of its"
             raise InputError(
-                f"array {name!r} has shape {own[name].shape}, expected {wanted} {n_epochs} epochs."
+                f"array {name!r} has shape {about[name].shape}, expected {wanted} {n_epochs} epochs."
             )
-        own[name] = np.broadcast_to(own[name], (n_epochs,))
-    return _Held(names, values, own)
+        about[name] = np.broadcast_to(about[name], (n_epochs,))
+    return _Content(names, values, about)
 
 
 def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -161,7 +161,7 @@ def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
             if missing:
                 listed = ", ".join(archive.files) or "none"
                 raise InputError(f"has no array {' or '.join(missing)}; it has {listed}.")
-            return {name: archive[name] for name in ("features", "names", *OWN_ARRAYS) if name in archive}
+            return {name: archive[name] for name in ("features", "names", *ABOUT_ARRAYS) if name in archive}
     except (InputError, OSError):
         raise
     except Exception as error:  # damaged bytes make NumPy raise almost anything
@@ -172,58 +172,60 @@ def _unpacked(path: Path) -> dict[str, npt.NDArray[Any]]:
 def _texts(values: Any) -> list[str]:
     """Return entries as text; bytes are taken for UTF-8."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
-    return [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in listed]
+    return [entry.decode("utf-8", "replace") if isinstance(entry, bytes) else str(entry) for entry in listed]
 
 
-def _table(path: Path, held: _Held, scheme: StageScheme | None) -> FeatureTable:
-    own = held.own
-    subjects = {subject.strip() for subject in _texts(own.get("subject", ()))} - {""}
+def _table(path: Path, content: _Content, scheme: StageScheme | None) -> FeatureTable:
+    about = content.about
+    subjects = {subject.strip() for subject in _texts(about.get("subject", ()))} - {""}
     if len(subjects) > 1:
         raise InputError(
             f"holds {len(subjects)} subjects ({', '.join(sorted(subjects)[:3])}). Write one file each."
         )
-    labels = None if scheme is None else _labels(held, scheme)
+    labels = None if scheme is None else _labels(content, scheme)
     return FeatureTable(
         path.stem,
         next(iter(subjects), None),
-        held.values,
-        tuple(held.names),
-        _epochs(held) if "epoch" in own else None,
+        content.values,
+        tuple(content.names),
+        _epochs(content) if "epoch" in about else None,
         labels,
         None if labels is None else scheme,
-        _seconds(own["epoch_seconds"]) if "epoch_seconds" in own else None,
-        _recipe(own["recipe"]) if "recipe" in own else None,
+        _seconds(about["epoch_seconds"]) if "epoch_seconds" in about else None,
+        _recipe(about["recipe"]) if "recipe" in about else None,
     )
 
 
-def _labels(held: _Held, scheme: StageScheme) -> Ints | None:
+def _labels(content: _Content, scheme: StageScheme) -> Ints | None:
     """Return the stages, which a file may give by name, by index, or both if they agree."""
-    indices: Ints | None = held.own.get("labels")
-    if "stage" not in held.own:
+    indices: Ints | None = content.about.get("labels")
+    if "stage" not in content.about:
         return indices
     known: dict[str, int] = {}
-    for row, stage in enumerate(_texts(held.own["stage"])):
+    for row, stage in enumerate(_texts(content.about["stage"])):
         if stage not in known:
             try:
                 known[stage] = stage_label(stage, scheme)
             except InputError as error:
-                raise InputError(f"{held.place(row)}: {error}") from None
-    labels = np.array([known[stage] for stage in _texts(held.own["stage"])], dtype=np.int64)
+                raise InputError(f"{content.where(row)}: {error}") from None
+    labels = np.array([known[stage] for stage in _texts(content.about["stage"])], dtype=np.int64)
     if indices is not None and not np.array_equal(indices, labels):
         raise InputError("arrays 'stage' and 'labels' contradict each other. Keep one of them.")
     return labels
 
 
-def _epochs(held: _Held) -> Ints:
-    given = np.asarray(held.own["epoch"])
+def _epochs(content: _Content) -> Ints:
+    given = np.asarray(content.about["epoch"])
     try:
         numbers = given.astype(np.float64) if given.dtype.kind in "iufUS" else np.full(len(given), np.nan)
     except ValueError:
-        numbers = np.array([_number_or_nan(one) for one in _texts(given)])
+        numbers = np.array([_number_or_nan(text) for text in _texts(given)])
     wrong = ~(np.abs(numbers) <= LARGEST_INDEX) | (numbers != np.rint(numbers))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InputError(f"{held.place(row)}: epoch is {_texts(given)[row][:40]}, expected a whole number.")
+        raise InputError(
+            f"{content.where(row)}: epoch is {_texts(given)[row][:40]}, expected a whole number."
+        )
     return numbers.astype(np.int64)
 
 
@@ -234,18 +236,18 @@ def _number_or_nan(text: str) -> float:
         return float("nan")
 
 
-def _seconds(held: npt.NDArray[Any]) -> float:
-    if held.size != 1 or held.dtype.kind not in "iuf":
+def _seconds(array: npt.NDArray[Any]) -> float:
+    if array.size != 1 or array.dtype.kind not in "iuf":
         raise InputError(
-            f"array 'epoch_seconds' has shape {held.shape} of {held.dtype}, expected one number of seconds."
+            f"array 'epoch_seconds' has shape {array.shape} of {array.dtype}, expected one number of seconds."
         )
-    return float(held.item())
+    return float(array.item())
 
 
-def _recipe(held: npt.NDArray[Any]) -> Mapping[str, Any]:
+def _recipe(array: npt.NDArray[Any]) -> Mapping[str, Any]:
     """Return the recipe an archive holds as JSON."""
     try:
-        document = parse_json(str(held))
+        document = parse_json(str(array))
     except (ValueError, RecursionError) as error:
         raise InputError(f"array 'recipe' is not JSON ({error}).") from None
     if not isinstance(document, Mapping) or not isinstance(document.get("name"), str):

@@ -66,8 +66,8 @@ class Validation:
 
     def score(self, network: nn.Module) -> Score:
         """Score a network as it is."""
-        found = self._probabilities(network)
-        return score_probabilities(found, self._labels(), self._decoded(found))
+        probabilities = self._probabilities(network)
+        return score_probabilities(probabilities, self._labels(), self._decoded(probabilities))
 
     def temperature(self, network: nn.Module, stage_weights: Tensor) -> float:
         """Return the temperature that suits the network best, stages weighted as in training."""

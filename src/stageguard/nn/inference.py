@@ -108,13 +108,13 @@ def soften(probabilities: Floats, temperature: float) -> Floats:
 def best_temperature(probabilities: Floats, labels: Ints, weights: Floats) -> float:
     """Return the temperature with the smallest weighted log-loss, between 1/4 and 4, by golden section."""
     keep = (labels >= 0) & ~np.isnan(probabilities[:, 0])
-    chosen, held = labels[keep], probabilities[keep]
+    chosen, rows = labels[keep], probabilities[keep]
     if not len(chosen):
         return 1.0
     weight = weights[chosen]
 
     def loss(log_temperature: float) -> float:
-        p = soften(held, float(np.exp(log_temperature)))[np.arange(len(chosen)), chosen]
+        p = soften(rows, float(np.exp(log_temperature)))[np.arange(len(chosen)), chosen]
         return float(-(weight * np.log(np.maximum(p, CLIP))).sum() / weight.sum())
 
     low, high, ratio = float(np.log(0.25)), float(np.log(4.0)), (5**0.5 - 1) / 2

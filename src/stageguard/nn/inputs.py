@@ -118,13 +118,13 @@ def check_mask(mask: Any, logits: Tensor) -> Tensor | None:
         return None
     if isinstance(mask, Tensor) and mask.dtype != torch.bool:
         raise InputError(f"mask is {mask.dtype}, expected torch.bool: True where an epoch is scored.")
-    held = _epochs(mask, logits, "mask", "True where an epoch is scored")
-    if not held.any():
+    counted = _epochs(mask, logits, "mask", "True where an epoch is scored")
+    if not counted.any():
         raise InputError(
-            f"no epoch of the batch {tuple(held.shape)} is scored, expected at least one: "
+            f"no epoch of the batch {tuple(counted.shape)} is scored, expected at least one: "
             "leave such sequences out."
         )
-    return held
+    return counted
 
 
 def check_segment_ids(segment_ids: Tensor | None, logits: Tensor) -> Tensor | None:

@@ -36,12 +36,12 @@ def cut(shape: tuple[int, int], scored: Mask | None, segment_ids: Ints | None) -
     if scored is None and segment_ids is None:
         index = np.arange(n_sequences)
         return Cut(None, index * n_epochs, index)
-    held = np.ones(shape, dtype=bool) if scored is None else scored
-    begins = held.copy()
-    begins[:, 1:] &= ~held[:, :-1]
+    counted = np.ones(shape, dtype=bool) if scored is None else scored
+    begins = counted.copy()
+    begins[:, 1:] &= ~counted[:, :-1]
     if segment_ids is not None:
-        begins[:, 1:] |= held[:, 1:] & (segment_ids[:, :-1] != segment_ids[:, 1:])
-    kept = held.ravel()
+        begins[:, 1:] |= counted[:, 1:] & (segment_ids[:, :-1] != segment_ids[:, 1:])
+    kept = counted.ravel()
     return Cut(kept, np.flatnonzero(begins.ravel()[kept]), np.flatnonzero(begins.ravel()) // n_epochs)
 
 
@@ -181,9 +181,9 @@ class Paths:
         self.lattice = lattice
         self.where = where
         self.shape = evidence.shape
-        rows, own = evidence.reshape(-1, evidence.shape[-1]), labels.ravel()
+        rows, stages = evidence.reshape(-1, evidence.shape[-1]), labels.ravel()
         self.rows = rows if where.kept is None else rows[where.kept]  # (n_epochs, n_stages)
-        self.labels = own if where.kept is None else own[where.kept]  # (n_epochs,)
+        self.labels = stages if where.kept is None else stages[where.kept]  # (n_epochs,)
         self.spread = float(self.rows.max() - self.rows.min())
         self.weight = lattice.weights(scores)
         self.freed, self.transition_scores = lattice.nearest_paths(self.labels, where.first, self.weight)
@@ -202,7 +202,7 @@ class Paths:
         by_scores = None
         if want_edges:
             by_scores = np.zeros((n_sequences, n_stages, n_stages))
-            np.add.at(by_scores, sequence, [self.lattice.uses(own) for own in edges])
+            np.add.at(by_scores, sequence, [self.lattice.uses(piece) for piece in edges])
             by_scores -= self._pair_counts()
         for i in np.flatnonzero(np.logical_or.reduceat(self.freed, first)):
             observed[i] = self._free(pieces[i], int(first[i]), int(sequence[i]), expected, by_scores)

@@ -160,8 +160,8 @@ class StageGuardLoss(inputs.SequenceLoss):
         self.profile = inputs.as_profile(profile)
         self.weight = checks.number(weight, "weight", low=0.0)
         self.label_smoothing = checks.number(label_smoothing, "label_smoothing", low=0.0, high=1.0)
-        own = inputs.class_weights_for(class_weights, self.profile.scheme)
-        self.register_buffer("_class_weights", own, persistent=False)
+        weights = inputs.class_weights_for(class_weights, self.profile.scheme)
+        self.register_buffer("_class_weights", weights, persistent=False)
         with warnings.catch_warnings():
             if self.weight == 0.0:
                 warnings.simplefilter("ignore", StageGuardWarning)

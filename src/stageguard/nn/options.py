@@ -237,11 +237,11 @@ def read_config(path: Path) -> TrainingConfig:
 
 def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
     dataset = document.pop("dataset", None)
-    places = {}
+    folders = {}
     for key in ("data", "output"):
         if key not in document:
             raise InputError(f"says no {key} folder. Add a line such as {_EXAMPLES[key]}.")
-        places[key] = path.parent / checks.text(document.pop(key), key, empty=False)
+        folders[key] = path.parent / checks.text(document.pop(key), key, empty=False)
     if dataset is not None:
         checks.text(dataset, "dataset", empty=False)
         if "recipe" not in document:
@@ -249,4 +249,4 @@ def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
     profile = document.get("profile")
     if isinstance(profile, str) and profile.endswith(".toml"):
         document["profile"] = Profile.load(path.parent / profile)
-    return TrainingConfig(**places, options=TrainingOptions.from_dict(document, path.name), dataset=dataset)
+    return TrainingConfig(**folders, options=TrainingOptions.from_dict(document, path.name), dataset=dataset)

@@ -46,7 +46,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a run is kept and which run it is.
 
     Parameters
@@ -56,7 +56,7 @@ class Place:
     identity : mapping
         Options, data and profile in JSON types; only a run with the same goes on.
     replaces : bool
-        Whether the run was told to begin anew, and takes the place of whatever was there.
+        Whether the run is to begin anew, in place of whatever was there.
     """
 
     folder: Path
@@ -70,7 +70,7 @@ def check_output(folder: Path, *, overwrite: bool) -> None:
         raise OutputExistsError(
             Message(f"{folder} holds a network already. ", OVERWRITE, " to train it anew.")
         )
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing = [level for level in (folder, *folder.parents) if not level.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -81,9 +81,9 @@ def check_output(folder: Path, *, overwrite: bool) -> None:
             f"cannot write into {folder}: {reason}. Choose a folder you can write to."
         ) from None
     finally:
-        for one in missing:  # from the inside out; what was there stays
+        for level in missing:  # from the inside out; what was there stays
             with contextlib.suppress(OSError):
-                one.rmdir()
+                level.rmdir()
 
 
 def start(network: nn.Module, options: TrainingOptions) -> Run:
@@ -119,13 +119,13 @@ def log(run: Run, means: Mapping[str, float], rate: float, score: Score, seconds
     run.history.append(entry | {"is_best": run.best_step == run.step, "seconds": round(seconds, 2)})
 
 
-def save(run: Run, place: Place) -> None:
+def save(run: Run, location: Location) -> None:
     """Write the state of the run and its log, both or none; a network that it replaces goes."""
     tensors: dict[str, Tensor] = {}
     for prefix, named in (("network.", run.network.state_dict()), ("best.", run.best)):
         tensors |= {prefix + name: tensor for name, tensor in plain_tensors(named).items()}
-    for index, held in run.optimizer.state_dict()["state"].items():
-        moments = {name: tensor for name, tensor in held.items() if tensor is not None}
+    for index, known in run.optimizer.state_dict()["state"].items():
+        moments = {name: tensor for name, tensor in known.items() if tensor is not None}
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in plain_tensors(moments).items()}
     numbers = {
         "step": run.step,
@@ -134,37 +134,39 @@ def save(run: Run, place: Place) -> None:
         "n_stale": run.n_stale,
         "history": run.history,
         "tensors": sorted(tensors),
-        "replaces": place.replaces,
+        "replaces": location.replaces,
     }
-    state = codec.save(tensors, metadata={"identity": json.dumps(place.identity), "run": json.dumps(numbers)})
-    lines = [{"options": place.identity["options"]}, *run.history]
+    state = codec.save(
+        tensors, metadata={"identity": json.dumps(location.identity), "run": json.dumps(numbers)}
+    )
+    lines = [{"options": location.identity["options"]}, *run.history]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    folder = place.folder
+    folder = location.folder
     write_together({folder / STATE: state, folder / LOG: text}, overwrite=True, make_folders=True)
-    if place.replaces:
+    if location.replaces:
         for name in (CARD, WEIGHTS):
             (folder / name).unlink(missing_ok=True)
 
 
-def resume(run: Run, place: Place) -> None:
+def resume(run: Run, location: Location) -> None:
     """Put a run where an interrupted one left off, if there is one.
 
     A run that is to begin anew goes on only from where it was itself, having begun anew before.
     """
-    path = place.folder / STATE
+    path = location.folder / STATE
     if not path.exists():
         return
     try:
         identity, numbers, tensors = _read(path)
-        is_own = all(identity.get(what) == _plain(own) for what, own in place.identity.items())
-        if place.replaces and not (is_own and numbers.content.get("replaces") is True):
+        is_same = all(identity.get(what) == _plain(value) for what, value in location.identity.items())
+        if location.replaces and not (is_same and numbers.content.get("replaces") is True):
             path.unlink()
             return
-        if not is_own:
-            raise InputError(_other(place, identity))
+        if not is_same:
+            raise InputError(_other(location, identity))
         _restore(run, numbers, tensors)
     except FileFormatError:
-        if not place.replaces:
+        if not location.replaces:
             raise
         path.unlink()
 
@@ -227,17 +229,17 @@ def _unreadable(name: str, error: Exception) -> FileFormatError:
     return FileFormatError(f"{name}: is not a readable training state ({reason}). {BEGIN_ANEW}.")
 
 
-def _other(place: Place, said: Mapping[str, Any]) -> str:
+def _other(location: Location, said: Mapping[str, Any]) -> str:
     """Say how the run that is there differs from the one that was to go on."""
-    what = next(what for what, own in place.identity.items() if said.get(what) != _plain(own))
+    what = next(what for what, value in location.identity.items() if said.get(what) != _plain(value))
     detail = ""
     theirs = said.get(what)
     if what == "options" and isinstance(theirs, Mapping):
-        changed = [k for k, v in _plain(place.identity[what]).items() if theirs.get(k) != v]
+        changed = [k for k, v in _plain(location.identity[what]).items() if theirs.get(k) != v]
         detail = f" ({changed[0]})" if changed else ""
     return (
-        f"{place.folder} holds an unfinished run with other {what}{detail}. {BEGIN_ANEW}, or choose another "
-        "folder."
+        f"{location.folder} holds an unfinished run with other {what}{detail}. {BEGIN_ANEW}, or choose "
+        "another folder."
     )
 
 

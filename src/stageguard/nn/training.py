@@ -34,7 +34,7 @@ from stageguard.nn.normalise import Normalisation
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.plan import filled, in_steps, rate_at, recipe_of
 from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.run_state import STATE, Place, Run, check_output, log, remember, resume, save, start
+from stageguard.nn.run_state import STATE, Location, Run, check_output, log, remember, resume, save, start
 from stageguard.nn.semi_markov import SemiMarkovLoss
 from stageguard.nn.sequences import Stretch, make_batch, round_of_batches
 from stageguard.profile.profile import Profile
@@ -63,7 +63,7 @@ class _Plan:
     length: int
     objective: Objective
     judge: Validation
-    place: Place
+    location: Location
     device: torch.device
 
     @property
@@ -164,7 +164,7 @@ def train(
     device = pick_device(options.device)
     with _repeatable(options.seed, device):
         card, run, plan = _set_up(tables, options, device, folder, overwrite)
-        resume(run, plan.place)
+        resume(run, plan.location)
         _loop(run, plan, report)
         run.network.load_state_dict(run.best)
         network, judge = run.network.eval(), plan.judge
@@ -207,9 +207,9 @@ def _set_up(
     judge = Validation(validation, normalisation, profile.scheme.n_stages, fixed, decoder, seconds)
     objective = Objective(profile, options, counts, seconds).to(device)
     identity = {"data": fingerprint(tables), "profile": profile.sha256, "options": options.to_dict()}
-    place = Place(folder, identity, overwrite)
+    location = Location(folder, identity, overwrite)
     run = start(network, options)
-    return card, run, _Plan(options, stretches, length, objective, judge, place, device)
+    return card, run, _Plan(options, stretches, length, objective, judge, location, device)
 
 
 def _loop(run: Run, plan: _Plan, report: Report | None) -> None:
@@ -233,7 +233,7 @@ def _loop(run: Run, plan: _Plan, report: Report | None) -> None:
             means = {name: value / n_summed for name, value in sums.items()}
             log(run, means, rate, score, time.perf_counter() - began)
             sums = {}
-            save(run, plan.place)
+            save(run, plan.location)
         if report is not None:
             report(Progress(run.step, plan.n_steps, parts, score, means))
 

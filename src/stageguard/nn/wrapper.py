@@ -252,8 +252,8 @@ class Guarded(nn.Module):
     def _as_logits(self, rows: Tensor) -> Tensor:
         coarse = max(1e-3, torch.finfo(rows.dtype).eps)  # a sum of bfloat16 is 1 to two digits only
         rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
-        held = rows.detach()
-        is_distribution = bool((held >= 0).all()) and bool(((held.sum(-1) - 1.0).abs() <= coarse).all())
+        values = rows.detach()
+        is_distribution = bool((values >= 0).all()) and bool(((values.sum(-1) - 1.0).abs() <= coarse).all())
         if self.outputs == "logits":
             if is_distribution:
                 raise InputError(
@@ -261,9 +261,9 @@ class Guarded(nn.Module):
                     "Say outputs='probabilities', or remove its softmax."
                 )
             return rows
-        if not is_distribution and not bool(held.isnan().any()):
+        if not is_distribution and not bool(values.isnan().any()):
             raise InputError(
-                f"the network's rows do not sum to 1 (the first has {held.flatten(0, 1)[0].tolist()}), "
+                f"the network's rows do not sum to 1 (the first has {values.flatten(0, 1)[0].tolist()}), "
                 "expected probabilities. Say outputs='logits' if it has no softmax."
             )
         return rows.clamp(min=torch.finfo(rows.dtype).tiny).log()

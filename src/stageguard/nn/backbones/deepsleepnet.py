@@ -72,12 +72,12 @@ class DeepSleepNet(Backbone):
     def logits(self, x: Tensor) -> Tensor:
         """Return logits for an input that was checked."""
         epochs = x.flatten(0, 1).transpose(1, 2)  # (batch * epochs, features, frames)
-        found = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=1))
-        sequence = found.view(*x.shape[:2], -1)
+        features = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=1))
+        sequence = features.view(*x.shape[:2], -1)
         onward, _ = self.forwards(sequence)
         back, _ = self.backwards(sequence.flip(1))
         context = self.dropout(torch.cat([onward, back.flip(1)], dim=2))
-        shortcut = self.shortcut(found).view_as(context)
+        shortcut = self.shortcut(features).view_as(context)
         result: Tensor = self.output(self.dropout(shortcut + context))
         return result
 
