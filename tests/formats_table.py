@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
 from stageguard.formats.objects import OBJECTS
-from stageguard.formats.registry import FORMATS
+from stageguard.formats.registry import formats
 
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
+TESTS = Path(__file__).parent / "formats"
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
 HEADER = ("format", "what it is", "probabilities", "hypnogram", "written", "what it cannot carry", "test")
+
+
+def proofs() -> dict[str, list[str]]:
+    """Tests by what they are marked to prove: a file format, or ``object:`` and a kind of object."""
+    tests: dict[str, list[str]] = {}
+    for file in sorted(TESTS.glob("test_*.py")):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            for mark in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.proves":
+                    for name in map(ast.literal_eval, mark.args):
+                        tests.setdefault(name, []).append(f"{file.name}::{node.name}")
+    return tests
 
 
 def table() -> str:
     """One row per file format, then one per kind of object."""
     rows = [
-        (f"`{form.name}`", f"{form.title} ({', '.join(f'`{s}`' for s in form.suffixes)})", form)
-        for form in FORMATS
+        (f"`{form.name}`", f"{form.title} ({', '.join(f'`{s}`' for s in form.suffixes)})", form, form.name)
+        for form in formats()
     ]
-    rows += [("in memory", kind.title, kind) for kind in OBJECTS]
+    rows += [("in memory", kind.title, kind, f"object:{kind.name}") for kind in OBJECTS]
     lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
-    for name, title, entry in rows:
+    tests = proofs()
+    for name, title, entry, key in rows:
         can = ["" if getattr(entry, kind) is None else "yes" for kind in ("density", "hypnogram", "write")]
-        tests = ", ".join(f"`{test.strip()}`" for test in entry.test.split(",") if test.strip())
-        cells = (name, title, *can, "; ".join(entry.loses), tests)
+        cells = (name, title, *can, "; ".join(entry.loses), ", ".join(f"`{test}`" for test in tests[key]))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

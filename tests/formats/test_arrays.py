@@ -36,6 +36,7 @@ def saved(folder: Path, array: object, name: str = "night.npy", **options: objec
     return path
 
 
+@pytest.mark.proves("npy")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_npy_in_the_order_of_the_given_stages(tmp_path, dtype, order):
@@ -50,6 +51,7 @@ def test_stages_may_be_one_text(tmp_path):
     assert read_density(saved(tmp_path, P), stages="W, N, R").n_epochs == 3
 
 
+@pytest.mark.proves("npz")
 def test_npz_carries_stages_epoch_length_and_start(tmp_path):
     path = tmp_path / "night.npz"
     start = datetime(2024, 5, 1, 22, 30)

@@ -28,6 +28,7 @@ def refused(source: object, **options: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.proves("object:numpy")
 def test_an_array_with_the_names_of_its_columns():
     density = sg.read_density(P[:, ::-1], stages=FIVE[::-1], epoch_seconds=4)
     np.testing.assert_array_equal(density.probabilities, P)
@@ -49,6 +50,7 @@ def saved(folder: Path, array: np.ndarray, name: str = "night_PRED.npy") -> Path
     return folder / name
 
 
+@pytest.mark.proves("usleep-npy")
 @pytest.mark.parametrize("n_groups", [1, 2, 6])
 def test_summed_softmaxes_of_u_time(tmp_path, n_groups):
     """`ut predict --no_argmax` sums over channel groups and does not divide."""
@@ -80,6 +82,7 @@ def test_argmax_files_of_u_time_hold_no_probabilities(tmp_path, shape):
         sg.read_density(path, format="usleep-npy")
 
 
+@pytest.mark.proves("object:gssc")
 def test_the_tuple_of_gssc():
     source = (P.argmax(axis=1), np.arange(24) * 30.0, P)
     found = read_density_object(source, DensityOptions())
@@ -92,6 +95,7 @@ def test_the_tuple_of_gssc():
     assert "expected GSSC's stages, times and probabilities" in refused((P, P, P))
 
 
+@pytest.mark.proves("gssc")
 def test_log_softmax_of_gssc(tmp_path):
     """`ArrayInfer.infer` returns what its authors call logits: some of them are log-probabilities."""
     for values, said in ((np.log(P), "natural log-probabilities"), (4 + np.log(P), "logits")):
@@ -101,6 +105,7 @@ def test_log_softmax_of_gssc(tmp_path):
         assert said in found.notes[-1]
 
 
+@pytest.mark.proves("object:torch")
 def test_logits_of_torch():
     torch = pytest.importorskip("torch")
     logits = torch.tensor(2 + np.log(P))
@@ -113,6 +118,7 @@ def test_logits_of_torch():
     assert sg.read_density(torch.nn.Parameter(logits), stages=FIVE).source == "torch.Parameter"
 
 
+@pytest.mark.proves("braindecode", "physioex")
 def test_windows_of_braindecode_and_physioex(tmp_path):
     logits = 2 + np.log(RNG.dirichlet(np.ones(5), (4, 35)))  # (windows, epochs, stages)
     expected = np.exp(logits - 2).reshape(140, 5)
@@ -137,6 +143,7 @@ def test_windows_whose_axes_could_be_either_need_a_word():
     )
 
 
+@pytest.mark.proves("sleepecg")
 @pytest.mark.parametrize(
     ("names", "scheme"),
     [
@@ -183,6 +190,7 @@ def test_bad_arrays_of_sleepecg():
     assert named.scheme.name == "wldr4"
 
 
+@pytest.mark.proves("object:sklearn")
 def test_probabilities_and_classes_of_scikit_learn():
     linear = pytest.importorskip("sklearn.linear_model")
     labels = np.array(["WAKE", "N1", "N2", "N3", "REM"])[np.arange(200) % 5]

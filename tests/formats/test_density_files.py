@@ -34,6 +34,7 @@ def gssc(first_seconds: float = 0.0) -> list[str]:
     return ["Hypnogram of night-1", header, *rows]
 
 
+@pytest.mark.proves("gssc-csv")
 @pytest.mark.parametrize("first_seconds", [0.0, 17.35])
 def test_csv_of_gssc(tmp_path, first_seconds):
     found = read_density_file(write(tmp_path, "n.csv", *gssc(first_seconds)), DensityOptions())
@@ -58,6 +59,7 @@ def test_rows_of_gssc_that_are_missing_have_no_evidence(tmp_path):
     assert "1 epoch missing by the file's Time column" in found.notes[0]
 
 
+@pytest.mark.proves("stanford-stages")
 @pytest.mark.parametrize("mark", [",", " ", ", "])
 def test_hypnodensity_of_stanford_stages(tmp_path, mark):
     lines = [mark.join(f"{x:.18e}" for x in row) for row in P]
@@ -90,6 +92,7 @@ def test_bad_hypnodensities_of_stanford_stages(tmp_path):
 ACCUSLEEPY = ("brain_state,confidence_score", "1,0.9", "2,0.8", "3,0.7", "3,0.2", "-1,0.9")
 
 
+@pytest.mark.proves("accusleepy-csv")
 def test_accusleepy_is_refused_unless_named(tmp_path):
     path = write(tmp_path, "labels.csv", *ACCUSLEEPY)
     message = refused(path)
@@ -137,6 +140,7 @@ def test_states_of_ones_own_digits(tmp_path):
     assert [density.scheme.names[label] for label in density.argmax()] == ["cataplexy", "REM"]
 
 
+@pytest.mark.proves("yasa-confidence-csv")
 def test_a_stage_and_its_confidence_are_not_a_distribution(tmp_path):
     path = write(tmp_path, "n.csv", ",Stage,Confidence", "0,W,0.9", "1,N2,0.6", "2,ART,0.5")
     assert "the confidence of YASA is the probability of that stage alone" in refused(path)
@@ -146,6 +150,7 @@ def test_a_stage_and_its_confidence_are_not_a_distribution(tmp_path):
     assert np.isnan(density.probabilities[2]).all()
 
 
+@pytest.mark.proves("parquet")
 def test_parquet_by_column_name(tmp_path):
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

@@ -30,6 +30,7 @@ def frame(**more: object):
     return pd.DataFrame(P, columns=list(NAMES)).assign(**more)
 
 
+@pytest.mark.proves("object:pandas")
 def test_a_frame_of_pandas_by_column_name():
     found = read_density_object(frame(comment="x", onset=20.0 * np.arange(12)), DensityOptions())
     np.testing.assert_array_equal(found.density.probabilities, EXPECTED)
@@ -108,6 +109,7 @@ def test_a_column_that_tells_no_time_is_not_used_and_that_is_said():
     assert "comes after" in refused(frame(onset=["22:00"] * 12))
 
 
+@pytest.mark.proves("object:polars")
 def test_a_frame_of_polars_by_column_name():
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({name: P[:, i] for i, name in enumerate(NAMES)} | {"epoch": list(range(12))})
@@ -120,11 +122,13 @@ def test_a_frame_of_polars_by_column_name():
     assert refused(table.lazy()) == "polars.LazyFrame: is not computed yet. Pass its collect()."
 
 
+@pytest.mark.proves("object:pyarrow")
 def test_a_table_of_pyarrow_by_column_name():
     pa = pytest.importorskip("pyarrow")
     np.testing.assert_array_equal(sg.read_density(pa.Table.from_pandas(frame())).probabilities, EXPECTED)
 
 
+@pytest.mark.proves("object:xarray")
 def test_an_array_of_xarray_by_its_coordinates():
     xr = pytest.importorskip("xarray")
     moments = np.datetime64("2024-05-01T22:30:00") + np.arange(12) * np.timedelta64(4, "s")
@@ -146,6 +150,7 @@ def test_an_array_of_xarray_by_its_coordinates():
     assert "expected two dimensions" in refused(array.expand_dims("z"))
 
 
+@pytest.mark.proves("object:columns")
 def test_a_dict_of_columns():
     columns = {name: P[:, i].tolist() for i, name in enumerate(NAMES)}
     np.testing.assert_array_equal(sg.read_density(columns).probabilities, EXPECTED)

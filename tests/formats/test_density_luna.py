@@ -32,6 +32,7 @@ def table(folder: Path, rows: list[str], header: str = HEADER) -> Path:
     return path
 
 
+@pytest.mark.proves("luna-pops")
 def test_epochs_that_luna_left_out_keep_their_place(tmp_path):
     """E counts from 1, from the recording's start: the first row need not be the first epoch."""
     found = read_density_file(table(tmp_path, [row(3), row(4), row(7)]), DensityOptions())
@@ -99,6 +100,7 @@ def scored_recording(folder: Path) -> tuple[Path, Path]:
     return folder / "n.edf", folder / "n.eannot"
 
 
+@pytest.mark.proves("object:pandas")
 def test_posteriors_of_the_installed_lunapi(tmp_path):
     """SOAP needs no model, and its table is that of POPS: objects, with PP_NR beside its parts."""
     lunapi = pytest.importorskip("lunapi")
@@ -142,6 +144,7 @@ def posterior_edf(folder: Path, values: np.ndarray, names: list[str]) -> Path:
     return folder / "n.edf"
 
 
+@pytest.mark.proves("luna-edf")
 def test_channels_of_posteriors_in_an_edf(tmp_path):
     pytest.importorskip("edfio")
     values = np.vstack([P, [[1.0, 0, 0, 0, 0]] * 6])

@@ -26,6 +26,7 @@ def hypnogram(values: np.ndarray = P, names: list[str] = FIVE, **options: object
     return yasa.Hypnogram([names[i] for i in values.argmax(axis=1)], proba=frame, **options)
 
 
+@pytest.mark.proves("object:yasa")
 def test_a_hypnogram_of_yasa_gives_its_probabilities():
     mixed = hypnogram(P[:, ::-1], FIVE[::-1], start="2024-05-01 22:30:00", tz="Europe/Paris", scorer="YASA")
     density = sg.read_density(mixed)
@@ -87,6 +88,7 @@ def test_an_objects_format_need_not_be_named():
         sg.read_density(hypnogram(), format="gssc")
 
 
+@pytest.mark.proves("yasa-json")
 @pytest.mark.parametrize("zone", [None, "Europe/Paris"])
 def test_json_of_yasa_gives_its_probabilities(tmp_path, zone):
     own = hypnogram(freq="30s", start="2024-03-31 00:30:00", tz=zone, scorer="S1")

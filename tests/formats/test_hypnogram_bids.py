@@ -15,6 +15,7 @@ from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import detect
 
 
+@pytest.mark.proves("bids-events")
 def test_trial_types(tmp_path):
     found = read_hypnogram_file(write(tmp_path, "sub-1_events.tsv", bids()), HypnogramOptions())
     assert found.hypnogram.stages.tolist() == NIGHT
@@ -57,6 +58,7 @@ def test_events_without_stages(tmp_path):
         sg.read_hypnogram(write(tmp_path, "a_events.tsv", rows))
 
 
+@pytest.mark.proves("boas-events")
 def test_real_boas_events(data_dir):
     path = data_dir / "samples" / "sub-1_task-Sleep_acq-psg_events.tsv"
     found = read_hypnogram_file(path, HypnogramOptions())

@@ -15,9 +15,9 @@ import stageguard as sg
 from recording_files import nsrr_xml, profusion_xml, write_edf_hypnogram
 from stage_files import FILES, NIGHT, elan, lines, write
 from stageguard.base.errors import StageGuardError
-from stageguard.formats.registry import FORMATS
+from stageguard.formats.registry import formats
 
-FORMS = [form.name for form in FORMATS if form.does("hypnogram")]
+FORMS = [form.name for form in formats() if form.does("hypnogram")]
 LONGEST_SECONDS = 20.0  # on a loaded machine
 
 

@@ -27,6 +27,7 @@ def recording(tmp_path_factory):
     return folder, instance
 
 
+@pytest.mark.proves("luna-annot")
 @pytest.mark.parametrize(("option", "start"), [("", None), (" hms", None), (" dhms", START), (" min", None)])
 def test_annot_of_the_installed_luna(recording, option, start):
     folder, instance = recording
@@ -37,6 +38,7 @@ def test_annot_of_the_installed_luna(recording, option, start):
     assert (night.epoch_seconds, night.start) == (30.0, start)
 
 
+@pytest.mark.proves("luna-stages")
 def test_stages_of_the_installed_lunapi(recording, tmp_path):
     _, instance = recording
     frame = instance.stages()
@@ -47,6 +49,7 @@ def test_stages_of_the_installed_lunapi(recording, tmp_path):
     assert sg.read_hypnogram(tmp_path / "stages.txt").stages.tolist() == NIGHT
 
 
+@pytest.mark.proves("luna-eannot")
 def test_eannot(tmp_path):
     path = write(tmp_path, "night.eannot", lines(["W", "N1", "U", "M", "L", "G", "?", "R"]))
     assert sg.read_hypnogram(path).stages.tolist() == ["W", "N1", "?", "?", "?", "?", "?", "R"]

@@ -22,6 +22,7 @@ def annotations(stages=NIGHT, start="2024-05-01 22:30:00.000000", prefix="Sleep 
     )
 
 
+@pytest.mark.proves("mne-fif")
 @pytest.mark.parametrize("start", ["2024-05-01 22:30:00.000000", None])
 def test_fif_of_the_installed_mne(tmp_path, start):
     theirs = annotations(start=start)
@@ -32,6 +33,7 @@ def test_fif_of_the_installed_mne(tmp_path, start):
         assert (night.epoch_seconds, night.start) == (30.0, None if start is None else START)
 
 
+@pytest.mark.proves("mne-txt", "mne-csv")
 def test_text_and_csv_of_the_installed_mne(tmp_path):
     for start, name in ((None, "a"), ("2024-05-01 22:30:00.000000", "b")):
         for ending in ("txt", "csv"):
@@ -42,6 +44,7 @@ def test_text_and_csv_of_the_installed_mne(tmp_path):
             assert night.start == (None if start is None else START)
 
 
+@pytest.mark.proves("object:mne")
 def test_a_recording_with_annotations():
     mne = pytest.importorskip("mne")
     info = mne.create_info(["EEG"], 10.0, "eeg")
@@ -58,6 +61,7 @@ def test_names_alone_and_other_events(tmp_path):
     assert sg.read_hypnogram(path).stages.tolist() == NIGHT
 
 
+@pytest.mark.proves("gssc-fif")
 def test_numbers_of_gssc_must_be_named(tmp_path):
     path = write(tmp_path, "night-annot.fif", fif(["0", "1", "2", "3", "4"]))
     with pytest.raises(FileFormatError, match=r"If GSSC wrote it, say format='gssc-fif'"):

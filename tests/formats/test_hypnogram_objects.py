@@ -69,6 +69,7 @@ def test_tables_of_pandas_and_polars():
         assert "has no rows" in complaint(frames.DataFrame({"stage": []}))
 
 
+@pytest.mark.proves("object:sleepecg")
 def test_records_of_the_installed_sleepecg():
     sleepecg = pytest.importorskip("sleepecg")
     theirs = sleepecg.SleepStage

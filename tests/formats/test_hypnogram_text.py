@@ -24,6 +24,7 @@ def complaint(path, **options):
     return str(error.value)
 
 
+@pytest.mark.proves("numbers-yasa", "numbers-rk", "numbers-usleep", "numbers-sleepecg", "numbers-accusleep")
 @pytest.mark.parametrize(("whose", "codes"), NUMBERS)
 def test_numbers_of_a_named_numbering(tmp_path, whose, codes):
     cells = [str(codes[stage]) for stage in NIGHT]
@@ -65,6 +66,7 @@ def test_numbers_that_are_none(tmp_path, rows, expected):
     assert expected in complaint(write(tmp_path, "night.txt", lines(rows)), format="numbers-yasa")
 
 
+@pytest.mark.proves("gssc-csv")
 def test_csv_of_gssc(tmp_path):
     rows = ["Hypnogram of night.edf", "Epoch,Time,Stage", "1,0,0", "2,30,2", "3,60,4"]
     assert sg.read_hypnogram(write(tmp_path, "night.csv", lines(rows))).stages.tolist() == ["W", "N2", "R"]

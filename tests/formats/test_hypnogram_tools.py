@@ -27,7 +27,7 @@ from stage_files import (
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
-from stageguard.formats.registry import FORMATS, detect
+from stageguard.formats.registry import detect, formats
 
 
 def complaint(path, **options):
@@ -62,12 +62,11 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, name, content, 
 
 
 def test_the_table_of_formats_is_whole():
-    names = [form.name for form in FORMATS]
+    names = [form.name for form in formats()]
     assert len(set(names)) == len(names)
-    for form in FORMATS:
+    for form in formats():
         if form.does("hypnogram"):
-            assert callable(form.load("hypnogram"))
-            assert form.test.startswith("test_formats_")
+            assert callable(form.hypnogram)
     assert {form for _, _, form in FILES} <= set(names)
 
 
@@ -83,6 +82,7 @@ def test_a_format_may_be_named_and_misnamed(tmp_path):
 # ---- U-Sleep
 
 
+@pytest.mark.proves("usleep-hyp")
 def test_usleep_hyp(tmp_path):
     path = write(tmp_path, "night.hyp", lines(["W", "REM", "UNKNOWN", "N3"]))
     assert sg.read_hypnogram(path).stages.tolist() == ["W", "R", "?", "N3"]
@@ -91,6 +91,7 @@ def test_usleep_hyp(tmp_path):
     )
 
 
+@pytest.mark.proves("usleep-ids", "usleep-tsv")
 def test_usleep_runs(tmp_path):
     for name, header in (("night.ids", False), ("night.tsv", True)):
         assert sg.read_hypnogram(write(tmp_path, name, usleep(header))).stages.tolist() == NIGHT
@@ -111,6 +112,7 @@ def test_usleep_at_other_rates(tmp_path):
 # ---- AccuSleep
 
 
+@pytest.mark.proves("accusleepy-csv")
 def test_accusleepy_csv(tmp_path):
     found = read_hypnogram_file(write(tmp_path, "labels.csv", accusleepy()), HypnogramOptions())
     assert found.hypnogram.stages.tolist() == MOUSE
@@ -123,6 +125,7 @@ def test_accusleepy_csv(tmp_path):
     )
 
 
+@pytest.mark.proves("accusleep-mat")
 def test_accusleep_mat(tmp_path):
     io = pytest.importorskip("scipy.io")
     codes = np.array([{"R": 1, "W": 2, "N": 3, "?": 4}[stage] for stage in MOUSE], dtype=float)
@@ -149,6 +152,7 @@ def test_accusleep_mat_of_version_73(tmp_path):
 # ---- Dreem
 
 
+@pytest.mark.proves("dreem-json")
 def test_dreem_json(tmp_path):
     path = write(tmp_path, "night.json", json.dumps([CODES[stage] for stage in NIGHT]).encode())
     night = sg.read_hypnogram(path, format="dreem-json")
@@ -162,6 +166,7 @@ def test_dreem_json(tmp_path):
         assert expected in complaint(write(tmp_path, "a.json", content), format="dreem-json")
 
 
+@pytest.mark.proves("dreem-h5")
 def test_dreem_h5(tmp_path):
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "night.h5"
@@ -181,6 +186,7 @@ def test_dreem_h5(tmp_path):
 # ---- wonambi
 
 
+@pytest.mark.proves("wonambi-xml")
 def test_wonambi_xml(tmp_path):
     night = sg.read_hypnogram(write(tmp_path, "night.xml", wonambi_xml()))
     assert night.stages.tolist() == NIGHT
@@ -194,6 +200,7 @@ def test_wonambi_xml(tmp_path):
     assert "defines XML entities" in complaint(write(tmp_path, "night.xml", bomb.replace(b"Good", b"&e;")))
 
 
+@pytest.mark.proves("wonambi-csv")
 def test_wonambi_csv(tmp_path):
     assert sg.read_hypnogram(write(tmp_path, "night.csv", wonambi_csv())).stages.tolist() == NIGHT
     bad = wonambi_csv().replace(b"NREM2", b"NREM7")
@@ -203,6 +210,7 @@ def test_wonambi_csv(tmp_path):
 # ---- Visbrain and Elan
 
 
+@pytest.mark.proves("visbrain-times")
 def test_visbrain_times(tmp_path):
     assert sg.read_hypnogram(write(tmp_path, "night.txt", visbrain_times())).stages.tolist() == NIGHT
     back = visbrain_times().replace(b"\t360", b"\t3")
@@ -211,6 +219,7 @@ def test_visbrain_times(tmp_path):
     )
 
 
+@pytest.mark.proves("visbrain-samples")
 def test_visbrain_samples(tmp_path):
     codes = [CODES[stage] for stage in NIGHT for _ in range(30)]
     path = write(tmp_path, "night.txt", lines([str(code) for code in codes]))
@@ -223,6 +232,7 @@ def test_visbrain_samples(tmp_path):
     assert "line 61 is 1, expected one of: 0 W" in complaint(path)
 
 
+@pytest.mark.proves("elan-hyp")
 def test_elan(tmp_path):
     night = sg.read_hypnogram(write(tmp_path, "night.hyp", elan()))
     assert (night.stages.tolist(), night.epoch_seconds) == (NIGHT, 30.0)

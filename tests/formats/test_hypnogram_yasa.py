@@ -30,6 +30,7 @@ def hypnogram():
     return pytest.importorskip("yasa").Hypnogram
 
 
+@pytest.mark.proves("yasa-json", "object:yasa")
 @pytest.mark.parametrize("n_stages", STAGES)
 @pytest.mark.parametrize(("freq", "seconds"), [("30s", 30.0), ("2.5s", 2.5), ("4s", 4.0)])
 def test_json_of_the_installed_yasa(tmp_path, hypnogram, n_stages, freq, seconds):
@@ -56,6 +57,7 @@ def test_time_zones_survive(tmp_path, hypnogram):
     assert sg.read_hypnogram(theirs).start.utcoffset().total_seconds() == 7200
 
 
+@pytest.mark.proves("yasa-events")
 @pytest.mark.parametrize("n_stages", STAGES)
 def test_events_of_the_installed_yasa(tmp_path, hypnogram, n_stages):
     frame = hypnogram(STAGES[n_stages], n_stages=n_stages, freq="20s", scorer="Ann").as_events()
@@ -77,7 +79,7 @@ def test_the_series_of_a_hypnogram(hypnogram):
         ({"values": []}, "has no 'values', expected a list of stage names"),
         ({"values": [0, 1]}, "has no 'values', expected"),
         ({"n_stages": 6}, "has n_stages '6', expected 2, 3, 4 or 5"),
-        ({"freq": "soon"}, "has the frequency 'soon', expected a text such as '30s'"),
+        ({"freq": "soon"}, "has the epoch length 'soon', expected one such as 30s"),
         ({"start": "yesterday"}, "has the start 'yesterday', expected one such as 2024"),
         ({"values": ["WAKE", "N9"]}, "line 1: 'N9' is not a stage"),
         ({"n_stages": 3}, "'N1' is not a stage: expected W, N, R"),

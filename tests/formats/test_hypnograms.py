@@ -57,6 +57,7 @@ def test_line_endings_and_a_byte_order_mark_do_not_matter(tmp_path, ending):
     assert read_hypnogram(path).labels.tolist() == [0, 2, 4]
 
 
+@pytest.mark.proves("text")
 @pytest.mark.parametrize(
     "text",
     [
@@ -89,6 +90,7 @@ def decoded(tmp_path, start=None, profile="human-psg-5"):
     return decoding, tmp_path / "night.hypnogram.tsv"
 
 
+@pytest.mark.proves("stageguard-tsv")
 def test_an_output_of_decode_comes_back_with_its_argmax_profile_and_start(tmp_path):
     start = datetime(2024, 5, 1, 22, 30)
     decoding, path = decoded(tmp_path, start)

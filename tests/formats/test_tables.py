@@ -34,6 +34,7 @@ def refused(path: Path, **options: object) -> str:
     return message.removeprefix(f"{path.name}: ")
 
 
+@pytest.mark.proves("csv")
 def test_columns_are_matched_by_name_not_by_place(tmp_path):
     density = read_density(write(tmp_path, "R,N3,W,N2,N1\n0.5,0.2,0.1,0.15,0.05\n"))
     assert density.scheme.name == "aasm5"

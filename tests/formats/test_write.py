@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,7 +16,7 @@ import stageguard as sg
 from stageguard.base.errors import InputError, OutputError, OutputExistsError
 from stageguard.formats.convert import usual_suffix
 from stageguard.formats.reading_back import lost_in
-from stageguard.formats.registry import FORMATS, named
+from stageguard.formats.registry import formats, named
 from stageguard.synthetic.night import simulate_night
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.base.errors.StageGuardWarning")
@@ -58,13 +59,14 @@ def target(folder: Path, name: str, stem: str = "night") -> Path:
 
 
 def test_every_writer_is_tried_here():
-    assert set(KEEPS) | {"stageguard-tsv", "npz"} == {form.name for form in FORMATS if form.does("write")}
+    assert set(KEEPS) | {"stageguard-tsv", "npz"} == {form.name for form in formats() if form.does("write")}
 
 
 SECONDS = st.sampled_from([30, 20, 4, 2.5, 5, 10, 15, 2.56, 1, 0.5, 60, 7.3])
 STARTS = st.none() | st.datetimes(datetime(1986, 1, 1), datetime(2037, 1, 1))
 
 
+@pytest.mark.proves("stageguard-csv")
 @pytest.mark.parametrize("name", STAGE_WRITERS)
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seconds=SECONDS, start=STARTS, scorer=st.sampled_from([None, "Ann", "Zoë 2"]))
@@ -115,7 +117,7 @@ def test_losses_are_named():
     lost = {}
     for name in ("text", "luna-eannot", "yasa-json", "usleep-tsv"):
         form, outgoing = named(name, "write"), outgoing_of_mouse()
-        lost[name] = lost_in(form, outgoing, form.load("write")(outgoing, target(Path(), name)))
+        lost[name] = lost_in(form, outgoing, form.write(outgoing, target(Path(), name)))
     assert lost["yasa-json"] == ()
     assert lost["usleep-tsv"] == ("start time", "scorer")
     epochs = ("epoch length (give epoch_seconds=4 when reading)", "start time", "scorer")
@@ -162,6 +164,7 @@ def density(n_epochs: int = 12, scheme: str = "aasm5", seconds: float = 30.0, st
     return sg.Hypnodensity(values, own, seconds, start)
 
 
+@pytest.mark.proves("npz")
 @pytest.mark.parametrize("name", ["npz", "stageguard-csv", "parquet"])
 @pytest.mark.parametrize("scheme", ALL)
 @pytest.mark.parametrize("seconds", [30, 4, 2.56])
@@ -196,6 +199,7 @@ def test_a_decoding_keeps_stages_and_probabilities(tmp_path, decoding, name):
     np.testing.assert_array_equal(probabilities, decoding.density.probabilities)
 
 
+@pytest.mark.proves("stageguard-tsv")
 def test_a_decoding_saved_as_our_own_table(tmp_path, decoding):
     written = decoding.save(tmp_path / "n.hypnogram.tsv")
     assert [path.name for path in written.files] == ["n.hypnogram.tsv", "n.hypnogram.json"]
@@ -220,6 +224,7 @@ def test_the_sidecar_of_bids_says_who_and_how(tmp_path, decoding):
     assert float(first.split("\t")[3]) == pytest.approx(chosen, abs=1e-5)
 
 
+@pytest.mark.proves("parquet")
 def test_a_cohort_in_one_parquet_file(tmp_path):
     pandas = pytest.importorskip("pandas")
     for stem, labels in (("a", [0, 1, 2]), ("b", [4, -1])):
@@ -273,6 +278,7 @@ def apnoeas(path: Path) -> Path:
 EVENT_WRITERS = ["edf-annotations", "nsrr-xml", "profusion-xml", "luna-annot", "bids-events", "mne-fif"]
 
 
+@pytest.mark.proves("edfbrowser-csv")
 @pytest.mark.parametrize("name", [*EVENT_WRITERS, "edfbrowser-csv"])
 def test_annotations_besides_stages_survive(tmp_path, name):
     from stageguard.formats.events import read_events
@@ -499,10 +505,10 @@ def test_places_that_cannot_be_written_to(tmp_path):
 
 
 def test_a_writer_that_would_change_stages_writes_nothing(tmp_path, monkeypatch):
-    from stageguard.formats import usleep
     from stageguard.formats.outgoing import Content
 
-    monkeypatch.setattr(usleep, "write_hyp", lambda night, path: Content({path: "W\nW\nN1\n"}))
+    wrong = replace(named("usleep-hyp", "write"), write=lambda night, path: Content({path: "W\nW\nN1\n"}))
+    monkeypatch.setattr("stageguard.formats.registry.formats", lambda: (wrong,))
     with pytest.raises(
         OutputError, match=r"n\.hyp: other stages than given would come back from U-Sleep \.hyp"
     ):

@@ -133,9 +133,13 @@ class FileFormatError(StageGuardError, ValueError):
     ----------
     reason : str
         What is wrong with it, without the file's name, where `base.files.file_error` made it.
+    code : str
+        Which of the cases it is that a caller may treat apart: ``"ambiguous-format"`` where several formats
+        fit, ``"no-stages"`` where a file that may hold stages has none; else empty.
     """
 
     reason: str = ""
+    code: str = ""
 
 
 class MissingFileError(StageGuardError, FileNotFoundError):

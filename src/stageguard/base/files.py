@@ -166,14 +166,14 @@ def toml_text(document: Mapping[str, object]) -> str:
     return tomli_w.dumps(document)
 
 
-def file_error(path: Path | str, reason: str) -> FileFormatError:
+def file_error(path: Path | str, reason: str, code: str = "") -> FileFormatError:
     """Return an error whose line begins with the file's name, or with what an object is called."""
     if isinstance(path, Path):
         name = path.name if path.name not in ("", "..") else path.resolve().name or str(path)
     else:
         name = path
     error = FileFormatError(Message(name, ": ", reason))
-    error.reason = reason
+    error.reason, error.code = reason, code
     return error
 
 

@@ -18,9 +18,8 @@ from stageguard.base.errors import InputError, OutputExistsError, StageGuardWarn
 from stageguard.base.files import file_error
 from stageguard.cli.summary import range_note, summarise
 from stageguard.cli.terminal import failure_text, in_options, warned_of
-from stageguard.formats.changes import change_row, changes_text
 from stageguard.formats.density import DensityOptions
-from stageguard.formats.outputs import TSV_SUFFIX, output_paths, write_decoding
+from stageguard.formats.outputs import TSV_SUFFIX, change_row, changes_text, output_paths, write_decoding
 from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table
 from stageguard.measures.day import Moment, lights_words

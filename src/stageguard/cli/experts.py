@@ -14,12 +14,10 @@ from stageguard.cli.recognising import Wanted, is_night
 from stageguard.cli.scored_files import ReadOptions, read_scoring
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.registry import FORMATS
+from stageguard.formats.registry import formats
 from stageguard.night.common_epochs import begun, recording_start
 from stageguard.night.hypnogram import Hypnogram
 
-SUFFIXES = (".tsv", ".csv", ".txt", ".eannot", ".hyp")
-OTHER_SUFFIXES = tuple(suffix for form in FORMATS if form.does("hypnogram") for suffix in form.suffixes)
 SCORED = Wanted("hypnogram")
 
 
@@ -35,11 +33,14 @@ class Experts:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(place))
         if place is not None and place.is_dir():
             files = [path for path in sorted(place.iterdir()) if path.is_file() and not is_own(path)]
+            scored = [form for form in formats() if form.does("hypnogram")]
+            plain = {suffix for form in scored if form.is_plain for suffix in form.suffixes}
+            known = tuple(suffix for form in scored for suffix in form.suffixes)
             for path in files:
-                if path.suffix.lower() in SUFFIXES:
+                if path.suffix.lower() in plain:
                     self._folder.setdefault(night_id(path), []).append(path)
             for path in files:  # other formats, of nights that have none of those
-                if path.name.lower().endswith(OTHER_SUFFIXES) and night_id(path) not in self._folder:
+                if path.name.lower().endswith(known) and night_id(path) not in self._folder:
                     self._others.setdefault(night_id(path), []).append(path)
             self._folder |= self._others
             if not self._folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import glob
 import re
@@ -36,10 +37,9 @@ from stageguard.formats.outputs import (
     read_sidecar,
 )
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
-from stageguard.formats.read import is_hypnogram, read_hypnogram_file
+from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
 from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.sniffing import HEAD_BYTES, UTF16_MARKS
-from stageguard.formats.sources import night_name
 from stageguard.measures.day import Moment
 
 COHORT_TABLE, FAILURES_TABLE = "cohort.tsv", "failures.tsv"  # what `decode` writes about a cohort
@@ -109,17 +109,11 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
     is_cohort = len(arguments) > 1 or samples is not None
     for path in arguments:
         if _is_there(path) and path.is_dir():
-            try:
-                found, left = _in_folder(path, wanted)
-            except FileFormatError as error:
-                if len(arguments) == 1:
-                    raise
-                nights.append(Input(path, path.name, error=str(error)))  # the other nights go on
-                continue
-            nights += [Input(file, night_id(file), error=special(file)) for file in found]
+            found, left = _in_folder(path, wanted)
+            nights += [Input(file, night_id(file)) for file in found]
             notes += left
         elif not _is_there(path) and MAGIC.search(str(path)):
-            nights += [Input(file, night_id(file), error=special(file)) for file in _matching(path, wanted)]
+            nights += [Input(file, night_id(file)) for file in _matching(path, wanted)]
         elif samples is None and is_sample_list(path):
             nights += read_samples(path, wanted.kind)
         else:
@@ -158,15 +152,11 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 
 def special(path: Path) -> str | None:
     """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
-    try:
-        checked_file(path, "a recording")
-    except FileFormatError as error:
-        return str(error)
-    except FileNotFoundError:
-        if path.is_symlink():
-            return f"{path.name}: is a link to {path.readlink()}, which is not there. Name the file itself."
-    except OSError:  # said by whoever reads it
-        pass
+    with contextlib.suppress(OSError):
+        try:
+            checked_file(path, "a recording")
+        except FileFormatError as error:
+            return str(error)
     return None
 
 
@@ -186,7 +176,7 @@ def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
     found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - pathlib's matches hidden files
     files = [
         path for path in map(Path, found)
-        if not path.is_dir() and (not is_own(path, wanted.kind) or (asked and path.name.endswith(asked)))
+        if path.is_file() and (not is_own(path, wanted.kind) or (asked and path.name.endswith(asked)))
     ]  # fmt: skip
     if not files:
         raise InputError(f"no file matches {str(pattern)!r}. Check the folder and the pattern.")
@@ -204,9 +194,9 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     """Return the nights in a folder, and a remark on files that are something else.
 
     What is no such file at all is a night nevertheless where it is called like one: a night that was cut off
-    or is empty, a pipe, or a link to nothing, must be seen to fail.
+    or is empty must be seen to fail.
     """
-    files = [path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()]
+    files = [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file()]
     known: dict[Path, bool | None] = {}
     for path in sorted(files, key=natural):
         if not is_own(path, wanted.kind):

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from stageguard.base.errors import FileFormatError, InputError, message_of
+from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import open_file
-from stageguard.formats.file_format import Kind
+from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.read import read_hypnogram_file
-from stageguard.formats.registry import FORMATS, detect, named
+from stageguard.formats.registry import detect, formats, named
 from stageguard.formats.sniffing import HEAD_BYTES
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.night.stages import canonical_name
-
-KNOWN_SUFFIXES = frozenset(suffix for form in FORMATS for suffix in form.suffixes)
-RECORDINGS = ("edf-annotations",)  # formats whose files may be recordings that nobody scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Wanted:
     def check(self) -> None:
         """Refuse a format that there is not, once and not for every file."""
         name = self.format
-        if name is not None and not any(form.name == name and form.does(self.kind) for form in FORMATS):
+        if name is not None and not any(form.name == name and form.does(self.kind) for form in formats()):
             named(name, "density")
 
 
@@ -43,7 +40,7 @@ def is_night(path: Path, wanted: Wanted) -> bool | None:
     if path.name.endswith(TSV_SUFFIX):
         return True
     if wanted.format is not None:
-        suffixes = next((form.suffixes for form in FORMATS if form.name == wanted.format), ())
+        suffixes = next((form.suffixes for form in formats() if form.name == wanted.format), ())
         return path.name.lower().endswith(suffixes)
     kinds: tuple[Kind, ...] = ("density",) if wanted.kind == "density" else ("density", "hypnogram")
     answers = [_is_of_kind(path, kind, wanted.stages) for kind in kinds]
@@ -54,14 +51,14 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
     try:
         form = detect(path, kind)
     except FileFormatError as error:
-        return True if kind == "hypnogram" and message_of(error).names("format") else None
+        return True if kind == "hypnogram" and error.code == "ambiguous-format" else None
     except OSError:
         return None
-    if form.name in RECORDINGS:
+    if form.may_be_recording:
         return _is_scored(path)
     if not form.is_general:
         return True
-    if not path.name.lower().endswith(tuple(KNOWN_SUFFIXES)):  # a program or a page may name stages, too
+    if not _is_named(path, form):  # a program or a page may name stages, too
         return _is_surely(path, kind, stages)
     if any(sum(_names_stage(cell, stages) for cell in head) > 1 for head in _heads(path)):
         return True  # mostly in the first line, so that most lines are not looked at
@@ -72,12 +69,18 @@ def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
     return is_stage(first, None) or any(stage_column(head) is not None for head in heads)
 
 
+def _is_named(path: Path, form: FileFormat) -> bool:
+    """Whether a file is called as those of a format are, or as those of any."""
+    name = path.name.lower()
+    return name.endswith(form.suffixes) or any(name.endswith(each.suffixes) for each in formats())
+
+
 def _is_scored(path: Path) -> bool:
     """Whether a recording holds stages; what is wrong with one that says so is told when it is read."""
     try:
         read_hypnogram_file(path, HypnogramOptions())
     except FileFormatError as error:
-        return "holds no sleep stages" not in str(error)
+        return error.code != "no-stages"
     except (InputError, OSError):
         return True
     return True

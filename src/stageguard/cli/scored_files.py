@@ -24,7 +24,7 @@ from stageguard.formats.density import DensityOptions
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
-from stageguard.formats.registry import FORMATS, named
+from stageguard.formats.registry import formats, named
 from stageguard.guard.decode import decode
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.day import Moment
@@ -148,7 +148,7 @@ def _is_scored(path: Path, scheme: StageScheme | None, options: ReadOptions) -> 
     kinds = {
         kind
         for kind in ("density", "hypnogram")
-        for form in FORMATS
+        for form in formats()
         if form.name == format and form.does(kind)
     }
     if kinds == {"density", "hypnogram"}:

@@ -1,4 +1,4 @@
-"""Read labels of AccuSleep (MAT-files) and AccuSleePy (CSV), and write the latter. No probabilities."""
+"""Labels of AccuSleep (MAT-files) and of AccuSleePy (CSV, also with confidences)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,22 @@ import numpy.typing as npt
 from stageguard.base.errors import StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, file_error, open_file
+from stageguard.formats.confidence_tables import read_accusleepy_csv
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
+from stageguard.formats.file_format import (
+    ANNOTATIONS,
+    LEAD,
+    NUMBERS_ALONE,
+    OTHER_PROBABILITIES,
+    SCORER,
+    STAGES_ALONE,
+    FileFormat,
+    always_final,
+)
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.mat import read_matrix
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
+from stageguard.formats.sniffing import begins_with, first_cells, first_lines, has_columns
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.night.stages import WNR3
@@ -28,7 +40,7 @@ def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read a column `brain_state`: 1 REM, 2 Wake, 3 NREM, -1 undefined."""
     table = read_rows(path, (COLUMN,))
     codes = table.seconds(COLUMN)
-    stages = names_of(path, codes.tolist(), NUMBERINGS["accusleep"], what="line", first=table.lines[0])
+    stages = names_of(path, codes.tolist(), NUMBERINGS["accusleep"].codes, what="line", first=table.lines[0])
     return _raw(path, stages, options)
 
 
@@ -49,7 +61,7 @@ def read_mat(path: Path, options: HypnogramOptions) -> RawHypnogram:
         raise file_error(path, f"is damaged or cut short ({reason}).") from None
     if not 0 < len(values) <= MOST_EPOCHS or values.dtype.kind not in "iuf":
         raise file_error(path, f"'labels' holds {len(values):,} {values.dtype} values, expected numbers.")
-    stages = names_of(path, values.tolist(), NUMBERINGS["accusleep"], what="epoch", first=0)
+    stages = names_of(path, values.tolist(), NUMBERINGS["accusleep"].codes, what="epoch", first=0)
     return _raw(path, stages, options)
 
 
@@ -79,3 +91,32 @@ def _raw(path: Path, stages: tuple[str, ...], options: HypnogramOptions) -> RawH
         notes += (f"the file does not say how long an epoch is: AccuSleep's {EPOCH_SECONDS:g} s assumed",)
     lines = tuple(range(1, len(stages) + 1))
     return RawHypnogram(stages, lines, epoch_seconds=seconds or EPOCH_SECONDS, scheme=WNR3, notes=notes)
+
+
+def _is_csv(head: bytes, path: Path) -> bool:
+    lines = first_lines(head)
+    return bool(lines) and COLUMN in first_cells(lines[0])
+
+
+FORMATS = (
+    FileFormat(
+        "accusleepy-csv",
+        "labels and confidences of AccuSleePy",
+        (".csv",),
+        _is_csv,
+        sniff_hypnogram=has_columns(COLUMN),
+        density=read_accusleepy_csv,
+        hypnogram=read_csv,
+        write=write_csv,
+        loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
+        has_final_stages=always_final,
+    ),
+    FileFormat(
+        "accusleep-mat",
+        "AccuSleep labels (.mat)",
+        (".mat",),
+        begins_with(b"MATLAB "),
+        hypnogram=read_mat,
+        loses=STAGES_ALONE,
+    ),
+)

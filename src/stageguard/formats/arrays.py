@@ -1,4 +1,4 @@
-"""Read .npy and .npz arrays of stage probabilities, and write .npz. Unpickles nothing, guesses no columns."""
+"""Arrays of stage probabilities in .npy and .npz files, also in the order of a tool; and .npz written."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ import numpy.typing as npt
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message
 from stageguard.base.files import file_error, open_file, read_file
 from stageguard.formats.density import DensityOptions, RawDensity, listed
+from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
 from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.stager_arrays import ORDERS, array_density
+from stageguard.formats.sniffing import begins_with, never
+from stageguard.formats.stager_arrays import TOOLS, UNKNOWN, array_density
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 4 * 2**30  # of one array in an archive, uncompressed
@@ -193,7 +195,7 @@ def _agreed(path: Path, stored: tuple[str, ...], options: DensityOptions) -> tup
     """Names of the columns, which the file holds; a caller or a tool that says otherwise is an error."""
     said = {
         Argument("stages"): options.stages,
-        Argument("format", options.format): ORDERS.get(options.format or ""),
+        Argument("format", options.format): TOOLS.get(options.format or "", UNKNOWN).order,
     }
     for what, names in said.items():
         if names is not None and [canonical_name(n) or n for n in names] != [
@@ -239,3 +241,30 @@ def _start(path: Path, content: Mapping[str, npt.NDArray[Any]]) -> datetime | No
         raise file_error(
             path, f"'start' must be a date and time such as 2024-05-01T22:30:00, got {value!r}."
         ) from None
+
+
+FORMATS = (
+    FileFormat(
+        "npy",
+        "a NumPy array (.npy)",
+        (".npy",),
+        begins_with(b"\x93NUMPY"),
+        density=read_npy,
+        loses=NUMBERS_ALONE,
+    ),
+    FileFormat(
+        "npz",
+        "a ZIP archive (.npz)",
+        (".npz",),
+        begins_with(b"PK\x03\x04", b"PK\x05\x06"),
+        density=read_npz,
+        write=write_npz,
+        loses=("stages", SCORER, ANNOTATIONS),
+        writes_probabilities_alone=True,
+    ),
+    # an array's columns may have any order: its user must say whose
+    *(
+        FileFormat(name, tool.title, (".npy", ".npz"), never, density=read_tool_array, loses=NUMBERS_ALONE)
+        for name, tool in TOOLS.items()
+    ),
+)

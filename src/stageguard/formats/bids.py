@@ -1,4 +1,4 @@
-"""Read stages of BIDS event tables, with what their JSON says about them, and write both.
+"""BIDS event tables with sleep stages, and the JSON beside them that explains them.
 
 BIDS has no rule for sleep stages yet: they are texts of `trial_type`, or of a column of their own whose
 numbers the JSON beside it explains.
@@ -15,6 +15,7 @@ from typing import Any
 
 from stageguard.base.files import file_error
 from stageguard.formats.density import listed
+from stageguard.formats.file_format import BIDS_ENDINGS, OTHER_PROBABILITIES, PROBABILITIES, START, FileFormat
 from stageguard.formats.hypnogram import (
     STAGE_COLUMNS,
     UNSCORED_WORDS,
@@ -24,11 +25,20 @@ from stageguard.formats.hypnogram import (
 )
 from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
+from stageguard.formats.sniffing import has_columns
 from stageguard.formats.stage_codes import BOAS, names_of
-from stageguard.formats.staged_annotations import Annotation, annotated
+from stageguard.formats.staged_annotations import (
+    Annotation,
+    annotated,
+    are_taken_by_text,
+    cells_of,
+    row_events,
+)
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
+from stageguard.formats.text import unread_columns
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
+TIMES = ("onset", "duration")
 BOAS_COLUMNS = ("stage_hum", "stage_ai")
 OWN_KEY = "StageGuard"
 MISSING = "n/a"
@@ -36,7 +46,7 @@ MISSING = "n/a"
 
 def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of `*_events.tsv` or `*_hypnogram.tsv`; other events are left alone."""
-    table = read_rows(path, ("onset", "duration"))
+    table = read_rows(path, TIMES)
     column = stage_column(path, table)
     meanings = _levels(path).get(column, {})
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
@@ -74,7 +84,7 @@ def write_bids_events(night: Outgoing, path: Path) -> Content:
     rows.sort(key=lambda row: row[0])
     table = "\n".join("\t".join(cells) for cells in (header, *(cells for _, cells in rows))) + "\n"
     sidecar = json.dumps(_sidecar(night, bool(confidence)), indent=2, allow_nan=False) + "\n"
-    is_named = path.name.endswith(("_events.tsv", "_hypnogram.tsv"))
+    is_named = path.name.endswith(BIDS_ENDINGS)
     lost = ("probabilities of the other stages",) if confidence else ()
     return Content(
         {path: table, path.with_suffix(".json"): sidecar},
@@ -174,7 +184,7 @@ def _text(path: Path, cell: str, meanings: dict[str, str]) -> str:
 
 def read_boas_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of the Bitbrain Open Access Sleep dataset: those of the experts where they are there."""
-    table = read_rows(path, ("onset", "duration"))
+    table = read_rows(path, TIMES)
     columns = [name for name in BOAS_COLUMNS if name in table.header]
     if not columns:
         raise file_error(path, f"has no column {' or '.join(BOAS_COLUMNS)}.")
@@ -243,3 +253,50 @@ def _meaning(value: object) -> str:
 def _key(cell: str) -> str:
     number = as_number(cell)
     return f"{number:g}" if number is not None else cell.strip()
+
+
+def _is_bids(head: bytes, path: Path) -> bool:
+    """Whether it is named like BIDS events, or like a hypnogram proposed there, and has their columns."""
+    is_named = path.name.lower().endswith(BIDS_ENDINGS)
+    return is_named and has_columns(*TIMES)(head, path) and not _is_boas(head, path)
+
+
+def _is_boas(head: bytes, path: Path) -> bool:
+    """Whether it has the columns of the Bitbrain Open Access Sleep dataset."""
+    return any(has_columns(*TIMES, "begsample", name)(head, path) for name in BOAS_COLUMNS)
+
+
+def _left_of_bids(path: Path) -> list[str]:
+    table = read_rows(path, TIMES)
+    return unread_columns(table, (*TIMES, stage_column(path, table)))
+
+
+def _left_of_boas(path: Path) -> list[str]:
+    table = read_rows(path, TIMES)
+    return unread_columns(table, (*TIMES, next(name for name in BOAS_COLUMNS if name in table.header)))
+
+
+FORMATS = (
+    FileFormat(
+        "bids-events",
+        "BIDS events",
+        BIDS_ENDINGS,
+        _is_bids,
+        hypnogram=read_bids_events,
+        write=write_bids_events,
+        loses=(OTHER_PROBABILITIES, "start time, unless stageguard wrote it"),
+        events=row_events,
+        are_taken=are_taken_by_text,
+        stage_texts=cells_of("trial_type", "stage", "sleep_stage"),
+        left_columns=_left_of_bids,
+    ),
+    FileFormat(
+        "boas-events",
+        "events of the Bitbrain Open Access Sleep dataset",
+        BIDS_ENDINGS[:1],
+        _is_boas,
+        hypnogram=read_boas_events,
+        loses=(PROBABILITIES, START),
+        left_columns=_left_of_boas,
+    ),
+)

@@ -1,4 +1,4 @@
-"""Read tables of one stage and its confidence per epoch, which are no distributions, only when told to.
+"""Tables of one stage and its confidence per epoch, which are distributions only by the caller's word.
 
 AccuSleePy writes `brain_state,confidence_score`: digits, and the sigmoid of the largest logit. YASA's FAQ
 writes `Stage,Confidence`: names, and the largest probability. What the other stages had is lost in both.

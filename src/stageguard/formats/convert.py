@@ -15,9 +15,9 @@ from stageguard.base import checks
 from stageguard.base.errors import Argument, InputError, Message, message_of
 from stageguard.base.files import as_path, check_places, write_together
 from stageguard.formats import registry
+from stageguard.formats.events import with_events_of, with_plain_events
 from stageguard.formats.file_format import FileFormat
-from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.placing import with_events_of, with_plain_events
+from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.reading_back import lost_events, lost_in
 from stageguard.formats.sources import Reading, outgoing_of
 from stageguard.night.hypnodensity import Hypnodensity
@@ -27,10 +27,6 @@ from stageguard.night.stages import StageScheme, as_scheme
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
-COHORT_FORMAT = "parquet"
-OWN_FORMAT = "stageguard-tsv"  # holds a decoding as it is
-PROBABILITIES_ALONE = ("npz", "stageguard-csv", COHORT_FORMAT)  # formats that need no stages
-FULL_SUFFIX = {"mne-fif": "-annot.fif"}
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
 
 
@@ -101,13 +97,12 @@ def save(
         The files, and what the format could not carry.
     """
     target = as_path(path, "path")
-    among = PROBABILITIES_ALONE if isinstance(night, Hypnodensity) else None
-    form = _format_for(target, format, "format", among)
+    form = _format_for(target, format, "format", is_density=isinstance(night, Hypnodensity))
     outgoing = outgoing_of(night)
     spare = list(spare)
     if annotations_from is not None:
         source = as_path(annotations_from, "annotations_from")
-        outgoing = with_events_of(outgoing, source, is_placed=form.name != OWN_FORMAT)
+        outgoing = with_events_of(outgoing, source, is_placed=not form.holds_decoding)
         spare.append(source)
     try:
         return _write(form, replace(outgoing, id=target.stem), target, overwrite=overwrite, spare=spare)
@@ -188,7 +183,7 @@ def convert(
         return _write_cohort(form, source, reading, place, overwrite=overwrite)
     night = outgoing_of(source, reading)
     if beside is not None:
-        night = with_events_of(night, beside, is_placed=form.name != OWN_FORMAT)
+        night = with_events_of(night, beside, is_placed=not form.holds_decoding)
     if isinstance(source, str | os.PathLike):
         spare.append(Path(source))
     return _write(form, replace(night, id=night.id or place.stem), place, overwrite=overwrite, spare=spare)
@@ -197,10 +192,11 @@ def convert(
 def _write(
     form: FileFormat, night: Outgoing, path: Path, *, overwrite: bool, spare: Iterable[Path]
 ) -> Written:
-    if night.hypnogram is None and form.name not in PROBABILITIES_ALONE:
+    if night.hypnogram is None and not form.writes_probabilities_alone:
         night = _most_probable(night)
-    written, renamed = with_plain_events(form.name, night)
-    content: Content = form.load("write")(written, path)
+    written, renamed = with_plain_events(form, night)
+    assert form.write is not None
+    content = form.write(written, path)
     check_places(content.files, overwrite=overwrite)
     lost = (*lost_in(form, written, content), *renamed)
     write_together(content.files, overwrite=overwrite, make_folders=True, spare=spare)
@@ -238,7 +234,7 @@ def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: b
     """Refuse nights that one file cannot hold."""
     if not sources:
         raise InputError("got an empty list, expected one or more nights to convert.")
-    if form.name != COHORT_FORMAT:
+    if not form.holds_cohort:
         raise InputError(
             f"got a list of {len(sources)} night{'s' * (len(sources) != 1)}, but {form.name} holds one. "
             "Convert them one by one, or write one .parquet file."
@@ -275,16 +271,18 @@ def _most_probable(night: Outgoing) -> Outgoing:
 
 def usual_suffix(form: FileFormat) -> str:
     """Return how files of a format end."""
-    return FULL_SUFFIX.get(form.name, form.suffixes[0])
+    return form.usual_suffix or form.suffixes[0]
 
 
-def _format_for(
-    path: Path, name: str | None, argument: str, among: Sequence[str] | None = None
-) -> FileFormat:
+def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool = False) -> FileFormat:
     """Return the format to write: the one that was named, or the only one that files of this name have."""
     if name is not None:
         return registry.named(name, "write")
-    able = [form for form in registry.FORMATS if form.does("write") and (not among or form.name in among)]
+    able = [
+        form
+        for form in registry.formats()
+        if form.does("write") and (form.writes_probabilities_alone or not is_density)
+    ]
     lower = path.name.lower()
     lengths = {
         form.name: max((len(s) for s in form.suffixes if lower.endswith(s)), default=0) for form in able
@@ -299,7 +297,7 @@ def _format_for(
         raise InputError(
             Message(f"{path.name}: may be several formats. Say which with ", which, f": {listed}.")
         )
-    if among:
+    if is_density:
         _refuse_stages(path, argument)
     listed = ", ".join(form.name for form in able)
     which = Argument("target_format", python=argument)

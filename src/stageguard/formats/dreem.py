@@ -1,4 +1,4 @@
-"""Read hypnograms of the Dreem Open Datasets: a JSON list, or an array in HDF5. Reads no signals."""
+"""Hypnograms of the Dreem Open Datasets: a JSON list, or an array in HDF5."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from stageguard.base.errors import Argument, Message, StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
+from stageguard.formats.file_format import EPOCH_LENGTH, PROBABILITIES, SCORER, STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.json_file import number_list
+from stageguard.formats.sniffing import begins_with, is_number_list
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.night.stages import AASM5
 
@@ -54,7 +56,7 @@ def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def _raw(path: Path, values: Sequence[float], start: datetime | None) -> RawHypnogram:
-    stages = names_of(path, values, NUMBERINGS["yasa"], what="epoch", first=0)
+    stages = names_of(path, values, NUMBERINGS["yasa"].codes, what="epoch", first=0)
     lines = tuple(range(len(stages)))
     return RawHypnogram(stages, lines, EPOCH_SECONDS, start, scheme=AASM5, has_clock=start is not None)
 
@@ -66,3 +68,23 @@ def _start(value: object) -> datetime | None:
         return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None) if seconds > 0 else None
     except (TypeError, ValueError, IndexError, OverflowError, OSError):
         return None
+
+
+FORMATS = (
+    FileFormat(
+        "dreem-json",
+        "Dreem scorer's JSON list",
+        (".json",),
+        is_number_list,
+        hypnogram=read_json,
+        loses=STAGES_ALONE,
+    ),
+    FileFormat(
+        "dreem-h5",
+        "Dreem night (.h5)",
+        (".h5", ".hdf5"),
+        begins_with(b"\x89HDF\r\n\x1a\n"),
+        hypnogram=read_h5,
+        loses=(PROBABILITIES, EPOCH_LENGTH, SCORER),
+    ),
+)

@@ -1,7 +1,9 @@
-"""Read and write EDF+ annotations: sleep stages, lights off and on, other texts with times. No samples."""
+"""EDF+ annotations, and the CSV that EDFbrowser imports as such: stages, lights, other texts with times."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,8 +15,9 @@ import numpy as np
 
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import file_error, open_file
+from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Outgoing, plain_text, stage_texts
+from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,
@@ -24,9 +27,19 @@ from stageguard.formats.recordings.edf import (
     read_records,
 )
 from stageguard.formats.recordings.raw import RawRecording
+from stageguard.formats.sniffing import begins_with, first_cells, whole_lines
 from stageguard.formats.staged_annotations import Annotation as Annotation
-from stageguard.formats.staged_annotations import annotated, stage_annotations
+from stageguard.formats.staged_annotations import (
+    annotated,
+    are_taken_by_text,
+    cells_of,
+    events_among,
+    row_events,
+    stage_annotations,
+)
+from stageguard.formats.tables.delimited import as_number, read_rows
 
+BROWSER_COLUMNS = ("onset", "label", "duration")
 MOST_ANNOTATIONS = 2_000_000
 LONG_RECORD_BYTES = 32_768
 FIRST_YEAR, LAST_YEAR = 1985, 2084  # that two digits can tell
@@ -177,3 +190,78 @@ def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Annotatio
                 yield Annotation(
                     float(found[1]) - first_seconds, seconds, text.decode("utf-8", errors="replace").strip()
                 )
+
+
+def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages among annotations in seconds from the recording's start."""
+    table = read_rows(path, BROWSER_COLUMNS)
+    onsets = table.seconds("onset").tolist()
+    lasting = [as_number(cell) or None for cell in table.column("duration")]
+    rows = zip(onsets, lasting, table.column("label"), strict=True)
+    annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
+    return annotated(path, annotations, options, only_stages=True)
+
+
+def write_edfbrowser_csv(night: Outgoing, path: Path) -> Content:
+    """Write a row per epoch, "Sleep stage N2", and one per other annotation, in the order of time."""
+    seconds = number(night.epoch_seconds)
+    texts = stage_texts(night, "EDFbrowser")
+    rows = [(onset, text, seconds) for onset, text in zip(night.onsets, texts, strict=True)]
+    rows += [(event.onset, plain_text(event.text), number(event.seconds or 0.0)) for event in night.events]
+    rows.sort(key=lambda row: row[0])
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(BROWSER_COLUMNS)
+    writer.writerows((number(onset), text, lasting) for onset, text, lasting in rows)
+    return Content({path: stream.getvalue()}, n_events=len(night.events))
+
+
+def _is_edfbrowser(head: bytes, path: Path) -> bool:
+    """Whether its first line has the columns that EDFbrowser is told to import, in this order."""
+    lines = whole_lines(head)
+    return bool(lines) and first_cells(lines[0]) == BROWSER_COLUMNS
+
+
+def _start(path: Path) -> datetime | None:
+    header = read_edf_header(path)
+    if header.start is None or header.start == NO_DATE:
+        return None
+    first_seconds, _, _ = find_runs(header)  # annotations count from the first sample
+    return header.start + timedelta(seconds=first_seconds)
+
+
+def _recording_seconds(path: Path) -> float | None:
+    header = read_edf_header(path)
+    has_signals = any(not signal.is_annotation for signal in header.signals)
+    return header.n_records * header.record_seconds if header.is_continuous and has_signals else None
+
+
+FORMATS = (
+    FileFormat(
+        "edf-annotations",
+        "EDF+ annotations",
+        (".edf",),
+        begins_with(b"0       "),
+        hypnogram=read_edf_hypnogram,
+        write=write_edf,
+        loses=(PROBABILITIES, SCORER),
+        may_be_recording=True,
+        events=lambda path: events_among(read_edf_annotations(path)),
+        recording_start=_start,
+        recording_seconds=_recording_seconds,
+        are_taken=are_taken_by_text,
+        stage_texts=lambda path: [each.text for each in read_edf_annotations(path)],
+    ),
+    FileFormat(
+        "edfbrowser-csv",
+        "CSV of annotations for EDFbrowser",
+        (".csv",),
+        _is_edfbrowser,
+        hypnogram=read_edfbrowser_csv,
+        write=write_edfbrowser_csv,
+        loses=(PROBABILITIES, START, SCORER),
+        events=row_events,
+        are_taken=are_taken_by_text,
+        stage_texts=cells_of("label"),
+    ),
+)

@@ -1,29 +1,23 @@
-"""Read annotations that are no stages: arousals, apnoeas, lights. Reads no stages and no samples."""
+"""Annotations that are no stages: read from a file, and put beside a night in the recording they are of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
-from stageguard.base.files import file_error
 from stageguard.formats import registry
-from stageguard.formats.hypnogram import STAGE_COLUMNS, UNSCORED_WORDS
-from stageguard.formats.outgoing import Event
-from stageguard.formats.staged_annotations import Annotation, stage_annotations
-from stageguard.formats.tables.delimited import as_number
-from stageguard.formats.xml import children, local_name, read_xml, text_of
-from stageguard.night.stages import canonical_name
+from stageguard.formats.file_format import FileFormat
+from stageguard.formats.outgoing import Event, Outgoing
+from stageguard.formats.staged_intervals import TOLERANCE
+from stageguard.night.common_epochs import elapsed, part_of
 
-if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
-
-NSRR_START = "Recording Start Time"
-NSRR_NAMES = ("EventType", "EventConcept", "Start", "Duration", "SignalLocation")
-PROFUSION_NAMES = ("Name", "Start", "Duration", "Input")
+PREFIX = "Event "
+MOST_TEXTS = 3
 
 
 def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
@@ -36,170 +30,120 @@ def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
     format : str, optional
         Which of them; by default found from the content.
     """
-    form = registry.detect(path, "hypnogram") if format is None else registry.named(format, "hypnogram")
-    reader = READERS.get(form.name)
-    events = () if reader is None else tuple(reader(path))
+    return events_of(registry.chosen(path, "hypnogram", format), path)
+
+
+def events_of(form: FileFormat, path: Path) -> tuple[Event, ...]:
+    """Return what a file of a format tells besides stages, in the order of time."""
+    events = () if form.events is None else form.events(path)
     return tuple(sorted(events, key=lambda event: event.onset))
 
 
-def require_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
-    """Like `read_events`, but a format that cannot have any is an error."""
-    form = registry.detect(path, "hypnogram") if format is None else registry.named(format, "hypnogram")
-    if form.name not in READERS:
-        known = ", ".join(READERS)
+def _required_events(path: Path) -> tuple[FileFormat, tuple[Event, ...]]:
+    """Return the format of a file, and its annotations; a format that cannot have any is an error."""
+    form = registry.detect(path, "hypnogram")
+    if form.events is None:
+        known = ", ".join(each.name for each in registry.formats() if each.events is not None)
         raise InputError(f"{path.name}: {form.title} has no annotations besides stages. Known: {known}.")
-    return read_events(path, form.name)
+    return form, events_of(form, path)
 
 
-def recording_start(path: Path) -> datetime | None:
-    """When the recording began that a file's annotations count from, where the file tells it."""
-    from stageguard.formats.mne import read_fif_annotations
-    from stageguard.formats.nsrr import read_start
-    from stageguard.formats.recordings.edf import NO_DATE, find_runs, read_edf_header
+def with_events_of(night: Outgoing, path: str | os.PathLike[str], *, is_placed: bool = True) -> Outgoing:
+    """Return a night with the annotations of another file, in the place it has there by their clocks.
 
-    name = registry.detect(path, "hypnogram").name
-    if name == "edf-annotations":
-        header = read_edf_header(path)
-        if header.start is None or header.start == NO_DATE:
-            return None
-        first_seconds, _, _ = find_runs(header)  # annotations count from the first sample
-        return header.start + timedelta(seconds=first_seconds)
-    if name == "nsrr-xml":
-        return read_start(path)
-    return read_fif_annotations(path)[1] if name == "mne-fif" else None
-
-
-def _others(annotations: Iterable[Annotation]) -> Iterable[Event]:
-    """Annotations that no reader of stages takes."""
-    found = list(annotations)
-    taken = {id(each) for each, _ in stage_annotations(found, least=1)}
-    for each in found:
-        if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
-            yield Event(each.onset, each.seconds or None, each.text)
-
-
-def _edf(path: Path) -> Iterable[Event]:
-    from stageguard.formats.edf_annotations import read_edf_annotations
-
-    return _others(read_edf_annotations(path))
-
-
-def _fif(path: Path) -> Iterable[Event]:
-    from stageguard.formats.mne import read_fif_annotations
-
-    return _others(read_fif_annotations(path)[0])
-
-
-def _mne_text(path: Path) -> Iterable[Event]:
-    from stageguard.formats.mne import read_text_annotations
-
-    return _others(read_text_annotations(path)[0])
-
-
-def _mne_csv(path: Path) -> Iterable[Event]:
-    from stageguard.formats.mne import read_csv_annotations
-
-    return _others(read_csv_annotations(path)[0])
-
-
-def _wonambi(path: Path) -> Iterable[Event]:
-    """Events and bookmarks of the rater who scored the stages."""
-    root = read_xml(path, "annotations")
-    for rater in children(root, "rater"):
-        if not any(True for parent in children(rater, "stages") for _ in children(parent, "epoch")):
-            continue
-        found = [
-            (each, kind.get("type") or "event", "event")
-            for parent in children(rater, "events")
-            for kind in children(parent, "event_type")
-            for each in children(kind, "event")
-        ]
-        for parent in children(rater, "bookmarks"):
-            marks = children(parent, "bookmark")
-            found += [(each, text_of(each, "bookmark_name") or "bookmark", "bookmark") for each in marks]
-        for each, text, what in found:
-            onset, end = (as_number(text_of(each, f"{what}_{name}") or "") for name in ("start", "end"))
-            if onset is None or end is None:
-                raise file_error(path, f"has a {what} {text[:40]!r} without times in seconds.")
-            channel = text_of(each, f"{what}_chan") or ""
-            yield Event(onset, round(end - onset, 9) or None, text, "", channel)
-
-
-def _nsrr(path: Path) -> Iterable[Event]:
-    root = read_xml(path, "PSGAnnotation")
-    for parent in children(root, "ScoredEvents"):
-        for event in children(parent, "ScoredEvent"):
-            kind, concept = text_of(event, "EventType") or "", text_of(event, "EventConcept") or ""
-            if kind.partition("|")[0].strip() == "Stages" or not concept or concept == NSRR_START:
-                continue
-            found = _scored(event, concept.partition("|")[0].strip() or concept, kind)
-            channel, more = text_of(event, "SignalLocation") or "", _details(event, NSRR_NAMES)
-            yield replace(found, channel=channel, concept=concept, details=more)
-
-
-def _profusion(path: Path) -> Iterable[Event]:
-    root = read_xml(path, "CMPStudyConfig")
-    for parent in children(root, "ScoredEvents"):
-        for event in children(parent, "ScoredEvent"):
-            name = text_of(event, "Name") or ""
-            if name:
-                channel, more = text_of(event, "Input") or "", _details(event, PROFUSION_NAMES)
-                yield replace(_scored(event, name, ""), channel=channel, details=more)
-
-
-def _scored(event: Element, text: str, kind: str) -> Event:
-    onset, seconds = (as_number(text_of(event, name) or "") for name in ("Start", "Duration"))
-    return Event(onset or 0.0, seconds or None, text, kind)
-
-
-def _details(event: Element, known: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return what else an event says, such as how low oxygen fell."""
-    found = ((local_name(child), (child.text or "").strip()) for child in event)
-    return tuple((name, text) for name, text in found if name not in known and text)
-
-
-def _luna(path: Path) -> Iterable[Event]:
-    from stageguard.formats.luna import COLUMNS, is_stage_class, read_intervals
-
-    rows, times, _, _ = read_intervals(path)
-    for row, (onset, seconds) in zip(rows, times, strict=True):
-        is_stage = is_stage_class(row[0]) or canonical_name(row[0]) is not None
-        if is_stage or row[0].casefold() in (*UNSCORED_WORDS, *"umlg"):
-            continue
-        told = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}
-        more = tuple(
-            (name, told[name]) for name in ("instance", "meta") if told.get(name, ".") not in ("", ".")
+    Parameters
+    ----------
+    night : Outgoing
+        Stages, probabilities or both.
+    path : path-like
+        A file with annotations, which count from the start of a recording.
+    is_placed : bool
+        Whether epochs from the recording's start to the night's, which nobody scored, are added.
+    """
+    path = Path(path)
+    form, events = _required_events(path)
+    theirs = None if form.recording_start is None else form.recording_start(path)
+    ours = night.any.start
+    if theirs is None or ours is None:
+        note = f"annotations of {path.name} count from the night's first epoch: a start is not known"
+        return _with(night, _moved(events, night.offset_seconds), (note,))
+    begins, notes = _begins(path, theirs, ours)
+    lasts = night.any.n_epochs * night.epoch_seconds
+    if begins + lasts <= 0 or begins >= _ends(form, path, events):
+        raise InputError(
+            f"the night begins at {ours:%Y-%m-%d %H:%M:%S}, but {path.name} at {theirs:%Y-%m-%d %H:%M:%S}: "
+            f"they do not overlap. {''.join(f'Assumed: {note}. ' for note in notes)}Is it another night's?"
         )
-        channel = told.get("channel", ".")
-        yield Event(onset, seconds, row[0], "", "" if channel == "." else channel, details=more)
+    if begins < 0 or not is_placed:
+        if begins < 0:
+            notes += (f"the night begins {-begins:g} s before {path.name}: times count from its first epoch",)
+        return _with(night, _moved(events, night.offset_seconds - begins), notes)
+    own = _moved(night.events, begins - night.offset_seconds)
+    placed, told = _placed(replace(night, events=own), begins, path)
+    return _with(placed, events, notes + told)
 
 
-def _rows(path: Path) -> Iterable[Event]:
-    from stageguard.formats.tables.delimited import read_rows
+def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[str, ...]]:
+    """Seconds from the recording's start to the night's; a start without zone is of the other one's."""
+    if (theirs.tzinfo is None) == (ours.tzinfo is None):
+        return round(elapsed(theirs, ours), 9), ()
+    if theirs.tzinfo is None:
+        note = f"{path.name} tells no time zone: taken to be that of the night"
+        return round(elapsed(theirs.replace(tzinfo=ours.tzinfo), ours), 9), (note,)
+    note = f"the night tells no time zone: taken to be that of {path.name}"
+    return round(elapsed(theirs, ours.replace(tzinfo=theirs.tzinfo)), 9), (note,)
 
-    table = read_rows(path, ("onset", "duration"))
-    column = next((name for name in STAGE_COLUMNS if name in table.header), None)
-    if column is None:
-        return ()
-    onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
-    found = zip(onsets, lasting, table.column(column), strict=True)
-    # a number is a stage that the JSON beside the table explains
-    return _others(
-        Annotation(onset, seconds or None, text)
-        for onset, seconds, text in found
-        if onset is not None and as_number(text) is None
+
+def _ends(form: FileFormat, path: Path, events: Sequence[Event]) -> float:
+    """Seconds of a recording: what its signals last, else a day more than its annotations."""
+    seconds = None if form.recording_seconds is None else form.recording_seconds(path)
+    if seconds is not None:
+        return seconds
+    return max((event.onset + (event.seconds or 0.0) for event in events), default=0.0) + DAY_SECONDS
+
+
+def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple[str, ...]]:
+    """Return a night with unscored epochs before it, so that less than an epoch is left before the first."""
+    seconds = night.epoch_seconds
+    n_before = int(begins / seconds + TOLERANCE)
+    rest = round(begins - n_before * seconds, 9)
+    notes: tuple[str, ...] = ()
+    if rest < 0:  # too near to the next epoch for any reader to tell
+        notes = (f"epochs begin {-rest:g} s later, with the epochs of {path.name}",)
+        rest = 0.0
+    if n_before:
+        many = f"{n_before:,} unscored epoch{'s' * (n_before != 1)}"
+        notes = (f"{path.name} begins {begins:g} s before the night: {many} put before it", *notes)
+    hypnogram, density = night.hypnogram, night.density
+    if hypnogram is not None:
+        hypnogram = replace(part_of(hypnogram, -n_before, hypnogram.n_epochs), offset_seconds=rest)
+    if density is not None:
+        density = replace(part_of(density, -n_before, density.n_epochs), offset_seconds=rest)
+    return replace(night, hypnogram=hypnogram, density=density), notes
+
+
+def _moved(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:
+    return tuple(replace(event, onset=round(event.onset + seconds, 9)) for event in events)
+
+
+def _with(night: Outgoing, events: Sequence[Event], notes: tuple[str, ...]) -> Outgoing:
+    merged = sorted((*night.events, *events), key=lambda event: event.onset)
+    return replace(night, events=tuple(merged), notes=(*night.notes, *notes))
+
+
+def with_plain_events(form: FileFormat, night: Outgoing) -> tuple[Outgoing, tuple[str, ...]]:
+    """Return a night whose other annotations no reader of this format takes for stages, and what is lost."""
+    is_taken = [] if form.are_taken is None else form.are_taken(night)
+    if not any(is_taken):
+        return night, ()
+    pairs = list(zip(night.events, is_taken, strict=True))
+    events = tuple(
+        replace(event, text=PREFIX + event.text, concept="") if taken else event for event, taken in pairs
     )
-
-
-READERS: dict[str, Callable[[Path], Iterable[Event]]] = {
-    "edf-annotations": _edf,
-    "nsrr-xml": _nsrr,
-    "profusion-xml": _profusion,
-    "luna-annot": _luna,
-    "bids-events": _rows,
-    "edfbrowser-csv": _rows,
-    "mne-fif": _fif,
-    "mne-txt": _mne_text,
-    "mne-csv": _mne_csv,
-    "wonambi-xml": _wonambi,
-}
+    texts = sorted({event.text[:40] for event, taken in pairs if taken})
+    shown = ", ".join(texts[:MOST_TEXTS]) + ", ..." * (len(texts) > MOST_TEXTS)
+    n_renamed = sum(is_taken)
+    names = f"name{'s' * (n_renamed != 1)} of {n_renamed:,} other annotation{'s' * (n_renamed != 1)}"
+    return replace(night, events=events), (
+        f"{names} ({shown}): {PREFIX!r} is put before, since readers would take it for a stage",
+    )

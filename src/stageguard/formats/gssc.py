@@ -1,12 +1,16 @@
-"""Read the CSV that GSSC writes: a title, then epoch, time, stage and one probability per stage."""
+"""The CSV of GSSC: a title, then epoch, time, stage and, but for the version on PyPI, probabilities."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from stageguard.base.files import file_error, open_file
+from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
-from stageguard.formats.sniffing import HEAD_BYTES, gssc_header
+from stageguard.formats.file_format import EPOCH_LENGTH, SCORER, START, FileFormat
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.numbers import read_numbers
+from stageguard.formats.sniffing import first_cells, first_lines, has_columns, read_head, whole_lines
 from stageguard.formats.tables.probabilities import load_table
 from stageguard.formats.tables.row_times import row_times, timing_of
 
@@ -15,9 +19,7 @@ TOOL, SECONDS = "GSSC", 30.0
 
 def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of GSSC, whose epochs are those of the column Time."""
-    with open_file(path, "a recording") as file:
-        header = gssc_header(file.read(HEAD_BYTES))
-    if header is not None and not any(name.startswith("prob") for name in header):
+    if not has_probabilities(path):
         raise file_error(
             path,
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
@@ -38,3 +40,54 @@ def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
         usual_seconds=SECONDS,
         tool=TOOL,
     )
+
+
+def read_gssc_stages(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of GSSC, with or without probabilities: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
+    return read_numbers(path, "yasa", replace(options, format="gssc-csv"))
+
+
+def gssc_header(head: bytes) -> tuple[str, ...] | None:
+    """Return the column names below the title, or None."""
+    lines = first_lines(head)
+    if len(lines) < 2 or not lines[0].strip('"').startswith("Hypnogram of "):
+        return None
+    cells = first_cells(lines[1])
+    return cells if cells[:3] == ("epoch", "time", "stage") else None
+
+
+def has_probabilities(path: Path) -> bool:
+    """Whether a file has columns of probabilities, or another header than GSSC's."""
+    header = gssc_header(read_head(path))
+    return header is None or any(name.startswith("prob") for name in header)
+
+
+def _has_stages_alone(path: Path) -> bool:
+    return not any(cell.startswith("prob") for cell in gssc_header(read_head(path)) or ())
+
+
+def _is_density(head: bytes, path: Path) -> bool:
+    return gssc_header(head) is not None
+
+
+def _is_hypnogram(head: bytes, path: Path) -> bool:
+    """Whether GSSC wrote it, with or without probabilities."""
+    lines = whole_lines(head)
+    has_title = bool(lines) and lines[0].startswith("Hypnogram of")
+    return has_title and has_columns("epoch", "time", "stage")(head, path)
+
+
+FORMATS = (
+    FileFormat(
+        "gssc-csv",
+        "CSV of GSSC",
+        (".csv",),
+        _is_density,
+        sniff_hypnogram=_is_hypnogram,
+        density=read_gssc_csv,
+        hypnogram=read_gssc_stages,
+        loses=(START, EPOCH_LENGTH, SCORER),
+        holds_both=True,
+        has_final_stages=_has_stages_alone,
+    ),
+)

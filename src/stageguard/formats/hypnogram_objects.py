@@ -18,7 +18,7 @@ from stageguard.base.files import file_error
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.luna import from_stage_rows
 from stageguard.formats.mne import GSSC, numbered, refuse_numbers
-from stageguard.formats.numbers import read_numbered_table, scheme_of_numbering
+from stageguard.formats.numbers import read_numbered_table
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.staged_annotations import Annotation, annotated
 from stageguard.formats.tables.delimited import TextTable
@@ -101,7 +101,7 @@ def _yasa(path: Path, source: Any) -> RawHypnogram:
     return RawHypnogram(
         stages,
         tuple(range(len(stages))),
-        epoch_seconds=frequency_seconds(path, source.freq),
+        epoch_seconds=None if source.freq is None else frequency_seconds(path, source.freq),
         start=start,
         scheme=scheme_of(path, source.n_stages),
         has_clock=start is not None,
@@ -140,7 +140,7 @@ def _sleepecg(path: Path, source: Any) -> RawHypnogram:
     if source.sleep_stages is None or not len(source.sleep_stages):
         raise file_error(path, "has no sleep_stages.")
     codes = np.asarray(source.sleep_stages, dtype=np.float64).tolist()
-    stages = names_of(path, codes, NUMBERINGS["sleepecg"], what="epoch", first=0)
+    stages = names_of(path, codes, NUMBERINGS["sleepecg"].codes, what="epoch", first=0)
     seconds = source.sleep_stage_duration
     return RawHypnogram(
         stages,
@@ -193,7 +193,7 @@ def _named_frame(
         return from_events(path, table, options)
     if "brain_state" in header:
         codes = table.seconds("brain_state").tolist()
-        stages = names_of(path, codes, NUMBERINGS["accusleep"], what="row", first=0)
+        stages = names_of(path, codes, NUMBERINGS["accusleep"].codes, what="row", first=0)
         return RawHypnogram(stages, tuple(table.lines), scheme=WNR3)
     return from_table(path, table, options, index.meanings)
 
@@ -244,10 +244,10 @@ def _sequence(path: Path, values: list[Any], options: HypnogramOptions) -> RawHy
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     numbering = _numbering(options)
     if numbers and numbering is not None:
-        stages = names_of(path, values, NUMBERINGS[numbering], what="epoch", first=0)
-        return RawHypnogram(stages, places, scheme=scheme_of_numbering(numbering))
+        stages = names_of(path, values, NUMBERINGS[numbering].codes, what="epoch", first=0)
+        return RawHypnogram(stages, places, scheme=NUMBERINGS[numbering].scheme)
     if numbers:
-        fitting = [each for each, codes in NUMBERINGS.items() if set(values) <= set(codes)]
+        fitting = [name for name, each in NUMBERINGS.items() if set(values) <= set(each.codes)]
         known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
         raise file_error(
             path,

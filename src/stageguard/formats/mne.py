@@ -1,4 +1,4 @@
-"""Read stages among annotations of MNE: FIF, text and CSV; write FIF. Needs no MNE, and reads no recordings.
+"""Annotations of MNE, stages and others: FIF, text and CSV, read and written without MNE.
 
 A FIF file is a chain of tags: kind, type, size and where the next one is, then the data, all big-endian.
 """
@@ -15,13 +15,15 @@ import numpy as np
 
 from stageguard.base.errors import Argument, Message
 from stageguard.base.files import file_error, read_file
+from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, stage_texts
+from stageguard.formats.sniffing import begins_with, never, whole_lines
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
-from stageguard.formats.stage_sniffing import FIF_HEAD
-from stageguard.formats.staged_annotations import Annotation, annotated
+from stageguard.formats.staged_annotations import Annotation, annotated, are_taken_by_text, events_among
 from stageguard.formats.tables.delimited import as_number, read_rows, split_line, text_lines
 
+FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"
 GSSC = "yasa"  # whose numbers GSSC has too
 BLOCK_START, BLOCK_END, ANNOTATIONS, RECORDING = 104, 105, 3810, 100
 ONSETS, ENDS, DESCRIPTIONS, MEASUREMENT_DATE = 3568, 3569, 206, 204
@@ -68,7 +70,7 @@ def numbered(path: Path, annotations: Sequence[Annotation], numbering: str) -> l
             known = "GSSC's numbers 0 to 4" if numbering == GSSC else "a number of a stage"
             raise file_error(path, f"has the annotation {each.text[:40]!r}, expected {known}.")
         codes.append(code)
-    names = names_of(path, codes, NUMBERINGS[numbering], what="annotation")
+    names = names_of(path, codes, NUMBERINGS[numbering].codes, what="annotation")
     return [
         Annotation(each.onset, each.seconds, f"Sleep stage {name}")
         for each, name in zip(annotations, names, strict=True)
@@ -97,7 +99,7 @@ def write_fif(night: Outgoing, path: Path) -> Content:
         _tag(BLOCK_END, INTEGER, struct.pack(">i", ANNOTATIONS)),
         _tag(NOTHING, NO_DATA, b"", -1),
     ]
-    is_named = path.name.endswith(("-annot.fif", "_annot.fif"))
+    is_named = path.name.endswith(MNE_ENDINGS)
     notes = clock_notes(night.recording_start)
     if not is_named:
         notes += ("MNE expects names that end with -annot.fif",)
@@ -242,3 +244,66 @@ def _date(value: object) -> datetime | None:
         return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None)
     except (OverflowError, OSError, ValueError):
         return None
+
+
+def _is_text(head: bytes, path: Path) -> bool:
+    lines = whole_lines(head)
+    return bool(lines) and lines[0].replace(" ", "") == "#MNE-Annotations"
+
+
+def _is_csv(head: bytes, path: Path) -> bool:
+    """Whether MNE wrote it as CSV: times of day of a date, and no number of seconds."""
+    lines = whole_lines(head)
+    has_header = len(lines) > 1 and lines[0].startswith("onset,duration,description")
+    return has_header and re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:", lines[1]) is not None
+
+
+def _fif_start(path: Path) -> datetime | None:
+    return read_fif_annotations(path)[1]
+
+
+_LOSES = (PROBABILITIES, SCORER)
+FORMATS = (
+    FileFormat(
+        "mne-fif",
+        "annotations of MNE (-annot.fif)",
+        (".fif",),
+        begins_with(FIF_HEAD),
+        hypnogram=read_fif,
+        write=write_fif,
+        loses=_LOSES,
+        usual_suffix=MNE_ENDINGS[0],
+        events=lambda path: events_among(read_fif_annotations(path)[0]),
+        recording_start=_fif_start,
+        are_taken=are_taken_by_text,
+        stage_texts=lambda path: [each.text for each in read_fif_annotations(path)[0]],
+    ),
+    FileFormat(
+        "gssc-fif",
+        "annotations of GSSC (-annot.fif)",
+        (".fif",),
+        never,
+        hypnogram=read_gssc_fif,
+        loses=_LOSES,
+    ),
+    FileFormat(
+        "mne-txt",
+        "annotations of MNE as text",
+        (".txt",),
+        _is_text,
+        hypnogram=read_text,
+        loses=_LOSES,
+        events=lambda path: events_among(read_text_annotations(path)[0]),
+        stage_texts=lambda path: [each.text for each in read_text_annotations(path)[0]],
+    ),
+    FileFormat(
+        "mne-csv",
+        "annotations of MNE as CSV",
+        (".csv",),
+        _is_csv,
+        hypnogram=read_csv,
+        loses=_LOSES,
+        events=lambda path: events_among(read_csv_annotations(path)[0]),
+        stage_texts=lambda path: read_rows(path, ("description",)).column("description"),
+    ),
+)

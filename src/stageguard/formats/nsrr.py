@@ -1,4 +1,4 @@
-"""Read sleep stages of NSRR annotation XML, and write it. The reader leaves arousals and apnoeas alone.
+"""NSRR annotation XML: sleep stages, arousals, apnoeas and other events.
 
 Stages are runs of epochs ("Stage 2 sleep|2", from 4020 s, for 150 s). Movement and unscored epochs, and codes
 nobody knows, are unscored.
@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stageguard.base.files import file_error
+from stageguard.formats.file_format import PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats.profusion import STAGE_CODES, warn_of_codes
+from stageguard.formats.sniffing import has_xml_root
 from stageguard.formats.staged_intervals import Interval, stage_epochs
-from stageguard.formats.xml import children, epoch_length, read_xml, text_of, xml_document
+from stageguard.formats.xml import (
+    children,
+    details_of,
+    epoch_length,
+    read_xml,
+    scored_event,
+    text_of,
+    xml_document,
+)
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+ROOT = "PSGAnnotation"
+EVENT_NAMES = ("EventType", "EventConcept", "Start", "Duration", "SignalLocation")
 STAGE_TYPE = "Stages"
 START_CONCEPT = "Recording Start Time"
 OTHER_TYPE = "Other|Other"
@@ -35,14 +49,14 @@ CONCEPTS = {
 
 def read_nsrr_xml(path: Path, options: HypnogramOptions | None = None) -> RawHypnogram:
     """Stages of an NSRR file (`<PSGAnnotation>`), one per epoch from the recording's start."""
-    root = read_xml(path, "PSGAnnotation")
-    events = [event for parent in children(root, "ScoredEvents") for event in children(parent, "ScoredEvent")]
+    root = read_xml(path, ROOT)
+    events = list(_scored_events(path, root))
     given = None if options is None else options.epoch_seconds
     epoch_seconds = epoch_length(path, root) or given
     counts: Counter[int] = Counter()
     intervals = []
     for event in events:
-        if (text_of(event, "EventType") or "").partition("|")[0].strip() != STAGE_TYPE:
+        if not _is_stage(event):
             continue
         stage, code = _stage(path, text_of(event, "EventConcept") or "")
         onset = _seconds(path, event, "Start")
@@ -68,10 +82,7 @@ def read_nsrr_xml(path: Path, options: HypnogramOptions | None = None) -> RawHyp
 
 def read_start(path: Path) -> datetime | None:
     """When the recording began, where the file gives a date that exists."""
-    root = read_xml(path, "PSGAnnotation")
-    return _start(
-        [each for parent in children(root, "ScoredEvents") for each in children(parent, "ScoredEvent")]
-    )
+    return _start(_scored_events(path))
 
 
 def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
@@ -97,7 +108,7 @@ def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
             )
             first = place
     head = {"SoftwareVersion": "StageGuard", "EpochLength": number(night.epoch_seconds)}
-    text = xml_document("PSGAnnotation", head, {"ScoredEvents": ("ScoredEvent", rows)})
+    text = xml_document(ROOT, head, {"ScoredEvents": ("ScoredEvent", rows)})
     kept = frozenset(("kind", "channel", "details"))
     return Content({path: text}, n_events=len(night.events), keeps=kept)
 
@@ -137,7 +148,7 @@ def _seconds(path: Path, event: Element, name: str) -> float:
     return seconds
 
 
-def _start(events: list[Element]) -> datetime | None:
+def _start(events: Iterable[Element]) -> datetime | None:
     """When the recording began, where the file gives a date that exists."""
     for event in events:
         if text_of(event, "EventConcept") != START_CONCEPT:
@@ -152,3 +163,44 @@ def _start(events: list[Element]) -> datetime | None:
         except ValueError:
             return None
     return None
+
+
+def _scored_events(path: Path, root: Element | None = None) -> Iterator[Element]:
+    """Yield the elements of stages and other events."""
+    for parent in children(read_xml(path, ROOT) if root is None else root, "ScoredEvents"):
+        yield from children(parent, "ScoredEvent")
+
+
+def _is_stage(event: Element) -> bool:
+    return (text_of(event, "EventType") or "").partition("|")[0].strip() == STAGE_TYPE
+
+
+def read_events(path: Path) -> Iterable[Event]:
+    """Annotations besides stages, with their types."""
+    for element in _scored_events(path):
+        kind, concept = text_of(element, "EventType") or "", text_of(element, "EventConcept") or ""
+        if _is_stage(element) or not concept or concept == START_CONCEPT:
+            continue
+        event = scored_event(element, concept.partition("|")[0].strip() or concept, kind)
+        channel, more = text_of(element, "SignalLocation") or "", details_of(element, EVENT_NAMES)
+        yield replace(event, channel=channel, concept=concept, details=more)
+
+
+def _stage_texts(path: Path) -> list[str]:
+    return [text_of(event, "EventConcept") or "" for event in _scored_events(path) if _is_stage(event)]
+
+
+FORMATS = (
+    FileFormat(
+        "nsrr-xml",
+        "NSRR XML",
+        (".xml",),
+        has_xml_root(ROOT),
+        hypnogram=read_nsrr_xml,
+        write=write_nsrr_xml,
+        loses=(PROBABILITIES, SCORER),
+        events=read_events,
+        recording_start=read_start,
+        stage_texts=_stage_texts,
+    ),
+)

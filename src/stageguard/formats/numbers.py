@@ -1,8 +1,8 @@
-"""Read text, tables and arrays of stage numbers whose numbering the caller names. Guesses none."""
+"""Text, tables and arrays of stage numbers, whose numbering the caller names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,49 +10,22 @@ import numpy as np
 
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, Message
-from stageguard.base.files import file_error, open_file
+from stageguard.base.files import file_error
+from stageguard.formats.arrays import load_plain
+from stageguard.formats.file_format import STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import NPY, HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.json_file import number_list
-from stageguard.formats.sniffing import HEAD_BYTES
-from stageguard.formats.stage_codes import NUMBERINGS, names_of
-from stageguard.formats.stage_sniffing import is_dreem_json
+from stageguard.formats.sniffing import Sniff, integers, is_number_list, read_head
+from stageguard.formats.stage_codes import NUMBERINGS, Numbering, names_of
 from stageguard.formats.tables.delimited import TextTable, as_number, first_filled, text_lines
 from stageguard.formats.tables.row_times import Meaning
-from stageguard.formats.text import find_table, from_table
-from stageguard.night.stages import AASM5, WNR3, StageScheme
+from stageguard.formats.text import find_table, from_table, words_of
+from stageguard.formats.visbrain import description
 
 
-def read_yasa_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """0 W, 1 N1, 2 N2, 3 N3, 4 REM: YASA, Dreem, Visbrain, GSSC."""
-    return _read(path, "yasa", AASM5, options)
-
-
-def read_rk_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """0 W, 1 to 4, 5 REM: Rechtschaffen and Kales, NSRR, Profusion, Elan, STAGES."""
-    return _read(path, "rk", AASM5, options)
-
-
-def read_usleep_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """0 W, 1 N1, 2 N2, 3 N3, 4 REM, 5 unknown: U-Time, U-Sleep."""
-    return _read(path, "usleep", AASM5, options)
-
-
-def read_sleepecg_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """0 undefined, 1 N3, 2 N2, 3 N1, 4 REM, 5 W: SleepECG."""
-    return _read(path, "sleepecg", AASM5, options)
-
-
-def read_accusleep_numbers(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """1 REM, 2 W, 3 NREM: AccuSleep."""
-    return _read(path, "accusleep", WNR3, options)
-
-
-def read_gssc_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of GSSC's CSV, with or without probabilities: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
-    return _read(path, "yasa", AASM5, replace(options, format="gssc-csv"))
-
-
-def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOptions) -> RawHypnogram:
+def read_numbers(path: Path, numbering: str, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a file whose numbers are those of `NUMBERINGS[numbering]`."""
+    codes_of, scheme = NUMBERINGS[numbering].codes, NUMBERINGS[numbering].scheme
     if options.format is None:  # numbers that fit one numbering only may still be of a tool unknown here
         raise file_error(
             path,
@@ -62,13 +35,11 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
                 ".",
             ),
         )
-    with open_file(path, "a recording") as file:
-        head = file.read(HEAD_BYTES)
+    head = read_head(path)
     if head.startswith(NPY):
-        return _from_array(path, numbering, scheme)
-    if is_dreem_json(head, path):
-        values = number_list(path)
-        stages = names_of(path, values, NUMBERINGS[numbering], what="epoch", first=0)
+        return _from_array(path, NUMBERINGS[numbering])
+    if is_number_list(head, path):
+        stages = names_of(path, number_list(path), codes_of, what="epoch", first=0)
         return RawHypnogram(stages, tuple(range(len(stages))), scheme=scheme)
     lines = text_lines(path)
     first, notes = _first(lines)
@@ -86,7 +57,7 @@ def _read(path: Path, numbering: str, scheme: StageScheme, options: HypnogramOpt
         if code is None:
             raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
         codes.append(float(code))
-    stages = names_of(path, codes, NUMBERINGS[numbering], what="line", first=first + 1)
+    stages = names_of(path, codes, codes_of, what="line", first=first + 1)
     return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme, notes=notes)
 
 
@@ -121,20 +92,13 @@ def read_numbered_table(
         if code is None:
             raise file_error(path, f"line {place} is {cell[:40]!r}, expected a number of a stage.")
         codes.append(float(code))
-    names = names_of(path, codes, NUMBERINGS[numbering], what="line", first=table.lines[0])
+    names = names_of(path, codes, NUMBERINGS[numbering].codes, what="line", first=table.lines[0])
     rows = [(*row[:column], name, *row[column + 1 :]) for row, name in zip(table.rows, names, strict=True)]
     raw = from_table(path, replace(table, rows=rows), options, meanings)
-    return replace(raw, scheme=scheme_of_numbering(numbering))
+    return replace(raw, scheme=NUMBERINGS[numbering].scheme)
 
 
-def scheme_of_numbering(numbering: str) -> StageScheme:
-    """Return the scheme that numbers of a tool belong to."""
-    return WNR3 if numbering == "accusleep" else AASM5
-
-
-def _from_array(path: Path, numbering: str, scheme: StageScheme) -> RawHypnogram:
-    from stageguard.formats.arrays import load_plain
-
+def _from_array(path: Path, numbering: Numbering) -> RawHypnogram:
     values = load_plain(path)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -144,5 +108,34 @@ def _from_array(path: Path, numbering: str, scheme: StageScheme) -> RawHypnogram
             f"holds {values.dtype} of shape {values.shape}, expected one number per epoch. Are these "
             "probabilities? Then use read_density.",
         )
-    stages = names_of(path, values.tolist(), NUMBERINGS[numbering], what="epoch", first=0)
-    return RawHypnogram(stages, tuple(range(len(stages))), scheme=scheme)
+    stages = names_of(path, values.tolist(), numbering.codes, what="epoch", first=0)
+    return RawHypnogram(stages, tuple(range(len(stages))), scheme=numbering.scheme)
+
+
+def _holds(codes: Collection[int]) -> Sniff:
+    """Return the test for text with one of these numbers per line and no file that explains them."""
+
+    def test(head: bytes, path: Path) -> bool:
+        values = integers(head)
+        return values is not None and values <= set(codes) and not description(path).is_file()
+
+    return test
+
+
+def _reader(numbering: str) -> Callable[[Path, HypnogramOptions], RawHypnogram]:
+    return lambda path, options: read_numbers(path, numbering, options)
+
+
+FORMATS = tuple(
+    FileFormat(
+        f"numbers-{name}",
+        f"stage numbers of {numbering.whose}",
+        (".txt", ".csv", ".npy"),
+        _holds(numbering.codes),
+        hypnogram=_reader(name),
+        loses=STAGES_ALONE,
+        stage_texts=words_of if name == "rk" else None,
+        has_numbers=True,
+    )
+    for name, numbering in NUMBERINGS.items()
+)

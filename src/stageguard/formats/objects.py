@@ -1,4 +1,4 @@
-"""Objects of other libraries, told apart without importing any of them. Reads none itself.
+"""Objects of other libraries, recognised without importing any of them.
 
 An object is recognised by the package and the name of its class or of one it inherits from, so that a library
 is loaded only where its user has loaded it already. A new kind is one line here, one function and one test.
@@ -15,8 +15,9 @@ import numpy as np
 
 from stageguard.base.checks import type_name
 from stageguard.base.errors import Argument, InputError, Message, message_of
+from stageguard.base.lazy import load
 from stageguard.formats.density import DensityFile, DensityOptions, RawDensity, pool, settle_epoch_seconds
-from stageguard.formats.file_format import load
+from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START
 from stageguard.night.hypnodensity import Hypnodensity
 
 ObjectPurpose = Literal["density", "hypnogram"]
@@ -38,8 +39,6 @@ class ObjectKind:
         The method that makes one, for the documentation: ``"Hypnogram.to_yasa"``.
     loses : tuple of str
         What it cannot carry.
-    test : str
-        The test that proves it.
     takes_format : bool
         It does not say itself what it is: `format` names the tool whose order its columns have.
     """
@@ -51,7 +50,6 @@ class ObjectKind:
     hypnogram: str | None = None
     write: str | None = None
     loses: tuple[str, ...] = ()
-    test: str = ""
     takes_format: bool = False
 
 
@@ -80,34 +78,28 @@ def _is_triple(source: Any) -> bool:
 
 
 _HYPNOGRAM = "hypnogram_objects:read_object"
-_FRAMES, _ARRAYS = "test_density_frames.py", "test_density_arrays.py"
-_UNNAMED = ("stage names", "epoch length", "start time")
 
 OBJECTS: tuple[ObjectKind, ...] = (
     ObjectKind(
         "yasa",
         "yasa.Hypnogram (0.7 and later)",
         is_a("yasa", "Hypnogram"),
-        density="yasa_probabilities:density_of_yasa",
+        density="yasa:density_of_yasa",
         hypnogram=_HYPNOGRAM,
-        test="test_density_yasa.py::test_a_hypnogram_of_yasa_gives_its_probabilities, "
-        "test_hypnogram_yasa.py::test_json_of_the_installed_yasa",
     ),
     ObjectKind(
         "mne",
         "mne.Annotations, or a Raw with them",
         is_a("mne", "Annotations", "BaseRaw"),
         hypnogram=_HYPNOGRAM,
-        loses=("probabilities",),
-        test="test_hypnogram_mne.py::test_a_recording_with_annotations",
+        loses=(PROBABILITIES,),
     ),
     ObjectKind(
         "sleepecg",
         "sleepecg.SleepRecord",
         is_a("sleepecg", "SleepRecord"),
         hypnogram=_HYPNOGRAM,
-        loses=("probabilities",),
-        test="test_hypnogram_objects.py::test_records_of_the_installed_sleepecg",
+        loses=(PROBABILITIES,),
     ),
     ObjectKind(
         "pandas",
@@ -116,8 +108,6 @@ OBJECTS: tuple[ObjectKind, ...] = (
         density="tables.frames:density_of_pandas",
         hypnogram=_HYPNOGRAM,
         loses=("start time, unless its index holds times",),
-        test=f"{_FRAMES}::test_a_frame_of_pandas_by_column_name, "
-        "test_density_luna.py::test_posteriors_of_the_installed_lunapi",
     ),
     ObjectKind(
         "polars",
@@ -125,31 +115,27 @@ OBJECTS: tuple[ObjectKind, ...] = (
         is_a("polars", "DataFrame", "LazyFrame"),
         density="tables.frames:density_of_polars",
         hypnogram=_HYPNOGRAM,
-        loses=("start time",),
-        test=f"{_FRAMES}::test_a_frame_of_polars_by_column_name",
+        loses=(START,),
     ),
     ObjectKind(
         "pyarrow",
         "pyarrow.Table",
         is_a("pyarrow", "Table"),
         density="tables.frames:density_of_arrow",
-        loses=("start time",),
-        test=f"{_FRAMES}::test_a_table_of_pyarrow_by_column_name",
+        loses=(START,),
     ),
     ObjectKind(
         "xarray",
         "xarray.DataArray or Dataset",
         is_a("xarray", "DataArray", "Dataset"),
         density="tables.frames:density_of_xarray",
-        test=f"{_FRAMES}::test_an_array_of_xarray_by_its_coordinates",
     ),
     ObjectKind(
         "torch",
         "torch.Tensor, among them logits of braindecode and PhysioEx",
         is_a("torch", "Tensor"),
         density="stager_arrays:density_of_torch",
-        loses=_UNNAMED,
-        test=f"{_ARRAYS}::test_logits_of_torch",
+        loses=NUMBERS_ALONE,
         takes_format=True,
     ),
     ObjectKind(
@@ -157,16 +143,14 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "a dict of columns",
         lambda source: isinstance(source, Mapping),
         density="tables.frames:density_of_mapping",
-        loses=("start time",),
-        test=f"{_FRAMES}::test_a_dict_of_columns",
+        loses=(START,),
     ),
     ObjectKind(
         "gssc",
         "(stages, times, probabilities) of GSSC",
         _is_triple,
         density="stager_arrays:density_of_gssc",
-        loses=("start time",),
-        test=f"{_ARRAYS}::test_the_tuple_of_gssc",
+        loses=(START,),
         takes_format=True,
     ),
     ObjectKind(
@@ -174,8 +158,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "(predict_proba(X), classes_) of scikit-learn, LightGBM or skorch",
         _is_pair,
         density="stager_arrays:density_of_pair",
-        loses=("epoch length", "start time"),
-        test=f"{_ARRAYS}::test_probabilities_and_classes_of_scikit_learn",
+        loses=(EPOCH_LENGTH, START),
         takes_format=True,
     ),
     ObjectKind(
@@ -184,8 +167,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         _is_array,
         density="stager_arrays:density_of_array",
         hypnogram=_HYPNOGRAM,
-        loses=_UNNAMED,
-        test=f"{_ARRAYS}::test_an_array_with_the_names_of_its_columns",
+        loses=NUMBERS_ALONE,
         takes_format=True,
     ),
 )
@@ -219,7 +201,7 @@ def raw_density(source: Any, options: DensityOptions) -> RawDensity:
                 ". Leave it out.",
             )
         )
-    raw: RawDensity = load(kind.density)(source, options)
+    raw: RawDensity = load(f"formats.{kind.density}")(source, options)
     return raw
 
 

@@ -1,4 +1,4 @@
-"""Write a decoding as TSV plus JSON sidecar, both or none, and read it back. Does not decode."""
+"""A decoding as TSV with a JSON sidecar, written both or none, and read back; a table of its changes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_together
 from stageguard.formats.outgoing import GENERAL, Content, Outgoing
+from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
+    from stageguard.guard.explain import Change
     from stageguard.profile.profile import Profile
 
 REVIEW_SENTENCE = "A trained scorer must review this output before any clinical decision."
 LAYOUT_VERSION = 1
+OWN_FORMAT = "stageguard-tsv"
 TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
@@ -78,6 +81,11 @@ class HypnogramTable:
     labels: Labels
     stages: tuple[str, ...]
     quality: Floats | None
+
+
+def is_own_table(head: bytes, path: Path) -> bool:
+    """Whether `decode` wrote it: named after what it holds, or with the columns it has."""
+    return path.name.endswith(TSV_SUFFIX) or {"stage", "label", "argmax_stage"} <= header_cells(head)
 
 
 def output_paths(path: Path) -> WrittenFiles:
@@ -389,3 +397,39 @@ def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
             ),
             stacklevel=2,
         )
+
+
+def change_row(change: Change) -> dict[str, Any]:
+    """Return one change in JSON types: unknown clock and infinite cost are None."""
+    margin = change.margin_nats
+    return {
+        "first_epoch": change.first_epoch,
+        "n_epochs": change.n_epochs,
+        "onset": round(change.onset_seconds, 9),
+        "clock": None if change.clock is None else change.clock.isoformat(),
+        "before": " ".join(change.before),
+        "after": " ".join(change.after),
+        "rule": change.rule,
+        "probability_before": round(change.probability_before, 6),
+        "probability_after": round(change.probability_after, 6),
+        "evidence_given_up_nats": round(change.evidence_nats, 6),
+        "prior_gained_nats": round(change.prior_nats, 6),
+        "margin_nats": None if math.isinf(margin) else round(margin, 6),
+        "counterfactual_score": None if math.isinf(margin) else round(change.counterfactual_score, 6),
+    }
+
+
+CHANGE_COLUMNS = (
+    *("first_epoch", "n_epochs", "clock", "before", "after", "rule", "probability_before"),
+    *("probability_after", "evidence_given_up_nats", "prior_gained_nats", "margin_nats"),
+    *("counterfactual_score", "onset"),
+)
+
+
+def changes_text(changes: Sequence[Change]) -> str:
+    """Return a TSV with one row per change; n/a where there is no clock or no path keeps the original."""
+    lines = ["\t".join(CHANGE_COLUMNS)]
+    for change in changes:
+        row = change_row(change)
+        lines.append("\t".join("n/a" if row[name] is None else str(row[name]) for name in CHANGE_COLUMNS))
+    return "\n".join(lines) + "\n"

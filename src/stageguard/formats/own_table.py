@@ -1,4 +1,4 @@
-"""Read and write this package's own table: one row per epoch with its stage and probabilities."""
+"""The package's own tables: CSV with stage and probabilities of each epoch, and what `decode` writes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from typing import Any
 from stageguard.base.errors import InputError
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
+from stageguard.formats.file_format import ANNOTATIONS, OTHER_PROBABILITIES, SCORER, FileFormat, always_final
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Outgoing, number
-from stageguard.formats.stage_sniffing import OWN_HEAD
+from stageguard.formats.outgoing import GENERAL, Content, Outgoing, number
+from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, write_own_tsv
+from stageguard.formats.sniffing import first_cells, first_lines
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.probabilities import read_table
-from stageguard.formats.text import read_text_hypnogram
+from stageguard.formats.text import OWN_HEAD, read_text_hypnogram, unread_columns
 
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
@@ -91,3 +93,48 @@ def _start(path: Path) -> datetime | None:
         raise file_error(
             path, f"line {table.lines[0]} has the time {text[:40]!r}, expected a date and time."
         ) from None
+
+
+def _has_stages(head: bytes, path: Path) -> bool:
+    lines = first_lines(head)
+    return bool(lines) and first_cells(lines[0])[: len(OWN_HEAD)] == OWN_HEAD
+
+
+def _has_probabilities(head: bytes, path: Path) -> bool:
+    lines = first_lines(head)
+    cells = first_cells(lines[0]) if lines else ()
+    return cells[:3] == OWN_HEAD[:3] and len({*cells} - {*OWN_HEAD}) > 1
+
+
+def _left_columns(path: Path) -> list[str]:
+    # a label is the place of the stage in its scheme
+    return unread_columns(read_rows(path, ("onset", "duration")), ("onset", "duration", "stage", "label"))
+
+
+FORMATS = (
+    FileFormat(
+        OWN_FORMAT,
+        "a hypnogram written by stageguard",
+        (TSV_SUFFIX,),
+        is_own_table,
+        hypnogram=read_text_hypnogram,
+        write=write_own_tsv,
+        loses=(OTHER_PROBABILITIES, ANNOTATIONS),
+        holds_decoding=True,
+        left_columns=_left_columns,
+    ),
+    FileFormat(
+        GENERAL,
+        "a table of stages and probabilities written by stageguard",
+        (".csv",),
+        _has_probabilities,
+        sniff_hypnogram=_has_stages,
+        density=read_stage_density,
+        hypnogram=read_stage_hypnogram,
+        write=write_stage_table,
+        loses=(SCORER, ANNOTATIONS),
+        holds_both=True,
+        has_final_stages=always_final,
+        writes_probabilities_alone=True,
+    ),
+)

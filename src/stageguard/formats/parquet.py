@@ -1,4 +1,4 @@
-"""Read and write Parquet tables of stages and probabilities. Needs pyarrow, and loads it when used."""
+"""Parquet tables of stages and probabilities, of one night or of a cohort, through pyarrow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
 from stageguard.base.files import checked_file, file_error, read_file
 from stageguard.formats.density import DensityOptions, RawDensity, listed
+from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.own_table import stage_columns
-from stageguard.formats.stage_sniffing import OWN_HEAD
+from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS, TextTable
 from stageguard.formats.tables.frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
 from stageguard.formats.tables.frames import density_of_columns
-from stageguard.formats.text import from_table
+from stageguard.formats.text import OWN_HEAD, from_table
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked
@@ -130,7 +131,7 @@ def _read(path: Path, take: Callable[[Any], Found]) -> Found:
     """Return what a table holds; what pyarrow says about a damaged one becomes one line."""
     arrow, parquet = _pyarrow(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):
-        raise file_error(path, "ends within, and begins again. Are two files joined in it?")
+        raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
     try:
         with parquet.ParquetFile(checked_file(path, "an array")) as file:
             _refuse_large(path, file.metadata)
@@ -177,3 +178,21 @@ def _refuse_large(path: Path, metadata: Any) -> None:
         raise file_error(
             path, f"would take {n_bytes / 1e6:,.0f} MB unpacked, expected at most {MOST_BYTES / 1e6:,.0f} MB."
         )
+
+
+FORMATS = (
+    FileFormat(
+        "parquet",
+        "a Parquet table",
+        (".parquet", ".pq"),
+        begins_with(b"PAR1"),
+        density=read_parquet,
+        hypnogram=read_parquet_hypnogram,
+        write=write_parquet,
+        loses=("start time, unless stageguard wrote it", ANNOTATIONS),
+        holds_both=True,
+        has_final_stages=has_final_stages,
+        writes_probabilities_alone=True,
+        holds_cohort=True,
+    ),
+)

@@ -1,4 +1,4 @@
-"""Read sleep stages of Compumedics Profusion XML, and write it. The reader leaves events alone.
+"""Compumedics Profusion XML: sleep stages and other events.
 
 Profusion writes one number per epoch. 9 is "unscored", although some tools read it as wake: such epochs are
 unscored here, and a warning says how many there are. 3 and 4 of Rechtschaffen and Kales are both N3.
@@ -8,24 +8,41 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error
+from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
-from stageguard.formats.xml import children, epoch_length, read_xml, xml_document
+from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
+from stageguard.formats.sniffing import has_xml_root
+from stageguard.formats.xml import (
+    children,
+    details_of,
+    epoch_length,
+    read_xml,
+    scored_event,
+    text_of,
+    xml_document,
+)
 from stageguard.night.stages import AASM5, UNSCORED_NAME
 
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+ROOT = "CMPStudyConfig"
+EVENT_NAMES = ("Name", "Start", "Duration", "Input")
 STAGE_CODES = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"}
 MOVEMENT, UNSCORED_CODE = 6, 9
 
 
 def read_profusion_xml(path: Path, options: HypnogramOptions | None = None) -> RawHypnogram:
     """Stages of a Profusion export (`<CMPStudyConfig>`), one per epoch from the recording's start."""
-    root = read_xml(path, "CMPStudyConfig")
-    parent = next(children(root, "SleepStages"), None)
-    cells = [] if parent is None else [(stage.text or "").strip() for stage in children(parent, "SleepStage")]
+    root = read_xml(path, ROOT)
+    cells = _cells(root)
     if not cells:
         raise file_error(path, "has no <SleepStages>. Was the study scored before it was exported?")
     codes = [_code(path, place, cell) for place, cell in enumerate(cells)]
@@ -53,9 +70,7 @@ def write_profusion_xml(night: Outgoing, path: Path) -> Content:
     ]
     head = {"EpochLength": number(night.epoch_seconds)}
     stages = ("SleepStage", [str(codes[word]) for word in words])
-    text = xml_document(
-        "CMPStudyConfig", head, {"ScoredEvents": ("ScoredEvent", events), "SleepStages": stages}
-    )
+    text = xml_document(ROOT, head, {"ScoredEvents": ("ScoredEvent", events), "SleepStages": stages})
     return Content({path: text}, n_events=len(events), keeps=frozenset(("channel", "details")))
 
 
@@ -78,3 +93,36 @@ def _code(path: Path, place: int, cell: str) -> int:
     if not cell.lstrip("-").isdecimal() or len(cell) > 9:
         raise file_error(path, f"epoch {place} has the stage {cell[:40]!r}, expected a number from 0 to 9.")
     return int(cell)
+
+
+def _cells(root: Element) -> list[str]:
+    """Return the numbers of the first list of stages."""
+    parent = next(children(root, "SleepStages"), None)
+    return [] if parent is None else [(stage.text or "").strip() for stage in children(parent, "SleepStage")]
+
+
+def read_events(path: Path) -> Iterable[Event]:
+    """Annotations besides stages."""
+    root = read_xml(path, ROOT)
+    for parent in children(root, "ScoredEvents"):
+        for event in children(parent, "ScoredEvent"):
+            name = text_of(event, "Name") or ""
+            if name:
+                channel, more = text_of(event, "Input") or "", details_of(event, EVENT_NAMES)
+                yield replace(scored_event(event, name), channel=channel, details=more)
+
+
+FORMATS = (
+    FileFormat(
+        "profusion-xml",
+        "Compumedics Profusion XML",
+        (".xml",),
+        has_xml_root(ROOT),
+        hypnogram=read_profusion_xml,
+        write=write_profusion_xml,
+        loses=(PROBABILITIES, START, LEAD, SCORER),
+        events=read_events,
+        stage_texts=lambda path: _cells(read_xml(path, ROOT)),
+        has_numbers=True,
+    ),
+)

@@ -9,9 +9,10 @@ from typing import Any
 
 from stageguard.base import checks
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, message_of
-from stageguard.base.files import faults_named, file_error, open_file
+from stageguard.base.files import faults_named, file_error
 from stageguard.formats import registry
 from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file
+from stageguard.formats.file_format import BIDS_ENDINGS, MNE_ENDINGS
 from stageguard.formats.hypnogram import (
     NPY,
     HypnogramFile,
@@ -21,15 +22,11 @@ from stageguard.formats.hypnogram import (
     stage_column,
 )
 from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.sniffing import HEAD_BYTES, gssc_header
-from stageguard.formats.stage_codes import NUMBERINGS
+from stageguard.formats.sniffing import read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, read_text, split_line
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
-
-# Formats whose stages are meant where both could be: they are final, or a confidence says little.
-STAGES_FIRST = ("yasa-json", "accusleepy-csv", "stageguard-csv")
 
 
 def read_density(
@@ -95,8 +92,9 @@ def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> 
     """Like `read_density` of a file, with remarks on what was assumed or ignored."""
     path = existing_file(path)
     form = registry.chosen(path, "density", options.format)
+    assert form.density is not None
     with faults_named(path.name):
-        return build_density(path, form.load("density")(path, options), options)
+        return build_density(path, form.density(path, options), options)
 
 
 def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
@@ -164,16 +162,17 @@ def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: Hypnogram
         if options.format is None
         else registry.named(options.format, "hypnogram")
     )
+    assert form.hypnogram is not None
     with faults_named(path.name):
-        return build_hypnogram(path, form.load("hypnogram")(path, options), options)
+        return build_hypnogram(path, form.hypnogram(path, options), options)
 
 
 def _refuse_array(path: Path) -> None:
     """Refuse an array of NumPy, which says nothing about its numbers."""
-    with open_file(path, "a recording") as file:
-        if file.read(len(NPY)) != NPY:
-            return
-    first, *others = (f"numbers-{each}" for each in NUMBERINGS)
+    if not read_head(path).startswith(NPY):
+        return
+    able = [form for form in registry.formats() if form.does("hypnogram") and ".npy" in form.suffixes]
+    first, *others = (form.name for form in able)
     known = "".join(f" or {other!r}" for other in others)
     raise file_error(
         path,
@@ -192,10 +191,10 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
     try:
         form = registry.detect(path, "hypnogram")
         if not form.is_general:
-            return not form.does("density") or form.name in STAGES_FIRST or _has_final_stages(form.name, path)
+            return not form.does("density") or form.has_final_stages(path)
         lines = read_text(path).split("\n")
     except FileFormatError as error:
-        return message_of(error).names("format")
+        return error.code == "ambiguous-format"
     for line in lines[:HEADER_SEARCH_LINES]:
         heads = [split_line(line, mark) for mark in DELIMITERS]
         if any(sum(_names_stage(cell, scheme) for cell in head) > 1 for head in heads):
@@ -206,19 +205,13 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
     return is_stage(next((line for line in filled if line[0] != "#"), ""), scheme)
 
 
-def _has_final_stages(name: str, path: Path) -> bool:
-    """Whether a file that may hold probabilities has stages only, or final ones beside them."""
-    if name == "parquet":
-        from stageguard.formats.parquet import has_final_stages
-
-        return has_final_stages(path)
-    if name != "gssc-csv":
-        return False
-    # the version of GSSC on PyPI writes stages only
-    with open_file(path, "a recording") as file:
-        header = gssc_header(file.read(HEAD_BYTES)) or ()
-    return not any(cell.startswith("prob") for cell in header)
-
-
 def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
     return canonical_name(cell) is not None or (scheme is not None and cell in scheme.names)
+
+
+def night_name(path: Path) -> str:
+    """Return what a night is called: the file's name without what tells its format."""
+    for suffix in (TSV_SUFFIX, *BIDS_ENDINGS, *MNE_ENDINGS):
+        if path.name.endswith(suffix) and path.name != suffix:
+            return path.name.removesuffix(suffix)
+    return path.stem

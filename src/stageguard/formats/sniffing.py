@@ -1,4 +1,4 @@
-"""How the content of each file format begins. Reads the first bytes only, and decides between no formats.
+"""Tests for how the content of files begins, from which formats make their own.
 
 A test takes the first `HEAD_BYTES` of a file and its path, and says whether the file may be of its format.
 """
@@ -6,13 +6,14 @@ A test takes the first `HEAD_BYTES` of a file and its path, and says whether the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
 
-from stageguard.base.files import LIMITS, read_file
+from stageguard.base.files import open_file
 
 HEAD_BYTES = 8192
+HEADER_LINES = 30
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Sniff = Callable[[bytes, Path], bool]
@@ -28,6 +29,12 @@ STRANGERS = (
     (b"\xd0\xcf\x11\xe0", "an old Excel or Word file"),
     (b"0       ", "an EDF recording"),
 )
+
+
+def read_head(path: Path) -> bytes:
+    """Return the first bytes of a file, which tests are made for."""
+    with open_file(path, "a recording") as file:
+        return file.read(HEAD_BYTES)
 
 
 def begins_with(*magic: bytes) -> Sniff:
@@ -96,11 +103,7 @@ def header_cells(head: bytes) -> frozenset[str]:
     return frozenset()
 
 
-def is_own_table(head: bytes, path: Path) -> bool:
-    """Whether `decode` wrote it: named after what it holds, with the columns it has."""
-    return path.name.endswith(".hypnogram.tsv") or {"stage", "label", "argmax_stage"} <= header_cells(head)
-
-
+_INTEGER = re.compile(r"[+-]?\d{1,3}(\.0*)?", re.ASCII)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|NaN|NAN", re.ASCII)
 
 
@@ -114,60 +117,43 @@ def never(head: bytes, path: Path) -> bool:
     return False
 
 
-def is_yasa_json(head: bytes, path: Path) -> bool:
-    """Whether this is what `yasa.Hypnogram.to_json` writes."""
-    if not is_json(head):
-        return False
-    if path.stat().st_size > LIMITS["JSON"]:
-        return False
-    content = read_file(path, "JSON")
-    return all(key in content for key in (b'"values"', b'"n_stages"', b'"freq"'))
+def whole_lines(head: bytes) -> tuple[str, ...]:
+    """Return the first lines without a last one that may be cut, and without empty ones at both ends."""
+    lines = list(first_lines(head))
+    if len(head) >= HEAD_BYTES and len(lines) > 1:
+        lines.pop()
+    while lines and not lines[-1].strip():
+        lines.pop()
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    return tuple(line.strip() for line in lines)
 
 
-def gssc_header(head: bytes) -> tuple[str, ...] | None:
-    """Return the column names of a table of GSSC, which has a title above them, or None."""
-    lines = first_lines(head)
-    if len(lines) < 2 or not lines[0].strip('"').startswith("Hypnogram of "):
+def has_columns(*names: str) -> Sniff:
+    """Return the test for a text table with these columns, in any order and among others."""
+    wanted = set(names)
+    return lambda head, path: any(
+        wanted <= set(first_cells(line)) for line in whole_lines(head)[:HEADER_LINES]
+    )
+
+
+def integers(head: bytes) -> set[int] | None:
+    """Return the whole numbers of a text that has one of them per line, or None."""
+    lines = whole_lines(head)
+    if not lines or not all(map(_INTEGER.fullmatch, lines)):
         return None
-    cells = first_cells(lines[1])
-    return cells if cells[:3] == ("epoch", "time", "stage") else None
+    return {int(float(line)) for line in lines}
 
 
-def is_gssc_csv(head: bytes, path: Path) -> bool:
-    """Whether this is a table of GSSC."""
-    return gssc_header(head) is not None
+def is_number_list(head: bytes, path: Path) -> bool:
+    """Whether it is a list of numbers in JSON."""
+    return re.match(rb"\[\s*-?\d", head.removeprefix(b"\xef\xbb\xbf").lstrip()) is not None
 
 
-def is_luna_pops(head: bytes, path: Path) -> bool:
-    """Whether this has the columns of Luna's POPS or SOAP, one row per epoch."""
-    return {"e", "pp_w", "pp_r"} <= header_cells(head)
-
-
-def is_stanford_stages(head: bytes, path: Path) -> bool:
-    """Whether this is named as Stanford STAGES names a hypnodensity, and holds five numbers per line."""
-    lines = first_lines(head)
-    if not path.name.lower().endswith((".hypnodensity.txt", ".hypnodensity.csv")) or not lines:
-        return False
-    cells = lines[0].replace(",", " ").split()
-    return len(cells) == 5 and all_numbers(cells)
-
-
-def is_accusleepy_csv(head: bytes, path: Path) -> bool:
-    """Whether this has AccuSleePy's column of labels."""
-    lines = first_lines(head)
-    return bool(lines) and "brain_state" in first_cells(lines[0])
-
-
-def is_yasa_confidence(head: bytes, path: Path) -> bool:
-    """Whether this has a stage and a confidence per epoch, as YASA's examples write it."""
-    cells = header_cells(head)
-    return {"stage", "confidence"} <= cells and len(cells) <= 4
-
-
-def is_luna_edf(head: bytes, path: Path) -> bool:
-    """Whether this is an EDF file with channels of posteriors that Luna added."""
-    if not head.startswith(b"0       ") or not head[252:256].strip().isdigit():
-        return False
-    n_signals = int(head[252:256])
-    labels = {head[256 + 16 * i : 272 + 16 * i].strip().upper() for i in range(n_signals)}
-    return {b"PP_W", b"PP_R"} <= labels
+def holds_words(words: Collection[str], suffix: str) -> Sniff:
+    """Return the test for text of that name with one of these words per line, in any case."""
+    return lambda head, path: (
+        path.name.lower().endswith(suffix)
+        and bool(whole_lines(head))
+        and all(line.casefold() in words for line in whole_lines(head))
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,22 +16,27 @@ from stageguard.base.errors import FileFormatError, InputError, StageGuardWarnin
 from stageguard.base.files import file_error
 from stageguard.formats import registry
 from stageguard.formats.density import DensityOptions
-from stageguard.formats.events import read_events
+from stageguard.formats.events import events_of
+from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
-from stageguard.formats.losses import left_columns, merged_stages
 from stageguard.formats.objects import OBJECTS
 from stageguard.formats.outgoing import Outgoing
-from stageguard.formats.outputs import TSV_SUFFIX
-from stageguard.formats.read import is_hypnogram, read_density_file, read_density_object, read_hypnogram_file
+from stageguard.formats.read import (
+    is_hypnogram,
+    night_name,
+    read_density_file,
+    read_density_object,
+    read_hypnogram_file,
+)
 from stageguard.night.align import merge_stages, reepoch
 from stageguard.night.common_epochs import begun
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 
-# Formats that hold stages beside probabilities, where the others that are read as both hold one of them.
-BOTH = ("yasa-json", "stageguard-csv", "parquet", "gssc-csv")
-SUFFIXES = (TSV_SUFFIX, "_events.tsv", "_hypnogram.tsv", "-annot.fif", "_annot.fif")
+READ_AS: tuple[Kind, ...] = ("density", "hypnogram")
+BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"
+_STAGE_4 = re.compile(r"(?:(?:sleep[ _])?stage[ _]?|nrem|n|s)4(?: sleep)?(?:\|4)?", re.IGNORECASE)
 Found = TypeVar("Found")
 
 
@@ -101,44 +107,59 @@ def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
     return _changed(night, reading)
 
 
-def night_name(path: Path) -> str:
-    """Return what a night is called: the file's name without what tells its format."""
-    for suffix in SUFFIXES:
-        if path.name.endswith(suffix) and path.name != suffix:
-            return path.name.removesuffix(suffix)
-    return path.stem
-
-
 def _of_file(path: Path, reading: Reading) -> Outgoing:
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
+    form = _format_of(path, reading)
+    if form is None:
+        form = registry.chosen(path, "density", reading.format)
+        density = _read_density(path, reading, reading.format)
+        stages = _or_none(lambda: _read_stages(path, reading, form.name)) if form.holds_both else None
+        night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
+        return replace(_with_density(night, density), id=night_name(path))
+    scored = _read_stages(path, reading, reading.format)  # unnamed, so that numbers ask whose they are
+    beside = _or_none(lambda: _read_density(path, reading, form.name)) if form.holds_both else None
+    hypnogram = scored.hypnogram
+    if hypnogram.scorer == path.name:  # nobody said who scored it
+        hypnogram = replace(hypnogram, scorer=None)
+    night = Outgoing(
+        hypnogram,
+        events=events_of(form, path),
+        profile=scored.profile,
+        notes=tuple(note for note in scored.notes if note not in scored.left_out) + _merged(form, path),
+        left=_left_columns(form, path),
+    )
+    return replace(_with_density(night, beside), id=night_name(path))
+
+
+def _format_of(path: Path, reading: Reading) -> FileFormat | None:
+    """Return the format that a file's stages are read in, or None where its probabilities are meant."""
     name = reading.format
-    is_read_as = {form.name: form.does("hypnogram") + 2 * form.does("density") for form in registry.FORMATS}
-    if name is not None and is_read_as.get(name, 0) == 0:
+    by_name = next((form for form in registry.formats() if form.name == name), None)
+    kinds = [] if by_name is None else [kind for kind in READ_AS if by_name.does(kind)]
+    if name is not None and not kinds:
         registry.named(name, "density")  # says what there is
-    by_content = name is None or is_read_as[name] == 3
-    is_scored = is_hypnogram(path, reading.scheme) if by_content else is_read_as[str(name)] == 1
-    if is_scored:
-        form = registry.detect(path, "hypnogram") if name is None else registry.named(name, "hypnogram")
-        found = _read_stages(path, reading, name)  # unnamed, so that numbers ask whose they are
-        beside = _or_none(lambda: _read_density(path, reading, form.name)) if form.name in BOTH else None
-        hypnogram = found.hypnogram
-        if hypnogram.scorer == path.name:  # nobody said who scored it
-            hypnogram = replace(hypnogram, scorer=None)
-        night = Outgoing(
-            hypnogram,
-            events=read_events(path, form.name),
-            profile=found.profile,
-            notes=tuple(note for note in found.notes if note not in found.left_out)
-            + merged_stages(path, form.name),
-            left=left_columns(path, form.name),
-        )
-        return replace(_with_density(night, beside), id=night_name(path))
-    form = registry.detect(path, "density") if name is None else registry.named(name, "density")
-    density = _read_density(path, reading, name)
-    stages = _or_none(lambda: _read_stages(path, reading, form.name)) if form.name in BOTH else None
-    night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
-    return replace(_with_density(night, density), id=night_name(path))
+    is_scored = kinds == ["hypnogram"] if len(kinds) == 1 else is_hypnogram(path, reading.scheme)
+    return registry.chosen(path, "hypnogram", name) if is_scored else None
+
+
+def _left_columns(form: FileFormat, path: Path) -> tuple[str, ...]:
+    """Return the columns of a table of stages that are not carried on, as one loss."""
+    try:
+        left = [] if form.left_columns is None else form.left_columns(path)
+    except FileFormatError:  # what is wrong with it, its reader says
+        return ()
+    return (f"column{'s' * (len(left) > 1)} {', '.join(left)} of {path.name}",) if left else ()
+
+
+def _merged(form: FileFormat, path: Path) -> tuple[str, ...]:
+    """Say that a source has stage 4, which is N3 by the rules of today."""
+    try:
+        texts = {text.strip() for text in (() if form.stage_texts is None else form.stage_texts(path))}
+    except FileFormatError:  # what is wrong with it, its reader says
+        return ()
+    is_there = "4" in texts if form.has_numbers else any(map(_STAGE_4.fullmatch, texts))
+    return (BOTH_N3,) if is_there else ()
 
 
 def _of_object(source: Any, reading: Reading) -> Outgoing:

@@ -1,24 +1,46 @@
-"""How tools number stages. One table, since the same number is another stage in another tool."""
+"""How tools number stages: the same number is another stage in another tool."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from stageguard.base.files import file_error
-from stageguard.night.stages import UNSCORED_NAME
+from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3, StageScheme
 
 _AASM = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "R"}
 
-NUMBERINGS: Mapping[str, Mapping[int, str]] = {
-    "yasa": {**_AASM, -1: UNSCORED_NAME, -2: UNSCORED_NAME},
-    "rk": {
-        **{0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"},
-        **dict.fromkeys((-1, 6, 7, 9), UNSCORED_NAME),
-    },
-    "usleep": {**_AASM, 5: UNSCORED_NAME, -1: UNSCORED_NAME},
-    "sleepecg": {0: UNSCORED_NAME, 1: "N3", 2: "N2", 3: "N1", 4: "R", 5: "W"},
-    "accusleep": {1: "R", 2: "W", 3: "N", **dict.fromkeys((-1, 0, 4), UNSCORED_NAME)},
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """What numbers mean: the stage of each, whose they are, and the scheme they belong to."""
+
+    codes: Mapping[int, str]
+    whose: str
+    scheme: StageScheme = AASM5
+
+
+NUMBERINGS: Mapping[str, Numbering] = {
+    "yasa": Numbering(
+        {**_AASM, -1: UNSCORED_NAME, -2: UNSCORED_NAME}, "YASA, Dreem, Visbrain or GSSC (4 is REM)"
+    ),
+    "rk": Numbering(
+        {
+            **{0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"},
+            **dict.fromkeys((-1, 6, 7, 9), UNSCORED_NAME),
+        },
+        "Rechtschaffen and Kales, NSRR or Elan (5 is REM)",
+    ),
+    "usleep": Numbering({**_AASM, 5: UNSCORED_NAME, -1: UNSCORED_NAME}, "U-Sleep (4 is REM, 5 unknown)"),
+    "sleepecg": Numbering(
+        {0: UNSCORED_NAME, 1: "N3", 2: "N2", 3: "N1", 4: "R", 5: "W"}, "SleepECG (1 is N3, 5 is W)"
+    ),
+    "accusleep": Numbering(
+        {1: "R", 2: "W", 3: "N", **dict.fromkeys((-1, 0, 4), UNSCORED_NAME)},
+        "AccuSleep (1 is REM, 2 W, 3 NREM)",
+        WNR3,
+    ),
 }
 BOAS = {**_AASM, 8: UNSCORED_NAME, -2: UNSCORED_NAME}  # 8 where the recorder was unplugged
 

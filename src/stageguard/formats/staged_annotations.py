@@ -1,4 +1,4 @@
-"""From texts with times to one stage per epoch: which of them are stages. Reads no file."""
+"""Texts with times: which of them are stages, one per epoch, and which are other annotations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import warnings
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
@@ -17,13 +17,16 @@ from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import (
+    STAGE_COLUMNS,
     UNSCORED_WORDS,
     HypnogramOptions,
     RawHypnogram,
     is_stage,
     unknown_stage,
 )
+from stageguard.formats.outgoing import Event, Outgoing
 from stageguard.formats.staged_intervals import Interval, Staged, stage_epochs
+from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
 
 _PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
@@ -89,7 +92,7 @@ def annotated(
     if not chosen:
         texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
         found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
-        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.")
+        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.", "no-stages")
     remarks = _remarks(path, chosen)
     chosen += _unscored_ends(annotations, chosen)
     left_out = _left_out(annotations, chosen) if only_stages else ()
@@ -280,3 +283,55 @@ def named_intervals(
         stage = UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text
         intervals.append(Interval(onset, seconds, stage))
     return tuple(intervals)
+
+
+def events_among(annotations: Iterable[Annotation]) -> Iterator[Event]:
+    """Yield annotations that no reader of stages takes."""
+    listed_annotations = list(annotations)
+    taken = {id(each) for each, _ in stage_annotations(listed_annotations, least=1)}
+    for each in listed_annotations:
+        if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
+            yield Event(each.onset, each.seconds or None, each.text)
+
+
+def are_taken_by_text(night: Outgoing) -> list[bool]:
+    """Whether each other annotation reads as a stage of the night, or as an unscored epoch next to it."""
+    seconds, onsets = night.epoch_seconds, night.onsets
+    stages = [Annotation(onset, seconds, "Sleep stage W") for onset in onsets]
+    others = [Annotation(event.onset, event.seconds, event.text) for event in night.events]
+    taken = {id(each) for each, _ in stage_annotations([*stages, *others], least=1)}
+    return [
+        id(each) in taken or _is_unscored_end(event, onsets[0], onsets[-1] + seconds)
+        for each, event in zip(others, night.events, strict=True)
+    ]
+
+
+def _is_unscored_end(event: Event, first: float, end: float) -> bool:
+    is_outside = event.onset >= end or event.onset + (event.seconds or 0.0) <= first
+    return is_outside and bool(event.seconds) and event.text.strip().casefold() in (*UNSCORED_WORDS, "m")
+
+
+def row_events(path: Path) -> Iterable[Event]:
+    """Return annotations besides stages of a table with the columns onset and duration."""
+    table = read_rows(path, ("onset", "duration"))
+    column = next((name for name in STAGE_COLUMNS if name in table.header), None)
+    if column is None:
+        return ()
+    onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
+    found = zip(onsets, lasting, table.column(column), strict=True)
+    # a number is a stage that the JSON beside the table explains
+    return events_among(
+        Annotation(onset, seconds or None, text)
+        for onset, seconds, text in found
+        if onset is not None and as_number(text) is None
+    )
+
+
+def cells_of(*names: str) -> Callable[[Path], Sequence[str]]:
+    """Return what reads the cells of the first column of these that a table with onsets has."""
+
+    def cells(path: Path) -> Sequence[str]:
+        table = read_rows(path, ("onset",))
+        return next((table.column(name) for name in names if name in table.header), ())
+
+    return cells

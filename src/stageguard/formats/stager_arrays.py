@@ -6,7 +6,7 @@ Tools order stages differently, and an array says nothing of it. Nothing is gues
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,25 +19,33 @@ from stageguard.base.files import file_error
 from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.timing import read_timing
-from stageguard.formats.yasa_probabilities import without_undefined
 from stageguard.night.stages import canonical_name
 
 FIVE = ("W", "N1", "N2", "N3", "R")
-# Tool -> order of its columns, where the tool has one; braindecode's is its user's.
-ORDERS: dict[str, tuple[str, ...] | None] = {
-    "usleep-npy": FIVE,
-    "gssc": FIVE,
-    "physioex": FIVE,
-    "braindecode": None,
-}
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayTool:
+    """A tool that returns arrays: the order of its columns where it has one, and its epoch length."""
+
+    name: str
+    title: str
+    order: tuple[str, ...] | None = None
+    usual_seconds: float | None = None
+    stage_axes: tuple[int, ...] = (1, 2)  # of windows: where the stages may be
+
+
+# By the name of the format. The order of braindecode is its user's, that of SleepECG depends on the number.
 TOOLS = {
-    "usleep-npy": "U-Sleep",
-    "gssc": "GSSC",
-    "physioex": "PhysioEx",
-    "braindecode": "braindecode",
-    "sleepecg": "SleepECG",
+    "usleep-npy": ArrayTool("U-Sleep", "an array of U-Time or U-Sleep", FIVE, 30.0),
+    "gssc": ArrayTool("GSSC", "an array of GSSC", FIVE, 30.0),
+    "physioex": ArrayTool("PhysioEx", "logits of PhysioEx, windows of (epochs, stages)", FIVE, 30.0, (2,)),
+    "braindecode": ArrayTool(
+        "braindecode", "logits of braindecode, windows of (stages, epochs)", stage_axes=(1,)
+    ),
+    "sleepecg": ArrayTool("SleepECG", "an array of SleepECG", usual_seconds=30.0),
 }
-USUAL_SECONDS = {"usleep-npy": 30.0, "gssc": 30.0, "physioex": 30.0, "sleepecg": 30.0}
+UNKNOWN = ArrayTool("", "")
 UNDEFINED = "UNDEFINED"
 # SleepECG's columns behind UNDEFINED, by their number: from deep sleep to wake.
 SLEEPECG = {
@@ -46,7 +54,6 @@ SLEEPECG = {
     4: ("DEEP", "LIGHT", "R", "W"),
     5: ("N3", "N2", "N1", "R", "W"),
 }
-FORMATS = (*ORDERS, "sleepecg")
 SOFT, LEAST_SOFT, LEAST_SOFT_ROWS = 0.01, 0.1, 3  # probabilities, part and number of rows of a stage's column
 
 
@@ -156,54 +163,50 @@ def _labels_and_confidences(
 
 def array_density(where: Where, array: npt.NDArray[Any], options: DensityOptions) -> RawDensity:
     """Rows of an array of (epochs, stages), or of windows of epochs that are joined end to end."""
-    tool = options.format if options.format in FORMATS else None
-    if options.format is not None and tool is None and options.format not in ("npy", "npz"):
-        hint = did_you_mean(options.format, FORMATS)
-        raise file_error(
-            where, f"format {options.format!r} is not one of arrays: {', '.join(FORMATS)}.{hint}"
-        )
-    if tool == "sleepecg":
-        return _sleepecg(where, array, options)
+    tool = TOOLS.get(options.format or "", UNKNOWN)
+    if options.format is not None and tool is UNKNOWN and options.format not in ("npy", "npz"):
+        hint = did_you_mean(options.format, TOOLS)
+        raise file_error(where, f"format {options.format!r} is not one of arrays: {', '.join(TOOLS)}.{hint}")
+    if options.format == "sleepecg":
+        return _sleepecg(where, array, options, tool)
     names, assumed = _names(where, tool, options)
     matrix, joined = _in_rows(where, array, len(names), tool)
     return RawDensity(
         matrix,
         names,
         notes=(*assumed, *joined),
-        usual_seconds=USUAL_SECONDS.get(tool or ""),
-        tool=TOOLS.get(tool or "", ""),
+        usual_seconds=tool.usual_seconds,
+        tool=tool.name,
     )
 
 
-def _names(
-    where: Where, tool: str | None, options: DensityOptions
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _names(where: Where, tool: ArrayTool, options: DensityOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the columns, and what was assumed."""
     if options.stages is not None:
         return tuple(options.stages), ()
-    order = None if tool is None else ORDERS[tool]
-    if tool is not None and order is not None:
-        return order, (f"columns read as {', '.join(order)}, the order of {TOOLS[tool]}",)
+    if tool.order is not None:
+        return tool.order, (f"columns read as {', '.join(tool.order)}, the order of {tool.name}",)
+    why, tools = f"the order is not that of {tool.name} but of whoever trained the network", Message()
+    if tool is UNKNOWN:
+        why = "their order differs between tools"
+        tools = Message(" Or say who wrote it with ", Argument("format"), f": {', '.join(TOOLS)}.")
     example = Argument("stages", ["W", "N1", "N2", "N3", "R"])
-    own = "names no stages, and their order differs between tools" if tool is None else (
-        f"names no stages, and the order is not that of {TOOLS[tool]} but of whoever trained the network"
-    )  # fmt: skip
-    tools: str = ""
-    if tool is None:
-        tools = Message(" Or say who wrote it with ", Argument("format"), f": {', '.join(FORMATS)}.")
     raise file_error(
-        where, Message(f"{own}. Say what the columns are with stages, for example ", example, ".", tools)
+        where,
+        Message(
+            f"names no stages, and {why}. Say what the columns are with stages, for example ",
+            *(example, ".", tools),
+        ),
     )
 
 
 def _in_rows(
-    where: Where, array: npt.NDArray[Any], n_stages: int, tool: str | None
+    where: Where, array: npt.NDArray[Any], n_stages: int, tool: ArrayTool
 ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
     """Rows of epochs, from windows of (epochs, stages) or of (stages, epochs)."""
     if array.ndim != 3:
         return array, ()
-    by_tool = {"braindecode": (1,), "physioex": (2,)}.get(tool or "", (1, 2))
-    axes = [axis for axis in by_tool if array.shape[axis] == n_stages]
+    axes = [axis for axis in tool.stage_axes if array.shape[axis] == n_stages]
     if len(axes) != 1:
         why = "both may be the stages" if axes else f"expected {n_stages} stages on one of the last two"
         raise file_error(
@@ -223,7 +226,7 @@ def _in_rows(
     return windows.reshape(n_windows * n_epochs, n_stages), (note,) if n_epochs > 1 else ()
 
 
-def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions) -> RawDensity:
+def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions, tool: ArrayTool) -> RawDensity:
     """Probabilities of SleepECG's `stage(..., return_mode="prob")`: column 0 is UNDEFINED."""
     n_stages = array.shape[1] - 1 if array.ndim == 2 else 0
     if n_stages not in SLEEPECG or array.dtype.kind not in "fiu":
@@ -248,8 +251,8 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions) ->
         values[:, order],
         tuple(names[place] for place in order),
         notes=(*assumed, note),
-        usual_seconds=USUAL_SECONDS["sleepecg"],
-        tool=TOOLS["sleepecg"],
+        usual_seconds=tool.usual_seconds,
+        tool=tool.name,
     )
 
 
@@ -278,3 +281,11 @@ def _without_first(where: Where, stages: Sequence[str], n_stages: int) -> tuple[
             where, f"has {n_stages} stages behind {UNDEFINED}, got {len(stages)} names in stages."
         )
     return tuple(stages)
+
+
+def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -> tuple[Floats, str]:
+    """Probabilities given that the stage is defined; where it never is, there is no evidence."""
+    left = values.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kept = np.where((left > 0)[:, None], values * ((left + undefined) / left)[:, None], np.nan)
+    return kept, f"column {' and '.join(names)} left out: the stages divided by what remains"

@@ -1,4 +1,4 @@
-"""Read the hypnodensity of Stanford STAGES: bare numbers, five per 15 s. Its other outputs are not read.
+"""The hypnodensity of Stanford STAGES: bare numbers, five per 15 s.
 
 The stages are wake, S1, S2, S3/4 and REM, in this order. Numbers stand between commas, or between spaces.
 """
@@ -11,8 +11,11 @@ import numpy as np
 
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
+from stageguard.formats.file_format import NUMBERS_ALONE, FileFormat
+from stageguard.formats.sniffing import all_numbers, first_lines
 from stageguard.formats.tables.delimited import is_number, read_text
 
+SUFFIXES = (".hypnodensity.txt", ".hypnodensity.csv")
 STAGES = ("W", "N1", "N2", "N3", "R")
 TOOL, USUAL_SECONDS = "Stanford STAGES", 15.0
 
@@ -43,3 +46,22 @@ def read_stanford_stages(path: Path, options: DensityOptions) -> RawDensity:
         usual_seconds=USUAL_SECONDS,
         tool=TOOL,
     )
+
+
+def _is_stanford(head: bytes, path: Path) -> bool:
+    """Whether it is named as Stanford STAGES names a hypnodensity, and holds five numbers per line."""
+    lines = first_lines(head)
+    cells = lines[0].replace(",", " ").split() if lines else []
+    return path.name.lower().endswith(SUFFIXES) and len(cells) == len(STAGES) and all_numbers(cells)
+
+
+FORMATS = (
+    FileFormat(
+        "stanford-stages",
+        "a hypnodensity of Stanford STAGES",
+        SUFFIXES,
+        _is_stanford,
+        density=read_stanford_stages,
+        loses=NUMBERS_ALONE,
+    ),
+)

@@ -1,8 +1,8 @@
-"""Read and write text and tables with a stage per epoch, or onset and duration. No number is a stage."""
+"""Text and tables with the name of a stage per epoch, or stages with onset and duration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +11,9 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
-from stageguard.base.files import file_error
+from stageguard.base.files import file_error, read_file
 from stageguard.formats.density import listed
+from stageguard.formats.file_format import STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import (
     DIGITS,
     UNSCORED_WORDS,
@@ -23,7 +24,7 @@ from stageguard.formats.hypnogram import (
 )
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths, read_sidecar
-from stageguard.formats.stage_sniffing import OWN_HEAD
+from stageguard.formats.sniffing import is_text
 from stageguard.formats.staged_annotations import COARSE, Annotation, annotated, named_intervals, raw_of
 from stageguard.formats.staged_intervals import LONGEST_GUESS, stage_epochs
 from stageguard.formats.tables.delimited import (
@@ -43,6 +44,7 @@ from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, row_name
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
+OWN_HEAD = ("onset", "duration", "time", "stage")  # columns that this package's own CSV begins with
 ARGMAX_COLUMN = "argmax_stage"
 LEAST_SHORT = 0.75  # of the steps between rows must be the shortest one, so that the others are gaps
 EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
@@ -300,3 +302,34 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None] | None
         raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:
         raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
+
+
+def unread_columns(table: TextTable, read: Collection[str]) -> list[str]:
+    """Return the columns of a table that tell something and are not among those that are read."""
+    return [
+        name
+        for name in table.header
+        if name not in read and any(cell.casefold() not in UNSCORED_WORDS for cell in table.column(name))
+    ]
+
+
+def words_of(path: Path) -> Sequence[str]:
+    """Return all words of a text."""
+    data = read_file(path, "text")
+    return () if b"\0" in data else data.decode("utf-8", errors="replace").replace(",", " ").split()
+
+
+FORMATS = (
+    FileFormat(
+        "text",
+        "text or a table with one stage per epoch",
+        (".txt", ".csv", ".tsv"),
+        is_text,
+        hypnogram=read_text_hypnogram,
+        write=write_text,
+        loses=STAGES_ALONE,
+        is_general=True,
+        is_plain=True,
+        stage_texts=words_of,
+    ),
+)

@@ -1,11 +1,14 @@
-"""Read and write hypnograms of U-Time and U-Sleep: a stage per line, or intervals. No probabilities."""
+"""Hypnograms of U-Time and U-Sleep: a stage per line, or intervals."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from stageguard.formats.file_format import ANNOTATIONS, PROBABILITIES, SCORER, STAGES_ALONE, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
+from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
@@ -13,6 +16,7 @@ from stageguard.formats.text import read_stage_lines
 from stageguard.night.stages import AASM5
 
 WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))
+_IDS = re.compile(r"\s*\d+(\.\d*)?\s*,\s*\d+(\.\d*)?\s*,\s*[A-Za-z?][\w ?]*")
 COLUMNS = ("init_sec", "duration_sec", "stage")
 UNSCORED = {"out_of_bounds": "?"}
 USLEEP_WORDS = {"aasm5": {"R": "REM"}}
@@ -63,3 +67,36 @@ def _lines(night: Outgoing, mark: str) -> list[str]:
     # one line per epoch, where U-Sleep joins runs of equal stages: so the epoch length is told
     seconds, rows = number(night.epoch_seconds), zip(night.onsets, _words(night), strict=True)
     return [mark.join((number(onset), seconds, word)) for onset, word in rows]
+
+
+def _is_ids(head: bytes, path: Path) -> bool:
+    """Whether every line is an onset, a duration and a stage."""
+    lines = whole_lines(head)
+    return bool(lines) and all(map(_IDS.fullmatch, lines))
+
+
+_LOSES = (PROBABILITIES, START, SCORER, ANNOTATIONS)
+FORMATS = (
+    FileFormat(
+        "usleep-hyp",
+        "U-Sleep .hyp",
+        (".hyp",),
+        holds_words(WORDS, ".hyp"),
+        hypnogram=read_hyp,
+        write=write_hyp,
+        loses=STAGES_ALONE,
+        is_plain=True,
+    ),
+    FileFormat(
+        "usleep-ids", "U-Sleep .ids", (".ids",), _is_ids, hypnogram=read_ids, write=write_ids, loses=_LOSES
+    ),
+    FileFormat(
+        "usleep-tsv",
+        "U-Sleep .tsv",
+        (".tsv",),
+        has_columns(*COLUMNS),
+        hypnogram=read_tsv,
+        write=write_tsv,
+        loses=_LOSES,
+    ),
+)

@@ -1,20 +1,24 @@
-"""Read hypnograms of Visbrain Sleep and of Elan. Does not thin them out: a value per second stays one."""
+"""Hypnograms of Visbrain Sleep and of Elan; a value per second stays one."""
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 
 from stageguard.base.files import file_error
+from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.sniffing import integers, whole_lines
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
-from stageguard.formats.stage_sniffing import description
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.tables.delimited import as_number, text_lines
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
+_END_TIME = re.compile(r"\s*(\*?[A-Za-z][\w?-]*)\s+(\S.*)")
 ELAN_HEADER = ("time_base", "sampling_period", "epoch_nb", "epoch_list")
-ELAN_CODES = {**NUMBERINGS["rk"], -2: UNSCORED_NAME}
+ELAN_CODES = {**NUMBERINGS["rk"].codes, -2: UNSCORED_NAME}
 
 
 def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -96,3 +100,53 @@ def _codes(path: Path, lines: list[str], first: int) -> list[float]:
     if not codes:
         raise file_error(path, "has no stages. Was it written completely?")
     return codes
+
+
+def description(path: Path) -> Path:
+    """Return where Visbrain puts what the numbers of a file are."""
+    return path.with_name(f"{path.stem}_description.txt")
+
+
+def _is_times(head: bytes, path: Path) -> bool:
+    """Whether every line is a stage and when it ends, in seconds that grow."""
+    rows = [_END_TIME.fullmatch(line) for line in whole_lines(head)]
+    if not rows or not all(rows):
+        return False
+    try:
+        times = [float(row[2]) for row in rows if row and not row[1].startswith("*")]
+    except ValueError:
+        return False
+    return bool(times) and all(a < b for a, b in pairwise(times))
+
+
+def _is_samples(head: bytes, path: Path) -> bool:
+    """Whether there is a number per line, and a file beside it that says what the numbers are."""
+    return integers(head) is not None and description(path).is_file()
+
+
+def _is_elan(head: bytes, path: Path) -> bool:
+    return tuple(line.partition(" ")[0] for line in whole_lines(head)[:4]) == ELAN_HEADER
+
+
+_LOSES = (PROBABILITIES, START, SCORER)
+FORMATS = (
+    FileFormat(
+        "visbrain-times",
+        "Visbrain text of stages and end times",
+        (".txt", ".csv"),
+        _is_times,
+        hypnogram=read_times,
+        loses=_LOSES,
+    ),
+    FileFormat(
+        "visbrain-samples",
+        "Visbrain text of numbers with its description",
+        (".txt",),
+        _is_samples,
+        hypnogram=read_samples,
+        loses=_LOSES,
+    ),
+    FileFormat(
+        "elan-hyp", "Elan .hyp", (".hyp",), _is_elan, hypnogram=read_elan, loses=_LOSES, is_plain=True
+    ),
+)

@@ -1,18 +1,24 @@
-"""Read sleep scores of wonambi, as XML and as CSV. Leaves its events and bookmarks alone."""
+"""Sleep scores of wonambi, as XML with events and bookmarks, and as CSV."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
 from stageguard.base.files import file_error
 from stageguard.formats.density import listed
+from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.outgoing import Event
+from stageguard.formats.sniffing import has_columns, has_xml_root
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.formats.xml import children, read_xml, text_of
 from stageguard.night.stages import AASM5
+
+COLUMNS = ("clock start time", "start", "end", "stage")
 
 
 def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -44,7 +50,7 @@ def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def read_wonambi_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Rows of an export: time of day, start and end in seconds, stage."""
-    table = read_rows(path, ("clock start time", "start", "end", "stage"))
+    table = read_rows(path, COLUMNS)
     onsets, ends = table.seconds("start"), table.seconds("end")
     intervals = named_intervals(
         path, table.lines, onsets.tolist(), (ends - onsets).tolist(), table.column("stage"), options
@@ -57,3 +63,47 @@ def _start(text: str | None) -> datetime | None:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
         return None
+
+
+def read_events(path: Path) -> Iterable[Event]:
+    """Events and bookmarks of the rater who scored the stages."""
+    root = read_xml(path, "annotations")
+    for rater in children(root, "rater"):
+        if not any(True for parent in children(rater, "stages") for _ in children(parent, "epoch")):
+            continue
+        found = [
+            (each, kind.get("type") or "event", "event")
+            for parent in children(rater, "events")
+            for kind in children(parent, "event_type")
+            for each in children(kind, "event")
+        ]
+        for parent in children(rater, "bookmarks"):
+            marks = children(parent, "bookmark")
+            found += [(each, text_of(each, "bookmark_name") or "bookmark", "bookmark") for each in marks]
+        for each, text, what in found:
+            onset, end = (as_number(text_of(each, f"{what}_{name}") or "") for name in ("start", "end"))
+            if onset is None or end is None:
+                raise file_error(path, f"has a {what} {text[:40]!r} without times in seconds.")
+            channel = text_of(each, f"{what}_chan") or ""
+            yield Event(onset, round(end - onset, 9) or None, text, "", channel)
+
+
+FORMATS = (
+    FileFormat(
+        "wonambi-xml",
+        "wonambi XML",
+        (".xml",),
+        has_xml_root("annotations"),
+        hypnogram=read_wonambi_xml,
+        loses=(PROBABILITIES,),
+        events=read_events,
+    ),
+    FileFormat(
+        "wonambi-csv",
+        "CSV exported from wonambi",
+        (".csv",),
+        has_columns(*COLUMNS),
+        hypnogram=read_wonambi_csv,
+        loses=(PROBABILITIES, START, SCORER),
+    ),
+)

@@ -1,14 +1,16 @@
-"""Read XML that comes from outside (no entities, bounded size), and make XML. Knows no format."""
+"""XML that comes from outside (no entities, bounded size), scored events in it, and XML that is made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error, open_file
+from stageguard.formats.outgoing import Event
+from stageguard.formats.tables.delimited import as_number
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -107,3 +109,15 @@ def xml_document(
 def _legal(text: str) -> str:
     """Return a text without the control characters that XML cannot hold."""
     return "".join(c for c in text if c.isprintable() or c in "\t\n")
+
+
+def scored_event(event: Element, text: str, kind: str = "") -> Event:
+    """Return an annotation that tells its <Start> and <Duration> in seconds."""
+    onset, seconds = (as_number(text_of(event, name) or "") for name in ("Start", "Duration"))
+    return Event(onset or 0.0, seconds or None, text, kind)
+
+
+def details_of(event: Element, known: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return what else an event says, such as how low oxygen fell."""
+    found = ((local_name(child), (child.text or "").strip()) for child in event)
+    return tuple((name, text) for name, text in found if name not in known and text)

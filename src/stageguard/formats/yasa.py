@@ -1,33 +1,65 @@
-"""Read YASA's JSON and tables of events, and write its JSON. Another module reads its probabilities."""
+"""YASA: its JSON of stages and probabilities, its tables of events, and its `Hypnogram`.
+
+YASA names the columns of `proba`, keeps them in the order of its labels, and leaves out missing ones;
+ART and UNS may be among them, which are no stages.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.base.files import file_error
+from stageguard.base.files import LIMITS, file_error, read_file
+from stageguard.formats.confidence_tables import read_yasa_confidence
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
+from stageguard.formats.file_format import (
+    ANNOTATIONS,
+    EPOCH_LENGTH,
+    LEAD,
+    OTHER_PROBABILITIES,
+    PROBABILITIES,
+    START,
+    FileFormat,
+    always_final,
+)
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words, standard_scheme
+from stageguard.formats.sniffing import has_columns, header_cells, is_json
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.stager_arrays import without_undefined
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
-from stageguard.formats.yasa_probabilities import start_of
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2, StageScheme
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
 COLUMNS = ("onset", "duration", "value", "description")
 NANO_DIGITS = 9  # behind the point, of seconds
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
-    **dict.fromkeys(("min", "t", "m", "minute", "minutes"), 60.0),
-    **{"ms": 1e-3, "l": 1e-3, "h": 3600.0},
+# Seconds of pandas' units of time; plurals are read too.
+UNITS = {
+    **dict.fromkeys(("ms", "l", "millisecond"), 1e-3),
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("min", "t", "m", "minute"), 60.0),
+    **dict.fromkeys(("h", "hr", "hour"), 3600.0),
 }
+STAGES = {
+    2: ("WAKE", "SLEEP"),
+    3: ("WAKE", "NREM", "REM"),
+    4: ("WAKE", "LIGHT", "DEEP", "REM"),
+    5: ("WAKE", "N1", "N2", "N3", "REM"),
+}
+SHORT = {"W": "WAKE", "R": "REM"}  # what YASA itself takes for another
+NO_STAGE = ("ART", "UNS")
+KEYS = frozenset({"values", "n_stages", "freq", "start", "scorer", "proba"})
 YASA_WORDS = {
     "aasm5": {"W": "WAKE", "R": "REM"},
     "wldr4": {"W": "WAKE", "Light": "LIGHT", "Deep": "DEEP", "R": "REM"},
@@ -49,7 +81,7 @@ def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return RawHypnogram(
         tuple(values),
         tuple(range(len(values))),
-        epoch_seconds=frequency_seconds(path, freq),
+        epoch_seconds=None if freq is None else frequency_seconds(path, freq),
         start=start_of(path, content.get("start"), content.get("tz")),
         scheme=scheme_of(path, n_stages),
         has_clock=content.get("start") is not None,
@@ -97,14 +129,13 @@ def scheme_of(path: Path, n_stages: object) -> StageScheme | None:
     return SCHEMES[n_stages]
 
 
-def frequency_seconds(path: Path, freq: object) -> float | None:
-    """Seconds of pandas' frequency text, such as "30s" or "0.5min"."""
-    if freq is None:
-        return None
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)?\s*([A-Za-z]+)\s*", str(freq))
-    if found is None or found[2].lower() not in _UNITS:
-        raise file_error(path, f"has the frequency {str(freq)[:20]!r}, expected a text such as '30s'.")
-    return float(found[1] or 1) * _UNITS[found[2].lower()]
+def frequency_seconds(where: Where, freq: object) -> float:
+    """Seconds of a frequency of pandas such as 30s, 2.5s or 1min."""
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)?\s*([A-Za-z]+)\s*", str(freq))
+    unit = None if match is None else UNITS.get(match[2].lower()) or UNITS.get(match[2].lower().rstrip("s"))
+    if match is None or unit is None:
+        raise file_error(where, f"has the epoch length {str(freq)[:40]!r}, expected one such as 30s.")
+    return float(match[1] or 1) * unit
 
 
 def write_yasa_json(night: Outgoing, path: Path) -> Content:
@@ -156,3 +187,177 @@ def _proba(night: Outgoing) -> dict[str, list[float]]:
         for name, column in zip(standard.names, order, strict=True)
     }
     return found if known.all() else found | {"UNS": (~known).astype(float).tolist()}
+
+
+def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
+    """Probabilities of a `yasa.Hypnogram`."""
+    where = "yasa.Hypnogram"
+    if source.proba is None:
+        raise file_error(
+            where,
+            "has no probabilities (proba is None). YASA drops them when stages are merged or resampled.",
+        )
+    columns = {str(name): source.proba[name].to_numpy(dtype=np.float64) for name in source.proba.columns}
+    start = None if source.start is None else source.start.to_pydatetime(warn=False)
+    scorer = None if source.scorer is None else str(source.scorer)
+    return _density(where, columns, int(source.n_stages), str(source.freq), start, scorer)
+
+
+def read_probabilities(path: Path, options: DensityOptions) -> RawDensity:
+    """Probabilities of a JSON that `yasa.Hypnogram.to_json` wrote, rounded by YASA to six decimals."""
+    return density_of_document(path, load_json(path))
+
+
+def density_of_document(where: Where, document: Any) -> RawDensity:
+    """Probabilities of the dictionary that `yasa.Hypnogram.to_dict` returns."""
+    if not isinstance(document, Mapping) or not document.keys() >= {"n_stages", "freq"}:
+        raise file_error(where, "is no hypnogram of YASA: it has no n_stages and freq.")
+    proba = document.get("proba")
+    if proba is None:
+        raise file_error(
+            where, "has stages but no probabilities (proba is null). Read the stages with read_hypnogram."
+        )
+    if not isinstance(proba, Mapping) or not proba:
+        raise file_error(where, "has a proba that is not a list of numbers per stage.")
+    columns = {str(name): _numbers(where, str(name), cells) for name, cells in proba.items()}
+    scorer = document.get("scorer")
+    raw = _density(
+        where,
+        columns,
+        document["n_stages"],
+        document["freq"],
+        start_of(where, document.get("start"), document.get("tz")),
+        None if scorer is None else str(scorer)[:200],
+    )
+    values, n_rows = document.get("values"), len(np.asarray(raw.values))
+    if isinstance(values, list) and len(values) != n_rows:
+        raise file_error(
+            where,
+            f"has {len(values):,} stages and {n_rows:,} rows of probabilities, expected as many. Was it "
+            "edited?",
+        )
+    return raw
+
+
+def _density(
+    where: Where,
+    columns: Mapping[str, Floats],
+    n_stages: Any,
+    freq: Any,
+    start: datetime | None,
+    scorer: str | None,
+) -> RawDensity:
+    if isinstance(n_stages, bool) or not isinstance(n_stages, int) or n_stages not in STAGES:
+        raise file_error(where, f"has n_stages {str(n_stages)[:40]!r}, expected 2, 3, 4 or 5.")
+    named = {SHORT.get(name.upper(), name.upper()): values for name, values in columns.items()}
+    unknown = sorted(named.keys() - {*STAGES[n_stages], *NO_STAGE})
+    if unknown:
+        raise file_error(
+            where, f"has probabilities for {listed(unknown)}, expected {', '.join(STAGES[n_stages])}."
+        )
+    lengths = {len(values) for values in named.values()}
+    if len(lengths) != 1 or len(named) != len(columns):
+        raise file_error(where, "has probabilities of different lengths, or twice for a stage.")
+    n_epochs = lengths.pop()
+    notes = []
+    missing = [name for name in STAGES[n_stages] if name not in named]
+    if missing:
+        notes.append(f"no probabilities for {', '.join(missing)}: read as 0")
+    values = np.column_stack([named.get(name, np.zeros(n_epochs)) for name in STAGES[n_stages]])
+    dropped = [name for name in NO_STAGE if name in named]
+    if dropped:
+        values, note = without_undefined(values, np.sum([named[name] for name in dropped], axis=0), dropped)
+        notes.append(note)
+    names = tuple({"WAKE": "W", "REM": "R"}.get(name, name) for name in STAGES[n_stages])
+    source = where if isinstance(where, str) else where.name
+    return RawDensity(
+        values,
+        names,
+        epoch_seconds=frequency_seconds(where, freq),
+        start=start,
+        notes=tuple(notes),
+        source=source if scorer is None or isinstance(where, Path) else f"{source} of {scorer}",
+    )
+
+
+def _numbers(where: Where, name: str, cells: Any) -> Floats:
+    if isinstance(cells, list) and all(
+        cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool)) for cell in cells
+    ):
+        try:
+            return np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
+        except OverflowError:
+            pass
+    raise file_error(where, f"has a column {name[:40]!r} that is not a list of numbers.")
+
+
+def start_of(where: Where, text: Any, zone: Any) -> datetime | None:
+    """When a document of YASA begins; a start without offset is a time of its zone, as YASA takes it."""
+    if text is None:
+        return None
+    try:
+        start = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise file_error(
+            where, f"has the start {str(text)[:40]!r}, expected one such as 2024-05-01T22:30:00."
+        ) from None
+    if not isinstance(zone, str):
+        return start
+    try:
+        known = ZoneInfo(zone)
+        return start.replace(tzinfo=known) if start.tzinfo is None else start.astimezone(known)
+    except (KeyError, ValueError, OSError, OverflowError):  # a zone that this computer does not know
+        return start
+
+
+def _is_json(head: bytes, path: Path) -> bool:
+    """Whether this is what `yasa.Hypnogram.to_json` writes."""
+    if not is_json(head) or path.stat().st_size > LIMITS["JSON"]:
+        return False
+    content = read_file(path, "JSON")
+    return all(key in content for key in (b'"values"', b'"n_stages"', b'"freq"'))
+
+
+def _is_json_of_stages(head: bytes, path: Path) -> bool:
+    """Whether YASA wrote it: a JSON object with stages and what they are, in any order."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return re.match(rb'\{\s*"values"\s*:\s*\[', text) is not None or _is_json(head, path)
+
+
+def _is_confidence(head: bytes, path: Path) -> bool:
+    """Whether this has a stage and a confidence per epoch, as YASA's examples write it."""
+    cells = header_cells(head)
+    return {"stage", "confidence"} <= cells and len(cells) <= 4
+
+
+FORMATS = (
+    FileFormat(
+        "yasa-json",
+        "JSON of a yasa.Hypnogram",
+        (".json",),
+        _is_json,
+        sniff_hypnogram=_is_json_of_stages,
+        density=read_probabilities,
+        hypnogram=read_yasa_json,
+        write=write_yasa_json,
+        loses=("digits of probabilities behind the sixth", LEAD, ANNOTATIONS),
+        holds_both=True,
+        has_final_stages=always_final,
+    ),
+    FileFormat(
+        "yasa-confidence-csv",
+        "stage and confidence as YASA's examples write them",
+        (".csv", ".tsv", ".txt"),
+        _is_confidence,
+        density=read_yasa_confidence,
+        loses=(OTHER_PROBABILITIES, EPOCH_LENGTH, START),
+    ),
+    FileFormat(
+        "yasa-events",
+        "events of YASA",
+        (".csv", ".tsv"),
+        has_columns(*COLUMNS),
+        hypnogram=read_yasa_events,
+        loses=(PROBABILITIES, START),
+    ),
+)

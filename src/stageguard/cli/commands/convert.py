@@ -38,9 +38,9 @@ from stageguard.cli.terminal import (
     table,
 )
 from stageguard.datasets.sample_list import SOME_DAY
-from stageguard.formats.convert import COHORT_FORMAT, usual_suffix
 from stageguard.formats.convert import convert as convert_night
-from stageguard.formats.registry import FORMATS, named
+from stageguard.formats.convert import usual_suffix
+from stageguard.formats.registry import formats, named
 from stageguard.formats.sources import NamedNight
 
 Sources = Annotated[
@@ -155,8 +155,10 @@ def convert(
 
 def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
     """Whether several nights go into one Parquet file."""
-    named = output is not None and output.suffix.lower() in (".parquet", ".pq") and not output.is_dir()
-    return inputs.is_cohort and named and to in (None, COHORT_FORMAT)
+    if not inputs.is_cohort or output is None or output.is_dir():
+        return False
+    cohorts = [form for form in formats() if form.holds_cohort and to in (None, form.name)]
+    return any(output.name.lower().endswith(form.suffixes) for form in cohorts)
 
 
 def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
@@ -184,7 +186,7 @@ def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, 
 def _refuse_suffix(output: Path, to: str) -> None:
     """Refuse a name that every reader takes for that of another format."""
     wanted = named(to, "write")
-    by_name = [form for form in FORMATS if output.name.lower().endswith(form.suffixes)]
+    by_name = [form for form in formats() if output.name.lower().endswith(form.suffixes)]
     if by_name and not any(set(form.suffixes) & set(wanted.suffixes) for form in by_name):
         raise typer.BadParameter(
             f"{output.name} is the name of {by_name[0].title}, but --to says {to}: name it "

@@ -10,7 +10,7 @@ import numpy as np
 
 from stageguard.base.checks import type_name
 from stageguard.base.files import file_error
-from stageguard.formats import luna, yasa_probabilities
+from stageguard.formats import luna_posteriors, yasa
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.frame_columns import (
     Columns,
@@ -53,8 +53,8 @@ def density_of_arrow(source: Any, options: DensityOptions) -> RawDensity:
 
 def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> RawDensity:
     """Probabilities of a dictionary of columns, or of the dictionary of a `yasa.Hypnogram`."""
-    if source.keys() >= yasa_probabilities.KEYS:
-        return yasa_probabilities.density_of_document("dict of yasa.Hypnogram", source)
+    if source.keys() >= yasa.KEYS:
+        return yasa.density_of_document("dict of yasa.Hypnogram", source)
     columns = [(column_name(name), np.asarray(values)) for name, values in source.items()]
     return density_of_columns(type_name(source), columns, options)
 
@@ -141,12 +141,12 @@ def density_of_columns(
     lengths = {len(values) if np.ndim(values) else 0 for _, values in columns}
     if len(lengths) != 1 or not lengths - {0}:
         raise file_error(where, "has no rows." if lengths <= {0} else "has columns of different lengths.")
-    is_luna = luna.is_pops(header)
+    is_luna = luna_posteriors.is_pops(header)
     for name, cells in (*index.columns, *columns):
         if is_night_column(name) and not (is_luna and name.casefold() == "ch"):
             refuse_many(where, name, [cell_text(cell) for cell in np.asarray(cells).tolist()])
     if is_luna:
-        return luna.density_of_pops(where, columns, options)
+        return luna_posteriors.density_of_pops(where, columns, options)
     places, names = choose_columns(where, header, options.stages, options.scheme)
     if len(places) < 2:
         raise file_error(

@@ -15,6 +15,8 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import did_you_mean
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
+from stageguard.formats.file_format import START, FileFormat
+from stageguard.formats.sniffing import is_text
 from stageguard.formats.tables.delimited import (
     DELIMITERS,
     HEADER_SEARCH_LINES,
@@ -351,3 +353,16 @@ def _tabbed(text: str) -> tuple[str, bool]:
     if len(numbers) < 2 or not (is_named or all(map(is_number, numbers))):
         return text, False
     return "\n".join("\t".join(line.split()) for line in text.split("\n")), True
+
+
+FORMATS = (
+    FileFormat(
+        "csv",
+        "a CSV or TSV table",
+        (".csv", ".tsv", ".txt"),
+        is_text,
+        density=read_table,
+        loses=(START,),
+        is_general=True,
+    ),
+)
