@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import glob
 import re
@@ -109,11 +108,17 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
     is_cohort = len(arguments) > 1 or samples is not None
     for path in arguments:
         if _is_there(path) and path.is_dir():
-            found, left = _in_folder(path, wanted)
-            nights += [Input(file, night_id(file)) for file in found]
+            try:
+                found, left = _in_folder(path, wanted)
+            except FileFormatError as error:
+                if len(arguments) == 1:
+                    raise
+                nights.append(Input(path, path.name, error=str(error)))  # the other nights go on
+                continue
+            nights += [Input(file, night_id(file), error=special(file)) for file in found]
             notes += left
         elif not _is_there(path) and MAGIC.search(str(path)):
-            nights += [Input(file, night_id(file)) for file in _matching(path, wanted)]
+            nights += [Input(file, night_id(file), error=special(file)) for file in _matching(path, wanted)]
         elif samples is None and is_sample_list(path):
             nights += read_samples(path, wanted.kind)
         else:
@@ -152,11 +157,15 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
 
 def special(path: Path) -> str | None:
     """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
-    with contextlib.suppress(OSError):
-        try:
-            checked_file(path, "a recording")
-        except FileFormatError as error:
-            return str(error)
+    try:
+        checked_file(path, "a recording")
+    except FileFormatError as error:
+        return str(error)
+    except FileNotFoundError:
+        if path.is_symlink():
+            return f"{path.name}: is a link to {path.readlink()}, which is not there. Name the file itself."
+    except OSError:  # said by whoever reads it
+        pass
     return None
 
 
@@ -176,7 +185,7 @@ def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
     found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - pathlib's matches hidden files
     files = [
         path for path in map(Path, found)
-        if path.is_file() and (not is_own(path, wanted.kind) or (asked and path.name.endswith(asked)))
+        if not path.is_dir() and (not is_own(path, wanted.kind) or (asked and path.name.endswith(asked)))
     ]  # fmt: skip
     if not files:
         raise InputError(f"no file matches {str(pattern)!r}. Check the folder and the pattern.")
@@ -194,9 +203,9 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     """Return the nights in a folder, and a remark on files that are something else.
 
     What is no such file at all is a night nevertheless where it is called like one: a night that was cut off
-    or is empty must be seen to fail.
+    or is empty, a pipe, or a link to nothing, must be seen to fail.
     """
-    files = [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file()]
+    files = [path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()]
     known: dict[Path, bool | None] = {}
     for path in sorted(files, key=natural):
         if not is_own(path, wanted.kind):
