@@ -321,3 +321,51 @@ def test_a_stream_that_ends_while_nobody_reads_keeps_its_state(density, tmp_path
     state = sg.StreamingDecoder.restore(path.read_bytes())
     assert (state.n_epochs, state.n_committed) == (1, 0)
     assert run.standing() == "1 epoch in, 0 out"
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="alarms are POSIX")
+def test_the_state_is_kept_while_the_input_pauses(density, tmp_path, monkeypatch):
+    from stageguard.cli.commands import stream as command
+
+    state, seen = tmp_path / "mouse.state", []
+
+    class Pausing(io.BytesIO):
+        """Rows without a pause, then a long wait for the end."""
+
+        def readline(self, *limit):
+            line = super().readline(*limit)
+            if not line:
+                until = time.monotonic() + 5
+                while not state.exists() and time.monotonic() < until:
+                    time.sleep(0.01)
+                seen.append(state.exists())
+            return line
+
+    monkeypatch.setattr(command, "_SECONDS_BETWEEN_WRITES", 0.2)
+    profile = sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3)
+    options = command.StreamOptions(
+        profile=profile, max_lag_seconds=None, stages=None, epoch_seconds=None, cohort=None,
+        logits=False, log=False, state=state, finish=False,
+    )  # fmt: skip
+    run = command.Run(options, lambda epoch, stage: None, lambda text: None)
+    run.feed(Pausing(b"0.8,0.1,0.1\n0.7,0.2,0.1\n"))
+    assert seen == [True]
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+
+
+def test_a_state_that_cannot_be_written_is_refused_before_any_row(stream, tmp_path):
+    code, pairs, err = stream("W,N,R\n0.8,0.1,0.1\n", *MOUSE, "--state", tmp_path / "none" / "x.state")
+    assert (code, pairs) == (1, [])
+    assert "none is no folder. Choose a folder you can write to." in err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX")
+def test_a_state_that_is_a_loop_or_a_pipe_is_refused_and_left_alone(stream, tmp_path):
+    loop, pipe = tmp_path / "loop.state", tmp_path / "pipe.state"
+    loop.symlink_to(loop)
+    os.mkfifo(pipe)
+    for path, words in ((loop, "is a link that leads back to itself"), (pipe, "is a pipe or a device")):
+        code, pairs, err = stream("W,N,R\n0.8,0.1,0.1\n", *MOUSE, "--state", path)
+        assert (code, pairs) == (1, [])
+        assert words in err and err.count(path.name) == 1
+    assert loop.is_symlink()

@@ -19,7 +19,7 @@ import typer
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
-from stageguard.base.files import read_file, write_together
+from stageguard.base.files import checked_file, read_file, write_together
 from stageguard.cli.options import Cohort, EpochSeconds, Log, Logits, ProfileName, Stages
 from stageguard.cli.stopping import Stopped
 from stageguard.cli.terminal import count, one_line, print_warning
@@ -112,7 +112,7 @@ def stream(
 Emit = Callable[[int, str], None]
 _SECONDS_BETWEEN_WRITES = 10.0  # what a killed process has to be fed again
 _MOST_ROWS_SINCE = 1000  # rows kept in memory to go back over
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ class Run:
         self._taken = b""
         self._since: list[tuple[Floats, float | None]] = []
         self._written = time.monotonic()
-        if options.state is not None and options.state.exists():
+        self._has_alarm = False
+        if options.state is not None and _is_kept(options.state):
             self._decoder = _restored(options.state, options)
             say(f"goes on from {options.state}: {self.standing()}")
         else:
@@ -154,9 +155,10 @@ class Run:
         without any row is refused, unless it goes on with a recording.
         """
         try:
-            for line in lines_of(stream):
-                with _undisturbed():
-                    self._take(line)
+            with self._saving_while_waiting():
+                for line in lines_of(stream):
+                    with _undisturbed():
+                        self._take(line)
         except StageGuardError as error:
             kept = self._close(ended=False)
             raise InputError(message_of(error) + f" {kept}") from None
@@ -214,6 +216,30 @@ class Run:
             self._mark_taken()
         if is_due:
             self._keep(path)
+        elif self._has_alarm:
+            signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_WRITES)
+
+    @contextlib.contextmanager
+    def _saving_while_waiting(self) -> Iterator[None]:
+        """Save the state by an alarm, too: the next row may be long in coming."""
+        path = self._options.state
+        if path is None or not hasattr(signal, "setitimer"):
+            yield
+            return
+
+        def save(*_: object) -> None:
+            with _undisturbed():
+                self._mark_taken()
+                self._keep(path)
+
+        before = signal.signal(signal.SIGALRM, save)
+        self._has_alarm = True
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+            self._has_alarm = False
 
     def _mark_taken(self) -> None:
         assert self._decoder is not None
@@ -294,10 +320,25 @@ def _make(options: StreamOptions, stages: Sequence[str] | None, *, loud: bool = 
     return decoder
 
 
+def _is_kept(place: Path) -> bool:
+    """Whether there is a state; a name that no state can be written to is refused before any row."""
+    try:
+        checked_file(place, "an array")
+    except FileNotFoundError:
+        if not os.access(place.parent, os.W_OK):
+            problem = "cannot be written to" if place.parent.is_dir() else "is no folder"
+            raise OutputError(
+                f"cannot write {place}: {place.parent} {problem}. Choose a folder you can write to."
+            ) from None
+        return False
+    return True
+
+
 def _restored(place: Path, options: StreamOptions) -> StreamingDecoder:
     """Return the decoder a state file holds, if it is the one that was asked for."""
+    kept = read_file(place, "an array")
     try:
-        decoder = _restored_quietly(read_file(place, "an array"))
+        decoder = _restored_quietly(kept)
     except StageGuardError as error:
         raise InputError(f"{place}: " + message_of(error)) from None
     asked = _make(options, options.stages if options.stages is not None else decoder.stages)
