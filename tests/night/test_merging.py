@@ -271,3 +271,11 @@ def test_log_pool_survives_stages_excluded_by_all():
 def test_what_cannot_be_combined(parts, options, expected):
     with pytest.raises(InputError, match=expected):
         sg.combine(parts, **options)
+
+
+def test_an_endless_iterable_is_refused_at_once():
+    night = sg.Hypnodensity(np.tile([0.8, 0.1, 0.1], (10, 1)), "wnr3", 30.0)
+    with pytest.raises(InputError, match=r"^densities is .*repeat.*, expected a list of densities"):
+        sg.combine(itertools.repeat(night))
+    with pytest.raises(InputError, match=r"^got .*repeat.*, expected a list of expert-scored nights"):
+        sg.expert_bands(itertools.repeat(night), "mouse-eeg-emg-3")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,7 +181,7 @@ def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
 
 
 def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
-    if isinstance(pair, str) or not isinstance(pair, Iterable) or len(two := tuple(pair)) != 2:
+    if isinstance(pair, str) or not isinstance(pair, Collection) or len(two := tuple(pair)) != 2:
         raise InputError(f"a rare pair is {checks.shown(pair)}, expected two stages such as ('W', 'R').")
     a, b = (scheme.names[scheme.index(stage)] for stage in two)
     if a == b:

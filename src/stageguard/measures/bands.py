@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,12 +70,12 @@ def expert_bands(
 
 def _panels(hypnograms: Any) -> list[list[Any]]:
     """Return the scorings of each night."""
-    if isinstance(hypnograms, Hypnogram | str) or not isinstance(hypnograms, Iterable):
+    if isinstance(hypnograms, Hypnogram | str) or not isinstance(hypnograms, Collection):
         got = "one hypnogram" if isinstance(hypnograms, Hypnogram) else checks.shown(hypnograms)
         raise InputError(f"got {got}, expected a list of expert-scored nights.")
     panels = []
     for number, one in enumerate(hypnograms):
-        several = isinstance(one, Iterable) and not isinstance(one, Hypnogram | str)
+        several = isinstance(one, Collection) and not isinstance(one, Hypnogram | str)
         panels.append(list(one) if several else [one])
         for scoring in panels[-1]:
             try:

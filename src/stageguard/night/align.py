@@ -6,7 +6,7 @@ What is cut or assumed is told, by notes and by a warning: never in silence.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, overload
@@ -353,7 +353,7 @@ def _require_night(night: object) -> None:
 
 
 def _listed(given: Any, what: str, expected: str) -> tuple[Any, ...]:
-    if isinstance(given, Night) or not isinstance(given, Iterable):
+    if isinstance(given, Night) or not isinstance(given, Collection):
         raise InputError(f"{what} is {checks.shown(given)}, expected {expected}.")
     return tuple(given)
 
