@@ -304,7 +304,7 @@ def test_a_profile_that_steps_aside_keeps_the_errors_of_argmax(report):
     from stageguard.fitting.intervals import held_out_errors
 
     guarded, plain = (
-        held_out_errors(report.nested, aside=aside, min_first_rem_seconds=0.0)["errors"]
+        held_out_errors(report.nested, aside=aside, min_first_rem_seconds=0.0).errors
         for aside in (False, True)
     )
     assert np.abs(plain["bouts_N"]).mean() > 3 * np.abs(guarded["bouts_N"]).mean()

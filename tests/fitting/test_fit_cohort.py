@@ -77,7 +77,7 @@ def words_for(chosen, *rows):
 
     base = sg.Profile.load("human-psg-3")
     material = read_material(None, own.hypnograms, base)
-    return _words(base, material, Naming("x", "our clinic", 0, ()), choice)
+    return _words(material, Naming("x", "our clinic", 0, ()), choice)
 
 
 def test_whether_it_may_act_elsewhere_is_what_cross_validation_said():

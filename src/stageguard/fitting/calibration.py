@@ -1,4 +1,4 @@
-"""Fit the temperature, and the stage biases, of a stager's probabilities to scored epochs. Chooses nothing.
+"""The temperature, and the stage biases, of a stager's probabilities, fitted to scored epochs.
 
 Both maximise the likelihood of the experts' stages (Guo et al. 2017; biases as in vector scaling with one
 common temperature). Likelihood does not tell whether biases help: that is left to cross-validated kappa.
@@ -60,27 +60,27 @@ def fit_biases(epochs: ScoredEpochs) -> Calibration:
     if not n_epochs:
         return Calibration(1.0, (0.0,) * n_stages)
     one_hot = (epochs.stages == np.arange(n_stages)[:, None]).astype(np.float64)
-    found = np.zeros(n_stages + 1)  # biases, then the inverse temperature
-    found[-1] = epochs.inverse_temperature
-    loss = _loss(epochs.logs, epochs.stages, found)
+    best = np.zeros(n_stages + 1)  # biases, then the inverse temperature
+    best[-1] = epochs.inverse_temperature
+    loss = _loss(epochs.logs, epochs.stages, best)
     for _ in range(_MOST_STEPS):
-        step = _newton_step(epochs.logs, one_hot, found)
+        step = _newton_step(epochs.logs, one_hot, best)
         scale = 1.0
         while True:
-            tried = found - scale * step
+            tried = best - scale * step
             tried[-1] = np.clip(tried[-1], 1.0 / HIGHEST_TEMPERATURE, 1.0 / LOWEST_TEMPERATURE)
-            own = _loss(epochs.logs, epochs.stages, tried)
-            if own <= loss or scale < 1e-4:
+            tried_loss = _loss(epochs.logs, epochs.stages, tried)
+            if tried_loss <= loss or scale < 1e-4:
                 break
             scale /= 2.0
-        if own > loss:
+        if tried_loss > loss:
             break
-        converged = np.abs(tried - found).max() < _SMALL_STEP
-        found, loss = tried, own
+        converged = np.abs(tried - best).max() < _SMALL_STEP
+        best, loss = tried, tried_loss
         if converged:
             break
-    biases = found[:-1] - found[:-1].mean()
-    return Calibration(float(1.0 / found[-1]), tuple(biases.tolist()))
+    biases = best[:-1] - best[:-1].mean()
+    return Calibration(float(1.0 / best[-1]), tuple(biases.tolist()))
 
 
 def _scored(matrix: Floats, truth: Labels) -> tuple[Floats, Labels]:
@@ -94,21 +94,21 @@ def _inverse_temperature(logs: Floats, stages: Indices) -> float:
     if not len(stages):
         return 1.0
     at_truth = logs[stages, np.arange(len(stages))]
-    found = 1.0
+    inverse = 1.0
     for _ in range(_MOST_STEPS):
-        p = _softmax(found * logs)
+        p = _softmax(inverse * logs)
         mean = (p * logs).sum(axis=0)
         slope = float((mean - at_truth).sum())
         curvature = float((p * (logs - mean) ** 2).sum())
         # where the slope leads out of the bracket, halving it is safe
-        low, high = (found, high) if slope < 0 else (low, found)
-        tried = found - slope / curvature if curvature > 0 else np.nan
+        low, high = (inverse, high) if slope < 0 else (low, inverse)
+        tried = inverse - slope / curvature if curvature > 0 else np.nan
         if not low < tried < high:
             tried = (low + high) / 2.0
-        if abs(tried - found) < _SMALL_STEP:
+        if abs(tried - inverse) < _SMALL_STEP:
             return float(tried)
-        found = tried
-    return float(found)
+        inverse = tried
+    return float(inverse)
 
 
 def _newton_step(logs: Floats, one_hot: Floats, at: Floats) -> Floats:
@@ -131,8 +131,8 @@ def _loss(logs: Floats, stages: Indices, at: Floats) -> float:
     scores = at[-1] * logs + at[:-1, None]
     top = scores.max(axis=0)
     total = np.log(np.exp(scores - top).sum(axis=0)) + top
-    own = scores[stages, np.arange(len(stages))]
-    return float((total - own).sum() + 0.5 * BIAS_RIDGE * (at[:-1] ** 2).sum())
+    at_truth = scores[stages, np.arange(len(stages))]
+    return float((total - at_truth).sum() + 0.5 * BIAS_RIDGE * (at[:-1] ** 2).sum())
 
 
 def _softmax(scores: Floats) -> Floats:
@@ -174,8 +174,8 @@ def totals_biases(
 def _secant(step: Floats, moved: Floats, gained: Floats) -> Floats:
     """Return how far to move for a missing nat, by what the last move gained; as before if unclear."""
     tells = np.abs(gained) > CLOSE / 4.0
-    found = np.where(tells, moved / np.where(tells, gained, 1.0), step)
-    return np.asarray(np.clip(found, SMALLEST_STEP, LARGEST_STEP))
+    per_nat = np.where(tells, moved / np.where(tells, gained, 1.0), step)
+    return np.asarray(np.clip(per_nat, SMALLEST_STEP, LARGEST_STEP))
 
 
 def _groups(scheme: StageScheme) -> Indices:
@@ -183,8 +183,8 @@ def _groups(scheme: StageScheme) -> Indices:
 
     The shares of N1, N2 and N3 are left to the stager: a weak one never shows N1, and no bias makes it.
     """
-    places = {scheme.wake: 0, scheme.rem: 1}
-    return np.array([places.get(name, 2) for name in scheme.names])
+    groups = {scheme.wake: 0, scheme.rem: 1}
+    return np.array([groups.get(name, 2) for name in scheme.names])
 
 
 def _totals(nights: Sequence[FitNight], decoded: Sequence[Labels], group: Indices) -> tuple[Floats, Floats]:

@@ -132,8 +132,8 @@ class Scope:
                 for epochs in self._shortest
                 for w in MATCH_PRIOR_EXPONENTS
             ]
-        totals = (replace(one, totals=share) for one in met for share in TOTALS)
-        return (*plain, *totals, *(replace(one, biases=True) for one in plain if self.biases))
+        totals = (replace(candidate, totals=share) for candidate in met for share in TOTALS)
+        return (*plain, *totals, *(replace(candidate, biases=True) for candidate in plain if self.biases))
 
     @property
     def _shortest(self) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ class Scope:
     @property
     def totals(self) -> tuple[Rule, ...]:
         """Rules whose outputs are brought to the experts' stage totals."""
-        return tuple(dict.fromkeys(one.rule for one in self.candidates() if one.totals))
+        return tuple(dict.fromkeys(way.rule for way in self.candidates() if way.totals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Recipe:
             temperature, impossible = fit_temperature(epochs), epochs.impossible_share
             biased = fit_biases(epochs) if biases else temperature
         labels = [material.scheme.names.index(name) for name in self.durations]
-        found = Learned(
+        learned = Learned(
             transitions=counts.transitions(self.transitions),
             shares=counts.shares(),
             fi_mean=fi_mean,
@@ -207,12 +207,12 @@ class Recipe:
             totals={},
             impossible_share=impossible,
         )
-        decoders = {rule: self.profile(Candidate(rule), found) for rule in totals}
+        decoders = {rule: self.profile(Candidate(rule), learned) for rule in totals}
         met = {
             rule: totals_biases(material.nights, profile, self.bare, temperature.temperature)
             for rule, profile in decoders.items()
         }
-        return replace(found, totals=met)
+        return replace(learned, totals=met)
 
     def target(self, fi_mean: float, n_nights: int) -> float:
         """Return the fragmentation to aim at: up to 15 nights are made up with the base profile's."""

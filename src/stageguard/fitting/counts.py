@@ -1,4 +1,4 @@
-"""Count what experts score: transitions, stage shares, bouts and how long they last. Decodes nothing.
+"""What experts score, counted: transitions, stage shares, bouts and how long they last.
 
 A pair is two adjacent scored epochs. A bout is complete when a scored epoch of another stage stands on
 either side; one that begins so but is cut by the end or a gap is known to last at least its length. Of a
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,30 @@ FEWEST_EXITS = 100  # below it no switch of a stage is called rare
 RARE_SHARE = 0.02  # of the exits of a stage, at most, with 95 % confidence
 
 
+class BoutLengths(NamedTuple):
+    """Bouts with a known beginning; arrays of shape (n_bouts,)."""
+
+    stage: Labels
+    epochs: Ints
+    is_complete: Mask
+    scorer: Ints
+
+    @classmethod
+    def joined(cls, parts: Sequence[BoutLengths]) -> BoutLengths:
+        """Return the bouts of several nights or scorers."""
+        columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return cls(*columns)
+
+    def where(self, mask: Mask) -> BoutLengths:
+        """Return some of the bouts."""
+        columns: list[Any] = [column[mask] for column in self]
+        return BoutLengths(*columns)
+
+    def of_stage(self, label: int) -> BoutLengths:
+        """Return the bouts of one stage."""
+        return self.where(self.stage == label)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NightCounts:
     """What one night's scorings count to."""
@@ -42,10 +67,7 @@ class NightCounts:
     pairs: Floats  # (n_stages, n_stages) adjacent epochs, mean over scorers
     stage_epochs: Floats  # (n_stages,) mean over scorers
     fragmentation_index: float  # mean over scorers, NaN without pairs
-    bout_stage: Labels  # (n_bouts,) of bouts with a known beginning, all scorers'
-    bout_epochs: Ints  # (n_bouts,)
-    bout_is_complete: Mask  # (n_bouts,)
-    bout_scorer: Ints  # (n_bouts,)
+    bouts: BoutLengths  # all scorers'
 
 
 def count_night(scorings: Sequence[Labels], scorers: Sequence[int], n_stages: int) -> NightCounts:
@@ -55,24 +77,23 @@ def count_night(scorings: Sequence[Labels], scorers: Sequence[int], n_stages: in
     stays = np.trace(pairs, axis1=1, axis2=2)
     known = n_pairs > 0
     epochs = [np.bincount(labels[labels >= 0], minlength=n_stages) for labels in scorings]
-    bouts = [_known_bouts(labels) for labels in scorings]
     return NightCounts(
         pairs=pairs.mean(axis=0),
         stage_epochs=np.mean(epochs, axis=0),
         fragmentation_index=float(np.mean(1.0 - stays[known] / n_pairs[known])) if known.any() else np.nan,
-        bout_stage=np.concatenate([stage for stage, _, _ in bouts]),
-        bout_epochs=np.concatenate([length for _, length, _ in bouts]),
-        bout_is_complete=np.concatenate([complete for _, _, complete in bouts]),
-        bout_scorer=np.repeat(np.array(scorers, dtype=np.int64), [len(stage) for stage, _, _ in bouts]),
+        bouts=BoutLengths.joined(
+            [_known_bouts(labels, scorer) for labels, scorer in zip(scorings, scorers, strict=True)]
+        ),
     )
 
 
-def _known_bouts(labels: Labels) -> tuple[Labels, Ints, Mask]:
-    """Return stage, length and completeness of the bouts that begin after a scored epoch."""
+def _known_bouts(labels: Labels, scorer: int) -> BoutLengths:
+    """Return the bouts of a scoring that begin after a scored epoch."""
     bouts = bouts_of(labels)
     begins = np.zeros(len(bouts.stages), dtype=bool)
     begins[1:] = (bouts.stages[:-1] != UNSCORED) & (bouts.stages[1:] != UNSCORED)
-    return bouts.stages[begins], bouts.lengths[begins].astype(np.int64), bouts.complete[begins]
+    scorers = np.full(len(begins), scorer, dtype=np.int64)
+    return BoutLengths(bouts.stages, bouts.lengths.astype(np.int64), bouts.complete, scorers).where(begins)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,19 +121,14 @@ class Counts:
         return float(np.mean(known)) if known else np.nan
 
     @cached_property
-    def bouts(self) -> tuple[Labels, Ints, Mask, Ints]:
-        """Stage, length, completeness and scorer of every bout with a known beginning."""
-        return (
-            np.concatenate([night.bout_stage for night in self.nights]),
-            np.concatenate([night.bout_epochs for night in self.nights]),
-            np.concatenate([night.bout_is_complete for night in self.nights]),
-            np.concatenate([night.bout_scorer for night in self.nights]),
-        )
+    def bouts(self) -> BoutLengths:
+        """All bouts with a known beginning."""
+        return BoutLengths.joined([night.bouts for night in self.nights])
 
     def n_complete_bouts(self) -> Mapping[str, int]:
         """Complete bouts per stage."""
-        stage, _, complete, _ = self.bouts
-        n_bouts = np.bincount(stage[complete], minlength=self.scheme.n_stages).tolist()
+        complete = self.bouts.where(self.bouts.is_complete)
+        n_bouts = np.bincount(complete.stage, minlength=self.scheme.n_stages).tolist()
         return dict(zip(self.scheme.names, n_bouts, strict=True))
 
     def transitions(self, base: Floats) -> Floats:
@@ -132,13 +148,14 @@ class Counts:
 
         With several scorers that holds for each of them who scored enough bouts of the stage.
         """
-        stage, length, complete, scorer = self.bouts
-        found = {}
+        complete = self.bouts.where(self.bouts.is_complete)
+        minima = {}
         for label, name in enumerate(self.scheme.names):
-            own = complete & (stage == label)
-            if np.count_nonzero(own) < FEWEST_BOUTS:
+            bouts = complete.of_stage(label)
+            if len(bouts.stage) < FEWEST_BOUTS:
                 continue
-            habits = [length[own], *(length[own & (scorer == one)] for one in np.unique(scorer[own]))]
+            by_scorer = [bouts.epochs[bouts.scorer == scorer] for scorer in np.unique(bouts.scorer)]
+            habits = [bouts.epochs, *by_scorer]
             habits = [lengths for lengths in habits if len(lengths) >= FEWEST_BOUTS]
             minimum = 1
             while minimum < LONGEST_MINIMUM_EPOCHS and all(
@@ -146,41 +163,38 @@ class Counts:
             ):
                 minimum += 1
             if minimum > 1:
-                found[name] = minimum
-        return found
+                minima[name] = minimum
+        return minima
 
     def rare_pairs(self) -> tuple[tuple[str, str, int, int], ...]:
         """Return switches (from, to, count, exits) that are surely below 2 % of the exits of their stage."""
-        names, found = self.scheme.names, []
+        names, rare = self.scheme.names, []
         for i, source in enumerate(names):
             exits = self.pairs[i].sum() - self.pairs[i, i]
             if exits < FEWEST_EXITS:
                 continue
             for j, target in enumerate(names):
                 if i != j and _upper_bound(self.pairs[i, j], exits) <= RARE_SHARE:
-                    found.append((source, target, round(float(self.pairs[i, j])), round(float(exits))))
-        return tuple(found)
+                    rare.append((source, target, round(float(self.pairs[i, j])), round(float(exits))))
+        return tuple(rare)
 
     def duration_table(self, label: int) -> tuple[float, ...]:
         """Return probabilities of a bout of 1, 2, ... epochs; the hazard of the last carries on."""
-        stage, length, complete, _ = self.bouts
-        own = stage == label
-        hazard = _hazards(length[own], complete[own])
+        bouts = self.bouts.of_stage(label)
+        hazard = _hazards(bouts.epochs, bouts.is_complete)
         survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard[:-1])])
         return tuple((survival * hazard).tolist())
 
     def log_likelihood(self, table: Sequence[float], label: int) -> tuple[float, int]:
         """Return what a table gives the bouts of a stage, cut ones by their survival, and how many."""
-        stage, length, complete, _ = self.bouts
-        own = stage == label
-        return _log_likelihood(np.array(table), length[own], complete[own]), int(np.count_nonzero(own))
+        bouts = self.bouts.of_stage(label)
+        return _log_likelihood(np.array(table), bouts.epochs, bouts.is_complete), len(bouts.stage)
 
 
 def geometric_table(counts: Counts, label: int) -> tuple[float, ...]:
     """Return the one-entry table of a constant hazard: what a Markov chain says about bout lengths."""
-    stage, length, complete, _ = counts.bouts
-    own = stage == label
-    return (_constant_hazard(length[own], complete[own]),)
+    bouts = counts.bouts.of_stage(label)
+    return (_constant_hazard(bouts.epochs, bouts.is_complete),)
 
 
 def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageScheme) -> tuple[str, ...]:
@@ -189,7 +203,7 @@ def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageSch
     Judged on nights of subjects the table was not counted on: the gain in log-likelihood must exceed its
     standard error over the folds.
     """
-    found = []
+    supported = []
     for label, name in enumerate(scheme.names):
         gains, n_bouts = [], 0
         for train, test in folds:
@@ -199,8 +213,8 @@ def supported_durations(folds: Sequence[tuple[Counts, Counts]], scheme: StageSch
             n_bouts += n
         error = float(np.std(gains, ddof=1) * np.sqrt(len(gains))) if len(gains) > 1 else np.inf
         if n_bouts >= FEWEST_BOUTS and sum(gains) > error:
-            found.append(name)
-    return tuple(found)
+            supported.append(name)
+    return tuple(supported)
 
 
 def _constant_hazard(length: Ints, complete: Mask) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from stageguard.guard.evidence import Night
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
-Tick = Callable[[str], None]
 Status = Literal[
     "chosen",
     "kept",
@@ -48,6 +47,7 @@ Status = Literal[
     "gain within its error",
     "not surely better",
 ]
+COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "error", "criterion", "status")
 Folds = list[tuple[Material, Material]]  # training nights, held-out nights
 
 # Kappa from which on stages have anything to do with the experts': a stager that knows nothing must not be
@@ -98,6 +98,27 @@ class Criterion:
 
 
 @dataclass(frozen=True, slots=True)
+class Choosing:
+    """How candidates are compared, the same in every round of cross-validation.
+
+    Attributes
+    ----------
+    scope : Scope or None
+        How much is allowed, whatever the number of nights at hand, so that a choice on part of the nights
+        is made as it would be on all.
+    tick : callable
+        Is called after every fold.
+    """
+
+    recipe: Recipe
+    criterion: Criterion
+    n_folds: int
+    seed: int
+    scope: Scope | None = None
+    tick: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One candidate's cross-validated scores, means over subjects."""
 
@@ -109,6 +130,10 @@ class Row:
     fi_distance: float
     error: float
     criterion: float
+
+    def cells(self) -> tuple[Any, ...]:
+        """Return what a table shows, in the order of COLUMNS."""
+        return (self.candidate.name, *(getattr(self, name) for name in COLUMNS[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,73 +178,50 @@ def split(material: Material, n_folds: int, seed: int) -> Folds:
     n_folds = min(n_folds, len(groups))
     sizes = {group: sum(night.group == group for night in material.nights) for group in groups}
     order = [groups[i] for i in np.random.default_rng(seed).permutation(len(groups))]
-    held: list[list[str]] = [[] for _ in range(n_folds)]
+    parts: list[list[str]] = [[] for _ in range(n_folds)]
     for group in sorted(order, key=lambda group: -sizes[group]):
-        min(held, key=lambda own: (sum(sizes[g] for g in own), len(own))).append(group)
-    return [(material.of_groups(set(groups) - set(own)), material.of_groups(own)) for own in held]
+        min(parts, key=lambda part: (sum(sizes[g] for g in part), len(part))).append(group)
+    return [(material.of_groups(set(groups) - set(part)), material.of_groups(part)) for part in parts]
 
 
-def select(
-    material: Material,
-    recipe: Recipe,
-    criterion: Criterion,
-    *,
-    n_folds: int,
-    seed: int,
-    scope: Scope | None = None,
-    tick: Tick | None = None,
-) -> Selection:
-    """Cross-validate every candidate that the material allows, and choose one.
-
-    `scope` says how much is allowed instead of the number of nights given here, so that a choice on part
-    of the nights is made as it would be on all.
-    """
-    folds = split(material, n_folds, seed)
-    recipe = recipe.suited(folds)
-    own = scope_of(material, material.counts(), biases=False, durations=bool(recipe.durations))
-    if scope is not None:
-        own = replace(own, tuned=scope.tuned, match=scope.match)
-    learned = [recipe.learn(train, totals=own.totals) for train, _ in folds]
+def select(material: Material, choosing: Choosing) -> Selection:
+    """Cross-validate every candidate that the material allows, and choose one."""
+    folds = split(material, choosing.n_folds, choosing.seed)
+    recipe = choosing.recipe.suited(folds)
+    scope = scope_of(material, material.counts(), biases=False, durations=bool(recipe.durations))
+    if choosing.scope is not None:
+        scope = replace(scope, tuned=choosing.scope.tuned, match=choosing.scope.match)
+    learned = [recipe.learn(train, totals=scope.totals) for train, _ in folds]
     subjects = [night.subject for night in material.nights]
-    simpler = (ARGMAX, ALL_TOTALS) if own.totals else (ARGMAX,)
+    simpler = (ARGMAX, ALL_TOTALS) if scope.totals else (ARGMAX,)
     gate = _evaluate(folds, learned, recipe, (*simpler, BIASES), material)
     gains = [paired_error(gate.kappa[-1], other, subjects) for other in gate.kappa[:-1]]
-    candidates = replace(own, biases=all(gain > error for gain, error in gains)).candidates()
-    scores = _evaluate(folds, learned, recipe, candidates, material, tick)
-    rows = _judge(candidates, scores, subjects, criterion)
+    candidates = replace(scope, biases=all(gain > error for gain, error in gains)).candidates()
+    scores = _evaluate(folds, learned, recipe, candidates, material, choosing.tick)
+    rows = _judge(candidates, scores, subjects, choosing.criterion)
     chosen = next(row.candidate for row in rows if row.status == "chosen")
     return Selection(rows, chosen, recipe, min(gains))
 
 
-def held_out(
-    folds: Folds,
-    whole: Material,
-    recipe: Recipe,
-    criterion: Criterion,
-    *,
-    n_folds: int,
-    seed: int,
-    scope: Scope | None = None,
-    tick: Tick | None = None,
-) -> HeldOut:
+def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
     """Choose and fit on each fold's training nights, and decode the nights held out."""
     labels: dict[int, tuple[Labels, Labels]] = {}
     scores: dict[int, tuple[Score, Score]] = {}
     profiles: dict[int, Profile] = {}
     chosen = []
     for train, test in folds:
-        picked = select(train, recipe, criterion, n_folds=n_folds, seed=seed, scope=scope, tick=tick)
+        picked = select(train, choosing)
         met = (picked.chosen.rule,) if picked.chosen.totals else ()
         learned = picked.recipe.learn(train, biases=picked.chosen.biases, totals=met)
-        plain, own = (
+        argmax, guarded = (
             decode_candidate(candidate, learned, picked.recipe, test) for candidate in (ARGMAX, picked.chosen)
         )
         profile = picked.recipe.whole_profile(picked.chosen, learned)
         for i, night in enumerate(test.nights):
-            labels[night.number], profiles[night.number] = (plain[i], own[i]), profile
+            labels[night.number], profiles[night.number] = (argmax[i], guarded[i]), profile
             scores[night.number] = (
-                score_night(night, plain[i], whole.endpoints),
-                score_night(night, own[i], whole.endpoints),
+                score_night(night, argmax[i], whole.endpoints),
+                score_night(night, guarded[i], whole.endpoints),
             )
         chosen.append(picked.chosen)
     numbers = [night.number for night in whole.nights]
@@ -252,18 +254,18 @@ def _evaluate(
     recipe: Recipe,
     candidates: Sequence[Candidate],
     whole: Material,
-    tick: Tick | None = None,
+    tick: Callable[[], None] | None = None,
 ) -> Scores:
     """Score every candidate on every night, fitted without it."""
-    found: dict[int, list[Score]] = {}
-    for (_, test), own in zip(folds, learned, strict=True):
-        for labels in _decode_all(candidates, own, recipe, test):
+    by_night: dict[int, list[Score]] = {}
+    for (_, test), fold_learned in zip(folds, learned, strict=True):
+        for labels in _decode_all(candidates, fold_learned, recipe, test):
             for night, decoded in zip(test.nights, labels, strict=True):
-                found.setdefault(night.number, []).append(score_night(night, decoded, whole.endpoints))
+                by_night.setdefault(night.number, []).append(score_night(night, decoded, whole.endpoints))
         if tick is not None:
-            tick("cross-validating")
-    nights = [found[night.number] for night in whole.nights]
-    return Scores.of([[night[row] for night in nights] for row in range(len(candidates))])
+            tick()
+    of_nights = [by_night[night.number] for night in whole.nights]
+    return Scores.of([[night[row] for night in of_nights] for row in range(len(candidates))])
 
 
 def _decode_all(
@@ -296,8 +298,8 @@ def _judge(
     The best of the plain candidates is chosen unless another one is surely better than that.
     """
     values = criterion.of(scores)
-    fields = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error)
-    means = [mean_over_subjects(own, subjects) for own in (*fields, values)]
+    columns = (scores.kappa, scores.accuracy, scores.fi, scores.fi_distance, scores.error)
+    means = [mean_over_subjects(column, subjects) for column in (*columns, values)]
     if means[4][0] > 0:
         means[4] = means[4] / means[4][0]  # so that argmax's is 1 over subjects, too
     statuses = _statuses(means, values, subjects, criterion)
@@ -329,17 +331,17 @@ def _statuses(
     means: Sequence[Floats], values: Floats, subjects: Sequence[str], criterion: Criterion
 ) -> list[Status]:
     kappa, accuracy = means[0], means[1]
-    found: list[Status] = ["kept"]
+    statuses: list[Status] = ["kept"]
     for i in range(1, len(kappa)):
         gain, error = paired_error(values[i], values[0], subjects)
         if np.isnan(kappa[i]):
-            found.append("no kappa to judge by")
+            statuses.append("no kappa to judge by")
         elif kappa[i] < LEAST_KAPPA:
-            found.append("agrees by chance")
+            statuses.append("agrees by chance")
         elif kappa[i] < kappa[0]:
-            found.append("kappa below argmax")
+            statuses.append("kappa below argmax")
         elif criterion.keep_accuracy and not accuracy[i] >= accuracy[0]:
-            found.append("accuracy below argmax")
+            statuses.append("accuracy below argmax")
         else:
-            found.append("kept" if gain > error else "gain within its error")
-    return found
+            statuses.append("kept" if gain > error else "gain within its error")
+    return statuses

@@ -1,4 +1,4 @@
-"""Write what a fit found as a profile document, its evidence in the provenance. Decides nothing."""
+"""A fit as a profile document, its evidence in the provenance."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from stageguard.fitting.candidates import (
     calibration_document,
     calibration_of,
 )
-from stageguard.fitting.cross_validation import Criterion, HeldOut, Selection
+from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Selection
 from stageguard.fitting.intervals import held_out_errors
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
-from stageguard.fitting.report import COLUMNS, curve_dict, row_values
 from stageguard.measures.bands import expert_bands
 from stageguard.profile.profile import Profile
 
@@ -50,12 +49,22 @@ class Naming:
     notes: tuple[str, ...]
 
 
-def fitted_document(
-    material: Material, recipe: Recipe, learned: Learned, naming: Naming, choice: Choice | None
-) -> dict[str, Any]:
-    """Return the document of the fitted profile; without a choice, of one counted on hypnograms alone."""
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """All that a fit gave, of which a profile and a report are made."""
+
+    material: Material
+    recipe: Recipe
+    learned: Learned
+    naming: Naming
+    choice: Choice | None = None  # without one, hypnograms alone were counted
+
+
+def fitted_document(fitted: Fitted) -> dict[str, Any]:
+    """Return the document of the fitted profile."""
+    material, recipe, learned, choice = fitted.material, fitted.recipe, fitted.learned, fitted.choice
     base = recipe.base
-    document = _words(base, material, naming, choice)
+    document = _words(material, fitted.naming, choice)
     document |= {key: value for key, value in recipe.bare.to_dict().items() if key != "name"}
     if choice is None:
         document |= _base_strength(recipe, learned) | {"durations": learned.durations}
@@ -65,17 +74,17 @@ def fitted_document(
         calibration = calibration_of(choice.candidate, learned)
         document["calibration"] = calibration_document(calibration, base.scheme.names)
         document["intervals"] = _intervals(choice, material)
-    document["not_for"] = _cautions(base, naming.cohort, document)
+    document["not_for"] = _cautions(base, fitted.naming.cohort, document)
     rare = material.counts().rare_pairs()
-    place = base.scheme.names.index
-    document["rare"] = [[a, b, _round(learned.transitions[place(a), place(b)], 6)] for a, b, *_ in rare]
+    index = base.scheme.names.index
+    document["rare"] = [[a, b, _round(learned.transitions[index(a), index(b)], 6)] for a, b, *_ in rare]
     document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
     document["bands"] = _bands(material, recipe)
-    document["provenance"] = _provenance(material, recipe, learned, naming, choice)
+    document["provenance"] = _provenance(fitted)
     return document
 
 
-def _words(base: Profile, material: Material, naming: Naming, choice: Choice | None) -> dict[str, Any]:
+def _words(material: Material, naming: Naming, choice: Choice | None) -> dict[str, Any]:
     n_nights, n_subjects = len(material.nights), len(material.subjects)
     nights = (
         f"{n_nights} scored night{'s' * (n_nights != 1)} of {n_subjects} subject{'s' * (n_subjects != 1)}"
@@ -108,11 +117,11 @@ def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) ->
         return inherited
     fitted_on = "nights whose cohort is not said" if cohort is None else f"nights of {cohort!r}"
     reason = f"The profile was fitted on {fitted_on}, and {_deed(document)} Look at the argmax too."
-    own = "" if cohort is None else cohort.casefold()
+    fitted_cohort = "" if cohort is None else cohort.casefold()
     return [
         {**caution, "reason": reason}
         for caution in inherited
-        if own not in map(str.casefold, (caution["cohort"], *caution.get("aliases", ())))
+        if fitted_cohort not in map(str.casefold, (caution["cohort"], *caution.get("aliases", ())))
     ]
 
 
@@ -158,7 +167,8 @@ def _intervals(choice: Choice, material: Material) -> dict[str, Any]:
     rem = material.scheme.rem
     shortest = 0 if rem is None else material.counts().minimum_epochs().get(rem, 0)
     seconds = shortest * material.epoch_seconds
-    return held_out_errors(choice.nested, aside=choice.candidate == ARGMAX, min_first_rem_seconds=seconds)
+    aside = choice.candidate == ARGMAX
+    return held_out_errors(choice.nested, aside=aside, min_first_rem_seconds=seconds).to_dict()
 
 
 def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
@@ -172,25 +182,24 @@ def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _provenance(
-    material: Material, recipe: Recipe, learned: Learned, naming: Naming, choice: Choice | None
-) -> dict[str, Any]:
+def _provenance(fitted: Fitted) -> dict[str, Any]:
+    material, recipe, choice = fitted.material, fitted.recipe, fitted.choice
     counts, base, names = material.counts(), recipe.base, recipe.base.scheme.names
     minimum = counts.minimum_epochs()
-    found: dict[str, Any] = {
+    provenance: dict[str, Any] = {
         "source": "stageguard.fit on scored nights"
         if choice is not None
         else "stageguard.fit on expert hypnograms alone",
         "base": {"name": base.name, "sha256": base.sha256},
         "stageguard": __version__,
-        "seed": naming.seed,
+        "seed": fitted.naming.seed,
         "n_nights": len(material.nights),
         "n_subjects": len(material.subjects),
         "n_groups": len(material.groups),
         "n_scorings": sum(len(night.scorings) for night in material.nights),
         "n_scored_epochs": sum(night.n_scored for night in material.nights),
         "nights_sha256": material.sha256(),
-        "mean_fragmentation_index": _plain(learned.fi_mean),
+        "mean_fragmentation_index": _plain(fitted.learned.fi_mean),
         "pairs_counted_from": {
             n: round(float(v)) for n, v in zip(names, counts.pairs.sum(axis=1), strict=True)
         },
@@ -199,16 +208,18 @@ def _provenance(
         "rare_pairs": [f"{a}->{b}: {n} of {exits} exits" for a, b, n, exits in counts.rare_pairs()],
         "supported_minimum_bout_seconds": {n: m * material.epoch_seconds for n, m in minimum.items()},
         "stages_with_supported_bout_lengths": list(recipe.durations),
-        "notes": list(naming.notes),
+        "notes": list(fitted.naming.notes),
     }
-    return found | ({} if choice is None else _evidence(choice, learned, list(material.endpoints.names)))
+    if choice is not None:
+        provenance |= _evidence(choice, fitted.learned, list(material.endpoints.names))
+    return provenance
 
 
 def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[str, Any]:
     """Return the cross-validation behind a choice."""
     gain, error = choice.selection.biases_gain
     used = any(row.candidate.biases for row in choice.selection.rows)
-    found: dict[str, Any] = {
+    evidence: dict[str, Any] = {
         "chosen": choice.candidate.name,
         "reason": choice.reason,
         "statistics": statistics,
@@ -224,12 +235,12 @@ def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[s
         },
         "cross_validation": {
             "columns": list(COLUMNS),
-            "rows": [[_plain(value) for value in row_values(row)] for row in choice.selection.rows],
+            "rows": [[_plain(value) for value in row.cells()] for row in choice.selection.rows],
         },
     }
     if choice.nested is not None:
         kappa, criterion = choice.nested.gain(), choice.nested.gain(choice.criterion)
-        found["nested"] = {
+        evidence["nested"] = {
             "kappa_gain": _plain(kappa[0]),
             "kappa_gain_error": _plain(kappa[1]),
             "criterion_gain": _plain(criterion[0]),
@@ -237,14 +248,14 @@ def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[s
             "chosen_in_each_fold": [candidate.name for candidate in choice.nested.chosen],
         }
     if choice.curve is not None:
-        curve = curve_dict(choice.curve)
+        curve = choice.curve.to_dict()
         columns = list(curve["points"][0])
-        found["learning_curve"] = {
+        evidence["learning_curve"] = {
             "finding": curve["finding"],
             "columns": columns,
             "rows": [[_plain(point[column]) for column in columns] for point in curve["points"]],
         }
-    return found
+    return evidence
 
 
 def _plain(value: Any) -> Any:

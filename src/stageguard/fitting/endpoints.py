@@ -1,10 +1,11 @@
-"""What studies report of a recording, and how far an output is off in it. Weighs and chooses nothing."""
+"""What studies report of a recording, and how far an output is off in it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from stageguard.base.arrays import Labels, Mask
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.quantities import REPORTED, REPORTED_OF_STAGE
+from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE
 from stageguard.night.stages import StageScheme
 
 Kind = Literal["night", "day"]
@@ -51,11 +52,7 @@ class Endpoints:
     @property
     def names(self) -> tuple[str, ...]:
         """The statistics, in order."""
-        if self.kind == "night":
-            return (*OF_A_NIGHT, "bouts")
-        return tuple(
-            f"{kind.reported_key}_{stage}" for kind in REPORTED_OF_STAGE for stage in self.scheme.names
-        )
+        return tuple(name for name, _ in _names_and_units(self.kind, self.scheme.names))
 
     def of(self, labels: Labels) -> tuple[float, ...]:
         """Return the statistics of labels, -1 unscored; NaN where one does not exist."""
@@ -64,8 +61,8 @@ class Endpoints:
             n, minutes = self.scheme.n_stages, self.epoch_seconds / 60.0
             epochs = np.bincount(labels[labels != UNSCORED], minlength=n) * minutes
             return (*epochs.tolist(), *np.bincount(labels[begins], minlength=n).astype(float).tolist())
-        found = sleep_statistics(Hypnogram(labels, self.scheme, self.epoch_seconds))
-        return (*(float(getattr(found, name)) for name in OF_A_NIGHT), float(np.count_nonzero(begins)))
+        statistics = sleep_statistics(Hypnogram(labels, self.scheme, self.epoch_seconds))
+        return (*(float(getattr(statistics, name)) for name in OF_A_NIGHT), float(np.count_nonzero(begins)))
 
     def errors(self, number: int, expert: Labels, labels: Labels, both: Mask) -> tuple[float, ...]:
         """Return how far labels are off the expert's night `number`, over the epochs both have scored.
@@ -77,16 +74,24 @@ class Endpoints:
         key = (number, both.tobytes())  # the same for every candidate: outputs differ in no gap
         if key not in self._known:
             self._known[key] = self.of(np.where(both, expert, UNSCORED).astype(np.int8))
-        own = self.of(np.where(both, labels, UNSCORED).astype(np.int8))
+        output = self.of(np.where(both, labels, UNSCORED).astype(np.int8))
         end = len(labels) * self.epoch_seconds / 60.0
-        found = []
-        for name, shown, wanted in zip(self.names, own, self._known[key], strict=True):
+        steps = []
+        step_of = {"min": self.epoch_seconds / 60.0, "%": ONE_PERCENT_STEP}
+        names = _names_and_units(self.kind, self.scheme.names)
+        for (name, unit), shown, wanted in zip(names, output, self._known[key], strict=True):
             if math.isnan(shown):
                 shown = end if name in LATENCIES else 0.0
-            found.append(abs(shown - wanted) / self._step(name))
-        return tuple(found)
+            steps.append(abs(shown - wanted) / step_of.get(unit, 1.0))
+        return tuple(steps)
 
-    def _step(self, name: str) -> float:
-        if "minutes" in name:
-            return self.epoch_seconds / 60.0
-        return ONE_PERCENT_STEP if "percent" in name else 1.0
+
+@cache
+def _names_and_units(kind: Kind, stages: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    if kind == "night":
+        return tuple((quantity.key, quantity.short_unit) for quantity in (*REPORTED, ALL_BOUTS))
+    return tuple(
+        (f"{quantity.reported_key}_{stage}", quantity.short_unit)
+        for quantity in REPORTED_OF_STAGE
+        for stage in stages
+    )

@@ -1,4 +1,4 @@
-"""Fitting and decoding with scikit-learn's manners, for those who want them. Does not import scikit-learn."""
+"""`SemiMarkovDecoder`: fitting and decoding with scikit-learn's manners; scikit-learn itself is optional."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class SemiMarkovDecoder:
         X : list of arrays, or array (n_epochs, n_stages)
             The stager's probabilities.
         y : list of arrays, or array (n_epochs,)
-            Stages as places in the scheme, -1 unscored, or as names, "?" unscored.
+            Stages as indices in the scheme, -1 unscored, or as names, "?" unscored.
         groups : sequence, optional
             The subject of each night, or of each epoch of one array.
         lengths : sequence of int, optional
@@ -140,16 +140,16 @@ class SemiMarkovDecoder:
         `lengths`, or `groups` per epoch, say where one array of several nights is to be cut.
         """
         nights, cuts = self._nights(X, lengths, groups)
-        found = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
-        return _joined([self._said(labels) for labels in found], cuts)
+        decoded = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
+        return _joined([self._said(labels) for labels in decoded], cuts)
 
     def predict_proba(
         self, X: Nights, *, lengths: Sequence[int] | None = None, groups: Sequence[Hashable] | None = None
     ) -> Any:
         """Return the probability of each stage at each epoch, given the whole night and the profile."""
         nights, cuts = self._nights(X, lengths, groups)
-        found = posterior(nights, self.profile_, cohort=self.cohort)
-        return _joined([density.probabilities for density in found], cuts)
+        posteriors = posterior(nights, self.profile_, cohort=self.cohort)
+        return _joined([density.probabilities for density in posteriors], cuts)
 
     def score(
         self,
@@ -162,10 +162,10 @@ class SemiMarkovDecoder:
         """Return the accuracy over the epochs that an expert scored."""
         nights, cuts = self._nights(X, lengths, groups)
         truth, _ = _labels_of(y, cuts, self.profile_.scheme, len(nights))
-        found = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
-        _check_lengths(truth, found)
-        right = sum(int(np.count_nonzero((a == b) & (a >= 0))) for a, b in zip(truth, found, strict=True))
-        n_scored = sum(int(np.count_nonzero(own >= 0)) for own in truth)
+        decoded = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
+        _check_lengths(truth, decoded)
+        right = sum(int(np.count_nonzero((a == b) & (a >= 0))) for a, b in zip(truth, decoded, strict=True))
+        n_scored = sum(int(np.count_nonzero(labels >= 0)) for labels in truth)
         return right / n_scored if n_scored else float("nan")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _not_fitted_error() -> type[Exception]:
 
 def _parameters() -> dict[str, Any]:
     signature = inspect.signature(SemiMarkovDecoder.__init__)
-    return {name: own.default for name, own in signature.parameters.items() if name != "self"}
+    return {name: parameter.default for name, parameter in signature.parameters.items() if name != "self"}
 
 
 def _nights_of(
@@ -340,11 +340,11 @@ def _labels_of(
     else:
         if not isinstance(y, list | tuple | np.ndarray):
             raise InputError(f"y is {checks.shown(y)}, expected a list of every night's stages.")
-        listed = [np.asarray(checks.array_of(one, "y", "read_hypnogram")) for one in y]
+        listed = [np.asarray(checks.array_of(night, "y", "read_hypnogram")) for night in y]
         if len(listed) != n_nights:
             raise InputError(f"y has {len(listed)} nights and X {n_nights}, expected the same.")
-    names = any(own.dtype.kind in "UO" for own in listed)
-    return [_numbers(own, scheme) if names else own for own in listed], names
+    names = any(stages.dtype.kind in "UO" for stages in listed)
+    return [_numbers(stages, scheme) if names else stages for stages in listed], names
 
 
 def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:
@@ -352,11 +352,11 @@ def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:
     return np.array([known[name] for name in stages.tolist()], dtype=np.int8)
 
 
-def _check_lengths(truth: Sequence[npt.NDArray[Any]], found: Sequence[npt.NDArray[Any]]) -> None:
-    for i, (a, b) in enumerate(zip(truth, found, strict=True)):
+def _check_lengths(truth: Sequence[npt.NDArray[Any]], decoded: Sequence[npt.NDArray[Any]]) -> None:
+    for i, (a, b) in enumerate(zip(truth, decoded, strict=True)):
         if len(a) != len(b):
             raise InputError(f"y has {len(a)} epochs and X {len(b)} in night {i}, expected the same.")
 
 
-def _joined(found: list[npt.NDArray[Any]], cuts: list[int] | None) -> Any:
-    return found if cuts is None else np.concatenate(found)
+def _joined(nights: list[npt.NDArray[Any]], cuts: list[int] | None) -> Any:
+    return nights if cuts is None else np.concatenate(nights)

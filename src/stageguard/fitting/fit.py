@@ -1,11 +1,12 @@
-"""Fit a profile to scored nights: public functions only. Reads no files."""
+"""`fit` and `fit_report`: a profile fitted to scored nights."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, TypeVar
 
 import numpy.typing as npt
 
@@ -23,6 +24,7 @@ from stageguard.fitting.candidates import (
 )
 from stageguard.fitting.cross_validation import (
     LEAST_KAPPA,
+    Choosing,
     Criterion,
     HeldOut,
     Selection,
@@ -32,7 +34,7 @@ from stageguard.fitting.cross_validation import (
     select,
     split,
 )
-from stageguard.fitting.document import Choice, Naming, fitted_document
+from stageguard.fitting.document import Choice, Fitted, Naming, fitted_document
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
@@ -45,6 +47,9 @@ from stageguard.profile.profile import Profile
 Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
 Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
 MANY_IMPOSSIBLE = 0.01  # of scored epochs: more true stages of probability 0 are no rounding
 
 
@@ -55,106 +60,6 @@ class Progress:
     done: int
     total: int
     what: str
-
-
-def fit(
-    densities: Nights | None,
-    hypnograms: Experts,
-    *,
-    base: Profile | str,
-    groups: Sequence[Hashable] | None = None,
-    subjects: Sequence[Hashable] | None = None,
-    cohort: str | None = None,
-    name: str | None = None,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    logits: bool = False,
-    log: bool = False,
-    keep_accuracy: bool = False,
-    fragmentation_weight: float = 2.0,
-    statistics_weight: float = 0.3,
-    statistics: Kind | None = None,
-    n_folds: int = 5,
-    learning_curve: bool = True,
-    seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
-) -> Profile:
-    """Fit a profile to nights that both a stager and an expert scored.
-
-    Counts transitions and bouts, calibrates the probabilities, and chooses how to guard by cross-validation
-    that never has a subject on both sides. Argmax is always a candidate: where nothing keeps its kappa, the
-    fitted profile steps aside and returns argmax.
-
-    Parameters
-    ----------
-    densities : list of Hypnodensity or arrays (n_epochs, n_stages), or None
-        The stager's probabilities. None fits to the hypnograms alone: transitions, durations and bands.
-    hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
-        An expert's scoring of each night, or those of several experts.
-    base : Profile or str
-        Where to start from: stages, rare stages' transitions, bands, cautions.
-    groups : sequence, optional
-        What is kept together when nights are split: the subject of each night, or the litter, the family.
-        Without it every night is taken as a subject of its own.
-    subjects : sequence, optional
-        The subject of each night, where groups are larger than subjects.
-    cohort : str, optional
-        Whom the nights are of. Stage shares and biases are used on no other cohort.
-    name : str, optional
-        Name of the profile; by default the base's with "-fitted".
-    stages, epoch_seconds, logits, log
-        How bare arrays are to be read, as in `decode`.
-    keep_accuracy : bool
-        Drop candidates whose cross-validated accuracy is below argmax's, too.
-    fragmentation_weight : float
-        How many points of kappa a point of distance to the expert's fragmentation index is worth.
-    statistics_weight : float
-        How many points of kappa the errors of what studies report are worth, where argmax's count as 1: kappa
-        is not to be bought with minutes of sleep and wake.
-    statistics : {"night", "day"}, optional
-        What is reported. ``night``: TST, SE, SOL, REM latency, WASO, awakenings, bouts. ``day``: minutes and
-        bouts of every stage. By default ``day`` where epochs are shorter than 15 s or a recording has 20 h.
-    n_folds : int
-        Folds of every cross-validation, at most as many as there are groups.
-    learning_curve : bool
-        Whether to find out how many scored nights are enough; takes about as long as all the rest.
-    seed : int
-        Same nights in the same order and same seed, same folds, same profile.
-    progress : callable, optional
-        Is called with a `Progress` after every round.
-
-    Returns
-    -------
-    Profile
-        Its provenance holds the cross-validation table. `fit_report` returns that and more.
-
-    Examples
-    --------
-    >>> import stageguard as sg
-    >>> profile = sg.fit(densities, experts, base="human-psg-5", groups=subjects)
-    >>> print(profile.provenance["reason"])
-    """
-    return fit_report(
-        densities,
-        hypnograms,
-        base=base,
-        groups=groups,
-        subjects=subjects,
-        cohort=cohort,
-        name=name,
-        stages=stages,
-        epoch_seconds=epoch_seconds,
-        logits=logits,
-        log=log,
-        keep_accuracy=keep_accuracy,
-        fragmentation_weight=fragmentation_weight,
-        statistics_weight=statistics_weight,
-        statistics=statistics,
-        n_folds=n_folds,
-        learning_curve=learning_curve,
-        seed=seed,
-        progress=progress,
-    ).profile
 
 
 def fit_report(
@@ -216,8 +121,82 @@ def fit_report(
     if not material.has_probabilities:
         return _counted(material, recipe, naming, n_folds)
     _check_enough(material)
-    fitter = _Fitter(material, recipe, criterion, n_folds, seed, progress, bool(learning_curve))
-    return fitter.run(naming)
+    choosing = Choosing(recipe, criterion, n_folds, seed)
+    return _Fitter(material, choosing, progress, with_curve=bool(learning_curve)).run(naming)
+
+
+def _takes_the_arguments_of(
+    function: Callable[Arguments, object],
+) -> Callable[[Callable[..., Result]], Callable[Arguments, Result]]:
+    """Give a function another's signature, for type checkers and `help`."""
+
+    def decorate(wrapper: Callable[..., Result]) -> Callable[Arguments, Result]:
+        returns = inspect.signature(wrapper).return_annotation
+        signature = inspect.signature(function).replace(return_annotation=returns)
+        wrapper.__signature__ = signature  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate
+
+
+@_takes_the_arguments_of(fit_report)
+def fit(*nights: Any, **options: Any) -> Profile:
+    """Fit a profile to nights that both a stager and an expert scored.
+
+    Counts transitions and bouts, calibrates the probabilities, and chooses how to guard by cross-validation
+    that never has a subject on both sides. Argmax is always a candidate: where nothing keeps its kappa, the
+    fitted profile steps aside and returns argmax.
+
+    Parameters
+    ----------
+    densities : list of Hypnodensity or arrays (n_epochs, n_stages), or None
+        The stager's probabilities. None fits to the hypnograms alone: transitions, durations and bands.
+    hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
+        An expert's scoring of each night, or those of several experts.
+    base : Profile or str
+        Where to start from: stages, rare stages' transitions, bands, cautions.
+    groups : sequence, optional
+        What is kept together when nights are split: the subject of each night, or the litter, the family.
+        Without it every night is taken as a subject of its own.
+    subjects : sequence, optional
+        The subject of each night, where groups are larger than subjects.
+    cohort : str, optional
+        Whom the nights are of. Stage shares and biases are used on no other cohort.
+    name : str, optional
+        Name of the profile; by default the base's with "-fitted".
+    stages, epoch_seconds, logits, log
+        How bare arrays are to be read, as in `decode`.
+    keep_accuracy : bool
+        Drop candidates whose cross-validated accuracy is below argmax's, too.
+    fragmentation_weight : float
+        How many points of kappa a point of distance to the expert's fragmentation index is worth.
+    statistics_weight : float
+        How many points of kappa the errors of what studies report are worth, where argmax's count as 1: kappa
+        is not to be bought with minutes of sleep and wake.
+    statistics : {"night", "day"}, optional
+        What is reported. ``night``: TST, SE, SOL, REM latency, WASO, awakenings, bouts. ``day``: minutes and
+        bouts of every stage. By default ``day`` where epochs are shorter than 15 s or a recording has 20 h.
+    n_folds : int
+        Folds of every cross-validation, at most as many as there are groups.
+    learning_curve : bool
+        Whether to find out how many scored nights are enough; takes about as long as all the rest.
+    seed : int
+        Same nights in the same order and same seed, same folds, same profile.
+    progress : callable, optional
+        Is called with a `Progress` after every round.
+
+    Returns
+    -------
+    Profile
+        Its provenance holds the cross-validation table. `fit_report` returns that and more.
+
+    Examples
+    --------
+    >>> import stageguard as sg
+    >>> profile = sg.fit(densities, experts, base="human-psg-5", groups=subjects)
+    >>> print(profile.provenance["reason"])
+    """
+    return fit_report(*nights, **options).profile
 
 
 class _Fitter:
@@ -226,62 +205,33 @@ class _Fitter:
     def __init__(
         self,
         material: Material,
-        recipe: Recipe,
-        criterion: Criterion,
-        n_folds: int,
-        seed: int,
+        choosing: Choosing,
         progress: Callable[[Progress], None] | None,
+        *,
         with_curve: bool,
     ) -> None:
-        self.material, self.recipe, self.criterion = material, recipe, criterion
-        self.n_folds, self.seed, self.progress = n_folds, seed, progress
-        self.folds = split(material, n_folds, seed)
+        self.material, self.progress = material, progress
+        self.choosing = replace(choosing, tick=self._tick)
+        self.folds = split(material, choosing.n_folds, choosing.seed)
         self.with_curve = with_curve and can_nest(self.folds)
         self.scope = scope_of(material, material.counts(), biases=False, durations=False)
         self.done, self.total = 0, self._n_rounds()
 
     def run(self, naming: Naming) -> FitReport:
         """Choose, check the choice, and write the profile."""
-        picked = select(
-            self.material, self.recipe, self.criterion, n_folds=self.n_folds, seed=self.seed, tick=self._tick
-        )
-        nested = self._nested()
-        curve = self._curve(nested)
-        choice = decide(picked, nested, curve, self.criterion)
+        picked = select(self.material, self.choosing)
+        nested = curve = None
+        if can_nest(self.folds):
+            nested = held_out(self.folds, self.material, replace(self.choosing, scope=self.scope))
+        if nested is not None and self.with_curve:
+            curve = learning_curve(self.folds, self.material, nested, self.choosing)
+        choice = decide(picked, nested, curve, self.choosing.criterion)
         met = (choice.candidate.rule,) if choice.candidate.totals else ()
         learned = picked.recipe.learn(self.material, totals=met)
         notes = (*naming.notes, *self._notes(learned), *_warn_of_votes(learned))
         _warn_of_chance(picked)
-        naming = Naming(naming.name, naming.cohort, naming.seed, notes)
-        return _report(self.material, picked.recipe, learned, naming, choice)
-
-    def _nested(self) -> HeldOut | None:
-        if not can_nest(self.folds):
-            return None
-        return held_out(
-            self.folds,
-            self.material,
-            self.recipe,
-            self.criterion,
-            n_folds=self.n_folds,
-            seed=self.seed,
-            scope=self.scope,
-            tick=self._tick,
-        )
-
-    def _curve(self, nested: HeldOut | None) -> LearningCurve | None:
-        if nested is None or not self.with_curve:
-            return None
-        return learning_curve(
-            self.folds,
-            self.material,
-            nested,
-            self.recipe,
-            self.criterion,
-            n_folds=self.n_folds,
-            seed=self.seed,
-            tick=self._tick,
-        )
+        naming = replace(naming, notes=notes)
+        return _report(Fitted(self.material, picked.recipe, learned, naming, choice))
 
     def _notes(self, learned: Learned) -> list[str]:
         notes = []
@@ -297,28 +247,28 @@ class _Fitter:
 
     def _n_rounds(self) -> int:
         """Return how many folds will be evaluated in all."""
-        total = min(self.n_folds, len(self.material.groups))
+        n_folds = self.choosing.n_folds
+        total = min(n_folds, len(self.material.groups))
         if not can_nest(self.folds):
             return total
         sizes = [len(train.groups) for train, _ in self.folds]
-        total += sum(min(self.n_folds, size) for size in sizes)
+        total += sum(min(n_folds, size) for size in sizes)
         if self.with_curve:
-            total += sum(len(self.folds) * min(self.n_folds, size) for size in sizes_below(min(sizes)))
+            total += sum(len(self.folds) * min(n_folds, size) for size in sizes_below(min(sizes)))
         return total
 
-    def _tick(self, what: str) -> None:
+    def _tick(self) -> None:
         self.done += 1
         if self.progress is not None:
-            self.progress(Progress(min(self.done, self.total), self.total, what))
+            self.progress(Progress(min(self.done, self.total), self.total, "cross-validating"))
 
 
-def _report(
-    material: Material, recipe: Recipe, learned: Learned, naming: Naming, choice: Choice | None
-) -> FitReport:
-    profile = Profile.from_dict(_without_none(fitted_document(material, recipe, learned, naming, choice)))
+def _report(fitted: Fitted) -> FitReport:
+    material, choice = fitted.material, fitted.choice
+    profile = Profile.from_dict(_without_none(fitted_document(fitted)))
     report = FitReport(
         profile=profile,
-        base=recipe.base.name,
+        base=fitted.recipe.base.name,
         n_nights=len(material.nights),
         n_subjects=len(material.subjects),
         n_scored_epochs=sum(night.n_scored for night in material.nights),
@@ -329,7 +279,7 @@ def _report(
         nested=None if choice is None else choice.nested,
         learning_curve=None if choice is None else choice.curve,
         n_complete_bouts=material.counts().n_complete_bouts(),
-        notes=naming.notes,
+        notes=fitted.naming.notes,
     )
     if report.steps_aside:
         _warn(f"profile {profile.name!r} returns the stager's own argmax. {report.reason}")
@@ -340,8 +290,7 @@ def _counted(material: Material, recipe: Recipe, naming: Naming, n_folds: int) -
     """Return the report on hypnograms alone."""
     if len(material.groups) >= FEWEST_SUBJECTS:
         recipe = recipe.suited(split(material, n_folds, naming.seed))
-    learned = recipe.learn(material)
-    return _report(material, recipe, learned, naming, None)
+    return _report(Fitted(material, recipe, recipe.learn(material), naming))
 
 
 def _check_enough(material: Material) -> None:
@@ -421,11 +370,11 @@ def decide(
         if gain + error < 0:
             why = f"on nights held out from the choosing kappa changes by {gain:+.3f} (error {error:.3f})"
             return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
-    own = next(row for row in picked.rows if row.status == "chosen")
+    best = next(row for row in picked.rows if row.status == "chosen")
     first = picked.rows[0]
     reason = (
-        f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {own.kappa:.3f} against "
-        f"{first.kappa:.3f} of argmax, distance to the experts' fragmentation index {own.fi_distance:.3f} "
-        f"against {first.fi_distance:.3f}, errors of sleep statistics {own.error:.2f} times argmax's."
+        f"{chosen.name[0].upper()}{chosen.name[1:]}: cross-validated kappa {best.kappa:.3f} against "
+        f"{first.kappa:.3f} of argmax, distance to the experts' fragmentation index {best.fi_distance:.3f} "
+        f"against {first.fi_distance:.3f}, errors of sleep statistics {best.error:.2f} times argmax's."
     )
     return Choice(chosen, reason, picked, nested, curve, criterion)

@@ -1,14 +1,14 @@
-"""How much is gained with fewer scored subjects, and how many are enough. Fits by the same rules."""
+"""How much is gained with fewer scored subjects, and how many are enough."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from stageguard.fitting.candidates import Recipe
-from stageguard.fitting.cross_validation import Criterion, Folds, HeldOut, Tick, held_out
+from stageguard.fitting.cross_validation import Choosing, Criterion, Folds, HeldOut, held_out
 from stageguard.fitting.material import Material
 
 SIZES = (2, 4, 8, 15, 30, 60, 120, 240, 480)
@@ -38,12 +38,21 @@ class LearningCurve:
         last = self.points[-1]
         if not last.criterion_gain > 0:
             return None
-        found = last
+        enough = last
         for point in reversed(self.points):
             if not point.criterion_gain >= ENOUGH_SHARE * last.criterion_gain:
                 break
-            found = point
-        return found
+            enough = point
+        return enough
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        enough = self.enough
+        return {
+            "points": [asdict(point) for point in self.points],
+            "enough_subjects": None if enough is None or enough is self.points[-1] else enough.n_subjects,
+            "finding": str(self),
+        }
 
     def __str__(self) -> str:
         """Return how many scored nights are enough, in one sentence, if the points tell."""
@@ -73,25 +82,14 @@ def sizes_below(n_subjects: int) -> list[int]:
     return [size for size in SIZES if size < n_subjects]
 
 
-def learning_curve(
-    folds: Folds,
-    whole: Material,
-    full: HeldOut,
-    recipe: Recipe,
-    criterion: Criterion,
-    *,
-    n_folds: int,
-    seed: int,
-    tick: Tick | None = None,
-) -> LearningCurve:
+def learning_curve(folds: Folds, whole: Material, full: HeldOut, choosing: Choosing) -> LearningCurve:
     """Fit on growing parts of each fold's training subjects; `full` is what all of them gave."""
     n_training = min(len(train.groups) for train, _ in folds)
     points = []
     for size in sizes_below(n_training):
-        parts = [(_part(train, size, seed), test) for train, test in folds]
-        found = held_out(parts, whole, recipe, criterion, n_folds=n_folds, seed=seed, tick=tick)
-        points.append(_point(parts, found, criterion, size))
-    points.append(_point(folds, full, criterion, n_training))
+        parts = [(_part(train, size, choosing.seed), test) for train, test in folds]
+        points.append(_point(parts, held_out(parts, whole, choosing), choosing.criterion, size))
+    points.append(_point(folds, full, choosing.criterion, n_training))
     return LearningCurve(tuple(points))
 
 
@@ -103,8 +101,8 @@ def _part(train: Material, size: int, seed: int) -> Material:
 
 
 def _point(
-    parts: Sequence[tuple[Material, Material]], found: HeldOut, criterion: Criterion, size: int
+    parts: Sequence[tuple[Material, Material]], nights: HeldOut, criterion: Criterion, size: int
 ) -> CurvePoint:
     n_nights = float(np.mean([len(train.nights) for train, _ in parts]))
-    gain, error = found.gain(criterion)
-    return CurvePoint(size, n_nights, found.gain()[0], gain, error)
+    gain, error = nights.gain(criterion)
+    return CurvePoint(size, n_nights, nights.gain()[0], gain, error)

@@ -1,4 +1,4 @@
-"""Read scored nights for fitting, and refuse what would make cross-validation lie. Fits nothing."""
+"""Scored nights to fit on, checked for what would make cross-validation lie."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitNight:
@@ -36,7 +33,7 @@ class FitNight:
     Attributes
     ----------
     number : int
-        Its place in what the caller gave.
+        Its index in what the caller gave.
     subject, group : str
         Who slept, and what is kept together in cross-validation.
     matrix : array (n_epochs, n_stages) or None
@@ -137,7 +134,7 @@ def read_material(
         )
     assumed: list[str] = []
     group_of, subject_of = _who(groups, subjects, n_nights, assumed)
-    panels = [_panel(one, i, base, options) for i, one in enumerate(hypnograms)]
+    panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
     requests: list[inputs.NightInput | None] = [None] * n_nights
     for i, density in enumerate(() if densities is None else densities):
         stager = _read(density, i, base, options)
@@ -145,7 +142,7 @@ def read_material(
         if not isinstance(density, Hypnodensity):  # an array is of the epochs that were scored
             stager.offset_seconds = panels[i][0].offset_seconds
         elif not _has_hypnograms(hypnograms[i]):
-            panels[i] = [replace(one, offset_seconds=density.offset_seconds) for one in panels[i]]
+            panels[i] = [replace(scoring, offset_seconds=density.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
     nights = []
     for i, (request, panel) in enumerate(zip(requests, panels, strict=True)):
@@ -210,8 +207,8 @@ def _who(
     """Return the group and the subject of every night."""
     if groups is None and subjects is None:
         assumed.append("groups are not given: every night is taken as a subject of its own")
-        own = [f"night {i}" for i in range(n_nights)]
-        return own, own
+        names = [f"night {i}" for i in range(n_nights)]
+        return names, names
     of_group = _names(groups if groups is not None else subjects, "groups", n_nights)
     of_subject = _names(subjects if subjects is not None else groups, "subjects", n_nights)
     home: dict[str, str] = {}
@@ -243,20 +240,20 @@ def _name(given: Any, i: int, what: str) -> str:
 def _panel(given: Any, i: int, base: Profile, options: inputs.GuardOptions) -> list[Hypnogram]:
     """Return the scorings of one night as hypnograms in the base profile's stages."""
     several = isinstance(given, list | tuple) and len(given) > 0 and checks.n_dimensions(given[0]) != 0
-    found = []
-    for one in given if several else [given]:
+    panel = []
+    for scoring in given if several else [given]:
         try:
-            if one is None:
+            if scoring is None:
                 raise InputError("there is no scoring, expected an expert's. Leave the night out.")
-            if isinstance(one, Hypnogram):
-                _refuse_other_epochs(one, options, "scoring")
+            if isinstance(scoring, Hypnogram):
+                _refuse_other_epochs(scoring, options, "scoring")
             else:
                 seconds = base.epoch_seconds if options.epoch_seconds is None else options.epoch_seconds
-                one = Hypnogram(one, base.scheme, seconds)
-            found.append(one.merge(base.scheme))
+                scoring = Hypnogram(scoring, base.scheme, seconds)
+            panel.append(scoring.merge(base.scheme))
         except StageGuardError as error:
             raise InputError(f"night {i}: {error}") from None
-    return found
+    return panel
 
 
 def _has_hypnograms(given: Any) -> bool:
@@ -314,7 +311,7 @@ def _night(
         raise InputError("no epoch is scored, expected an expert's stages. Leave the night out.")
     if request is not None and not np.any((expert.labels != UNSCORED) & ~np.isnan(request.matrix[:, 0])):
         raise InputError("no epoch has both a stage and probabilities, expected some. Leave the night out.")
-    scorings = tuple(one.labels for one in panel)
+    scorings = tuple(scoring.labels for scoring in panel)
     return FitNight(
         number=i,
         subject=who[0],
@@ -332,7 +329,7 @@ def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:
     """Return who made each scoring by number: by name where named, else by place in the night's list."""
     known: dict[str, int] = {}
     return [
-        [known.setdefault(one.scorer or f"\0{place}", len(known)) for place, one in enumerate(panel)]
+        [known.setdefault(scoring.scorer or f"\0{index}", len(known)) for index, scoring in enumerate(panel)]
         for panel in panels
     ]
 
@@ -340,7 +337,7 @@ def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:
 def _one_epoch_length(seconds: Sequence[float]) -> float:
     different = sorted(set(seconds))
     if len(different) > 1:
-        i = next(i for i, own in enumerate(seconds) if own != seconds[0])
+        i = next(i for i, length in enumerate(seconds) if length != seconds[0])
         raise InputError(
             f"epochs last {seconds[0]:g} s in night 0 and {seconds[i]:g} s in night {i}, expected one "
             "length. Fit a profile to each."
@@ -371,8 +368,8 @@ def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
     for night in known:
         assert night.start is not None
         by_clock.setdefault((night.subject, night.start.tzinfo is None), []).append(night)
-    for (subject, is_naive), own in by_clock.items():
-        ordered = sorted(own, key=lambda night: (night.start, night.number))
+    for (subject, is_naive), recorded in by_clock.items():
+        ordered = sorted(recorded, key=lambda night: (night.start, night.number))
         for before, after in pairwise(ordered):
             assert before.start is not None and after.start is not None
             end = before.start + timedelta(seconds=len(before.truth) * epoch_seconds)
@@ -383,23 +380,23 @@ def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
                     "scorings of a night go into one list."
                 )
         if is_naive:
-            _refuse_by_wall_clock(own, by_clock.get((subject, False), ()), epoch_seconds)
+            _refuse_by_wall_clock(recorded, by_clock.get((subject, False), ()), epoch_seconds)
 
 
 def _refuse_by_wall_clock(naive: Sequence[FitNight], zoned: Sequence[FitNight], epoch_seconds: float) -> None:
     """Refuse nights of which only one has a time zone, if their clocks, read as they stand, overlap."""
-    for one, other in product(naive, zoned):
-        assert one.start is not None and other.start is not None
-        begins = one.start, other.start.replace(tzinfo=None)
+    for night, other in product(naive, zoned):
+        assert night.start is not None and other.start is not None
+        begins = night.start, other.start.replace(tzinfo=None)
         ends = [
             t + timedelta(seconds=len(n.truth) * epoch_seconds)
-            for t, n in zip(begins, (one, other), strict=True)
+            for t, n in zip(begins, (night, other), strict=True)
         ]
         if min(ends) - max(begins) > timedelta(seconds=epoch_seconds / 2):
             raise InputError(
-                f"nights {one.number} and {other.number} of subject {one.subject!r} overlap by the clock: "
-                f"one begins at {one.start} without a time zone, the other at {other.start}. Leave one out, "
-                "or give both their time zone."
+                f"nights {night.number} and {other.number} of subject {night.subject!r} overlap by the "
+                f"clock: one begins at {night.start} without a time zone, the other at {other.start}. Leave "
+                "one out, or give both their time zone."
             )
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stageguard.fitting.candidates import ARGMAX, Candidate
-from stageguard.fitting.cross_validation import Criterion, HeldOut, Row
+from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Row
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.profile.profile import Profile
-
-COLUMNS = ("candidate", "kappa", "accuracy", "fi", "fi_distance", "error", "criterion", "status")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +64,7 @@ class FitReport:
 
     def table(self) -> list[dict[str, Any]]:
         """Return the candidates' scores as plain rows, the chosen one included."""
-        return [dict(zip(COLUMNS, row_values(row), strict=True)) for row in self.rows]
+        return [dict(zip(COLUMNS, row.cells(), strict=True)) for row in self.rows]
 
     def gains(self) -> dict[str, tuple[float, float]]:
         """Return what the fit gains over argmax on nights it did not see: mean over subjects, its error."""
@@ -76,7 +74,6 @@ class FitReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        curve = None if self.learning_curve is None else curve_dict(self.learning_curve)
         return {
             "profile": {"name": self.profile.name, "sha256": self.profile.sha256},
             "base": self.base,
@@ -92,7 +89,7 @@ class FitReport:
             "held_out_gain": {
                 name: {"mean": mean, "standard_error": error} for name, (mean, error) in self.gains().items()
             },
-            "learning_curve": curve,
+            "learning_curve": None if self.learning_curve is None else self.learning_curve.to_dict(),
             "n_complete_bouts": dict(self.n_complete_bouts),
             "notes": list(self.notes),
         }
@@ -109,7 +106,7 @@ class FitReport:
             heads = ("kappa", "acc.", "FI", "|dFI|", "errors", "crit.")
             yield f"{'candidate':46} {' '.join(f'{head:>6}' for head in heads)}"
         for row in self.rows:
-            numbers = row_values(row)[1:-1]
+            numbers = row.cells()[1:-1]
             status = "" if row.status == "kept" else f"  {row.status}"
             yield f"{row.candidate.name:46} {' '.join(f'{value:6.3f}' for value in numbers)}{status}"
         yield ""
@@ -119,36 +116,3 @@ class FitReport:
         if self.learning_curve is not None:
             yield str(self.learning_curve)
         yield from (f"Note: {note}." for note in self.notes)
-
-
-def row_values(row: Row) -> tuple[Any, ...]:
-    """Return a row's cells in the order of COLUMNS."""
-    return (
-        row.candidate.name,
-        row.kappa,
-        row.accuracy,
-        row.fi,
-        row.fi_distance,
-        row.error,
-        row.criterion,
-        row.status,
-    )
-
-
-def curve_dict(curve: LearningCurve) -> dict[str, Any]:
-    """Return a learning curve in plain types."""
-    enough = curve.enough
-    return {
-        "points": [
-            {
-                "n_subjects": point.n_subjects,
-                "n_nights": point.n_nights,
-                "kappa_gain": point.kappa_gain,
-                "criterion_gain": point.criterion_gain,
-                "standard_error": point.standard_error,
-            }
-            for point in curve.points
-        ],
-        "enough_subjects": None if enough is None or enough is curve.points[-1] else enough.n_subjects,
-        "finding": str(curve),
-    }

@@ -1,4 +1,4 @@
-"""Score decoded nights against their experts, night by night and averaged by subject. Chooses nothing."""
+"""Scores of decoded nights against their experts, night by night and averaged by subject."""
 
 from __future__ import annotations
 
@@ -69,11 +69,14 @@ def score_night(night: FitNight, labels: Labels, endpoints: Endpoints) -> Score:
     """
     n_stages = endpoints.scheme.n_stages
     both = (night.truth >= 0) & (labels >= 0)
-    places = night.truth[both].astype(np.intp) * n_stages + labels[both]
-    confusion = np.bincount(places, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
+    cells = night.truth[both].astype(np.intp) * n_stages + labels[both]
+    confusion = np.bincount(cells, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
     kappa, accuracy = _kappa(confusion)
     pairs = both[1:] & both[:-1]
-    experts = [_fragmentation(own, pairs & (own[1:] >= 0) & (own[:-1] >= 0)) for own in night.scorings]
+    experts = [
+        _fragmentation(scoring, pairs & (scoring[1:] >= 0) & (scoring[:-1] >= 0))
+        for scoring in night.scorings
+    ]
     errors = endpoints.errors(night.number, night.truth, labels, both)
     return Score(kappa, accuracy, _fragmentation(labels, pairs), float(np.mean(experts)), errors)
 
@@ -107,9 +110,9 @@ class Scores:
     def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
         """Arrange scores, one row per candidate."""
         fields = ("kappa", "accuracy", "fi", "fi_distance")
-        plain = [np.array([[getattr(one, f) for one in row] for row in rows]) for f in fields]
+        plain = [np.array([[getattr(score, f) for score in row] for row in rows]) for f in fields]
         n_statistics = len(rows[0][0].errors)
-        errors = np.array([[one.errors for one in row] for row in rows]).reshape(
+        errors = np.array([[score.errors for score in row] for row in rows]).reshape(
             *plain[0].shape, n_statistics
         )
         return cls(plain[0], plain[1], plain[2], plain[3], _relative(errors))
@@ -131,11 +134,11 @@ def _relative(errors: Floats) -> Floats:
 def by_subject(values: Floats, subjects: Sequence[str]) -> Floats:
     """Return means over each subject's nights, (n_candidates, n_subjects); NaN where none is known."""
     names = list(dict.fromkeys(subjects))
-    place = np.array([names.index(subject) for subject in subjects])
+    index = np.array([names.index(subject) for subject in subjects])
     known = ~np.isnan(values)
     sums = np.zeros((len(values), len(names)))
     counts = np.zeros_like(sums)
-    for night, subject in enumerate(place):
+    for night, subject in enumerate(index):
         sums[:, subject] += np.where(known[:, night], values[:, night], 0.0)
         counts[:, subject] += known[:, night]
     with np.errstate(invalid="ignore"):

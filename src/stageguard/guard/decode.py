@@ -202,8 +202,8 @@ def _result(profile: Profile, given: NightInput, night: Night, path: Path, stren
         path.labels,
         profile.scheme,
         given.epoch_seconds,
-        given.start,
-        f"StageGuard {profile.name}",
+        start=given.start,
+        scorer=f"StageGuard {profile.name}",
         offset_seconds=given.offset_seconds,
     )
     return Decoding(

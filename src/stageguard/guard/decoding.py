@@ -132,8 +132,8 @@ class Decoding(ExportableStages):
             self.night.probabilities,
             self.profile.scheme,
             self.epoch_seconds,
-            self.hypnogram.start,
-            self.source,
+            start=self.hypnogram.start,
+            source=self.source,
             offset_seconds=self.hypnogram.offset_seconds,
         )
 

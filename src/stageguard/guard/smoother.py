@@ -11,7 +11,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.kernels import reference
-from stageguard.guard.solver import Job, solver_for
+from stageguard.guard.solver import Job, solver_for, stage_weights, table_rows
 from stageguard.profile.profile import Profile
 
 # What the compiled sums take without an automaton; the reference keeps to it, so that both draw alike.
@@ -19,6 +19,7 @@ _MOST_STAGES = 8
 _LONGEST_MINIMUM = 8
 
 Verb = Literal["smooth", "draw"]
+Route = Literal["free", "automaton", "automaton logarithms", "probabilities", "likelihoods", "logarithms"]
 Streams = npt.NDArray[np.uint64]
 
 
@@ -89,7 +90,7 @@ class Smoother:
         self, verb: Verb, jobs: Sequence[Job], streams: Sequence[Streams] | None
     ) -> list[tuple[list[Any], float]]:
         """Return each job's arrays, one per stretch, and its log-sum."""
-        groups: dict[str, list[int]] = {}
+        groups: dict[Route, list[int]] = {}
         for i, job in enumerate(jobs):
             groups.setdefault(self._route(job), []).append(i)
         results: dict[int, tuple[list[Any], float]] = {}
@@ -105,7 +106,7 @@ class Smoother:
                 first = stop
         return [results[i] for i in range(len(jobs))]
 
-    def _route(self, job: Job) -> str:
+    def _route(self, job: Job) -> Route:
         if self.solver.is_free(job.trial):
             return "free"
         if not self.is_structured:
@@ -114,7 +115,7 @@ class Smoother:
             return "logarithms"  # it reckons with nothing else
         return "probabilities" if job.night.is_plain else "likelihoods"
 
-    def _sum(self, verb: Verb, route: str, pieces: _Pieces) -> tuple[list[Any], list[float]]:
+    def _sum(self, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float]]:
         """Return each piece's array and log-sum; what products cannot hold is summed as logarithms."""
         if route == "free":
             return _free(verb, pieces)
@@ -125,28 +126,27 @@ class Smoother:
             if route != "automaton":
                 logs = _gather(_unique(pieces.jobs), "logarithms", pieces.streams).matrices
             again = pieces.only(doubtful, [logs[i] for i in doubtful])
-            exact = "automaton logarithms" if route == "automaton" else "logarithms"
+            exact: Route = "automaton logarithms" if route == "automaton" else "logarithms"
             exact_arrays, exact_sums, _ = self._call(verb, exact, again)
             for i, array, log_sum in zip(doubtful, exact_arrays, exact_sums, strict=True):
                 arrays[i], log_sums[i], pieces.shift[i] = array, log_sum, 0.0
         return arrays, [total + shift for total, shift in zip(log_sums, pieces.shift, strict=True)]
 
-    def _call(self, verb: Verb, route: str, pieces: _Pieces) -> tuple[list[Any], list[float], Mask]:
+    def _call(self, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float], Mask]:
         """Run one kernel and cut what it returns into one array per piece."""
         kernels, n_pieces, n_draws = kernels_module.active, len(pieces.matrices), pieces.streams.shape[1]
-        index: dict[float, int] = {}
-        table = np.array(
-            [index.setdefault(job.trial.transition_weight, len(index)) for job in pieces.jobs], dtype=np.int32
-        )
+        table, transition_weights = table_rows(pieces.jobs)
         rules: tuple[Any, ...]
         if route.startswith("automaton"):
             kernel = kernels.smooth_automaton if verb == "smooth" else kernels.draw_automaton
-            rules = (route == "automaton", table, *self.solver.automaton_tables(list(index)))
+            rules = (route == "automaton", table, *self.solver.automaton_tables(transition_weights))
         else:
             kernel = kernels.smooth if verb == "smooth" else kernels.draw
             products, clip = route != "logarithms", CLIP if route == "probabilities" else 0.0
-            stay, change = self.solver.scores(list(index), products=products)
-            weight = _weights(pieces.jobs, self.solver.n_stages, route)
+            stay, change = self.solver.scores(transition_weights, products=products)
+            weight = stage_weights(pieces.jobs, self.solver.n_stages)
+            if route != "probabilities":  # it is in the evidence already
+                weight = np.ones_like(weight)
             minimum = self.solver.tables.minimum_epochs
             rules = (products, clip, table, weight, stay, change, minimum, self.censored)
         if verb == "smooth":
@@ -177,7 +177,7 @@ def _unique(jobs: Sequence[Job]) -> list[Job]:
     return list({id(job): job for job in jobs}.values())
 
 
-def _gather(jobs: Sequence[Job], route: str, streams: Streams) -> _Pieces:
+def _gather(jobs: Sequence[Job], route: Route, streams: Streams) -> _Pieces:
     """Return the jobs' stretches in the form a route takes."""
     pieces = _Pieces([], [], [], streams)
     for job in jobs:
@@ -195,16 +195,6 @@ def _gather(jobs: Sequence[Job], route: str, streams: Streams) -> _Pieces:
             pieces.jobs.append(job)
             pieces.shift.append(shift)
     return pieces
-
-
-def _weights(jobs: Sequence[Job], n_stages: int, route: str) -> Floats:
-    """Return what multiplies each stage's probability, per piece; elsewhere it is in the evidence already."""
-    weights = np.ones((len(jobs), n_stages))
-    if route == "probabilities":
-        for row, job in zip(weights, jobs, strict=True):
-            if job.trial.log_weight is not None:
-                row[:] = np.exp(job.trial.log_weight)
-    return weights
 
 
 def _free(verb: Verb, pieces: _Pieces) -> tuple[list[Any], list[float]]:

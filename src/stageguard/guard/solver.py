@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from stageguard.profile.profile import Profile
 # Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
 _PRODUCT_RANGE_NATS = 690.0
 _RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp
+
+
+Route = Literal["argmax", "free", "greedy", "automaton", "products", "logarithms"]
 
 
 class Trial(NamedTuple):
@@ -89,7 +92,7 @@ class Solver:
 
     def solve(self, jobs: Sequence[Job], n_threads: int | None = None) -> list[Path]:
         """Return the best path of every job, in order."""
-        groups: dict[str, list[int]] = {}
+        groups: dict[Route, list[int]] = {}
         for i, job in enumerate(jobs):
             groups.setdefault(self._route(job), []).append(i)
         paths: dict[int, Path] = {}
@@ -106,7 +109,7 @@ class Solver:
                 raise NoPathError(self, job)
         return paths
 
-    def _route(self, job: Job) -> str:
+    def _route(self, job: Job) -> Route:
         """Name the kernel for a job, products of probabilities where they cannot underflow."""
         if self.is_free(job.trial):
             return "argmax" if job.night.is_plain else "free"
@@ -121,46 +124,36 @@ class Solver:
         worst = -LOG_CLIP + spread + job.trial.transition_weight * self._largest_score
         return "products" if worst * self._reach_epochs <= _PRODUCT_RANGE_NATS else "logarithms"
 
-    def _run(self, route: str, jobs: Sequence[Job], n_threads: int | None) -> list[Path]:
+    def _run(self, route: Route, jobs: Sequence[Job], n_threads: int | None) -> list[Path]:
         pieces, owners = _pieces(jobs, probabilities=route in ("argmax", "products"))
         threads = kernels_module.threads_for(len(pieces), n_threads)
         kernels = kernels_module.for_stages(self.n_stages)
-        weight = _weights(jobs, owners, self.n_stages)
+        weight = stage_weights(jobs, self.n_stages)[owners]  # (n_pieces, n_stages)
         if route == "argmax":
             labels, switches, _ = kernels.argmax(pieces, weight, threads)
-            return _assemble(jobs, pieces, owners, labels, None, switches)
-        table, transition_weights = _tables_of(jobs, owners)
+            return _assemble(jobs, owners, labels, switches)
+        job_table, transition_weights = table_rows(jobs)
+        table = job_table[owners]  # (n_pieces,)
         if route == "automaton":
             tables = self.automaton_tables(transition_weights)
             result = kernels_module.active.automaton(pieces, table, *tables, threads)
         elif route == "greedy":
             flip = self.profile.flip_flop
             stay, change = self.scores(transition_weights, products=False)
-            result = kernels.greedy(
-                pieces, table, stay, change, self.tables.minimum_epochs, self.profile.ends == "censored",
-                flip.penalty_nats, flip.window_epochs, threads,
-            )  # fmt: skip
+            bouts = (stay, change, self.tables.minimum_epochs, self.profile.ends == "censored")
+            result = kernels.greedy(pieces, table, *bouts, flip.penalty_nats, flip.window_epochs, threads)
         else:
             products = route == "products"
             stay, change = self.scores(transition_weights, products=products)
             minimum = self.tables.minimum_epochs
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
-            result = kernels.structured(
-                pieces,
-                products,
-                table,
-                weight,
-                stay,
-                change,
-                minimum,
-                self.profile.ends == "censored",
-                threads,
-            )
+            bouts = (stay, change, minimum, self.profile.ends == "censored")
+            result = kernels.structured(pieces, products, table, weight, *bouts, threads)
         labels, scores, switches = result
         if route == "free":
             labels, switches = _chosen_by_epoch(jobs, labels)
-        return _assemble(jobs, pieces, owners, labels, scores, switches)
+        return _assemble(jobs, owners, labels, switches, scores)
 
     def scores(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Floats, Floats]:
         """Return stays and changes, a row per transition weight, as probabilities or in nats."""
@@ -208,10 +201,10 @@ class Solver:
         if self.is_greedy:
             flip = self.profile.flip_flop
             stay, change = self.scores([trial.transition_weight], products=False)
+            bouts = (stay, change, self.tables.minimum_epochs, self.profile.ends == "censored")
             scores, kept = kernels_module.for_stages(self.n_stages).keep_greedy(
-                pieces, flat, rows, table, stay, change, self.tables.minimum_epochs,
-                self.profile.ends == "censored", flip.penalty_nats, flip.window_epochs, threads,
-            )  # fmt: skip
+                pieces, flat, rows, table, *bouts, flip.penalty_nats, flip.window_epochs, threads
+            )
         else:
             tables = self.automaton_tables([trial.transition_weight])
             scores, kept = kernels_module.active.keep_automaton(pieces, flat, rows, table, *tables, threads)
@@ -267,20 +260,19 @@ def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], 
     return pieces, np.array(owners, dtype=np.intp)
 
 
-def _weights(jobs: Sequence[Job], owners: Indices, n_stages: int) -> Floats:
-    """Return what multiplies each stage's probability, per piece."""
+def stage_weights(jobs: Sequence[Job], n_stages: int) -> Floats:
+    """Return what multiplies each stage's probability, (n_jobs, n_stages)."""
     if all(job.trial.log_weight is None for job in jobs):
-        return np.ones((len(owners), n_stages))
+        return np.ones((len(jobs), n_stages))
     zeros = (0.0,) * n_stages
-    weights: Floats = np.exp(np.array([job.trial.log_weight or zeros for job in jobs]))[owners]
-    return weights
+    return np.asarray(np.exp(np.array([job.trial.log_weight or zeros for job in jobs])))
 
 
-def _tables_of(jobs: Sequence[Job], owners: Indices) -> tuple[Ints32, list[float]]:
-    """Return the table index of every piece and the transition weight of every table."""
+def table_rows(jobs: Sequence[Job]) -> tuple[Ints32, list[float]]:
+    """Return which table each job is decoded under, and the transition weight of every table."""
     index: dict[float, int] = {}
     of_job = [index.setdefault(job.trial.transition_weight, len(index)) for job in jobs]
-    return np.array(of_job, dtype=np.int32)[owners], list(index)
+    return np.array(of_job, dtype=np.int32), list(index)
 
 
 def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, Ints]:
@@ -309,13 +301,9 @@ def _sum_by_job(values: npt.NDArray[Any], owners: Indices, n_jobs: int) -> list[
 
 
 def _assemble(
-    jobs: Sequence[Job],
-    pieces: Sequence[Floats],
-    owners: Indices,
-    labels: Labels,
-    scores: Floats | None,
-    switches: Ints,
+    jobs: Sequence[Job], owners: Indices, labels: Labels, switches: Ints, scores: Floats | None = None
 ) -> list[Path]:
+    """Put each job's pieces together."""
     totals = _sum_by_job(switches, owners, len(jobs))
     sums = [None] * len(jobs) if scores is None else _sum_by_job(scores, owners, len(jobs))
     paths, offset = [], 0

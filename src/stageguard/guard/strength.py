@@ -207,7 +207,14 @@ def _fixed(profile: Profile, fi_before: float) -> Search:
     assert profile.transition_weight is not None
     trial = Trial(profile.transition_weight, fixed_log_weight(profile))
     (fi,) = yield [trial]
-    return trial, Strength("fixed", "fixed", trial.transition_weight, profile.prior_exponent, fi_before, fi)
+    return trial, Strength(
+        rule="fixed",
+        step="fixed",
+        transition_weight=trial.transition_weight,
+        prior_exponent=profile.prior_exponent,
+        fi_before=fi_before,
+        fi_after=fi,
+    )
 
 
 def _match(profile: Profile, fi_before: float, target: float) -> Search:
@@ -215,9 +222,15 @@ def _match(profile: Profile, fi_before: float, target: float) -> Search:
     indices = yield trials
     distances = [abs(fi - target) for fi in indices]
     best = int(np.argmin(distances))  # the first of equals: the weaker prior
-    tau = trials[best].transition_weight
     return trials[best], Strength(
-        "match", "nearest", tau, profile.prior_exponent, fi_before, indices[best], target, target
+        rule="match",
+        step="nearest",
+        transition_weight=trials[best].transition_weight,
+        prior_exponent=profile.prior_exponent,
+        fi_before=fi_before,
+        fi_after=indices[best],
+        fi_low=target,
+        fi_high=target,
     )
 
 
@@ -225,20 +238,29 @@ def _band(
     solver: Solver, night: Night, fi_before: float, band: tuple[float, float], lifting: Lifting
 ) -> Search:
     low, high = band
-    untouched = UNTOUCHED, Strength("band", "untouched", 0.0, 0.0, fi_before, fi_before, *band, lifting)
+    step: Step = "untouched"
+    trial, exponent, fi = UNTOUCHED, 0.0, fi_before
     if fi_before > high:
+        step = "lowered"
         trial, fi = yield from _calm(solver, high, None, fi_before)
-        return trial, Strength("band", "lowered", trial.transition_weight, 0.0, fi_before, fi, *band, lifting)
-    if fi_before < low and lifting == "tried":
+    elif fi_before < low and lifting == "tried":
         trial, exponent, fi = yield from _lift(night, low, fi_before)
-        if exponent == 0.0:
-            return untouched
-        step: Step = "raised"
-        if fi > high:
-            trial, fi = yield from _calm(solver, high, trial.log_weight, fi)
+        if exponent > 0.0:
+            step = "raised"
+        if exponent > 0.0 and fi > high:
             step = "raised then lowered"
-        return trial, Strength("band", step, trial.transition_weight, exponent, fi_before, fi, *band, lifting)
-    return untouched
+            trial, fi = yield from _calm(solver, high, trial.log_weight, fi)
+    return trial, Strength(
+        rule="band",
+        step=step,
+        transition_weight=trial.transition_weight,
+        prior_exponent=exponent,
+        fi_before=fi_before,
+        fi_after=fi,
+        fi_low=low,
+        fi_high=high,
+        lifting=lifting,
+    )
 
 
 def _calm(
