@@ -97,3 +97,10 @@ def test_impossible_nights_are_refused(options, message):
 
 def test_one_epoch_is_a_night_too():
     assert simulate_night("human-psg-5", hours=30 / 3600).density.n_epochs == 1
+
+
+def test_mice_are_known_by_species_and_not_by_a_name():
+    mouse, adult = sg.Profile.load("mouse-eeg-emg-3"), sg.Profile.load("human-psg-3")
+    for profile, name in ((mouse, "lab"), (adult, "mouse-like")):
+        night = simulate_night(profile.replace(name=name), hours=2, seed=3)
+        assert (night.expert.labels == simulate_night(profile, hours=2, seed=3).expert.labels).all()

@@ -9,12 +9,9 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series, Signal
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.signals.modalities import MODALITIES
-from stageguard.synthetic import breath as breath_module
-from stageguard.synthetic import heart as heart_module
-from stageguard.synthetic import simulate_recording
+from stageguard.synthetic import body, simulate_recording
 from stageguard.synthetic.appearance import appearances
 from stageguard.synthetic.events import Event, scatter_events
-from stageguard.synthetic.motion import movement
 from stageguard.synthetic.noise import drift, shaped_noise
 
 
@@ -126,8 +123,8 @@ def test_breath_and_heartbeat_follow_the_stages(seed):
     found = {}
     for stage in AASM5.names:
         looks = still_looks(stage)
-        breath = breath_module.breathe(np.random.default_rng(seed), looks, 30, [])
-        beats = heart_module.beat_times(np.random.default_rng(seed), looks, 30, breath, [])
+        breath = body.breathe(np.random.default_rng(seed), looks, 30, [])
+        beats = body.beat_times(np.random.default_rng(seed), looks, 30, breath, [])
         onsets = np.interp(
             np.arange(1, int(breath.phase[-1])), breath.phase, np.arange(len(breath.phase)) / 10
         )
@@ -157,9 +154,9 @@ def band_of(intervals, beats, low, high):
 
 
 def test_ecg_peaks_at_the_beats():
-    breath = breath_module.breathe(np.random.default_rng(0), still_looks("N2", 10), 30, [])
+    breath = body.breathe(np.random.default_rng(0), still_looks("N2", 10), 30, [])
     beats = np.arange(0.8, 290, 0.9)
-    signal = heart_module.ecg(np.random.default_rng(1), beats, breath, 125.0, 300 * 125)
+    signal = body.ecg_of(np.random.default_rng(1), beats, breath, 125.0, 300 * 125)
     for beat in beats[1:-1]:
         near = slice(round((beat - 0.3) * 125), round((beat + 0.4) * 125))
         assert abs((near.start + np.argmax(signal[near])) / 125 - beat) < 0.012
@@ -169,12 +166,10 @@ def test_ecg_peaks_at_the_beats():
 def test_apnoeas_come_as_often_as_the_index_says_and_never_awake(made):
     night = Hypnogram(np.tile([0, 1, 2, 2, 2, 2, 3, 3, 2, 4], 120), AASM5, 30.0)
     hours = 0.9 * night.n_epochs * 30 / 3600
-    found = [
-        len(breath_module.apnoeas(np.random.default_rng(seed), night, 20.0)) / hours for seed in range(20)
-    ]
+    found = [len(body.draw_apnoeas(np.random.default_rng(seed), night, 20.0)) / hours for seed in range(20)]
     assert np.mean(found) == pytest.approx(20, rel=0.2)
-    assert breath_module.apnoeas(np.random.default_rng(0), night, 0.0) == []
-    for event in breath_module.apnoeas(np.random.default_rng(0), night, 20.0):
+    assert body.draw_apnoeas(np.random.default_rng(0), night, 0.0) == []
+    for event in body.draw_apnoeas(np.random.default_rng(0), night, 20.0):
         assert night.labels[int(event.start_seconds // 30)] != 0
         assert 10 <= event.seconds <= 40
 
@@ -186,7 +181,7 @@ def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
 
     night = Night(Hypnogram(np.full(240, 2), AASM5, 30.0))
     one = cardiorespiratory.simulate(night, Sleeper(1, {"ahi": 25.0}), 3, "x")
-    apnoeas = [event for event in one.events if event.kind == breath_module.APNOEA]
+    apnoeas = [event for event in one.events if event.kind == body.APNOEA]
     assert len(apnoeas) > 5
     flow, oxygen = one.recording.signals["airflow"].read(), one.recording.signals["spo2"].read()
     usual = flow.std()
@@ -230,7 +225,7 @@ def stage_means(values, night, clean):
 
 def test_irregular_breathing_is_what_the_look_makes_it():
     moves = {
-        stage: movement(np.random.default_rng(0), still_looks(stage), 30).mean() for stage in AASM5.names
+        stage: body.movement(np.random.default_rng(0), still_looks(stage), 30).mean() for stage in AASM5.names
     }
     assert moves["W"] > 4 * moves["N1"] > 4 * moves["N2"] > 4 * moves["N3"]
 

@@ -1,18 +1,17 @@
-"""A watch on the wrist: acceleration and heart rate that follow the stages. Writes no files."""
+"""A watch on the wrist: acceleration and heart rate that follow the stages."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32, Mask
-from stageguard.night.recording import Recording, Series
+from stageguard.night.recording import Series
 from stageguard.synthetic.appearance import Scatter, appearances, levels
-from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
-from stageguard.synthetic.hypnograms import LIGHTS_OFF_HOUR, SCORER, Night
-from stageguard.synthetic.motion import TURN_SIZE, movement
-from stageguard.synthetic.noise import drift, held, shaped_noise
+from stageguard.synthetic.body import TURN_SIZE, movement
+from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
+from stageguard.synthetic.hypnograms import LIGHTS_OFF_HOUR, Night
+from stageguard.synthetic.noise import at_times, drift, shaped_noise, stream
 from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.seeds import stream
 
 RATE_HZ = 50.0
 HEART_RATE_SECONDS = 5.0  # between two values of a watch that is told to watch the heart
@@ -57,19 +56,7 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
         "heart_rate": _without(heart, lost + removed),
         "steps": _steps(stream(seed, "steps", sleeper.number)),
     }
-    recording = Recording(
-        name,
-        name,
-        signals,
-        {SCORER: truth},
-        truth.start,
-        night.lights_off_seconds,
-        night.lights_on_seconds,
-        sleeper.covariates,
-        is_synthetic=True,
-        source="synthetic",
-    )
-    return Simulated(recording, night, in_order(events))
+    return simulated(name, signals, night, sleeper, events)
 
 
 def _acceleration(rng: np.random.Generator, move: Floats, seconds: float) -> Series:
@@ -110,7 +97,7 @@ def _heart_rate(
     n = int(len(looks) * epoch_seconds / HEART_RATE_SECONDS)
     times = (np.arange(n) + 0.5) * HEART_RATE_SECONDS + rng.uniform(-0.9, 0.9, n)
     effort = np.convolve(move, np.exp(-np.arange(40) / 12), mode="full")[: len(move)]
-    rate = held(level, epoch_seconds, times) + 6 * np.minimum(held(effort, 1.0, times), 2.0)
+    rate = at_times(level, epoch_seconds, times) + 6 * np.minimum(at_times(effort, 1.0, times), 2.0)
     rate += 1.5 * drift(rng, n, 4) + rng.normal(0, 1.0, n)
     return Series("heart_rate", times, np.clip(np.rint(rate), 35, 190), "bpm")
 

@@ -1,4 +1,4 @@
-"""How epochs look, which is not always how they should: the difficulty of staging. Makes no signals."""
+"""How epochs look, which is not always how they should: the difficulty of staging."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def levels(
 ) -> Floats:
     """Return a number for every epoch: what the look makes it, the sleeper's own, a drift, and chance."""
     table = np.array([by_stage[name] for name in names])
-    own = rng.normal(0, scatter.subject)
+    of_sleeper = rng.normal(0, scatter.subject)
     slow = scatter.slow * drift(rng, len(looks), scatter.slow_minutes * 60 / epoch_seconds)
-    return np.asarray(looks @ table + own + slow + scatter.fast * rng.standard_normal(len(looks)))
+    return np.asarray(looks @ table + of_sleeper + slow + scatter.fast * rng.standard_normal(len(looks)))
 
 
 def _some_other(rng: np.random.Generator, labels: Labels, n_stages: int) -> Ints:

@@ -1,20 +1,16 @@
-"""The echo of a sleeper in a radar's beam: I and Q of breathing, heartbeat and movement. Writes no files."""
+"""The echo of a sleeper in a radar's beam: I and Q of breathing, heartbeat and movement."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
-from stageguard.night.recording import Recording, Signal
-from stageguard.synthetic import breath as breath_module
-from stageguard.synthetic import heart
-from stageguard.synthetic.appearance import appearances
-from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
-from stageguard.synthetic.hypnograms import SCORER, Night
-from stageguard.synthetic.motion import TURN_SIZE, movement
-from stageguard.synthetic.noise import drift, moments
+from stageguard.night.recording import Signal
+from stageguard.synthetic.body import BREATH_HZ, TURN_SIZE, Body, body_of
+from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
+from stageguard.synthetic.hypnograms import Night
+from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.seeds import stream
 
 RATE_HZ = 50.0
 CARRIER_HZ = 3.8e9  # middle of the band of SLEEPBRL's radar
@@ -40,17 +36,9 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the night of somebody in front of a radar."""
     truth = night.hypnogram
     seconds = truth.n_epochs * truth.epoch_seconds
-    looks = appearances(stream(seed, "looks", sleeper.number), truth, ALIKE, linger=LINGER)
-    per_hour = float(sleeper.covariates.get("ahi", 0.0))
-    apnoeas = breath_module.apnoeas(stream(seed, "apnoeas", sleeper.number), truth, per_hour)
-    breath = breath_module.breathe(
-        stream(seed, "breath", sleeper.number), looks, truth.epoch_seconds, apnoeas
-    )
-    move = movement(stream(seed, "movement", sleeper.number), looks, truth.epoch_seconds)
-    rng = stream(seed, "heart", sleeper.number)
-    beats = heart.beat_times(rng, looks, truth.epoch_seconds, breath, apnoeas, move)
+    body = body_of(truth, sleeper, seed, ALIKE, LINGER)
     rng = stream(seed, "radar", sleeper.number)
-    way = _way(rng, breath, beats, move, round(seconds * RATE_HZ))
+    way = _way(rng, body, round(seconds * RATE_HZ))
     i, q = _echo(rng, way)
     events = scatter_events(
         stream(seed, "events", sleeper.number), "sensor loss", "", seconds, 0.12, (30, 300)
@@ -60,27 +48,15 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     )
     for event in events:
         _disturb(stream(seed, f"noise {event.start_seconds}", sleeper.number), event, i, q)
-    recording = Recording(
-        name,
-        name,
-        {"radar_i": Signal("radar_i", i, RATE_HZ), "radar_q": Signal("radar_q", q, RATE_HZ)},
-        {SCORER: truth},
-        truth.start,
-        night.lights_off_seconds,
-        night.lights_on_seconds,
-        sleeper.covariates,
-        is_synthetic=True,
-        source="synthetic",
-    )
-    return Simulated(recording, night, in_order(events + apnoeas))
+    signals = {"radar_i": Signal("radar_i", i, RATE_HZ), "radar_q": Signal("radar_q", q, RATE_HZ)}
+    return simulated(name, signals, night, sleeper, events + body.apnoeas)
 
 
-def _way(
-    rng: np.random.Generator, breath: breath_module.Breath, beats: Floats, move: Floats, n: int
-) -> Floats:
+def _way(rng: np.random.Generator, body: Body, n: int) -> Floats:
     """Return the distance of the body's surface from where it was, in mm."""
+    breath, beats, move = body.breath, body.beats, body.move
     times = moments(n, RATE_HZ)
-    slow_times = moments(len(breath.phase), breath_module.RATE_HZ)
+    slow_times = moments(len(breath.phase), BREATH_HZ)
     chest = rng.uniform(*CHEST_MM) / 2 * breath.depth * breath.effort * breath.wave
     way = np.interp(times, slow_times, chest)
     pulse = np.interp(times, beats, np.arange(len(beats)))
@@ -110,9 +86,9 @@ def _echo(rng: np.random.Generator, way: Floats) -> tuple[Floats32, Floats32]:
 
 
 def _disturb(rng: np.random.Generator, event: Event, i: Floats32, q: Floats32) -> None:
-    place = event.samples(RATE_HZ, len(i))
+    samples = event.samples(RATE_HZ, len(i))
     for signal in (i, q):
         if event.kind == "sensor loss":
-            signal[place] = 0.0
+            signal[samples] = 0.0
         else:
-            signal[place] += rng.normal(0, 6.0, place.stop - place.start).astype(np.float32)
+            signal[samples] += rng.normal(0, 6.0, samples.stop - samples.start).astype(np.float32)

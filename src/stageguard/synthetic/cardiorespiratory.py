@@ -1,20 +1,16 @@
-"""ECG, belts, airflow and oxygen saturation of a night, following stages and apnoeas. Writes no files."""
+"""ECG, belts, airflow and oxygen saturation of a night, following stages and apnoeas."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
-from stageguard.night.recording import Recording, Series, Signal
-from stageguard.synthetic import breath as breath_module
-from stageguard.synthetic import heart
-from stageguard.synthetic.appearance import appearances
-from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
-from stageguard.synthetic.hypnograms import SCORER, Night
-from stageguard.synthetic.motion import movement
-from stageguard.synthetic.noise import drift, moments
+from stageguard.night.recording import Series, Signal
+from stageguard.synthetic.body import APNOEA, HYPOPNOEA, Breath, body_of, ecg_of
+from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
+from stageguard.synthetic.hypnograms import Night
+from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.seeds import stream
 
 ECG_HZ = 125.0  # as in the first visit of SHHS, like the rates below
 BELT_HZ = 10.0
@@ -31,7 +27,7 @@ ALIKE = {
 }
 LINGER = 0.15
 
-DESATURATION = {breath_module.APNOEA: (4.0, 9.0), breath_module.HYPOPNOEA: (2.5, 5.5)}  # percent
+DESATURATION = {APNOEA: (4.0, 9.0), HYPOPNOEA: (2.5, 5.5)}  # percent
 DELAY_SECONDS = 18.0  # from the lung to the finger
 CLIP_MV = 1.25  # where the amplifier of SHHS ends
 
@@ -40,48 +36,29 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the night of somebody at a sleep laboratory, without EEG."""
     truth = night.hypnogram
     seconds = truth.n_epochs * truth.epoch_seconds
-    looks = appearances(stream(seed, "looks", sleeper.number), truth, ALIKE, linger=LINGER)
-    per_hour = float(sleeper.covariates.get("ahi", 0.0))
-    apnoeas = breath_module.apnoeas(stream(seed, "apnoeas", sleeper.number), truth, per_hour)
-    breath = breath_module.breathe(
-        stream(seed, "breath", sleeper.number), looks, truth.epoch_seconds, apnoeas
-    )
-    move = movement(stream(seed, "movement", sleeper.number), looks, truth.epoch_seconds)
-    beats = heart.beat_times(
-        stream(seed, "heart", sleeper.number), looks, truth.epoch_seconds, breath, apnoeas, move
-    )
-    ecg = heart.ecg(stream(seed, "ecg", sleeper.number), beats, breath, ECG_HZ, round(seconds * ECG_HZ))
-    slow = _belts(stream(seed, "belts", sleeper.number), breath, move)
-    slow["spo2"] = _saturation(stream(seed, "spo2", sleeper.number), apnoeas, int(seconds))
-    slow["heart_rate"] = _rate(beats, int(seconds))
+    body = body_of(truth, sleeper, seed, ALIKE, LINGER)
+    rng = stream(seed, "ecg", sleeper.number)
+    ecg = ecg_of(rng, body.beats, body.breath, ECG_HZ, round(seconds * ECG_HZ))
+    slow = _belts(stream(seed, "belts", sleeper.number), body.breath, body.move)
+    slow["spo2"] = _saturation(stream(seed, "spo2", sleeper.number), body.apnoeas, int(seconds))
+    slow["heart_rate"] = _rate(body.beats, int(seconds))
     events = _events(stream(seed, "events", sleeper.number), seconds)
     for event in events:
         _disturb(event, ecg, slow)
-    recording = Recording(
-        name,
-        name,
-        {"ecg": Signal("ECG", 1000 * ecg, ECG_HZ, "uV"), **_signals(slow)},
-        {SCORER: truth},
-        truth.start,
-        night.lights_off_seconds,
-        night.lights_on_seconds,
-        sleeper.covariates,
-        is_synthetic=True,
-        source="synthetic",
-    )
-    return Simulated(recording, night, in_order(events + apnoeas))
+    signals = {"ecg": Signal("ECG", 1000 * ecg, ECG_HZ, "uV"), **_signals(slow)}
+    return simulated(name, signals, night, sleeper, events + body.apnoeas)
 
 
-def _belts(rng: np.random.Generator, breath: breath_module.Breath, move: Floats) -> dict[str, Floats32]:
+def _belts(rng: np.random.Generator, breath: Breath, move: Floats) -> dict[str, Floats32]:
     n = len(breath.phase)
     times = moments(n, BELT_HZ)
     moving = np.interp(times, np.arange(len(move)) + 0.5, move)
     jolt = 12 * moving * drift(rng, n, 8)
-    own = breath.depth * breath.effort * breath.wave
-    chest = own * (1 - 1.7 * breath.paradox)
+    belly = breath.depth * breath.effort * breath.wave
+    chest = belly * (1 - 1.7 * breath.paradox)
     made = {
         "thorax": rng.uniform(0.15, 0.35) * (chest + jolt),
-        "abdomen": rng.uniform(0.15, 0.35) * (own + 0.8 * jolt),
+        "abdomen": rng.uniform(0.15, 0.35) * (belly + 0.8 * jolt),
         "airflow": rng.uniform(0.2, 0.4) * breath.flow * breath.depth * np.gradient(breath.wave) * 4,
     }
     drifts = {role: 0.03 * drift(rng, n, 600 * BELT_HZ) for role in ("thorax", "abdomen")}
@@ -131,8 +108,8 @@ def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
 
 def _disturb(event: Event, ecg: Floats32, slow: dict[str, Floats32]) -> None:
     if event.kind == "clipping":
-        place = event.samples(ECG_HZ, len(ecg))
-        ecg[place] = np.clip(6 * ecg[place], -CLIP_MV, CLIP_MV)
+        samples = event.samples(ECG_HZ, len(ecg))
+        ecg[samples] = np.clip(6 * ecg[samples], -CLIP_MV, CLIP_MV)
     elif event.channel == "ecg":
         ecg[event.samples(ECG_HZ, len(ecg))] = 0.0
     else:

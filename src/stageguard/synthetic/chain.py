@@ -1,4 +1,4 @@
-"""Bouts as a chain: brief or long bouts per stage, exits that a clock opens and closes. Knows no sleeper."""
+"""Bouts as a chain: brief or long bouts per stage, exits that a clock opens and closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated cohorts: one subject after another, a folder of them in a dataset's layout. Prints nothing."""
+"""Simulated cohorts: one subject after another, a folder of them in a dataset's layout."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import REPORTED
 from stageguard.profile.profile import Profile
-from stageguard.signals.modalities import MODALITIES, Modality, modality_of
+from stageguard.signals.modalities import Modality, modality_of
 from stageguard.synthetic.events import Event, Simulated
 from stageguard.synthetic.hypnograms import Night, draw_day, draw_night
 from stageguard.synthetic.people import Sleeper, draw_adult, draw_infant, draw_mouse, known_shifts
-from stageguard.synthetic.sleepers import Kind, kind_of
+from stageguard.synthetic.sleepers import kind_of
 
 LONGEST_HOURS = 72.0
 MOST_SUBJECTS = 999
 SUBJECTS_FILE, EVENTS_FILE, README_FILE = "synthetic-subjects.tsv", "synthetic-events.tsv", "README.txt"
+MADE_BY = f"stageguard {__version__}"
 STATISTICS = tuple(quantity.key for quantity in REPORTED)
 
 Run = Callable[[Callable[[int], "Subject"], Sequence[int]], Iterable["Subject"]]
@@ -65,19 +66,20 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Check every option, and fill in those left out."""
-        own = modality_of(self.modality)
+        modality = modality_of(self.modality)
         if isinstance(self.n_subjects, bool) or not 1 <= self.n_subjects <= MOST_SUBJECTS:
             raise InputError(f"subjects is {self.n_subjects!r}, expected 1 to {MOST_SUBJECTS}.")
-        hours = own.hours if self.hours is None else float(self.hours)
-        least = 2 * own.epoch_seconds / 3600
+        hours = modality.hours if self.hours is None else float(self.hours)
+        least = 2 * modality.epoch_seconds / 3600
         if not (math.isfinite(hours) and least <= hours <= LONGEST_HOURS):
             raise InputError(
                 f"hours is {hours:g}, expected from two epochs ({least:.3g}) to {LONGEST_HOURS:g}."
             )
         if isinstance(self.seed, bool) or self.seed < 0:
             raise InputError(f"seed is {self.seed!r}, expected a whole number of at least 0.")
-        layout = own.layouts[0] if self.layout is None else self.layout
-        for what, value, known in (("variant", self.variant, own.variants), ("layout", layout, own.layouts)):
+        layout = modality.layouts[0] if self.layout is None else self.layout
+        choices = (("variant", self.variant, modality.variants), ("layout", layout, modality.layouts))
+        for what, value, known in choices:
             if value not in known:
                 listed = ", ".join(known)
                 raise InputError(f"{what} is {value!r}, expected one of {listed} for {self.modality}.")
@@ -95,7 +97,7 @@ class Plan:
         shifts = known_shifts(self.modality) if self.variant == "adult" else {}
         return {
             "synthetic": True,
-            "made_by": f"stageguard {__version__}",
+            "made_by": MADE_BY,
             "modality": self.modality,
             "dataset": self.recorded.dataset,
             "layout": self.layout,
@@ -104,7 +106,7 @@ class Plan:
             "seed": self.seed,
             "variant": self.variant,
             "profile": {"name": profile.name, "sha256": profile.sha256},
-            "group_differences": {group: dict(own) for group, own in shifts.items()},
+            "group_differences": {group: dict(shift) for group, shift in shifts.items()},
         }
 
 
@@ -189,21 +191,21 @@ def simulate_cohort(
     tuple of Subject
         The truth about each.
     """
-    place = Path(folder)
-    check_place(place, overwrite=overwrite)
-    staging, told = _sibling(place, "making"), plan.to_dict()
+    folder = Path(folder)
+    check_place(folder, overwrite=overwrite)
+    staging = _sibling(folder, "making")
     try:
         staging.mkdir(parents=True)
         task = partial(write_subject, plan, staging)
         subjects = tuple((run or map)(task, range(1, plan.n_subjects + 1)))
         layout_of(plan.recorded).finish(subjects, staging, plan.layout)
-        _write_truth(told, subjects, staging)
-        _put(staging, place)
+        _write_truth(plan, subjects, staging)
+        _put(staging, folder)
     except OSError as error:
         if isinstance(error, OutputError):
             raise
         raise OutputError(
-            f"cannot write {place}: {error.strerror or error}. Choose a folder you can write to."
+            f"cannot write {folder}: {error.strerror or error}. Choose a folder you can write to."
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -246,12 +248,11 @@ def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
 
 
 def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
-    own = plan.recorded
-    assert plan.hours is not None
+    modality = plan.recorded
     sleeper = who if isinstance(who, Sleeper) else _sleeper(plan, who)
-    night = _night(own, kind_of(own.profile, plan.variant), sleeper, plan.seed, plan.hours)
-    name = layout_of(plan.recorded).name_of(sleeper.number, plan.layout)
-    made: Simulated = load(f"synthetic.{own.module}:simulate")(night, sleeper, plan.seed, name)
+    name = layout_of(modality).name_of(sleeper.number, plan.layout)
+    simulate = load(f"synthetic.{modality.module}:simulate")
+    made: Simulated = simulate(_night(plan, sleeper), sleeper, plan.seed, name)
     return made
 
 
@@ -266,20 +267,25 @@ def _sleeper(plan: Plan, number: int) -> Sleeper:
     return draw_infant(plan.seed, number) if plan.variant == "infant" else draw_adult(plan.seed, number)
 
 
-def _night(own: Modality, kind: Kind, sleeper: Sleeper, seed: int, hours: float) -> Night:
-    if own.is_mouse:
-        return draw_day(kind, sleeper, seed, hours)
-    minutes = {"evening_minutes": own.evening_minutes, "morning_minutes": own.morning_minutes}
-    return draw_night(kind, sleeper, seed, hours, **minutes)
+def _night(plan: Plan, sleeper: Sleeper) -> Night:
+    assert plan.hours is not None
+    modality = plan.recorded
+    kind = kind_of(modality.profile, plan.variant)
+    if modality.is_mouse:
+        return draw_day(kind, sleeper, plan.seed, plan.hours)
+    minutes = {"evening_minutes": modality.evening_minutes, "morning_minutes": modality.morning_minutes}
+    return draw_night(kind, sleeper, plan.seed, plan.hours, **minutes)
 
 
 def _statistics(night: Night) -> dict[str, float]:
     truth: Hypnogram = night.hypnogram
-    found = sleep_statistics(truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds)
-    return {name: float(getattr(found, name)) for name in STATISTICS}
+    statistics = sleep_statistics(
+        truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds
+    )
+    return {name: float(getattr(statistics, name)) for name in STATISTICS}
 
 
-def _write_truth(plan: Mapping[str, Any], subjects: Sequence[Subject], folder: Path) -> None:
+def _write_truth(plan: Plan, subjects: Sequence[Subject], folder: Path) -> None:
     names = list(dict.fromkeys(name for subject in subjects for name in subject.covariates))
     stages = list(subjects[0].stage_percent)
     rows = [["subject", *names, *STATISTICS, *(f"{name}_percent" for name in stages)]]
@@ -296,7 +302,7 @@ def _write_truth(plan: Mapping[str, Any], subjects: Sequence[Subject], folder: P
     for name, table in ((SUBJECTS_FILE, rows), (EVENTS_FILE, events)):
         (folder / name).write_text("".join("\t".join(row) + "\n" for row in table), encoding="utf-8")
     (folder / README_FILE).write_text(readme(plan), encoding="utf-8")
-    (folder / SYNTHETIC_FILE).write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+    (folder / SYNTHETIC_FILE).write_text(json.dumps(plan.to_dict(), indent=2) + "\n", encoding="utf-8")
 
 
 def _cell(value: float | str | None) -> str:
@@ -306,8 +312,8 @@ def _cell(value: float | str | None) -> str:
 
 
 def _sibling(folder: Path, what: str) -> Path:
-    place = folder.absolute()
-    return place.with_name(f".{place.name}.{what}-{os.urandom(4).hex()}")
+    folder = folder.absolute()
+    return folder.with_name(f".{folder.name}.{what}-{os.urandom(4).hex()}")
 
 
 def _put(staging: Path, folder: Path) -> None:
@@ -325,60 +331,29 @@ def _put(staging: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-FILES = {
-    ("eeg-emg", "mat"): """MouseNN_synthetic/Day1_light_cycle/
-    EEG.mat, EMG.mat    512 Hz, in uV, as in AccuSleep
-    labels.mat          one code per 2.5 s: 1 REM, 2 Wake, 3 NREM""",
-    ("eeg-emg", "parquet"): """MouseNN_synthetic/Day1_light_cycle/
-    recording.parquet   columns eeg and emg, 512 Hz, in uV, as in AccuSleePy
-    labels.csv          brain_state per 2.5 s: 1 REM, 2 Wake, 3 NREM""",
-    ("eeg-emg", "csv"): """MouseNN_synthetic/Day1_light_cycle/
-    recording.csv       columns eeg and emg, 512 Hz, in uV, as in AccuSleePy
-    labels.csv          brain_state per 2.5 s: 1 REM, 2 Wake, 3 NREM""",
-    (
-        "actigraphy",
-        "txt",
-    ): """motion/syntheticNNN_acceleration.txt      seconds, x, y, z in g, as in Sleep-Accel
-heart_rate/syntheticNNN_heartrate.txt     seconds, beats per minute
-steps/syntheticNNN_steps.txt              seconds, steps in the days before
-labels/syntheticNNN_labeled_sleep.txt     seconds, stage: 0 W, 1 N1, 2 N2, 3 N3, 5 REM""",
-    (
-        "cardiorespiratory",
-        "edf",
-    ): """polysomnography/edfs/shhs1/shhs1-900NNN.edf     SaO2, H.R., ECG, belts, airflow, as in SHHS
-polysomnography/annotations-events-nsrr/shhs1/shhs1-900NNN-nsrr.xml     stages and apnoeas
-datasets/shhs1-dataset-0.0.0-synthetic.csv      age, sex, BMI, AHI""",
-    ("bioradar", "npz"): """synthetic-NNN.npz    radar_i, radar_q at 50 Hz; stages per 30 s
-recordings.toml      subjects, starts and covariates""",
-    ("bioradar", "edf"): """sbj9NN.edf, sbj9NN.edf.atr    I/Q pair 1 (S1, S2) and stages, as in SLEEPBRL
-subjects-synthetic.csv        age, sex, BMI, AHI""",
-}
-
-
-def readme(plan: Mapping[str, Any]) -> str:
+def readme(plan: Plan) -> str:
     """Return the text for README.txt."""
-    count, hours, seed, modality = (plan[key] for key in ("n_subjects", "hours", "seed", "modality"))
-    who = "mice" if MODALITIES[modality].is_mouse else "people"
-    recipe = MODALITIES[modality].recipe
-    variant = "" if plan["variant"] == "adult" else f", variant {plan['variant']}"
-    unit = " --dataset-option unit=uV" if plan["dataset"] == "accusleep" else ""
-    options = f"--modality {modality} --subjects {count} --hours {hours:g} --seed {seed}{_rest(plan)}"
-    return f"""SYNTHETIC DATA. Nobody slept here: {plan["made_by"]} made up every number in this folder.
+    modality, layout = plan.recorded, layout_of(plan.recorded)
+    who = "mice" if modality.is_mouse else "people"
+    is_adult, is_usual_layout = plan.variant == "adult", plan.layout == modality.layouts[0]
+    of_variant = "" if is_adult else f", variant {plan.variant}"
+    cohort = f"{plan.n_subjects} {who}, {plan.hours:g} h each, {plan.modality}, seed {plan.seed}{of_variant}"
+    command = (
+        f"stageguard simulate --modality {plan.modality} --subjects {plan.n_subjects} --hours {plan.hours:g} "
+        f"--seed {plan.seed}{'' if is_adult else f' --variant {plan.variant}'}"
+        f"{'' if is_usual_layout else f' --layout {plan.layout}'} -o FOLDER"
+    )
+    dataset = f"--dataset {modality.dataset}{layout.READ_OPTIONS}"
+    return f"""SYNTHETIC DATA. Nobody slept here: {MADE_BY} made up every number in this folder.
 It is for trying out software. It is no evidence about real {who}, and must not be published as data.
 
-{count} {who}, {hours:g} h each, {modality}, seed {seed}{variant}. Made again, to the byte, by:
-  stageguard simulate {options} -o FOLDER
+{cohort}. Made again, to the byte, by:
+  {command}
 
-{FILES[modality, plan["layout"]]}
+{layout.FILE_LIST[plan.layout]}
 synthetic-subjects.tsv    covariates of each subject, and the true sleep statistics
 synthetic-events.tsv      where artefacts, losses of a sensor and apnoeas are
 synthetic.json            marks the folder: every reader of stageguard calls what is in it synthetic
 
-Read it:  stageguard features FOLDER --dataset {plan["dataset"]}{unit} --recipe {recipe} -o TABLES
+Read it:  stageguard features FOLDER {dataset} --recipe {modality.recipe} -o TABLES
 """
-
-
-def _rest(plan: Mapping[str, Any]) -> str:
-    variant = "" if plan["variant"] == "adult" else f" --variant {plan['variant']}"
-    usual = MODALITIES[plan["modality"]].layouts[0]
-    return variant + ("" if plan["layout"] == usual else f" --layout {plan['layout']}")

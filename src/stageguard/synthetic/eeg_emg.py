@@ -1,17 +1,16 @@
-"""Mouse EEG and EMG whose spectra follow the stages. Writes no files."""
+"""Mouse EEG and EMG whose spectra follow the stages."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
-from stageguard.night.recording import Recording, Signal
+from stageguard.night.recording import Signal
 from stageguard.synthetic.appearance import Scatter, appearances, levels
-from stageguard.synthetic.events import Event, Simulated, in_order, scatter_events
-from stageguard.synthetic.hypnograms import SCORER, Night
-from stageguard.synthetic.noise import shaped_noise
+from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
+from stageguard.synthetic.hypnograms import Night
+from stageguard.synthetic.noise import shaped_noise, stream
 from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.seeds import stream
 
 RATE_HZ = 512.0
 EEG_HOP = 512  # spectra change from second to second
@@ -63,17 +62,7 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     for event in events:
         _disturb(rng, event, eeg, emg)
     signals = {"eeg": Signal("EEG", eeg, RATE_HZ, "uV"), "emg": Signal("EMG", emg, RATE_HZ, "uV")}
-    recording = Recording(
-        name,
-        name,
-        signals,
-        {SCORER: truth},
-        truth.start,
-        covariates=sleeper.covariates,
-        is_synthetic=True,
-        source="synthetic",
-    )
-    return Simulated(recording, night, in_order(events))
+    return simulated(name, signals, night, sleeper, events)
 
 
 def eeg_templates(frequencies: Floats) -> Floats:

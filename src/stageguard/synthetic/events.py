@@ -1,13 +1,15 @@
-"""Things that happen to signals: artefacts, loss of a sensor, apnoeas. Says where, changes nothing."""
+"""Things that happen to signals: artefacts, loss of a sensor, apnoeas; and the recording they happen to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.night.recording import Recording
-from stageguard.synthetic.hypnograms import Night
+from stageguard.night.recording import Recording, Series, Signal
+from stageguard.synthetic.hypnograms import SCORER, Night
+from stageguard.synthetic.people import Sleeper
 
 LARGEST_SHARE = 0.15  # of a short recording that one event may take
 
@@ -61,6 +63,27 @@ class Simulated:
     events: tuple[Event, ...]
 
 
+def simulated(
+    name: str, signals: Mapping[str, Signal | Series], night: Night, sleeper: Sleeper, events: list[Event]
+) -> Simulated:
+    """Return the recording of a sleeper with its truth; events are put into the order of their time."""
+    truth = night.hypnogram
+    recording = Recording(
+        name,
+        name,
+        signals,
+        {SCORER: truth},
+        truth.start,
+        night.lights_off_seconds,
+        night.lights_on_seconds,
+        sleeper.covariates,
+        is_synthetic=True,
+        source="synthetic",
+    )
+    in_order = sorted(events, key=lambda event: (event.start_seconds, event.kind, event.channel))
+    return Simulated(recording, night, tuple(in_order))
+
+
 def scatter_events(
     rng: np.random.Generator,
     kind: str,
@@ -75,8 +98,3 @@ def scatter_events(
         length = min(float(rng.uniform(*lengths)), LARGEST_SHARE * seconds)
         made.append(Event(kind, channel, float(rng.uniform(0, seconds - length)), length))
     return made
-
-
-def in_order(events: list[Event]) -> tuple[Event, ...]:
-    """Return events sorted by time, then by kind."""
-    return tuple(sorted(events, key=lambda event: (event.start_seconds, event.kind, event.channel)))

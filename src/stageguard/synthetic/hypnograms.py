@@ -1,4 +1,4 @@
-"""Draw the true stages of a night or day of a made-up sleeper. Makes no signals."""
+"""The true stages of a night or day of a made-up sleeper."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.synthetic.chain import draw
+from stageguard.synthetic.noise import stream
 from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.seeds import stream
 from stageguard.synthetic.sleepers import Kind, day_clock, night_clock
 
 SCORER = "synthetic truth"

@@ -105,9 +105,9 @@ def simulate_night(
     scheme = WNR3 if is_mouse else AASM5
     bouts = _mouse_bouts(rng, hours * 3600) if is_mouse else _human_bouts(rng, hours * 3600)
     labels = _sample(bouts, scheme, n_epochs, profile.epoch_seconds)
-    places = MOUSE_FEATURES if is_mouse else HUMAN_FEATURES
+    centres = MOUSE_FEATURES if is_mouse else HUMAN_FEATURES
     separation = 1.15 if is_mouse else SEPARATION.get(profile.scheme.n_stages, 0.95)
-    features = separation * np.array([places[name] for name in scheme.names])
+    features = separation * np.array([centres[name] for name in scheme.names])
     probabilities = _stager(rng, labels, features, sharpness)
     density = Hypnodensity(probabilities, scheme, profile.epoch_seconds, source=SOURCE)
     merge = scheme.merge_map(profile.scheme)

@@ -1,10 +1,22 @@
-"""Random signals with a spectrum that changes from moment to moment, and slow drifts. Knows no physiology."""
+"""Random numbers by seed and purpose; signals with a spectrum that changes from moment to moment; drifts."""
 
 from __future__ import annotations
+
+from zlib import crc32
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
+
+
+def stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
+    """Return the generator for one purpose and one subject.
+
+    Two purposes never share numbers, so that a change to one signal leaves the others as they were, and a
+    subject is the same in a cohort of any size, made by any number of processes.
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(crc32(purpose.encode()), number)))
+
 
 BLOCK_FRAMES = 1024  # frames made at once, so that a day at 512 Hz needs no more memory than an hour
 
@@ -42,8 +54,7 @@ def shaped_noise(
         size = np.sqrt(power[rows] @ variance).astype(np.float32)  # (frame, frequency)
         parts = rng.standard_normal((end - first, hop + 1, 2), dtype=np.float32) * size[:, :, None]
         frames = np.fft.irfft(parts[..., 0] + 1j * parts[..., 1], length, axis=1).astype(np.float32) * window
-        place = slice(first * hop, (end + 1) * hop)
-        target = made[place].reshape(end - first + 1, hop)
+        target = made[first * hop : (end + 1) * hop].reshape(end - first + 1, hop)
         target[:-1] += frames[:, :hop]
         target[1:] += frames[:, hop:]
     return made[hop : hop + n_samples]
@@ -57,9 +68,9 @@ def drift(rng: np.random.Generator, n: int, memory: float) -> Floats:
     level = fresh[0] if n else 0.0
     gain = np.sqrt(1 - keep**2)
     steps = fresh.tolist()
-    for place in range(n):
-        level = keep * level + gain * steps[place] if place else level
-        made[place] = level
+    for step in range(n):
+        level = keep * level + gain * steps[step] if step else level
+        made[step] = level
     return made
 
 
@@ -68,7 +79,7 @@ def moments(n: int, rate_hz: float) -> Floats:
     return np.asarray((np.arange(n, dtype=np.float64) + 0.5) / rate_hz)
 
 
-def held(values: Floats, seconds_per_value: float, times: Floats) -> Floats:
+def at_times(values: Floats, seconds_per_value: float, times: Floats) -> Floats:
     """Return values at some times; each holds for a stretch, with steps between the stretches."""
-    places = np.clip((times / seconds_per_value).astype(np.int64), 0, len(values) - 1)
-    return np.asarray(values[places])
+    indices = np.clip((times / seconds_per_value).astype(np.int64), 0, len(values) - 1)
+    return np.asarray(values[indices])

@@ -1,4 +1,4 @@
-"""Made-up people and mice: covariates, and what they do to sleep, by documented amounts. Draws no night."""
+"""Made-up people and mice: covariates, and what they do to sleep, by documented amounts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.files import read_text
-from stageguard.synthetic.seeds import stream
+from stageguard.synthetic.noise import stream
 
 # Groups and their sizes among 25 people, as in the paper's sample of SHHS (table 'Subpopulation analysis').
 AGE_GROUPS = {"40-55": (40, 55, 8), "55-70": (55, 70, 10), "70+": (70, 86, 7)}
@@ -80,8 +80,8 @@ def known_shifts(modality: str) -> Mapping[str, Mapping[str, float]]:
         "osa mild", "osa moderate/severe", "age 55-70", "age 70+" -> statistic -> minutes, or percent. Empty
         for mice, whose covariates do nothing.
     """
-    told: dict[str, dict[str, dict[str, float]]] = tomllib.loads(read_text(SHIFTS_FILE, "TOML"))
-    return told.get(modality, {})
+    shifts: dict[str, dict[str, dict[str, float]]] = tomllib.loads(read_text(SHIFTS_FILE, "TOML"))
+    return shifts.get(modality, {})
 
 
 def reference_sleeper(number: int = 1) -> Sleeper:
@@ -169,8 +169,8 @@ def _groups(number: int) -> tuple[str, str]:
     counts = np.zeros(share.shape)
     chosen = (0, 0)
     for n in range(1, number + 1):
-        own = share * n - counts
-        behind = own + own.sum(axis=0, keepdims=True) + own.sum(axis=1, keepdims=True)
+        missing = share * n - counts
+        behind = missing + missing.sum(axis=0, keepdims=True) + missing.sum(axis=1, keepdims=True)
         chosen = divmod(int(behind.argmax()), len(severities))
         counts[chosen] += 1
     return ages[chosen[0]], severities[chosen[1]]

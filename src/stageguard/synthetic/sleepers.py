@@ -1,4 +1,4 @@
-"""How each kind of sleeper sleeps: bouts from the fitted profiles, clocks of night and day. Draws nothing."""
+"""How each kind of sleeper sleeps: bouts from the fitted profiles, clocks of night and day."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def night_clock(
     slot_epochs = max(1, round(300 / kind.epoch_seconds))
     n_slots = max(1, int(np.ceil(hours * 3600 / kind.epoch_seconds / slot_epochs)))
     middles = (np.arange(n_slots) + 0.5) * slot_epochs * kind.epoch_seconds / 60 - ONSET_MINUTES
-    number, place = _cycle_of(middles, cycles, rng)
+    number, moment = _cycle_of(middles, cycles, rng)
     factors = factors or {}
     gate = np.ones((n_slots, AASM5.n_stages))
     stretch = np.ones_like(gate)
@@ -163,16 +163,16 @@ def night_clock(
     onset = cycles.onset_rem * (middles < ONSET_REM_MINUTES)
     early = np.where(number <= 0, factors.get("early R", 1.0), 1.0)
     stretch[number < 0, AASM5.index("W")] = ONSET_STRETCH
-    gate[:, deep] = 0.10 + _by_cycle(cycles.deep, number) * _bump(place, cycles.deep_centre, 0.20)
+    gate[:, deep] = 0.10 + _by_cycle(cycles.deep, number) * _bump(moment, cycles.deep_centre, 0.20)
     gate[:, rem] = (
-        0.02 + onset + _by_cycle(cycles.rem, number) * _bump(place, cycles.rem_centre, 0.11)
+        0.02 + onset + _by_cycle(cycles.rem, number) * _bump(moment, cycles.rem_centre, 0.11)
     ) * early
     stretch[:, deep] = _by_cycle(cycles.deep_stretch, number)
     stretch[:, rem] = _by_cycle(cycles.rem_stretch, number) * (
-        0.4 + onset + _bump(place, cycles.rem_centre, 0.14)
+        0.4 + onset + _bump(moment, cycles.rem_centre, 0.14)
     )
     clock = Clock(gate, stretch, slot_epochs)
-    return clock.scaled(*_own(kind.scheme, factors))
+    return clock.scaled(*_factors(kind.scheme, factors))
 
 
 def day_clock(
@@ -190,17 +190,17 @@ def day_clock(
     gate[:, wake] = 1.25 - 0.35 * light
     stretch[:, wake] = 2.4 - 1.8 * light
     stretch[:, nrem] = 0.85 + 0.3 * light
-    return Clock(gate, stretch, slot_epochs).scaled(*_own(kind.scheme, factors or {}))
+    return Clock(gate, stretch, slot_epochs).scaled(*_factors(kind.scheme, factors or {}))
 
 
-def _own(scheme: StageScheme, factors: Mapping[str, float]) -> tuple[Floats, Floats]:
+def _factors(scheme: StageScheme, factors: Mapping[str, float]) -> tuple[Floats, Floats]:
     gate = np.array([factors.get(f"gate {name}", 1.0) for name in scheme.names])
     stretch = np.array([factors.get(f"stretch {name}", 1.0) for name in scheme.names])
     return gate, stretch
 
 
 def _cycle_of(minutes: Floats, cycles: Cycles, rng: np.random.Generator | None) -> tuple[Floats, Floats]:
-    """Return the number of each moment's cycle, -1 before the first, and the place in it."""
+    """Return the number of each moment's cycle, -1 before the first, and the moment in it, from 0 to 1."""
     n_cycles = max(2, int(np.ceil(max(float(minutes[-1]), 0.0) / cycles.minutes * 2)) + 2)
     lengths = np.full(n_cycles, cycles.minutes)
     if rng is not None:
@@ -210,16 +210,16 @@ def _cycle_of(minutes: Floats, cycles: Cycles, rng: np.random.Generator | None) 
     edges = np.concatenate([[0.0], np.cumsum(lengths)])
     number = np.searchsorted(edges, minutes, side="right") - 1
     inside = np.clip(number, 0, n_cycles - 1)
-    place = np.where(number < 0, 0.0, (minutes - edges[inside]) / lengths[inside])
-    return number.astype(np.float64), place
+    moment = np.where(number < 0, 0.0, (minutes - edges[inside]) / lengths[inside])
+    return number.astype(np.float64), moment
 
 
 def _by_cycle(values: tuple[float, ...], number: Floats) -> Floats:
     return np.asarray(np.array(values)[np.clip(number, 0, len(values) - 1).astype(int)])
 
 
-def _bump(place: Floats, centre: float, width: float) -> Floats:
-    return np.asarray(np.exp(-0.5 * ((place - centre) / width) ** 2))
+def _bump(moment: Floats, centre: float, width: float) -> Floats:
+    return np.asarray(np.exp(-0.5 * ((moment - centre) / width) ** 2))
 
 
 def _mouse(profile: Profile, variant: str) -> Kind:

@@ -16,13 +16,26 @@ from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.events import Simulated
-from stageguard.synthetic.layouts.text import write_rows
+from stageguard.synthetic.layouts import write_rows
 
 LABEL_SECONDS = 2.5
 CODES = {"R": 1, "W": 2, "N": 3}
 HEADER = f"{SYNTHETIC_WORD} recording, simulated by stageguard; no animal was recorded. In uV."
 HALF_DAY_HOURS = 12.0
 ROW_GROUP = 1 << 20
+READ_OPTIONS = " --dataset-option unit=uV"
+FOLDER = "MouseNN_synthetic/Day1_light_cycle/"
+FILE_LIST = {
+    "mat": f"""{FOLDER}
+    EEG.mat, EMG.mat    512 Hz, in uV, as in AccuSleep
+    labels.mat          one code per 2.5 s: 1 REM, 2 Wake, 3 NREM""",
+    "parquet": f"""{FOLDER}
+    recording.parquet   columns eeg and emg, 512 Hz, in uV, as in AccuSleePy
+    labels.csv          brain_state per 2.5 s: 1 REM, 2 Wake, 3 NREM""",
+    "csv": f"""{FOLDER}
+    recording.csv       columns eeg and emg, 512 Hz, in uV, as in AccuSleePy
+    labels.csv          brain_state per 2.5 s: 1 REM, 2 Wake, 3 NREM""",
+}
 
 
 def name_of(number: int, layout: str) -> str:
@@ -33,8 +46,8 @@ def name_of(number: int, layout: str) -> str:
 def write(made: Simulated, folder: Path, layout: str) -> None:
     """Write one recording into ``MouseNN_synthetic/Day1_light_cycle``."""
     hours = made.recording.seconds / 3600
-    place = folder / made.recording.subject / ("Day1_light_cycle" if hours <= HALF_DAY_HOURS else "Day1")
-    place.mkdir(parents=True)
+    folder = folder / made.recording.subject / ("Day1_light_cycle" if hours <= HALF_DAY_HOURS else "Day1")
+    folder.mkdir(parents=True)
     signals = {role: made.recording.signals[role] for role in ("eeg", "emg")}
     columns = {
         role: np.asarray(signal.samples, np.float32)
@@ -44,16 +57,16 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
     codes = label_codes(made.night.hypnogram)
     if layout == "mat":
         for role, samples in columns.items():
-            write_mat(place / f"{role.upper()}.mat", role.upper(), samples, header=HEADER)
-        write_mat(place / "labels.mat", "labels", codes.astype(np.float64), header=HEADER)
+            write_mat(folder / f"{role.upper()}.mat", role.upper(), samples, header=HEADER)
+        write_mat(folder / "labels.mat", "labels", codes.astype(np.float64), header=HEADER)
         return
     if layout == "parquet":
-        _write_parquet(place / "recording.parquet", columns)
+        _write_parquet(folder / "recording.parquet", columns)
     else:
         table = np.column_stack(list(columns.values()))
-        write_rows(place / "recording.csv", table, "%.3f,%.3f", header=",".join(columns) + "\n")
+        write_rows(folder / "recording.csv", table, "%.3f,%.3f", header=",".join(columns) + "\n")
     text = "\n".join(["brain_state", *map(str, codes.tolist())])
-    (place / "labels.csv").write_text(text + "\n", encoding="ascii")
+    (folder / "labels.csv").write_text(text + "\n", encoding="ascii")
 
 
 def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:

@@ -16,7 +16,7 @@ from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
-from stageguard.synthetic.breath import APNOEA, HYPOPNOEA
+from stageguard.synthetic.body import APNOEA, HYPOPNOEA
 from stageguard.synthetic.events import Event, Simulated
 
 FIRST_ID = 900_000  # the study's own ids end at 205804
@@ -39,6 +39,12 @@ CHANNELS = {
 }
 TABLE = "datasets/shhs1-dataset-0.0.0-synthetic.csv"
 SEXES = {"M": "1", "F": "2"}
+READ_OPTIONS = ""
+FILE_LIST = {
+    "edf": """polysomnography/edfs/shhs1/shhs1-900NNN.edf     SaO2, H.R., ECG, belts, airflow, as in SHHS
+polysomnography/annotations-events-nsrr/shhs1/shhs1-900NNN-nsrr.xml     stages and apnoeas
+datasets/shhs1-dataset-0.0.0-synthetic.csv      age, sex, BMI, AHI""",
+}
 
 
 def name_of(number: int, layout: str) -> str:

@@ -10,9 +10,16 @@ import numpy as np
 
 from stageguard.night.recording import Series
 from stageguard.synthetic.events import Simulated
-from stageguard.synthetic.layouts.text import write_rows
+from stageguard.synthetic.layouts import write_rows
 
 CODES = {"W": 0, "N1": 1, "N2": 2, "N3": 3, "R": 5}
+READ_OPTIONS = ""
+FILE_LIST = {
+    "txt": """motion/syntheticNNN_acceleration.txt      seconds, x, y, z in g, as in Sleep-Accel
+heart_rate/syntheticNNN_heartrate.txt     seconds, beats per minute
+steps/syntheticNNN_steps.txt              seconds, steps in the days before
+labels/syntheticNNN_labeled_sleep.txt     seconds, stage: 0 W, 1 N1, 2 N2, 3 N3, 5 REM""",
+}
 FILES = {  # role -> folder, ending, format
     "acceleration": ("motion", "acceleration", "%.5f %.6f %.6f %.6f"),
     "heart_rate": ("heart_rate", "heartrate", "%.5f,%d"),
@@ -28,12 +35,12 @@ def name_of(number: int, layout: str) -> str:
 def write(made: Simulated, folder: Path, layout: str) -> None:
     """Write one recording."""
     subject = made.recording.subject
-    for role, (place, ending, row_format) in FILES.items():
+    for role, (subfolder, ending, row_format) in FILES.items():
         series = made.recording.signals[role]
         assert isinstance(series, Series)
-        (folder / place).mkdir(parents=True, exist_ok=True)
+        (folder / subfolder).mkdir(parents=True, exist_ok=True)
         rows = np.column_stack([series.times, series.values])
-        write_rows(folder / place / f"{subject}_{ending}.txt", rows, row_format)
+        write_rows(folder / subfolder / f"{subject}_{ending}.txt", rows, row_format)
     night = made.night.hypnogram
     (folder / "labels").mkdir(exist_ok=True)
     lines = (

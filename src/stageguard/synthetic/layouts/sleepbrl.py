@@ -19,6 +19,13 @@ CODES = {"W": "W", "N1": "1", "N2": "2", "N3": "3", "R": "R"}
 CHANNELS = {"S1": "radar_i", "S2": "radar_q"}
 FIRST_NUMBER = 900  # PhysioNet's records end at sbj32
 RANGE = (-32.768, 32.767)
+READ_OPTIONS = ""
+FILE_LIST = {
+    "npz": """synthetic-NNN.npz    radar_i, radar_q at 50 Hz; stages per 30 s
+recordings.toml      subjects, starts and covariates""",
+    "edf": """sbj9NN.edf, sbj9NN.edf.atr    I/Q pair 1 (S1, S2) and stages, as in SLEEPBRL
+subjects-synthetic.csv        age, sex, BMI, AHI""",
+}
 NOTE, SKIP, AUX = 22, 59, 63  # codes of WFDB annotations
 
 

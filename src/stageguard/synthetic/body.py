@@ -1,0 +1,311 @@
+"""What a sleeper's body does: movements, breathing with apnoeas, heartbeats and the ECG they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from stageguard.base.arrays import Floats, Floats32
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import AASM5
+from stageguard.synthetic.appearance import Scatter, appearances, levels
+from stageguard.synthetic.events import Event
+from stageguard.synthetic.noise import at_times, drift, moments, stream
+from stageguard.synthetic.people import Sleeper
+
+# Logarithms of the movements per minute and of their size, in g at the wrist. The order of the stages is that
+# of Wilde-Frenz & Schulz 1983 (Percept Mot Skills 56:275-283), levels are our choice.
+MOVES_PER_MINUTE = {"W": 1.5, "N1": -0.9, "N2": -2.6, "N3": -3.6, "R": -2.0}
+MOVE_SIZE = {"W": -2.1, "N1": -2.5, "N2": -2.7, "N3": -2.9, "R": -3.0}
+MOVES_SCATTER = Scatter(0.25, 0.3, 0.5)
+SIZE_SCATTER = Scatter(0.15, 0.15, 0.2)
+
+TURN_SIZE = 0.12  # a larger movement changes the posture
+
+
+def movement(rng: np.random.Generator, looks: Floats, epoch_seconds: float) -> Floats:
+    """Return the size of the movement in every second: bouts of some seconds, as the look has them.
+
+    Parameters
+    ----------
+    looks : array (n_epochs, 5)
+        Share of each AASM stage in the look of every epoch.
+    """
+    rate = np.exp(levels(rng, looks, MOVES_PER_MINUTE, AASM5.names, MOVES_SCATTER, epoch_seconds))
+    size = np.exp(levels(rng, looks, MOVE_SIZE, AASM5.names, SIZE_SCATTER, epoch_seconds))
+    n_seconds = int(np.ceil(len(looks) * epoch_seconds))
+    times = moments(n_seconds, 1.0)
+    begins = np.flatnonzero(rng.random(n_seconds) < at_times(rate, epoch_seconds, times) / 60)
+    sizes = at_times(size, epoch_seconds, times[begins]) * np.exp(rng.normal(0, 0.5, len(begins)))
+    lengths = 1 + rng.gamma(1.2, 2.0, len(begins)).astype(np.int64)
+    move = np.zeros(n_seconds)
+    for begin, bout_size, length in zip(begins, sizes, lengths, strict=True):
+        end = min(begin + length, n_seconds)
+        move[begin:end] = np.maximum(move[begin:end], bout_size)
+    return move
+
+
+BREATH_HZ = 10.0
+
+# Breaths per minute; logarithm of how much length and depth of breaths scatter; after the order of stages in
+# Rostig et al. 2005 (Sleep 28:411-417) and Douglas et al. 1982 (Thorax 37:840-844). Levels are our choice.
+BREATHS_PER_MINUTE = {"W": 16.0, "N1": 15.2, "N2": 14.8, "N3": 15.0, "R": 15.6}
+LENGTH_SCATTER = {"W": -1.6, "N1": -2.0, "N2": -2.6, "N3": -3.0, "R": -1.75}
+DEPTH_SCATTER = {"W": -1.0, "N1": -1.5, "N2": -2.1, "N3": -2.5, "R": -1.3}
+DEPTH = {"W": 0.05, "N1": 0.0, "N2": 0.0, "N3": 0.05, "R": -0.20}
+
+PACE_SPREAD = Scatter(1.8, 0.5, 0.7)
+LENGTH_SPREAD = Scatter(0.12, 0.12, 0.30)
+DEPTH_SPREAD = Scatter(0.12, 0.12, 0.30)
+LEVEL_SPREAD = Scatter(0.0, 0.10, 0.10)
+BREATH_MEMORY = 4.0  # seconds
+
+APNOEA = "Obstructive apnea"
+HYPOPNOEA = "Hypopnea"
+FLOW_LEFT = {APNOEA: 0.06, HYPOPNOEA: 0.45}  # share of the airflow
+EFFORT_LEFT = {APNOEA: 0.40, HYPOPNOEA: 0.65}  # share of the movement of chest and belly
+
+
+@dataclass(frozen=True, slots=True)
+class Breath:
+    """Breathing at 10 Hz.
+
+    Parameters
+    ----------
+    phase : array (n,)
+        Breaths since the beginning, in turns.
+    depth : array (n,)
+        Depth of the breath without any event; about 1.
+    flow, effort : array (n,)
+        Share of airflow and of effort that events leave.
+    paradox : array (n,)
+        1 where chest and belly move against each other.
+    """
+
+    phase: Floats
+    depth: Floats
+    flow: Floats
+    effort: Floats
+    paradox: Floats
+
+    @property
+    def wave(self) -> Floats:
+        """Air in the lungs: faster in than out."""
+        turn = 2 * np.pi * self.phase
+        return np.asarray(np.sin(turn + 0.35 * np.sin(turn)))
+
+
+def breathe(rng: np.random.Generator, looks: Floats, epoch_seconds: float, apnoeas: list[Event]) -> Breath:
+    """Return the breathing of a night.
+
+    Parameters
+    ----------
+    looks : array (n_epochs, 5)
+        Share of each AASM stage in the look of every epoch.
+    apnoeas : list of Event
+        Apnoeas and hypopnoeas.
+    """
+    names = AASM5.names
+    n = round(len(looks) * epoch_seconds * BREATH_HZ)
+    times = moments(n, BREATH_HZ)
+    pace = levels(rng, looks, BREATHS_PER_MINUTE, names, PACE_SPREAD, epoch_seconds) / 60
+    length = np.exp(levels(rng, looks, LENGTH_SCATTER, names, LENGTH_SPREAD, epoch_seconds))
+    unevenness = np.exp(levels(rng, looks, DEPTH_SCATTER, names, DEPTH_SPREAD, epoch_seconds))
+    level = levels(rng, looks, DEPTH, names, LEVEL_SPREAD, epoch_seconds)
+    n_seconds = int(np.ceil(len(looks) * epoch_seconds))
+    wobble, sway = (drift(rng, n_seconds, BREATH_MEMORY) for _ in range(2))
+    seconds = moments(n_seconds, 1.0)
+    per_second = np.clip(
+        at_times(pace, epoch_seconds, seconds) * np.exp(at_times(length, epoch_seconds, seconds) * wobble),
+        0.08,
+        0.7,
+    )
+    deep = np.exp(
+        at_times(level, epoch_seconds, seconds) + at_times(unevenness, epoch_seconds, seconds) * sway
+    )
+    phase = np.cumsum(np.interp(times, seconds, per_second)) / BREATH_HZ
+    flow, effort, paradox = np.ones(n), np.ones(n), np.zeros(n)
+    for event in apnoeas:
+        samples = event.samples(BREATH_HZ, n)
+        flow[samples], effort[samples] = FLOW_LEFT[event.kind], EFFORT_LEFT[event.kind]
+        paradox[samples] = float(event.kind == APNOEA)
+    ramp = np.ones(10) / 10  # a second to fade in and out
+    flow, effort, paradox = (np.convolve(part, ramp, mode="same") for part in (flow, effort, paradox))
+    return Breath(phase, np.interp(times, seconds, np.clip(deep, 0.05, 6)), flow, effort, paradox)
+
+
+def draw_apnoeas(rng: np.random.Generator, night: Hypnogram, per_hour: float) -> list[Event]:
+    """Return apnoeas and hypopnoeas in sleep, so many per hour of it, more in REM and hardly any in N3."""
+    weight = np.array([{"W": 0.0, "N3": 0.3, "R": 1.5}.get(name, 1.0) for name in night.scheme.names])
+    per_epoch = weight[night.labels]
+    hours = float(np.isin(night.labels, np.flatnonzero(weight > 0)).sum()) * night.epoch_seconds / 3600
+    if not per_epoch.any() or per_hour <= 0:
+        return []
+    share = per_epoch / per_epoch.sum()
+    n_events = int(rng.poisson(per_hour * hours))
+    starts = np.sort((rng.choice(len(share), n_events, p=share) + rng.random(n_events)) * night.epoch_seconds)
+    made: list[Event] = []
+    for start in starts.tolist():
+        begin = max(start, made[-1].end_seconds + 12) if made else start
+        length = float(rng.uniform(12, 38))
+        epoch = int((begin + length) / night.epoch_seconds)
+        if epoch >= night.n_epochs or weight[night.labels[int(begin / night.epoch_seconds)]] == 0:
+            continue
+        kind = APNOEA if rng.random() < 0.35 else HYPOPNOEA
+        made.append(Event(kind, "airflow", begin, length))
+    return made
+
+
+# Beats per minute; swing with each breath (high frequency) and with blood pressure (low frequency), in beats
+# per minute. The order of stages is that of Task Force 1996 (Circulation 93:1043) and Vaughn et al. 1995
+# (Electroencephalogr Clin Neurophysiol 94:155); levels are our choice.
+BEATS_PER_MINUTE = {"W": 69.0, "N1": 64.0, "N2": 61.0, "N3": 60.0, "R": 64.5}
+BREATH_SWING = {"W": 1.6, "N1": 2.2, "N2": 2.8, "N3": 3.2, "R": 1.7}
+SLOW_SWING = {"W": 3.4, "N1": 2.6, "N2": 1.8, "N3": 1.2, "R": 3.2}
+
+RATE_SPREAD = Scatter(7.0, 1.8, 2.2)
+BREATH_SPREAD = Scatter(0.5, 0.3, 0.4)
+SLOW_SPREAD = Scatter(0.4, 0.4, 0.6)
+
+# Waves of a heartbeat: seconds from the R peak, width in seconds, height in mV.
+WAVES = (
+    (-0.19, 0.025, 0.12),
+    (-0.030, 0.010, -0.12),
+    (0.0, 0.011, 1.10),
+    (0.030, 0.011, -0.25),
+    (0.26, 0.045, 0.28),
+)
+
+
+def beat_times(
+    rng: np.random.Generator,
+    looks: Floats,
+    epoch_seconds: float,
+    breath: Breath,
+    apnoeas: list[Event],
+    move: Floats | None = None,
+) -> Floats:
+    """Return when the heart beats, in seconds.
+
+    Parameters
+    ----------
+    looks : array (n_epochs, 5)
+        Share of each AASM stage in the look of every epoch.
+    breath : Breath
+        Which the heart follows.
+    apnoeas : list of Event
+        During which it slows down, to race afterwards.
+    move : array, optional
+        Movement per second, which it answers.
+    """
+    names = AASM5.names
+    n = len(breath.phase)
+    times = moments(n, BREATH_HZ)
+    mean = levels(rng, looks, BEATS_PER_MINUTE, names, RATE_SPREAD, epoch_seconds)
+    swing = np.maximum(levels(rng, looks, BREATH_SWING, names, BREATH_SPREAD, epoch_seconds), 0.2)
+    slow = np.maximum(levels(rng, looks, SLOW_SWING, names, SLOW_SPREAD, epoch_seconds), 0.3)
+    rate = _eased(at_times(mean, epoch_seconds, times)) + at_times(swing, epoch_seconds, times) * breath.wave
+    rate += at_times(slow, epoch_seconds, times) * _slow_wave(rng, times)
+    for event in apnoeas:
+        _add_bump(rate, times, -4.0, event.start_seconds + event.seconds / 2, event.seconds / 3)
+        _add_bump(rate, times, 9.0, event.end_seconds + 4, 4.0)
+    if move is not None:
+        effort = np.convolve(move, np.exp(-np.arange(40) / 10), mode="full")[: len(move)]
+        rate += 6 * np.minimum(np.interp(times, np.arange(len(effort)) + 0.5, effort), 2.0)
+    beats = np.cumsum(np.clip(rate, 32, 185)) / 60 / BREATH_HZ
+    whole = np.arange(1, int(beats[-1]) + 1)
+    made = np.interp(whole, beats, times) + rng.normal(0, 0.004, len(whole))
+    return np.asarray(np.sort(made[made > 0]))
+
+
+def ecg_of(
+    rng: np.random.Generator, beats: Floats, breath: Breath, rate_hz: float, n_samples: int
+) -> Floats32:
+    """Return an ECG in mV: a sum of waves around every beat, on a base line that breathes."""
+    made = np.zeros(n_samples + 2 * round(rate_hz), dtype=np.float32)
+    reach = np.arange(round(-0.30 * rate_hz), round(0.45 * rate_hz) + 1)
+    whole = np.floor(beats * rate_hz).astype(np.int64)
+    offset = (
+        reach[None, :] - (beats * rate_hz - whole)[:, None]
+    ) / rate_hz  # seconds from each beat's R peak
+    interval = np.clip(np.diff(beats, append=beats[-1] + 0.9), 0.35, 1.6)[:, None]
+    waves = np.zeros_like(offset)
+    for seconds, width, height in WAVES:
+        centre = seconds * np.sqrt(interval / 0.9) if seconds > 0.1 else seconds  # T follows the rate
+        waves += height * np.exp(-0.5 * ((offset - centre) / width) ** 2)
+    size = rng.uniform(0.5, 0.95)
+    np.add.at(made, (whole[:, None] + reach[None, :] + round(rate_hz)).ravel(), (size * waves).ravel())
+    signal = made[round(rate_hz) : round(rate_hz) + n_samples]
+    times = moments(n_samples, rate_hz)
+    breath_times = moments(len(breath.phase), BREATH_HZ)
+    signal += (0.06 * np.interp(times, breath_times, breath.wave)).astype(np.float32)
+    signal += rng.normal(0, 0.025, n_samples).astype(np.float32)
+    return signal
+
+
+def _slow_wave(rng: np.random.Generator, times: Floats) -> Floats:
+    """Return noise around 0.1 Hz, of variance 1."""
+    n_seconds = int(np.ceil(times[-1])) + 2
+    seconds = np.arange(n_seconds)
+    turn = 2 * np.pi * (0.1 * seconds + 0.15 * np.cumsum(drift(rng, n_seconds, 30)) / 30)
+    made = np.sin(turn) * (1 + 0.4 * drift(rng, n_seconds, 40)) + 0.5 * drift(rng, n_seconds, 25)
+    return np.asarray(np.interp(times, seconds, made / made.std()))
+
+
+def _eased(values: Floats) -> Floats:
+    """Pass from level to level within some seconds."""
+    width = round(8 * BREATH_HZ)
+    padded = np.pad(values, width, mode="edge")
+    sums = np.cumsum(np.insert(padded, 0, 0.0))
+    smooth = (sums[width:] - sums[:-width]) / width
+    first = width - width // 2
+    return np.asarray(smooth[first : first + len(values)])
+
+
+def _add_bump(values: Floats, times: Floats, height: float, centre: float, width: float) -> None:
+    near = slice(*np.searchsorted(times, [centre - 4 * width, centre + 4 * width]))
+    values[near] += height * np.exp(-0.5 * ((times[near] - centre) / width) ** 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the body of a sleeper does in one night.
+
+    Parameters
+    ----------
+    apnoeas : list of Event
+        Apnoeas and hypopnoeas.
+    breath : Breath
+        Breathing.
+    move : array (n_seconds,)
+        Size of the movement in every second.
+    beats : array (n_beats,)
+        When the heart beats, in seconds.
+    """
+
+    apnoeas: list[Event]
+    breath: Breath
+    move: Floats
+    beats: Floats
+
+
+def body_of(
+    night: Hypnogram, sleeper: Sleeper, seed: int, alike: Mapping[str, Mapping[str, float]], linger: float
+) -> Body:
+    """Return what a body does that follows the stages, as far as epochs look like their stage.
+
+    Parameters
+    ----------
+    alike, linger
+        As in `appearances`.
+    """
+    who, epoch_seconds = sleeper.number, night.epoch_seconds
+    looks = appearances(stream(seed, "looks", who), night, alike, linger=linger)
+    per_hour = float(sleeper.covariates.get("ahi", 0.0))
+    apnoeas = draw_apnoeas(stream(seed, "apnoeas", who), night, per_hour)
+    breath = breathe(stream(seed, "breath", who), looks, epoch_seconds, apnoeas)
+    move = movement(stream(seed, "movement", who), looks, epoch_seconds)
+    beats = beat_times(stream(seed, "heart", who), looks, epoch_seconds, breath, apnoeas, move)
+    return Body(apnoeas, breath, move, beats)
