@@ -221,3 +221,15 @@ def test_no_worker_writes_after_the_run_was_ended(tmp_path):
     assert written
     time.sleep(1.5)
     assert {path.name for path in tmp_path.iterdir()} == written
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks that end with their process are POSIX")
+def test_what_a_killed_run_left_of_a_finished_night_is_removed(decode, tmp_path):
+    assert decode().code == 0
+    leftover = tmp_path / "out" / ".n1.hypnogram.tsv.stageguard-0.tmp"
+    leftover.write_text("half")
+    stranger = tmp_path / "out" / ".n1.hypnogram.tsv.tmp"
+    stranger.write_text("somebody's")
+    assert all(report["done_before"] for report in decode("--json").json)
+    assert not leftover.exists()
+    assert stranger.exists()

@@ -16,7 +16,7 @@ import stat
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -328,14 +328,25 @@ def new_temporary(place: Path) -> tuple[Path, BinaryIO]:
 
     Names are numbered, so that the next process to write the same file comes upon what a killed one left.
     """
-    known = place.name.encode(errors="ignore")[:100].decode(errors="ignore")  # a name has room for 255 bytes
-    for number in count():
-        temporary = place.with_name(f".{known}.stageguard-{number}.tmp")
+    for temporary in _temporary_names(place):
         _remove_leftover(temporary)
         stream = _create(temporary)
         if stream is not None:
             return temporary, stream
     raise AssertionError
+
+
+def _temporary_names(place: Path) -> Iterator[Path]:
+    known = place.name.encode(errors="ignore")[:100].decode(errors="ignore")  # a name has room for 255 bytes
+    for number in count():
+        yield place.with_name(f".{known}.stageguard-{number}.tmp")
+
+
+def remove_leftovers(places: Iterable[Path]) -> None:
+    """Remove what killed processes left beside these files, for a run that has no need to write them."""
+    for place in places:
+        for temporary in takewhile(Path.exists, _temporary_names(place)):
+            _remove_leftover(temporary)
 
 
 def _remove_leftover(temporary: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError, OutputExistsError, StageGuardWarning
-from stageguard.base.files import file_error
+from stageguard.base.files import file_error, remove_leftovers
 from stageguard.cli.summary import range_note, summarise
 from stageguard.cli.terminal import failure_text, in_options, warned_of
 from stageguard.formats.density import DensityOptions
@@ -197,6 +197,7 @@ def _decode_unless_done(job: Job) -> dict[str, Any]:
     is_there = files.tsv.exists() or files.sidecar.exists()
     record = recorded_before(job, options) if is_there else None
     if record is not None and not lacks(job, files, record):
+        remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return report_of(record, files)
     decoding, notes = decode_file(job.path, job.profile, job.options, start)
     may_replace = record is not None or (is_there and may_complete(decoding, files))
