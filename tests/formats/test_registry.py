@@ -105,3 +105,11 @@ def test_names_that_nobody_knows():
     with pytest.raises(InputError, match=r"unknown format 'yasa'\. Known for hypnograms: .*"):
         named("yasa", "hypnogram")
     assert named("yasa-json", "density").name == "yasa-json"
+
+
+@pytest.mark.parametrize("text", ['["W","N2","N2"]', "[[0.1, 0.9]]", "[" + "1" * 5000 + "]"])
+def test_a_json_list_is_not_called_binary(tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=r"^a\.json: holds a JSON list of an unknown kind, not "):
+        detect(path, "density")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from nights import decode, random_probabilities
 from small import profile_of, refusal
+from stageguard.base.errors import InputError
 from stageguard.measures.statistics import sleep_statistics
 
 W, N1, N2, N3, R, U = 0, 1, 2, 3, 4, -1
@@ -230,8 +231,11 @@ def test_lights_on_at_a_time_of_day_is_the_first_one_after_lights_off():
             [r"lights_off is '21:50', 23\.83 h after the recording starts \(22:00:00\)"],
         ),
         ({"lights_on": 999999.0}, [r"lights_on is 999999\.0, 277\.78 h after", r"within its 8\.00 h\.$"]),
-        ({"lights_off": "25:00"}, [r"lights_off is '25:00', expected a time of day such as '07:00'\.$"]),
-        ({"lights_off": "bedtime"}, [r"expected a time of day such as '07:00'\.$"]),
+        (
+            {"lights_off": "25:00"},
+            [r"lights_off is '25:00', expected a time of day such as '07:00', or a number of seconds\.$"],
+        ),
+        ({"lights_off": "bedtime"}, [r"expected a time of day such as '07:00', or a number of seconds\.$"]),
         (
             {"lights_off": True},
             [r"lights_off is True, expected seconds since the beginning of the recording, or a time"],
@@ -433,3 +437,18 @@ def test_the_hypnogram_is_left_alone():
     before = bouts.labels.copy()
     sleep_statistics(bouts, convention="luna")
     assert (bouts.labels == before).all()
+
+
+def test_lights_are_seconds_and_not_before_the_recording():
+    night = sg.Hypnogram([0, 0, 1, 1, 2, 2], "wnr3", 30.0)
+    for before in (-15, timedelta(seconds=-15)):
+        with pytest.raises(InputError, match=r"lights_off is .*, expected seconds since the beginning"):
+            sg.sleep_statistics(night, lights_off=before)
+    with pytest.raises(InputError, match=r"lights_off is '60', expected a time .*, or a number of seconds\."):
+        sg.sleep_statistics(night, lights_off="60")
+
+
+def test_another_tools_hypnogram_is_sent_to_its_reader():
+    for verb in (sg.sleep_statistics, lambda night: sg.validity(night, "human-psg-5")):
+        with pytest.raises(InputError, match=r"Another tool's hypnogram is read by sg\.read_hypnogram\.$"):
+            verb(object())

@@ -124,4 +124,6 @@ def _content(head: bytes) -> str:
         return "JSON of an unknown kind"
     if head.lstrip()[:1] == b"<":
         return f"XML that begins with <{(sniffing.xml_root(head) or '')[:40]}>"
+    if head.lstrip()[:1] == b"[":
+        return "a JSON list of an unknown kind"
     return sniffing.stranger(head) or "binary data"

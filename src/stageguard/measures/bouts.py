@@ -80,7 +80,8 @@ def hypnogram_of(night: ScoredNight) -> Hypnogram:
         return night.hypnogram
     raise InputError(
         f"the night is {checks.shown(night)}, expected a Hypnogram or a Decoding. "
-        "Wrap an array of labels: Hypnogram(labels, scheme, epoch_seconds)."
+        "Wrap an array of labels: Hypnogram(labels, scheme, epoch_seconds). Another tool's hypnogram is read "
+        "by sg.read_hypnogram."
     )
 
 

@@ -183,11 +183,10 @@ def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: 
         while what == "lights_on" and seconds <= after:  # the next morning, or the one after
             seconds += DAY_SECONDS
         return seconds
-    if isinstance(moment, timedelta):
-        return moment.total_seconds() - hypnogram.offset_seconds
     if not isinstance(moment, datetime):
+        seconds_in = moment.total_seconds() if isinstance(moment, timedelta) else moment
         try:
-            return checks.number(moment, what) - hypnogram.offset_seconds
+            return checks.number(seconds_in, what, low=0) - hypnogram.offset_seconds
         except InputError:
             raise InputError(
                 Message(
@@ -233,6 +232,10 @@ def _clock_seconds(text: str, what: str) -> float:
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise InputError(
-            Message(Argument(what), f" is {checks.shown(text)}, expected a time of day such as '07:00'.")
+            Message(
+                Argument(what),
+                f" is {checks.shown(text)}, expected a time of day such as '07:00'",
+                "." if what == "lights_on_phase" else ", or a number of seconds.",
+            )
         )
     return hours * 3600.0 + minutes * 60.0 + seconds

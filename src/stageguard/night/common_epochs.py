@@ -101,7 +101,7 @@ def _whole_epochs(apart: float, seconds: float, tolerance: float, places: tuple[
                 f" begins {apart:g} s after ",
                 NightNumber(base + 1, None if base else "the first"),
                 f", {abs(rest):g} s off its grid of {seconds:g} s (tolerance {tolerance:g} s). "
-                "Correct a start, or tolerance_seconds.",
+                "Correct a start.",
             )
         )
     return shift
