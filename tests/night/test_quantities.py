@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,12 @@ def test_the_quantity_of_a_stage_is_named_after_it(stage):
 def test_an_unknown_key_is_refused():
     with pytest.raises(sg.InputError, match="unknown measure 'tst'"):
         quantity_of("tst")
+
+
+def test_the_page_on_profiles_names_every_band():
+    page = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text("utf-8")
+    assert all(f"`{quantity.key}`" in page for quantity in INDICATORS)
+    assert all(f"`{quantity.key}_<stage>`" in page for quantity in STAGE_INDICATORS)
 
 
 def test_decode_shows_indicators_before_statistics():

@@ -170,10 +170,10 @@ def _rare_pairs(night: ScoredNight, scheme: StageScheme, pairs: Iterable[tuple[s
 
 def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
     """Return a profile's uncommon transitions in a coarser scheme."""
-    own = profile.scheme
-    merge = range(own.n_stages) if own == scheme else own.merge_map(scheme)
-    rare = [(own.index(a), own.index(b)) for a, b in profile.tvr_pairs]
-    common = {(i, j) for i in range(own.n_stages) for j in range(own.n_stages) if i != j} - set(rare)
+    fine = profile.scheme
+    merge = range(fine.n_stages) if fine == scheme else fine.merge_map(scheme)
+    rare = [(fine.index(a), fine.index(b)) for a, b in profile.tvr_pairs]
+    common = {(i, j) for i in range(fine.n_stages) for j in range(fine.n_stages) if i != j} - set(rare)
     # A merged pair is rare only if all that it stands for is: W to N3 is, W to NREM is not.
     spoilt = {(merge[i], merge[j]) for i, j in common}
     merged = dict.fromkeys((merge[i], merge[j]) for i, j in rare)

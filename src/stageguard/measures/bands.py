@@ -51,18 +51,19 @@ def expert_bands(
     profile = profile if isinstance(profile, Profile) else Profile.load(profile)
     low, high = _checked(percentiles)
     panels = _panels(hypnograms)
-    scorings = [hypnogram_of(one) for panel in panels for one in panel]
+    scorings = [hypnogram_of(scoring) for panel in panels for scoring in panel]
     if not scorings:
         raise InputError("no scoring is given, expected hypnograms of expert-scored nights.")
     _check_epochs(scorings)
-    found = [
-        validity(one, profile).indicators
-        for one in scorings
-        if np.count_nonzero(one.labels != UNSCORED) * one.epoch_seconds >= 3600.0 * SHORTEST_NIGHT_HOURS
+    measured = [
+        validity(scoring, profile).indicators
+        for scoring in scorings
+        if np.count_nonzero(scoring.labels != UNSCORED) * scoring.epoch_seconds
+        >= 3600.0 * SHORTEST_NIGHT_HOURS
     ]
     words = f"{low:g}th to {high:g}th percentile over {_counted(panels)}"
     bands = {
-        name: _band([one[name] for one in found], (low, high), words)
+        name: _band([indicators[name] for indicators in measured], (low, high), words)
         for name in indicators_of(profile.scheme.names)
     }
     return {name: band for name, band in bands.items() if band is not None}
@@ -74,9 +75,9 @@ def _panels(hypnograms: Any) -> list[list[Any]]:
         got = "one hypnogram" if isinstance(hypnograms, Hypnogram) else checks.shown(hypnograms)
         raise InputError(f"got {got}, expected a list of expert-scored nights.")
     panels = []
-    for number, one in enumerate(hypnograms):
-        several = isinstance(one, Collection) and not isinstance(one, Hypnogram | str)
-        panels.append(list(one) if several else [one])
+    for number, panel in enumerate(hypnograms):
+        several = isinstance(panel, Collection) and not isinstance(panel, Hypnogram | str)
+        panels.append(list(panel) if several else [panel])
         for scoring in panels[-1]:
             try:
                 hypnogram_of(scoring)
@@ -86,7 +87,7 @@ def _panels(hypnograms: Any) -> list[list[Any]]:
 
 
 def _band(values: Sequence[Indicator], percentiles: tuple[float, float], words: str) -> Band | None:
-    known = [one.value for one in values if not np.isnan(one.value)]
+    known = [indicator.value for indicator in values if not np.isnan(indicator.value)]
     if len(known) < FEWEST_SCORINGS:
         return None
     low, high = (float(f"{value:.{_DIGITS}g}") for value in np.percentile(known, percentiles))
@@ -101,7 +102,7 @@ def _counted(panels: Sequence[Sequence[Hypnogram]]) -> str:
 
 
 def _check_epochs(scorings: Sequence[Hypnogram]) -> None:
-    lengths = sorted({one.epoch_seconds for one in scorings})
+    lengths = sorted({scoring.epoch_seconds for scoring in scorings})
     if len(lengths) > 1:
         raise InputError(
             f"epochs last {' s and '.join(f'{s:g}' for s in lengths)} s, expected one epoch length. "

@@ -123,27 +123,27 @@ def hours_of(
 
 
 def _stretches(
-    labels: Labels, scheme: StageScheme, epoch_seconds: float, place: Indices, names: list[str]
+    labels: Labels, scheme: StageScheme, epoch_seconds: float, stretch_of: Indices, names: list[str]
 ) -> list[Stretch]:
     """Return one stretch per name; `place` says to which each epoch belongs."""
     minutes, width = epoch_seconds / 60.0, scheme.n_stages + 1
     size, shape = len(names) * width, (len(names), width)
     bouts = bouts_of(labels)
-    column = place[bouts.starts] * width + bouts.stages + 1  # column 0: unscored
-    epochs = np.bincount(place * width + labels + 1, minlength=size).reshape(shape)
+    column = stretch_of[bouts.starts] * width + bouts.stages + 1  # column 0: unscored
+    epochs = np.bincount(stretch_of * width + labels + 1, minlength=size).reshape(shape)
     n_bouts = np.bincount(column, minlength=size).reshape(shape)
     lengths = np.bincount(column, weights=bouts.lengths, minlength=size).reshape(shape)
     stretches = []
-    for name, own, n, length in zip(names, epochs, n_bouts, lengths, strict=True):
-        n_scored = int(own[1:].sum())
-        share = own[1:] / n_scored if n_scored else np.full(width - 1, NAN)
+    for name, n_epochs, n, length in zip(names, epochs, n_bouts, lengths, strict=True):
+        n_scored = int(n_epochs[1:].sum())
+        share = n_epochs[1:] / n_scored if n_scored else np.full(width - 1, NAN)
         mean = np.divide(length[1:], n[1:], out=np.full(width - 1, NAN), where=n[1:] > 0)
         stretches.append(
             Stretch(
                 name=name,
-                n_epochs=int(own.sum()),
+                n_epochs=int(n_epochs.sum()),
                 scored_minutes=n_scored * minutes,
-                stage_minutes=_named(scheme, own[1:] * minutes),
+                stage_minutes=_named(scheme, n_epochs[1:] * minutes),
                 stage_percent=_named(scheme, 100.0 * share),
                 bouts=dict(zip(scheme.names, n[1:].tolist(), strict=True)),
                 mean_bout_minutes=_named(scheme, mean * minutes),
@@ -228,8 +228,8 @@ def _time_of_day(hypnogram: Hypnogram, moment: str | datetime, what: str) -> flo
 
 
 def _clock_seconds(text: str, what: str) -> float:
-    found = _CLOCK.fullmatch(str(text).strip())
-    hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
+    match = _CLOCK.fullmatch(str(text).strip())
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise InputError(
             Message(

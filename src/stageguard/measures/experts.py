@@ -166,10 +166,10 @@ class AmongExperts:
                     "scorer": scorer,
                     "stager_kappa": kappa,
                     "stager_accuracy": accuracy,
-                    "kappa_with_others": own,
+                    "kappa_with_others": mean_kappa,
                     "soft_agreement": soft,
                 }
-                for scorer, kappa, accuracy, own, soft in zip(
+                for scorer, kappa, accuracy, mean_kappa, soft in zip(
                     self.scorers,
                     self.kappa,
                     self.accuracy,
@@ -296,14 +296,14 @@ def _votes(labels: Labels, n_stages: int) -> Ints:
     return np.asarray((labels[:, :, None] == np.arange(n_stages)).sum(axis=0))
 
 
-def _soft_agreement(own: Labels, others: Labels, n_stages: int) -> float:
+def _soft_agreement(chosen: Labels, others: Labels, n_stages: int) -> float:
     """Return one scorer's soft agreement with others, over the epochs that it and any of them scored."""
     votes = _votes(others, n_stages)
     most = votes.max(axis=1)
-    both = (own >= 0) & (most > 0)
+    both = (chosen >= 0) & (most > 0)
     if not both.any():
         return float("nan")
-    return float(np.mean(votes[both, own[both]] / most[both]))
+    return float(np.mean(votes[both, chosen[both]] / most[both]))
 
 
 def _soft_agreements(labels: Labels, n_stages: int) -> tuple[float, ...]:
@@ -313,8 +313,8 @@ def _soft_agreements(labels: Labels, n_stages: int) -> tuple[float, ...]:
 
 def _ranking(labels: Labels, n_stages: int) -> list[int]:
     """Return the scorers, those with the highest soft agreement first; of equals the first given."""
-    found = np.nan_to_num(np.array(_soft_agreements(labels, n_stages)), nan=-1.0)
-    return [int(i) for i in np.argsort(-found, kind="stable")]
+    agreements = np.nan_to_num(np.array(_soft_agreements(labels, n_stages)), nan=-1.0)
+    return [int(i) for i in np.argsort(-agreements, kind="stable")]
 
 
 def _nanmean(values: Floats) -> Floats:

@@ -101,7 +101,7 @@ class Intervals(Mapping[str, Interval]):
     def is_measured(self) -> bool:
         """Whether conformal intervals were seen to cover as often as they are made for, on scored nights."""
         return not math.isnan(self.level) and any(
-            not math.isnan(one.measured_coverage) for one in self.values()
+            not math.isnan(interval.measured_coverage) for interval in self.values()
         )
 
     def __repr__(self) -> str:
@@ -113,10 +113,14 @@ class Intervals(Mapping[str, Interval]):
         """Return one line per statistic; how often such intervals covered, where that was measured."""
         coverage = f"{self.level:.0%} " if self.is_measured else ""
         lines = [f"{coverage}{self.method} intervals" + _MEANING[self.method]]
-        for name, one in self.items():
-            shown = f"{one.low:.1f} to {one.high:.1f}" if not one.reason else one.reason
-            covered = "" if math.isnan(one.measured_coverage) else f"  (covered {one.measured_coverage:.0%})"
-            lines.append(f"{name:<24} {one.value:>8.1f}  {shown}{covered}")
+        for name, interval in self.items():
+            shown = f"{interval.low:.1f} to {interval.high:.1f}" if not interval.reason else interval.reason
+            covered = (
+                ""
+                if math.isnan(interval.measured_coverage)
+                else f"  (covered {interval.measured_coverage:.0%})"
+            )
+            lines.append(f"{name:<24} {interval.value:>8.1f}  {shown}{covered}")
         return "\n".join(lines)
 
 
@@ -175,19 +179,22 @@ def intervals(
     statistics = options.measure(night)
     values, limits = reported(statistics), _limits(statistics)
     if method == "conformal":
-        found, n_nights = _conformal(night, values, level)
+        by_statistic, n_nights = _conformal(night, values, level)
     else:
-        found, n_nights = (
+        by_statistic, n_nights = (
             _model(night, values, level, [options.measure(draw) for draw in _draws(night, n, seed)]),
             0,
         )
     as_fitted = convention == "aasm" and lights_off is None and lights_on is None
-    for name in found:  # a coverage is that of statistics measured as it was measured
+    for name in by_statistic:  # a coverage is that of statistics measured as it was measured
         if not as_fitted or (name == "rem_latency_minutes" and shortest != usual):
-            found[name] = replace(found[name], measured_coverage=NAN)
+            by_statistic[name] = replace(by_statistic[name], measured_coverage=NAN)
     promised = level if method == "conformal" else NAN
     return Intervals(
-        method, promised, n_nights, {name: _clip(one, limits[name]) for name, one in found.items()}
+        method,
+        promised,
+        n_nights,
+        {name: _clip(interval, limits[name]) for name, interval in by_statistic.items()},
     )
 
 
@@ -223,11 +230,11 @@ def errors(
         )
     rows = []
     for expert, output in zip(experts, outputs, strict=True):
-        own = output if isinstance(output, Hypnogram) else output.hypnogram
-        check_aligned(expert, own)
+        night = output if isinstance(output, Hypnogram) else output.hypnogram
+        check_aligned(expert, night)
         wanted, got = (
             reported(sleep_statistics(scored, min_first_rem_seconds=min_first_rem_seconds))
-            for scored in (expert.merge(own.scheme), output)
+            for scored in (expert.merge(night.scheme), output)
         )
         rows.append({name: wanted[name] - got[name] for name in wanted})
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
@@ -276,16 +283,16 @@ def _warn_of_cohort(night: Decoding) -> None:
 
 def _measured(night: Decoding, key: str, level: float) -> Mapping[str, float]:
     """Return the coverage measured on scored nights, if it was at this level and on such people."""
-    held = night.profile.intervals
-    is_like = not is_foreign(night) and math.isclose(level, held.get("level_of_coverage", DEFAULT_LEVEL))
-    found: Mapping[str, float] = held.get(key, {}) if is_like else {}
-    return found
+    fitted = night.profile.intervals
+    is_like = not is_foreign(night) and math.isclose(level, fitted.get("level_of_coverage", DEFAULT_LEVEL))
+    coverages: Mapping[str, float] = fitted.get(key, {}) if is_like else {}
+    return coverages
 
 
 def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tuple[dict[str, Interval], int]:
     profile = night.profile
-    held: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
-    if not held:
+    errors_of: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
+    if not errors_of:
         raise InputError(
             Message(
                 f"profile {profile.name!r} holds no errors on scored nights, so there is no conformal "
@@ -295,18 +302,18 @@ def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tu
             )
         )
     measured = _measured(night, "coverage", level)
-    found = {}
+    by_statistic = {}
     for name, value in values.items():
-        width = half_width(held.get(name, ()), level)
+        width = half_width(errors_of.get(name, ()), level)
         reason = ""
         if math.isnan(value):
             reason = "does not exist in this night"
         elif math.isinf(width):
-            n_known, n_wanted = len(held.get(name, ())), math.ceil(level / (1 - level) - 1e-9)
+            n_known, n_wanted = len(errors_of.get(name, ())), math.ceil(level / (1 - level) - 1e-9)
             reason = f"{n_known} scored nights have it, expected {n_wanted} or more"
         ends = (NAN, NAN) if reason else (value - width, value + width)
-        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
-    return found, int(profile.intervals.get("n_nights", 0))
+        by_statistic[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
+    return by_statistic, int(profile.intervals.get("n_nights", 0))
 
 
 def _model(
@@ -314,7 +321,7 @@ def _model(
 ) -> dict[str, Interval]:
     drawn = [reported(statistics) for statistics in draws]
     measured = _measured(night, "model_coverage", level)
-    found = {}
+    by_statistic = {}
     for name, value in values.items():
         known = [row[name] for row in drawn if not math.isnan(row[name])]
         reason = "" if len(known) > len(drawn) // 2 else "does not exist in most draws"
@@ -322,17 +329,17 @@ def _model(
         if not reason:
             low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
             ends = (float(low), float(high))
-        found[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
-    return found
+        by_statistic[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
+    return by_statistic
 
 
 def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
     """Yield nights drawn from the posterior at the strength the night was decoded with."""
     from stageguard.guard.posterior import sample_like
 
-    own = night.hypnogram
+    decoded = night.hypnogram
     for labels in sample_like(night, n=n, seed=seed):
-        yield replace(own, labels=labels, scorer="draw")
+        yield replace(decoded, labels=labels, scorer="draw")
 
 
 def _limits(statistics: SleepStatistics) -> dict[str, tuple[float, float]]:

@@ -116,9 +116,8 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
         for epoch, *where in _matched(_changes(before, *pair, cuts), _changes(after, *pair, cuts)):
             add(f"{a}->{b}", epoch, *where)
     n_soon = soon * 60.0 / decoding.epoch_seconds
-    early = _early_rem(before, scheme, n_soon), _early_rem(after, scheme, n_soon)
-    found = ([epoch] if epoch is not None else [] for epoch in early)
-    for epoch, *where in _matched(*found):
+    early = (_early_rem(labels, scheme, n_soon) for labels in (before, after))
+    for epoch, *where in _matched(*early):
         add(f"REM within {soon:g} min of sleep onset", epoch, *where)
     return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))
 
@@ -131,8 +130,8 @@ def _kinds(decoding: Decoding, scheme: StageScheme) -> list[tuple[str, str]]:
 
 def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> list[int]:
     """Return the epochs at which one stage gives way to another, within a segment."""
-    found = np.flatnonzero((labels[:-1] == source) & (labels[1:] == target)) + 1
-    return [epoch for epoch in found.tolist() if epoch not in cuts]
+    changes = np.flatnonzero((labels[:-1] == source) & (labels[1:] == target)) + 1
+    return [epoch for epoch in changes.tolist() if epoch not in cuts]
 
 
 def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]]:
@@ -150,16 +149,16 @@ def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]
     return [(i, True, i in kept) for i in before] + [(j, False, True) for j in new]
 
 
-def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> int | None:
-    """Return the first epoch of REM if it begins soon enough after the first epoch of sleep."""
+def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> list[int]:
+    """Return the first epoch of REM, or nothing if it does not begin soon after the first epoch of sleep."""
     if scheme.wake is None or scheme.rem is None:
-        return None
+        return []
     asleep = (labels >= 0) & (labels != scheme.wake_index)
     in_rem = labels == scheme.rem_index
     if not in_rem.any():
-        return None
+        return []
     onset, rem = int(asleep.argmax()), int(in_rem.argmax())
-    return rem if rem - onset <= n_soon + 1e-9 else None
+    return [rem] if rem - onset <= n_soon + 1e-9 else []
 
 
 def _bout_length(labels: Labels, epoch: int) -> int:

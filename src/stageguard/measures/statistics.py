@@ -110,15 +110,15 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
     @property
     def stage_minutes(self) -> Mapping[str, float]:
         """Minutes of every stage of the scheme, wake included."""
-        minutes, own = self.epoch_seconds / 60.0, zip(self.scheme.names, self.stage_epochs, strict=True)
-        return {name: n_epochs * minutes for name, n_epochs in own}
+        minutes, counted = self.epoch_seconds / 60.0, zip(self.scheme.names, self.stage_epochs, strict=True)
+        return {name: n_epochs * minutes for name, n_epochs in counted}
 
     @property
     def stage_percent(self) -> Mapping[str, float]:
         """Percent of TST, for every stage but wake; NaN without sleep."""
         wake, tst = self.scheme.wake, self.tst_minutes * 60.0 / self.epoch_seconds or NAN
-        own = zip(self.scheme.names, self.stage_epochs, strict=True)
-        return {name: 100.0 * n_epochs / tst for name, n_epochs in own if name != wake}
+        counted = zip(self.scheme.names, self.stage_epochs, strict=True)
+        return {name: 100.0 * n_epochs / tst for name, n_epochs in counted if name != wake}
 
     @property
     def bouts(self) -> Mapping[str, int]:
@@ -359,7 +359,7 @@ def _as_luna_sees(labels: Labels, scheme: StageScheme, epoch_seconds: float) -> 
     letters = _words(scheme).letters
     text = labels.tobytes().translate(letters)
     n_apart = whole_epochs(_APART_SLEEP_SECONDS, epoch_seconds) - 1
-    asleep = [place for place, letter in enumerate(text) if letter == ord("S")][: n_apart + 1]
+    asleep = [epoch for epoch, letter in enumerate(text) if letter == ord("S")][: n_apart + 1]
     # from the latest on, which of the first sleep does a long wake separate from the rest?
     for last in range(min(n_apart, len(asleep)) - 1, -1, -1):
         following = asleep[last + 1] if last + 1 < len(asleep) else len(text)

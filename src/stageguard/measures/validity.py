@@ -143,7 +143,7 @@ class Validity:
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, indicator by indicator."""
         fields = ("value", "unit", "low", "high", "place", "reason")
-        found: dict[str, Any] = {
+        plain: dict[str, Any] = {
             "profile": self.profile,
             "n_epochs_scored": self.n_epochs_scored,
             "hours_scored": self.hours_scored,
@@ -152,8 +152,8 @@ class Validity:
         }
         for name in ("rare_pairs", "bouts_below_minimum", "expert_bouts_below_minimum", "expert_bouts_lost"):
             if getattr(self, name) is not None:
-                found[name] = dict(getattr(self, name))
-        return found
+                plain[name] = dict(getattr(self, name))
+        return plain
 
 
 def validity(
@@ -308,11 +308,15 @@ def _bout_values(bouts: Bouts, names: Iterable[str], epoch_seconds: float) -> di
     complete, minutes = bouts.complete, epoch_seconds / 60.0
     values: dict[str, Value] = {}
     for label, name in enumerate(names):
-        own = bouts.lengths[complete & (bouts.stages == label)]
-        reason = "" if len(own) else f"there is no complete bout of {name}"
+        lengths = bouts.lengths[complete & (bouts.stages == label)]
+        reason = "" if len(lengths) else f"there is no complete bout of {name}"
         single, mean, median = (
-            (100.0 * float(np.mean(own == 1)), float(own.mean()) * minutes, float(np.median(own)) * minutes)
-            if len(own)
+            (
+                100.0 * float(np.mean(lengths == 1)),
+                float(lengths.mean()) * minutes,
+                float(np.median(lengths)) * minutes,
+            )
+            if len(lengths)
             else (NAN, NAN, NAN)
         )
         values[f"one_epoch_bouts_percent_{name}"] = single, reason

@@ -50,7 +50,7 @@ class StatisticGroup:
     rows: tuple[StatisticRow, ...]
 
 
-def statistic_groups(measured: Measured, found: Intervals | None = None) -> tuple[StatisticGroup, ...]:
+def statistic_groups(measured: Measured, intervals: Intervals | None = None) -> tuple[StatisticGroup, ...]:
     """Return all rows: the night as a whole, then minutes, shares and bouts of each stage."""
     before, after = measured.before.statistics, measured.after.statistics
     expert = None if measured.expert is None else measured.expert.statistics
@@ -63,7 +63,7 @@ def statistic_groups(measured: Measured, found: Intervals | None = None) -> tupl
             shown(value_before, decimals),
             shown(value_after, decimals),
             difference(value_after, value_before, decimals),
-            interval_cell(found, key, decimals),
+            interval_cell(intervals, key, decimals),
         )
         if expert is None:
             return shown_row
@@ -133,46 +133,54 @@ def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals
     return intervals(decoding, lights_off=options.lights_off, lights_on=options.lights_on)
 
 
-def interval_title(found: Intervals | None) -> str:
+def interval_title(intervals: Intervals | None) -> str:
     """Return the heading of the column, or nothing without intervals."""
-    if found is None:
+    if intervals is None:
         return ""
-    return f"{100 * found.level:.0f} % interval" if found.is_measured else "Interval"
+    return f"{100 * intervals.level:.0f} % interval" if intervals.is_measured else "Interval"
 
 
-def interval_cell(found: Intervals | None, key: str, decimals: int) -> str:
+def interval_cell(intervals: Intervals | None, key: str, decimals: int) -> str:
     """Return an interval as shown, a dash where it does not exist, nothing for what gets none."""
-    if found is None or key not in found:
+    if intervals is None or key not in intervals:
         return ""
-    if found[key].reason:
+    if intervals[key].reason:
         return ABSENT
-    return f"{shown(found[key].low, decimals)} to {shown(found[key].high, decimals)}"
+    return f"{shown(intervals[key].low, decimals)} to {shown(intervals[key].high, decimals)}"
 
 
-def interval_notes(decoding: Decoding, found: Intervals | None, statistics: SleepStatistics) -> Iterator[str]:
+def interval_notes(
+    decoding: Decoding, intervals: Intervals | None, statistics: SleepStatistics
+) -> Iterator[str]:
     """Return where the intervals come from, and how often such ones covered."""
-    held = decoding.profile.intervals
-    if found is None:
-        if held.get("errors"):
+    fitted = decoding.profile.intervals
+    if intervals is None:
+        if fitted.get("errors"):
             yield (
                 "No intervals are shown: the profile knows the errors on nights of "
                 f"{decoding.profile.cohort}, and this one is of {decoding.cohort}."
             )
         return
-    nights = f"{count(found.n_nights, 'scored night')} of {count(int(held.get('n_subjects', 0)), 'subject')}"
-    measured = [one.measured_coverage for one in found.values() if not math.isnan(one.measured_coverage)]
+    nights = (
+        f"{count(intervals.n_nights, 'scored night')} of {count(int(fitted.get('n_subjects', 0)), 'subject')}"
+    )
+    measured = [
+        interval.measured_coverage
+        for interval in intervals.values()
+        if not math.isnan(interval.measured_coverage)
+    ]
     covered = ""
     if measured:
         low, high = 100 * min(measured), 100 * max(measured)
         share = f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
         covered = f" There, each subject judged by the errors on the others, they held {share} of the values."
     yield (
-        f"The {interval_title(found).lower()} is as wide as the errors against experts on {nights} that "
+        f"The {interval_title(intervals).lower()} is as wide as the errors against experts on {nights} that "
         f"were held out from the fit.{covered} It holds for nights like those: same stager, same kind of "
         "people."
     )
     shortest = shortest_first_rem(decoding.profile)
-    latency = found.get("rem_latency_minutes")
+    latency = intervals.get("rem_latency_minutes")
     if shortest and latency is not None and not latency.reason:
         moved = latency.value != statistics.rem_latency_minutes
         here = f", here after {shown(latency.value, 1)} min" if moved else ""

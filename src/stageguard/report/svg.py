@@ -101,9 +101,10 @@ TOP_DOWN = ("W", "R", "S", "N", "N1", "N2", "N3")
 
 def top_down(scheme: StageScheme) -> list[int]:
     """Stages from top to bottom: wake, REM, then ever deeper sleep; unknown names keep their order below."""
-    place = {name: rank for rank, name in enumerate(TOP_DOWN)}
+    rank_of = {name: rank for rank, name in enumerate(TOP_DOWN)}
     return sorted(
-        range(scheme.n_stages), key=lambda i: place.get(canonical_name(scheme.names[i]) or "", len(place) + i)
+        range(scheme.n_stages),
+        key=lambda i: rank_of.get(canonical_name(scheme.names[i]) or "", len(rank_of) + i),
     )
 
 

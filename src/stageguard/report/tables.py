@@ -29,9 +29,11 @@ class AgreementRow:
 def agreement_rows(before: Agreement, after: Agreement) -> Iterator[AgreementRow]:
     """Return accuracy, kappa, F1 by stage and the recall of rare transitions."""
 
-    def row(name: str, own: float, now: float, decimals: int, unit: str = "") -> AgreementRow:
-        change = difference(now, own, decimals)
-        return AgreementRow(name + unit, shown(own, decimals), shown(now, decimals), change)
+    def row(
+        name: str, value_before: float, value_after: float, decimals: int, unit: str = ""
+    ) -> AgreementRow:
+        change = difference(value_after, value_before, decimals)
+        return AgreementRow(name + unit, shown(value_before, decimals), shown(value_after, decimals), change)
 
     yield row("Accuracy", 100 * before.accuracy, 100 * after.accuracy, 1, " (%)")
     yield row("Cohen's κ", before.kappa, after.kappa, 3)
@@ -39,9 +41,9 @@ def agreement_rows(before: Agreement, after: Agreement) -> Iterator[AgreementRow
     for stage in after.f1:
         yield row(f"F1, {stage}", before.f1[stage], after.f1[stage], 3)
     if after.n_rare:
-        found = f"Rare transitions found, of {after.n_rare:,}"
-        yield row(f"{found}, same epoch", 100 * before.rare_recall_0, 100 * after.rare_recall_0, 0, " (%)")
-        yield row(f"{found}, ± 2 epochs", 100 * before.rare_recall_2, 100 * after.rare_recall_2, 0, " (%)")
+        title = f"Rare transitions found, of {after.n_rare:,}"
+        yield row(f"{title}, same epoch", 100 * before.rare_recall_0, 100 * after.rare_recall_0, 0, " (%)")
+        yield row(f"{title}, ± 2 epochs", 100 * before.rare_recall_2, 100 * after.rare_recall_2, 0, " (%)")
 
 
 def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
@@ -90,10 +92,10 @@ def marks_of(events: Sequence[RareEvent]) -> tuple[Mark, ...]:
 
 def ledger_counts(events: Sequence[RareEvent]) -> tuple[LedgerCount, ...]:
     """Return one row per kind of event."""
-    found = Counter((event.kind, event.fate) for event in events)
+    n_events = Counter((event.kind, event.fate) for event in events)
     kinds = dict.fromkeys(event.kind for event in events)
     return tuple(
-        LedgerCount(arrowed(kind), *(found[kind, o] for o in ("kept", "lost", "new"))) for kind in kinds
+        LedgerCount(arrowed(kind), *(n_events[kind, o] for o in ("kept", "lost", "new"))) for kind in kinds
     )
 
 
@@ -135,8 +137,10 @@ def fates(events: Sequence[RareEvent]) -> str:
     n_own = n["kept"] + n["lost"]
     if not n_own:
         return f"The stager has no rare event; decoding made {count(n['new'], 'new one')}."
-    own = count(n_own, "rare event")
-    return f"Of the stager's {own}, decoding kept {n['kept']:,} and lost {n['lost']:,}; {n['new']:,} new."
+    of_stager = count(n_own, "rare event")
+    return (
+        f"Of the stager's {of_stager}, decoding kept {n['kept']:,} and lost {n['lost']:,}; {n['new']:,} new."
+    )
 
 
 def ledger_caption(events: Sequence[RareEvent]) -> str:

@@ -34,20 +34,20 @@ def band_rows(measured: Measured) -> tuple[BandRow, ...]:
     """Return the indicators that have a band, to be drawn."""
     before, expert = measured.before.validity, measured.expert
     rows = []
-    for key, own in _ordered(measured.after.validity):
-        if not (math.isfinite(own.low) and math.isfinite(own.high)):
+    for key, after in _ordered(measured.after.validity):
+        if not (math.isfinite(after.low) and math.isfinite(after.high)):
             continue
-        then = before.indicators[key]
+        indicator_before = before.indicators[key]
         rows.append(
             BandRow(
                 quantity_of(key).label,
-                own.unit,
-                own.low,
-                own.high,
-                then.value,
-                own.value,
-                _place(then),
-                _place(own),
+                after.unit,
+                after.low,
+                after.high,
+                indicator_before.value,
+                after.value,
+                _place(indicator_before),
+                _place(after),
                 math.nan if expert is None else expert.indicator(key),
             )
         )
@@ -58,21 +58,23 @@ def indicator_rows(measured: Measured) -> tuple[IndicatorRow, ...]:
     """Return all indicators, with or without a band."""
     before, expert = measured.before.validity, measured.expert
     rows = []
-    for key, own in _ordered(measured.after.validity):
-        then = before.indicators[key]
+    for key, after in _ordered(measured.after.validity):
+        indicator_before = before.indicators[key]
         truth = math.nan if expert is None else expert.indicator(key)
-        has_band = math.isfinite(own.low) and math.isfinite(own.high)
-        decimals = decimals_for((own.low, own.high) if has_band else (then.value, own.value, truth))
-        band = f"{shown(own.low, decimals)} to {shown(own.high, decimals)}" if has_band else ABSENT
+        has_band = math.isfinite(after.low) and math.isfinite(after.high)
+        decimals = decimals_for(
+            (after.low, after.high) if has_band else (indicator_before.value, after.value, truth)
+        )
+        band = f"{shown(after.low, decimals)} to {shown(after.high, decimals)}" if has_band else ABSENT
         rows.append(
             IndicatorRow(
                 quantity_of(key).label,
-                own.unit,
+                after.unit,
                 band,
-                shown(then.value, decimals),
-                _place(then),
-                shown(own.value, decimals),
-                _place(own),
+                shown(indicator_before.value, decimals),
+                _place(indicator_before),
+                shown(after.value, decimals),
+                _place(after),
                 shown(truth, decimals),
             )
         )
