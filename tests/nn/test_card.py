@@ -61,8 +61,9 @@ KEYS = [
 
 @pytest.mark.parametrize("key", KEYS)
 def test_an_entry_that_is_missing_is_named(copy, key):
+    table, _, last = key.rpartition("/")
     assert refused(copy, key, GONE) == (
-        f"model.json: has no {key.replace('/', '.')!r}. Copy it again, or train again."
+        f"model.json: key {last!r} is missing in {table or 'the document'}. Copy it again, or train again."
     )
 
 
@@ -86,11 +87,11 @@ def test_an_entry_of_another_kind_is_one_line(copy, key, value):
     [
         ("temperature", 0, "temperature is 0, expected a number above 0."),
         ("temperature", "warm", "temperature is 'warm', expected a number."),
-        ("length", 0, "length is 0, expected at least 1."),
+        ("length", 0, "length is 0, expected a whole number of at least 1."),
         ("trained", "semi", "trained is 'semi', expected 'natural' or 'balanced'."),
         ("epoch_seconds", 0, "epoch_seconds is 0, expected a number from 0.001 to 86400."),
-        ("features/n_frames", "x", "features.n_frames is 'x', expected a number."),
-        ("features/names", "abcd", "features.names is 'abcd', expected a list."),
+        ("features/n_frames", "x", "features.n_frames is 'x', expected a whole number of at least 1."),
+        ("features/names", "abcd", "features.names is 'abcd', expected a list in square brackets."),
         ("features/names", ["theta"] * 4, "features.names are not different from each other."),
         ("normalisation/spread", [0], "spread of 'clock' is 0.0, expected a number above 0."),
         ("normalisation/mean", [], "mean has 0 numbers for 1 absolute features, expected one for each."),

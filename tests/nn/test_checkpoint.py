@@ -143,7 +143,7 @@ def test_another_version_is_one_line(copy):
     assert "does not describe a network of stageguard" in message(FileFormatError, load_model, copy)
     (copy / "model.json").write_text('{"stageguard_model": 1}')
     assert message(FileFormatError, load_model, copy) == (
-        "model.json: has no 'backbone'. Copy it again, or train again."
+        "model.json: key 'backbone' is missing in the document. Copy it again, or train again."
     )
 
 

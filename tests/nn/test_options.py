@@ -57,10 +57,10 @@ def test_the_penaltys_weight_is_one_half_unless_there_is_no_penalty():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"absolute": 5}, "absolute is 5, expected a list of feature names."),
+        ({"absolute": 5}, "absolute is 5, expected a list in square brackets."),
         (
             {"seed": 99999999999999999999999},
-            "seed is 99999999999999999999999, expected a number from 0 to 4,294,967,295.",
+            "seed is 99999999999999999999999, expected a whole number from 0 to 4294967295.",
         ),
         (
             {"network": {"n_frames": 1}},

@@ -98,11 +98,21 @@ def edited(path, change) -> None:
 
 
 CHANGES = {
-    "no numbers": (lambda run, _: run.clear(), "has no 'tensors'"),
-    "no step": (lambda run, _: run.pop("step"), "has no 'step'"),
-    "step as text": (lambda run, _: run.update(step="8"), "step is '8', expected a number"),
-    "unknown number": (lambda run, _: run.update(colour=1), "'colour' is missing or unknown"),
-    "history as text": (lambda run, _: run.update(history="x"), "history is not a list"),
+    "no numbers": (lambda run, _: run.clear(), "key 'step' is missing in the document"),
+    "no step": (lambda run, _: run.pop("step"), "key 'step' is missing in the document"),
+    "step as text": (
+        lambda run, _: run.update(step="8"),
+        "step is '8', expected a whole number of at least 0",
+    ),
+    "unknown number": (
+        lambda run, _: run.update(colour=1),
+        "unknown key 'colour' in the document. Known: step, best_step, best_kappa, n_stale, history, "
+        "tensors, replaces",
+    ),
+    "history as text": (
+        lambda run, _: run.update(history="x"),
+        "history is 'x', expected a list in square brackets",
+    ),
     "no weight": (
         lambda _, tensors: tensors.pop("network.output.bias"),
         "'network.output.bias' is missing or unknown",

@@ -268,14 +268,14 @@ def test_short_stretches_among_long_ones_are_padded_not_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"steps": 0}, "steps is 0, expected at least 1."),
-        ({"batch_size": 2.5}, "batch_size is 2.5, expected a whole number."),
+        ({"steps": 0}, "steps is 0, expected a whole number of at least 1."),
+        ({"batch_size": 2.5}, "batch_size is 2.5, expected a whole number of at least 1."),
         ({"learning_rate": -1}, "learning_rate is -1, expected a number above 0."),
         ({"loss": "crf"}, "loss is 'crf', expected 'penalty' or 'semi-markov'."),
         ({"device": "gpu"}, "device is 'gpu', expected 'auto' or 'cpu' or 'cuda'. Did you mean 'cpu'?"),
         ({"balanced": "yes"}, "balanced is 'yes', expected true or false."),
-        ({"absolute": "clock"}, "absolute is 'clock', expected a list of feature names."),
-        ({"sequence_epochs": 1}, "sequence_epochs is 1, expected at least 2."),
+        ({"absolute": "clock"}, "absolute is 'clock', expected a list in square brackets."),
+        ({"sequence_epochs": 1}, "sequence_epochs is 1, expected a whole number of at least 2."),
     ],
 )
 def test_a_wrong_option_is_named(changes, expected):
@@ -286,11 +286,11 @@ def test_a_wrong_option_is_named(changes, expected):
     ("text", "expected"),
     [
         ('data = "d"\n', "c.toml: says no output folder."),
-        ('data = "d"\noutput = "o"\nprofile = "human-psg-3"\n', "c.toml: says no backbone."),
+        ('data = "d"\noutput = "o"\nprofile = "human-psg-3"\n', "c.toml: the options say no backbone."),
         ("data = d", "c.toml: is not TOML ("),
         (
             'data = "d"\noutput = "o"\nbackbone = "usleep"\nprofile = "human-psg-3"\nstep = 3\n',
-            "c.toml: there is no option 'step'.",
+            "c.toml: unknown key 'step' in the options. Did you mean 'steps'?",
         ),
     ],
 )

@@ -154,6 +154,13 @@ def whole(value: object, where: str, *, low: int = 0, high: float = inf) -> int:
     return int(value)
 
 
+def count(value: object, where: str, *, low: int = 1, high: float = inf) -> int:
+    """Return a number of things within ``[low, high]``; 20.0 is one, too."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return whole(value, where, low=low, high=high)
+
+
 def flag(value: object, where: str) -> bool:
     """Return True or False; a text or a number is neither."""
     if not isinstance(value, bool):

@@ -35,6 +35,11 @@ def whole(default: int = REQUIRED, *, low: int = 0, high: int = 1_000_000) -> An
     return declare(default, lambda value, where: checks.whole(value, where, low=low, high=high))
 
 
+def count(default: int | None = REQUIRED, *, low: int = 1, high: float = inf) -> Any:
+    """Declare a number of things; 20.0 is one, too."""
+    return declare(default, lambda value, where: checks.count(value, where, low=low, high=high))
+
+
 def flag(default: bool | None = REQUIRED) -> Any:
     """Declare true or false."""
     return declare(default, checks.flag)
@@ -45,7 +50,7 @@ def text(default: str | None = REQUIRED, *, empty: bool = False) -> Any:
     return declare(default, lambda value, where: checks.text(value, where, empty=empty))
 
 
-def choice(default: str, *options: str) -> Any:
+def choice(default: str | None, *options: str) -> Any:
     """Declare one of some words; the default may be `REQUIRED`."""
     return declare(default, lambda value, where: checks.choice(value, where, options))
 
@@ -95,12 +100,17 @@ def table(of: type) -> Any:
     return field(default_factory=of, metadata={"check": lambda value, where: read_table(of, value, where)})
 
 
+def optional(check: Check) -> Check:
+    """Return a check that lets None pass."""
+    return lambda value, where: None if value is None else check(value, where)
+
+
 def declare(default: Any, check: Check) -> Any:
     """Declare what a check of one's own returns; it gets the value and its name for messages."""
     return field(default=default, metadata={"check": check})
 
 
-def read_table(of: type[Table], given: object, where: str = "") -> Table:
+def read_table(of: type[Table], given: object, where: str = "", *, complete: bool = False) -> Table:
     """Return a dataclass declared by these functions from a mapping; any wrong key or value is an InputError.
 
     Parameters
@@ -111,16 +121,30 @@ def read_table(of: type[Table], given: object, where: str = "") -> Table:
         Values by key; those left out keep their default.
     where : str
         Name of the table within its document, for messages; empty for the whole of it.
+    complete : bool
+        Whether every key is required, those with a default too, as in what `plain_table` gave.
     """
     assert is_dataclass(of)
     declared: dict[str, Field[Any]] = {item.name: item for item in fields(of)}
     inside = where or "the document"
     values = checks.mapping(given, inside, declared)
     for key, item in declared.items():
-        if key not in values and item.default is MISSING and item.default_factory is MISSING:
+        is_required = complete or (item.default is MISSING and item.default_factory is MISSING)
+        if key not in values and is_required:
             raise InputError(f"key {key!r} is missing in {inside}.")
     prefix = f"{where}." if where else ""
     return of(**{key: declared[key].metadata["check"](value, prefix + key) for key, value in values.items()})
+
+
+def check_fields(table: Any) -> None:
+    """Check the fields of a dataclass declared by these functions, which need not come from a document.
+
+    Called from ``__post_init__``; fields become what their checks return. A default of None stays.
+    """
+    for item in fields(table):
+        value = getattr(table, item.name)
+        if value is not None or item.default is not None:
+            object.__setattr__(table, item.name, item.metadata["check"](value, item.name))
 
 
 def plain_table(value: object, *, defaults: bool = True) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, Literal
 
-from stageguard.base import checks
+from stageguard.base import checks, schema
 from stageguard.base.errors import InputError, ProfileError, did_you_mean
+from stageguard.base.schema import REQUIRED
 from stageguard.night.stages import StageScheme
 from stageguard.nn.backbones import SET_BY_FEATURES, build_backbone
-from stageguard.nn.document import Document
 from stageguard.nn.normalise import Normalisation
 from stageguard.nn.pytorch import nn
 from stageguard.profile.profile import Profile
@@ -127,51 +128,87 @@ class ModelCard:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ModelCard:
         """Return what `to_dict` described; anything else is an InputError that names the key."""
-        held = Document.of(document)
-        backbone = held.text("backbone")
-        network, features = held.table("network"), held.table("features")
-        taken = [key for key in network.content if key in SET_BY_FEATURES]
+        said = schema.read_table(_Document, document)
+        taken = [key for key in said.network if key in SET_BY_FEATURES]
         if taken:
             raise InputError(f"network has {taken[0]!r}, which follows from the features.")
-        profile = _profile(held.table("profile"))
-        scheme = held.table("scheme")
-        if dict(scheme.content) != _scheme_document(profile.scheme):
+        profile, features = said.profile.load(), said.features
+        if dict(said.scheme) != _scheme_document(profile.scheme):
             raise InputError(f"scheme is not that of its profile ({', '.join(profile.scheme.names)}).")
-        names = features.texts("names")
-        if len(set(names)) != len(names) or not names:
+        if len(set(features.names)) != len(features.names) or not features.names:
             raise InputError("features.names are not different from each other.")
-        recipe = features.content.get("recipe_document")
-        normalisation = Normalisation.from_dict(held.table("normalisation").content)
-        strange = [name for name in normalisation.absolute if name not in names]
+        strange = [name for name in said.normalisation.absolute if name not in features.names]
         if strange:
             raise InputError(f"normalisation.absolute names {strange[0]!r}, which is not among the features.")
         return cls(
-            backbone=backbone,
-            network=dict(network.content),
+            backbone=said.backbone,
+            network=said.network,
             scheme=profile.scheme,
-            epoch_seconds=checks.epoch_seconds(held.entry("epoch_seconds")),
-            recipe=features.text("recipe"),
-            recipe_document=None if recipe is None else dict(features.table("recipe_document").content),
-            features=names,
-            n_frames=features.whole("n_frames"),
-            normalisation=normalisation,
-            length=None if held.entry("length") is None else held.whole("length"),
-            temperature=held.number("temperature", positive=True),
-            trained=cast(Trained, checks.choice(held.entry("trained"), "trained", ("natural", "balanced"))),
+            epoch_seconds=said.epoch_seconds,
+            recipe=features.recipe,
+            recipe_document=features.recipe_document,
+            features=features.names,
+            n_frames=features.n_frames,
+            normalisation=said.normalisation,
+            length=said.length,
+            temperature=said.temperature,
+            trained=said.trained,
             profile=profile,
-            training=dict(held.table("training").content),
+            training=said.training,
         )
+
+
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    return dict(checks.mapping(value, where))
+
+
+@dataclass(frozen=True, slots=True)
+class _Features:
+    """What the card says of the features."""
+
+    recipe: str = schema.text(empty=True)
+    recipe_document: Mapping[str, Any] | None = schema.declare(REQUIRED, schema.optional(_mapping))
+    names: tuple[str, ...] = schema.declare(REQUIRED, schema.text_list)
+    n_frames: int = schema.count()
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    """What the card says of the profile."""
+
+    name: str = schema.text()
+    sha256: str = schema.text()
+    definition: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
+
+    def load(self) -> Profile:
+        """Return the profile, if it is the one that was written."""
+        try:
+            profile = Profile.from_dict(self.definition)
+        except ProfileError as error:
+            raise InputError(f"profile.definition: {error}") from None
+        if self.sha256 != profile.sha256:
+            raise InputError("profile.sha256 is not that of profile.definition.")
+        return profile
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The card as JSON has it."""
+
+    backbone: str = schema.text()
+    network: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
+    scheme: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
+    epoch_seconds: float = schema.declare(REQUIRED, lambda value, where: checks.epoch_seconds(value))
+    features: _Features = schema.declare(REQUIRED, partial(schema.read_table, _Features))
+    normalisation: Normalisation = schema.declare(
+        REQUIRED, lambda value, where: Normalisation.from_dict(value)
+    )
+    length: int | None = schema.declare(REQUIRED, schema.optional(checks.count))
+    temperature: float = schema.number(positive=True)
+    trained: Trained = schema.choice(REQUIRED, "natural", "balanced")
+    profile: _Profile = schema.declare(REQUIRED, partial(schema.read_table, _Profile))
+    training: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
 
 
 def _scheme_document(scheme: StageScheme) -> dict[str, Any]:
     return {"name": scheme.name, "names": list(scheme.names), "wake": scheme.wake, "rem": scheme.rem}
-
-
-def _profile(held: Document) -> Profile:
-    try:
-        profile = Profile.from_dict(held.table("definition").content)
-    except ProfileError as error:
-        raise InputError(f"profile.definition: {error}") from None
-    if held.text("sha256") != profile.sha256:
-        raise InputError("profile.sha256 is not that of profile.definition.")
-    return profile

@@ -8,11 +8,13 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from stageguard.base import schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file, write_together
@@ -21,7 +23,6 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.nn.card import ModelCard
 from stageguard.nn.data import read_features, table_of
-from stageguard.nn.document import Document
 from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.inference import soften, table_probabilities
 from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch, warn
@@ -151,18 +152,16 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
         )
     document = _read_card(folder / CARD)
     try:
+        about = {key: document.pop(key) for key in ("weights",) if key in document}
         card = ModelCard.from_dict(document)
-        said = Document.of(document).table("weights")
-        n_bytes, digest, file = said.whole("bytes"), said.text("sha256"), said.text("file")
-        if file != WEIGHTS:
-            raise InputError(f"weights.file is {file!r}, expected {WEIGHTS!r}.")
+        weights = schema.read_table(_File, about).weights
         network = card.build()
         fixed = getattr(network, "training_length", None)
         if fixed is not None and card.length != fixed:
             raise InputError(f"length is {card.length}, expected {fixed}: the network takes no other.")
     except InputError as error:
         raise FileFormatError(f"{CARD}: {error} Copy it again, or train again.") from None
-    tensors = _read_weights(folder / WEIGHTS, n_bytes, digest)
+    tensors = _read_weights(folder / WEIGHTS, weights)
     if difference := first_difference(network.state_dict(), tensors):
         raise FileFormatError(
             f"{WEIGHTS}: does not fit the {card.backbone} that {CARD} describes: {difference}. It was "
@@ -171,6 +170,22 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Train
     network.load_state_dict(tensors)
     network.to(device).eval()
     return TrainedModel(network, card)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """What the card says of the file of weights."""
+
+    file: str = schema.choice(schema.REQUIRED, WEIGHTS)
+    bytes: int = schema.count()
+    sha256: str = schema.text()
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What stands in the file beside the card."""
+
+    weights: _Weights = schema.declare(schema.REQUIRED, partial(schema.read_table, _Weights))
 
 
 def first_difference(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> str:
@@ -210,19 +225,19 @@ def _read_card(path: Path) -> dict[str, Any]:
             f"{path.name}: has layout {version!r}, written by stageguard {made_by}; this version "
             f"({__version__}) reads layout {LAYOUT_VERSION}. Use that version, or train again."
         )
-    return cast(dict[str, Any], document)
+    return {key: value for key, value in document.items() if key not in ("stageguard_model", "versions")}
 
 
-def _read_weights(path: Path, n_bytes: int, digest: str) -> dict[str, Tensor]:
+def _read_weights(path: Path, weights: _Weights) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileFormatError(f"{path.name}: is not beside {CARD}. Copy both files.")
     data = read_file(path, "weights")
-    if len(data) != n_bytes:
+    if len(data) != weights.bytes:
         raise FileFormatError(
-            f"{path.name}: has {len(data):,} of {n_bytes:,} bytes. It was cut short: copy it again, or train "
-            "again."
+            f"{path.name}: has {len(data):,} of {weights.bytes:,} bytes. It was cut short: copy it again, or "
+            "train again."
         )
-    if hashlib.sha256(data).hexdigest() != digest:
+    if hashlib.sha256(data).hexdigest() != weights.sha256:
         raise FileFormatError(f"{path.name}: is not the file {CARD} was written with. Copy both files again.")
     try:
         return cast(dict[str, Tensor], codec.load(data))

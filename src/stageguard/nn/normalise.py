@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
+from stageguard.base import checks, schema
 from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.nn.document import Document
 from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.sequences import Stretch
 
@@ -32,12 +31,15 @@ class Normalisation:
         Of the absolute features in the training nights.
     clip : float
         Largest distance from 0 afterwards.
+    kind : "night"
+        Over what features are standardised.
     """
 
-    absolute: tuple[str, ...] = ()
-    mean: tuple[float, ...] = ()
-    spread: tuple[float, ...] = ()
-    clip: float = CLIP
+    absolute: tuple[str, ...] = schema.words()
+    mean: tuple[float, ...] = schema.numbers()
+    spread: tuple[float, ...] = schema.numbers()
+    clip: float = schema.number(CLIP, positive=True)
+    kind: str = schema.choice("night", "night")
 
     def __post_init__(self) -> None:
         """Check that there is a mean and a spread for each absolute feature."""
@@ -50,7 +52,7 @@ class Normalisation:
                 )
             for feature, value in zip(self.absolute, values, strict=True):
                 checks.number(value, f"{name} of {feature!r}", positive=name == "spread")
-        checks.number(self.clip, "clip", positive=True)
+        schema.check_fields(self)
 
     @classmethod
     def fit(
@@ -86,23 +88,13 @@ class Normalisation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types."""
-        return {
-            "kind": "night",
-            "clip": self.clip,
-            "absolute": list(self.absolute),
-            "mean": list(self.mean),
-            "spread": list(self.spread),
-        }
+        plain: dict[str, Any] = schema.plain_table(self)
+        return plain
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Normalisation:
+    def from_dict(cls, document: object) -> Normalisation:
         """Return what `to_dict` described."""
-        held = Document.of(document, "normalisation.")
-        kind = held.text("kind")
-        if kind != "night":
-            raise InputError(f"normalisation.kind is {kind!r}, expected 'night'. Upgrade stageguard.")
-        absolute, mean, spread = held.texts("absolute"), held.numbers("mean"), held.numbers("spread")
-        return cls(absolute, mean, spread, held.number("clip", positive=True))
+        return schema.read_table(cls, document, "normalisation", complete=True)
 
 
 def _moments(values: Floats32) -> tuple[Floats, Floats]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from stageguard.base import checks
-from stageguard.base.errors import FileFormatError, InputError, did_you_mean
+from stageguard.base import checks, schema
+from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import read_text
 from stageguard.nn.backbones import SET_BY_FEATURES
 from stageguard.nn.backbones.recipes import OPTIMISERS, SCHEDULES
-from stageguard.nn.values import flag, whole
 from stageguard.profile.profile import Profile
 
 LOSSES = ("penalty", "semi-markov")
@@ -76,59 +75,38 @@ class TrainingOptions:
         Where to compute. On a GPU that can, the network runs in bfloat16.
     """
 
-    backbone: str
-    profile: Profile | str
-    network: Mapping[str, Any] = field(default_factory=dict)
-    loss: str = "penalty"
-    penalty_weight: float | None = None
-    balanced: bool = False
-    label_smoothing: float = 0.0
-    absolute: Sequence[str] = ()
-    recipe: str = "unnamed"
-    epoch_seconds: float | None = None
-    sequence_epochs: int | None = None
-    steps: int | None = None
-    batch_size: int | None = None
-    optimiser: str | None = None
-    learning_rate: float | None = None
-    momentum: float | None = None
-    weight_decay: float | None = None
-    clip: float | None = None
-    schedule: str | None = None
-    schedule_factor: float | None = None
-    schedule_steps: int | None = None
-    validation_share: float = 0.2
-    evaluate_every: int | None = None
-    patience: int | None = None
-    seed: int = 42
-    device: str = "auto"
+    backbone: str = schema.text()
+    profile: Profile | str = schema.declare(schema.REQUIRED, lambda value, where: _profile(value, where))
+    network: Mapping[str, Any] = field(
+        default_factory=dict, metadata={"check": lambda value, where: _network(value, where)}
+    )
+    loss: str = schema.choice("penalty", *LOSSES)
+    penalty_weight: float | None = schema.number(None, low=0)
+    balanced: bool = schema.flag(False)
+    label_smoothing: float = schema.number(0.0, low=0, high=0.9)
+    absolute: Sequence[str] = schema.words()
+    recipe: str = schema.text("unnamed", empty=True)
+    epoch_seconds: float | None = schema.declare(None, lambda value, where: checks.epoch_seconds(value))
+    sequence_epochs: int | None = schema.count(None, low=2)
+    steps: int | None = schema.count(None)
+    batch_size: int | None = schema.count(None)
+    optimiser: str | None = schema.choice(None, *OPTIMISERS)
+    learning_rate: float | None = schema.number(None, positive=True)
+    momentum: float | None = schema.number(None, low=0, high=1)
+    weight_decay: float | None = schema.number(None, low=0)
+    clip: float | None = schema.number(None, low=0)
+    schedule: str | None = schema.choice(None, *SCHEDULES)
+    schedule_factor: float | None = schema.number(None, positive=True)
+    schedule_steps: int | None = schema.count(None)
+    validation_share: float = schema.number(0.2, low=0.01, high=0.9)
+    evaluate_every: int | None = schema.count(None)
+    patience: int | None = schema.count(None)
+    seed: int = schema.count(42, low=0, high=LARGEST_SEED)
+    device: str = schema.choice("auto", *DEVICES)
 
     def __post_init__(self) -> None:
         """Check every option by name."""
-        checks.text(self.backbone, "backbone", empty=False)
-        if not isinstance(self.profile, Profile):
-            checks.text(self.profile, "profile", empty=False)
-        checks.text(self.recipe, "recipe")
-        checks.choice(self.loss, "loss", LOSSES)
-        checks.choice(self.device, "device", DEVICES)
-        flag(self.balanced, "balanced")
-        _check_network(self.network)
-        is_list = isinstance(self.absolute, list | tuple)
-        if not is_list or not all(isinstance(name, str) for name in self.absolute):
-            raise InputError(f"absolute is {checks.shown(self.absolute)}, expected a list of feature names.")
-        object.__setattr__(self, "absolute", tuple(self.absolute))
-        for name, given in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES)):
-            if getattr(self, name) is not None:
-                checks.choice(getattr(self, name), name, given)
-        for name, low in _WHOLE.items():
-            if getattr(self, name) is not None:
-                high = LARGEST_SEED if name == "seed" else None
-                object.__setattr__(self, name, whole(getattr(self, name), name, low=low, high=high))
-        for name, limits in _NUMBERS.items():
-            if getattr(self, name) is not None:
-                checks.number(getattr(self, name), name, **limits)
-        if self.epoch_seconds is not None:
-            checks.epoch_seconds(self.epoch_seconds)
+        schema.check_fields(self)
         if self.penalty_weight is None:
             object.__setattr__(self, "penalty_weight", 0.5 if self.loss == "penalty" else 0.0)
         if self.loss == "semi-markov":
@@ -155,50 +133,29 @@ class TrainingOptions:
         return said | {"profile": profile, "absolute": list(self.absolute), "network": dict(self.network)}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], where: str = "options") -> TrainingOptions:
+    def from_dict(cls, document: Mapping[str, Any]) -> TrainingOptions:
         """Return options by name; a name that is none is an error that suggests the nearest."""
-        known = [item.name for item in fields(cls)]
-        for key in document:
-            if key not in known:
-                hint = did_you_mean(key, known)
-                raise InputError(f"{where}: there is no option {key!r}. Known: {', '.join(known)}.{hint}")
+        checks.known_keys(document, "the options", [item.name for item in fields(cls)])
         for key in ("backbone", "profile"):
             if key not in document:
-                raise InputError(f"{where}: says no {key}. Add a line such as {_EXAMPLES[key]}.")
+                raise InputError(f"the options say no {key}. Add a line such as {_EXAMPLES[key]}.")
         return cls(**document)
 
 
-def _check_network(network: object) -> None:
-    if not isinstance(network, Mapping):
-        raise InputError(f"network is {checks.shown(network)}, expected a table of options.")
-    for name in network:
+def _profile(profile: object, where: str) -> Profile | str:
+    return profile if isinstance(profile, Profile) else checks.text(profile, where, empty=False)
+
+
+def _network(network: object, where: str) -> Mapping[str, Any]:
+    for name in (options := checks.mapping(network, where)):
         if name in SET_BY_FEATURES:
             raise InputError(
                 f"network has {name!r}, which follows from the features. Leave it out; the length of an "
                 "epoch is the option epoch_seconds."
             )
+    return options
 
 
-# Every whole number with its smallest value, every other one with its range.
-_WHOLE = {
-    "sequence_epochs": 2,
-    "steps": 1,
-    "batch_size": 1,
-    "schedule_steps": 1,
-    "evaluate_every": 1,
-    "patience": 1,
-    "seed": 0,
-}
-_NUMBERS: dict[str, dict[str, Any]] = {
-    "penalty_weight": {"low": 0},
-    "label_smoothing": {"low": 0, "high": 0.9},
-    "learning_rate": {"positive": True},
-    "momentum": {"low": 0, "high": 1},
-    "weight_decay": {"low": 0},
-    "clip": {"low": 0},
-    "schedule_factor": {"positive": True},
-    "validation_share": {"low": 0.01, "high": 0.9},
-}
 _EXAMPLES = {
     "backbone": 'backbone = "usleep"',
     "profile": 'profile = "human-psg-3"',
@@ -232,7 +189,7 @@ def read_config(path: Path) -> TrainingConfig:
     try:
         return _config(document, path)
     except InputError as error:
-        raise FileFormatError(f"{path.name}: {str(error).removeprefix(f'{path.name}: ')}") from None
+        raise FileFormatError(f"{path.name}: {error}") from None
 
 
 def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
@@ -249,4 +206,4 @@ def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
     profile = document.get("profile")
     if isinstance(profile, str) and profile.endswith(".toml"):
         document["profile"] = Profile.load(path.parent / profile)
-    return TrainingConfig(**folders, options=TrainingOptions.from_dict(document, path.name), dataset=dataset)
+    return TrainingConfig(**folders, options=TrainingOptions.from_dict(document), dataset=dataset)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stageguard.base import checks, schema
 from stageguard.base.errors import (
     OVERWRITE,
     FileFormatError,
@@ -20,14 +21,12 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import checked_file, parse_json, write_together
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
-from stageguard.nn.document import Document
 from stageguard.nn.evaluation import Score
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.pytorch import Tensor, nn, torch
 
 STATE = "training.safetensors"
 LOG = "log.jsonl"
-NUMBERS = ("step", "best_step", "best_kappa", "n_stale", "history", "tensors", "replaces")
 BEGIN_ANEW = Message(OVERWRITE, " to begin anew")
 
 
@@ -62,6 +61,21 @@ class Location:
     folder: Path
     identity: Mapping[str, Any]
     replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """What a state holds besides tensors."""
+
+    step: int = schema.count(low=0)
+    best_step: int = schema.count(low=0)
+    best_kappa: float = schema.number()
+    n_stale: int = schema.count(low=0)
+    history: Sequence[dict[str, Any]] = schema.declare(
+        schema.REQUIRED, lambda value, where: checks.items(value, where, checks.mapping)
+    )
+    tensors: tuple[str, ...] = schema.declare(schema.REQUIRED, schema.text_list)
+    replaces: bool = schema.flag()
 
 
 def check_output(folder: Path, *, overwrite: bool) -> None:
@@ -127,17 +141,12 @@ def save(run: Run, location: Location) -> None:
     for index, known in run.optimizer.state_dict()["state"].items():
         moments = {name: tensor for name, tensor in known.items() if tensor is not None}
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in plain_tensors(moments).items()}
-    numbers = {
-        "step": run.step,
-        "best_step": run.best_step,
-        "best_kappa": run.best_kappa,
-        "n_stale": run.n_stale,
-        "history": run.history,
-        "tensors": sorted(tensors),
-        "replaces": location.replaces,
-    }
+    names = tuple(sorted(tensors))
+    numbers = _Numbers(
+        run.step, run.best_step, run.best_kappa, run.n_stale, run.history, names, location.replaces
+    )
     state = codec.save(
-        tensors, metadata={"identity": json.dumps(location.identity), "run": json.dumps(numbers)}
+        tensors, metadata={"identity": json.dumps(location.identity), "run": json.dumps(asdict(numbers))}
     )
     lines = [{"options": location.identity["options"]}, *run.history]
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -159,7 +168,7 @@ def resume(run: Run, location: Location) -> None:
     try:
         identity, numbers, tensors = _read(path)
         is_same = all(identity.get(what) == _plain(value) for what, value in location.identity.items())
-        if location.replaces and not (is_same and numbers.content.get("replaces") is True):
+        if location.replaces and not (is_same and numbers.replaces):
             path.unlink()
             return
         if not is_same:
@@ -171,43 +180,39 @@ def resume(run: Run, location: Location) -> None:
         path.unlink()
 
 
-def _read(path: Path) -> tuple[Mapping[str, Any], Document, dict[str, Tensor]]:
+def _read(path: Path) -> tuple[Mapping[str, Any], _Numbers, dict[str, Tensor]]:
     """Return whose state a file holds, its numbers and its tensors."""
     try:
         with safetensors.safe_open(checked_file(path, "weights"), "pt") as file:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         identity, numbers = (parse_json(metadata[key]) for key in ("identity", "run"))
-        return Document.of(identity).content, Document.of(numbers), tensors
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        return checks.mapping(identity, "identity"), schema.read_table(_Numbers, numbers), tensors
+    except (InputError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path.name, error) from None
 
 
-def _restore(run: Run, numbers: Document, tensors: dict[str, Tensor]) -> None:
+def _restore(run: Run, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
     """Set everything that changes, or nothing at all."""
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
     try:
-        odd = sorted({*numbers.content} - {*NUMBERS}) or sorted({*numbers.texts("tensors")} ^ {*tensors})
+        odd = sorted({*numbers.tensors} ^ {*tensors})
         if odd:
             raise InputError(f"{odd[0]!r} is missing or unknown")
         for prefix in ("network.", "best."):
             if difference := first_difference(run.network.state_dict(), part(prefix)):
                 raise InputError(f"{prefix}*: {difference}")
-        counts = [numbers.whole(key, low=0) for key in ("step", "best_step", "n_stale")]
-        kappa, history = numbers.number("best_kappa"), numbers.entry("history")
-        if not isinstance(history, list):
-            raise InputError("history is not a list")
         moments = _moments(run.optimizer, part("optimizer."))
     except (InputError, ValueError) as error:
         raise _unreadable(STATE, error) from None
     groups = run.optimizer.state_dict()["param_groups"]
     run.optimizer.load_state_dict({"state": moments, "param_groups": groups})
     run.network.load_state_dict(part("network."))
-    run.best, run.best_kappa, run.history = part("best."), kappa, history
-    run.step, run.best_step, run.n_stale = counts
+    run.best, run.best_kappa, run.history = part("best."), numbers.best_kappa, list(numbers.history)
+    run.step, run.best_step, run.n_stale = numbers.step, numbers.best_step, numbers.n_stale
 
 
 def _moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
 from stageguard.nn.backbones.recipes import TrainingRecipe, plain_name, training_recipe
-from stageguard.nn.values import flag, whole
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,12 +86,12 @@ def build_backbone(
     """
     name, build = _find(name)
     given: dict[str, Any] = {
-        "n_frames": whole(n_frames, "n_frames"),
-        "n_features": whole(n_features, "n_features"),
-        "n_stages": whole(n_stages, "n_stages", low=2),
+        "n_frames": checks.count(n_frames, "n_frames"),
+        "n_features": checks.count(n_features, "n_features"),
+        "n_stages": checks.count(n_stages, "n_stages", low=2),
     }
     width = checks.number(width, "width", positive=True, high=WIDEST)
-    sizes = {"width": width, "depth": depth, "small": flag(small, "small")}
+    sizes = {"width": width, "depth": depth, "small": checks.flag(small, "small")}
     given |= {key: value for key, value in sizes.items() if value != _DEFAULTS[key]}
     _check_options(name, build, {**given, **options})
     if epoch_seconds is not None:

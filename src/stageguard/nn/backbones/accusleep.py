@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import cast
 
+from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.nn.backbones.shared import RAW_FRAMES, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.values import flag, whole
 
 
 class AccuSleep(Backbone):
@@ -50,12 +50,12 @@ class AccuSleep(Backbone):
         epoch_seconds: float = 30.0,
     ) -> None:
         super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
-        self.window_epochs = whole(window_epochs, "window_epochs")
+        self.window_epochs = checks.count(window_epochs, "window_epochs")
         if self.window_epochs % 2 == 0:
             raise InputError(
                 f"window_epochs is {window_epochs}, expected an odd number: the middle one is scored."
             )
-        spectrum = flag(spectrum, "spectrum")
+        spectrum = checks.flag(spectrum, "spectrum")
         self.spectrogram: Spectrogram | None = None
         if n_frames >= RAW_FRAMES:  # one spectrum per epoch, as published
             self.spectrogram = Spectrogram(n_frames, n_features, epoch_seconds)
@@ -69,7 +69,7 @@ class AccuSleep(Backbone):
         size = [n_features, self.window_epochs * n_frames] if spectrum else [self.window_epochs * n_frames]
         n_in, n_out = (1, scaled(8, width)) if spectrum else (n_features, scaled(64, width))
         layers: list[nn.Module] = []
-        depth = whole(3 if depth is None else depth, "depth")
+        depth = checks.count(3 if depth is None else depth, "depth")
         for level in range(depth):
             layers += [convolve(n_in, n_out, 3, padding=1), normalise(n_out), nn.ReLU()]
             if level < depth - 1:

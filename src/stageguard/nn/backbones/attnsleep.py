@@ -7,9 +7,9 @@ approach for sleep stage classification with single-channel EEG. IEEE Trans. Neu
 
 from __future__ import annotations
 
+from stageguard.base import checks
 from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
-from stageguard.nn.values import whole
 
 # Attention runs along the places that pooling leaves of an epoch; with fewer there is nothing to attend to.
 FEWEST_PLACES = 8
@@ -68,7 +68,7 @@ class AttnSleep(Backbone):
         self.recalibration = _Recalibration(filters[1], n_kept)
         n_places = self.fine.n_places + self.coarse.n_places
         self.dropout = nn.Dropout(drop)
-        layers = whole(2 if depth is None else depth, "depth")
+        layers = checks.count(2 if depth is None else depth, "depth")
         if n_places >= FEWEST_PLACES:
             encoder = [_EncoderLayer(n_places, n_kept, n_hidden) for _ in range(layers)]
             self.encoder = nn.Sequential(*encoder, nn.LayerNorm(n_places), nn.Flatten())

@@ -6,9 +6,9 @@ raw single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 25(11): 1998-2008
 
 from __future__ import annotations
 
+from stageguard.base import checks
 from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
-from stageguard.nn.values import whole
 
 
 class DeepSleepNet(Backbone):
@@ -41,7 +41,7 @@ class DeepSleepNet(Backbone):
     ) -> None:
         super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
         width = width / 4 if small else width
-        depth = whole((1 if small else 2) if depth is None else depth, "depth")
+        depth = checks.count((1 if small else 2) if depth is None else depth, "depth")
         rate = sampling_rate(n_frames, epoch_seconds)
         filters = [scaled(64, width), scaled(128, width)]
         self.fine = _Branch(

@@ -7,10 +7,10 @@ Eng. 27(3): 400-410.
 
 from __future__ import annotations
 
+from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.values import flag, whole
 
 
 class SeqSleepNet(Backbone):
@@ -49,7 +49,7 @@ class SeqSleepNet(Backbone):
         epoch_seconds: float = 30.0,
     ) -> None:
         super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
-        spectrum = flag(spectrum, "spectrum")
+        spectrum = checks.flag(spectrum, "spectrum")
         n_units, n_filters = scaled(64, width), scaled(32, width)
         self.spectrogram: Spectrogram | None = None
         if n_frames >= RAW_FRAMES:
@@ -73,7 +73,7 @@ class SeqSleepNet(Backbone):
                 bank = _Filterbank(n_features, n_channels, n_filters)
                 n_filters = bank.n_outputs
             self.within = _FrameRecurrence(bank, n_filters, n_units)
-        layers = whole(1 if depth is None else depth, "depth")
+        layers = checks.count(1 if depth is None else depth, "depth")
         self.between = nn.GRU(2 * n_units, n_units, layers, batch_first=True, bidirectional=True)
         self.output = nn.Linear(2 * n_units, n_stages)
 
@@ -108,7 +108,7 @@ class _Filterbank(nn.Module):
 
     def __init__(self, n_features: int, n_channels: int, n_filters: int) -> None:
         super().__init__()
-        n_channels = whole(n_channels, "n_channels")
+        n_channels = checks.count(n_channels, "n_channels")
         n_bins, left_over = divmod(n_features, n_channels)
         if left_over or n_bins < 3:
             raise InputError(

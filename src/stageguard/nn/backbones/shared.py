@@ -7,7 +7,6 @@ from math import sqrt
 from stageguard.base import checks
 from stageguard.base.errors import InputError
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
-from stageguard.nn.values import whole
 
 # An epoch of at least this many frames is taken for raw samples, of fewer for a spectrogram's columns.
 RAW_FRAMES = 200
@@ -30,10 +29,12 @@ class Backbone(nn.Module):
         self, *, n_frames: int, n_features: int, n_stages: int, training_length: int | None = None
     ) -> None:
         super().__init__()
-        self.n_frames = whole(n_frames, "n_frames")
-        self.n_features = whole(n_features, "n_features")
-        self.n_stages = whole(n_stages, "n_stages", low=2)
-        self.training_length = None if training_length is None else whole(training_length, "training_length")
+        self.n_frames = checks.count(n_frames, "n_frames")
+        self.n_features = checks.count(n_features, "n_features")
+        self.n_stages = checks.count(n_stages, "n_stages", low=2)
+        self.training_length = (
+            None if training_length is None else checks.count(training_length, "training_length")
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (batch, epochs, stages) for features (batch, epochs, frames, features)."""

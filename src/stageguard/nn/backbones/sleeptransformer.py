@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import log, sqrt
 
+from stageguard.base import checks
 from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
-from stageguard.nn.values import whole
 
 N_HEADS = 8
 DROPOUT = 0.1
@@ -50,7 +50,7 @@ class SleepTransformer(Backbone):
         length = (100 if small else 21) if training_length is None else training_length
         super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages, training_length=length)
         width = width / 2 if small else width
-        depth = whole((2 if small else 4) if depth is None else depth, "depth")
+        depth = checks.count((2 if small else 4) if depth is None else depth, "depth")
         size = N_HEADS * scaled(16, width)
         n_hidden = scaled(1024, width)
         self.spectrogram: Spectrogram | None = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import log2, sqrt
 
+from stageguard.base import checks
 from stageguard.nn.backbones.shared import Backbone, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
-from stageguard.nn.values import whole
 
 KERNEL = 9
 LEVELS = 12  # of the published network, which halves 3,840 samples to about one place per epoch
@@ -47,7 +47,7 @@ class USleep(Backbone):
         super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
         width = width / 2 if small else width
         by_frames = min(LEVELS, max(4, round(log2(n_frames))))
-        self.depth = whole(by_frames if depth is None else depth, "depth", high=LEVELS)
+        self.depth = checks.count(by_frames if depth is None else depth, "depth", high=LEVELS)
         filters = [scaled(n, width) for n in _published_filters()[LEVELS - self.depth :]]
         inner = filters[:-1]
         self.down = nn.ModuleList(
