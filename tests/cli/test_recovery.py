@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -233,3 +234,16 @@ def test_what_a_killed_run_left_of_a_finished_night_is_removed(decode, tmp_path)
     assert all(report["done_before"] for report in decode("--json").json)
     assert not leftover.exists()
     assert stranger.exists()
+
+
+def test_workers_that_cannot_start_are_one_line(nights, tmp_path):
+    script = tmp_path / "unguarded.py"
+    arguments = ["decode", str(nights), "-p", PROFILE, "-o", str(tmp_path / "out"), "--jobs", "2"]
+    script.write_text(f"import sys\nfrom stageguard.cli import main\nsys.exit(main({arguments!r}))\n")
+    ran = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
+    )
+    assert ran.returncode == 1
+    said = [line for line in ran.stderr.splitlines() if line.startswith("stageguard: processes to work in")]
+    assert said and said[-1].endswith("else run it in one process (--jobs 1).")
+    assert "want of memory" not in ran.stdout + ran.stderr

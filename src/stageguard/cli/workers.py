@@ -14,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from types import FrameType
 from typing import TypeVar
 
@@ -26,6 +27,10 @@ MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside th
 CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
 LONGEST_END_SECONDS = 20.0  # that a worker may take over its last file
 LOST = "the process at work was killed: by hand, or for want of memory."
+UNSTARTED = (
+    "processes to work in cannot start. In a script, call stageguard below `if __name__ == '__main__':`; "
+    "else run it in one process (--jobs 1)."
+)
 
 _is_stopping = False  # in a worker: SIGTERM has come
 _is_busy = False  # in a worker: a job is running, or tidying up
@@ -67,7 +72,8 @@ def _run_chunks(
 ) -> Generator[list[Result], None, None]:
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin)
+    has_begun = context.Event()
+    pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin, initargs=(has_begun,))
     waiting: deque[Future[list[Result]]] = deque()
     try:
         for chunk in chunks:
@@ -77,9 +83,11 @@ def _run_chunks(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    except BaseException:
+    except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         _end(multiprocessing.active_children())
+        if isinstance(error, BrokenProcessPool) and not has_begun.is_set():  # the next ones would not, either
+            raise StageGuardError(UNSTARTED) from None
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -115,8 +123,9 @@ def _run_singly(
             yield lost(items[n_done - 1])
 
 
-def _begin() -> None:
+def _begin(has_begun: Event) -> None:
     """Prepare a worker: quiet, since what a job warns of comes back in its result, and easy to end."""
+    has_begun.set()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
