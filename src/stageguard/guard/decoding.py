@@ -17,9 +17,9 @@ from stageguard.guard import kernels
 from stageguard.guard.evidence import Night
 from stageguard.guard.solver import solver_for
 from stageguard.guard.strength import Strength, chosen_trial, run_searches
-from stageguard.night.exportable import ExportableStages
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.night import ExportableStages
 from stageguard.profile.profile import Profile
 
 CITATION = (

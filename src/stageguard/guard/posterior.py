@@ -60,24 +60,15 @@ class Posterior(Hypnodensity):
         """Compare all fields but `assumed` by content."""
         if not isinstance(other, Posterior):
             return False if isinstance(other, Hypnodensity) else NotImplemented
-        return Hypnodensity.__eq__(self, other) is True and self._added_fields() == other._added_fields()
+        return self._is_equal(other)
 
     def __hash__(self) -> int:
         """Hash as a density."""
         return Hypnodensity.__hash__(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle through the constructor."""
-        *described, offset_seconds = self._rest()
-        added = self._added_fields()
-        return Posterior, (self.probabilities, *described, self.assumed, offset_seconds, *added)
-
     def _facts(self) -> list[str]:
         name = "unknown" if self.profile is None else repr(self.profile.name)
         return [*Hypnodensity._facts(self), f"profile {name}", f"log-evidence {self.log_evidence:.1f} nats"]
-
-    def _added_fields(self) -> tuple[Any, ...]:
-        return self.log_evidence, self.transition_weight, self.prior_exponent, self.profile
 
 
 @overload

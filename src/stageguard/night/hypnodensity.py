@@ -1,9 +1,9 @@
-"""A hypnodensity: stage probabilities per epoch, and the checks on them. Does not decide on stages."""
+"""A hypnodensity: stage probabilities per epoch, and the checks on them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -13,14 +13,14 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels
 from stageguard.base.errors import Argument, InputError, Message, RowNumber
-from stageguard.night.exportable import Exportable
+from stageguard.night.night import EpochTable, Exportable
 from stageguard.night.stages import StageScheme, as_scheme, canonical_name
 
 ROUNDED = 0.02  # a sum that is off by less may come from numbers with few digits
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hypnodensity(Exportable):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Hypnodensity(EpochTable, Exportable):
     """Stage probabilities of one recording, as a stager gave them.
 
     Parameters
@@ -51,38 +51,31 @@ class Hypnodensity(Exportable):
 
     def __post_init__(self) -> None:
         """Check everything once, and make the probabilities read-only."""
-        scheme = as_scheme(self.scheme)
-        matrix = as_float_matrix(self.probabilities, scheme.n_stages, scheme.names)
-        check_probabilities(matrix, scheme.names)
-        object.__setattr__(self, "scheme", scheme)
+        self._check_description("source")
+        matrix = as_float_matrix(self.probabilities, self.scheme.n_stages, self.scheme.names)
+        check_probabilities(matrix, self.scheme.names)
         object.__setattr__(self, "probabilities", checks.frozen_array(matrix, np.float64))
-        object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
-        checks.start(self.start)
-        if self.source is not None:
-            checks.text(self.source, "source")
-        object.__setattr__(self, "assumed", checks.remarks(self.assumed))
-        object.__setattr__(self, "offset_seconds", checks.offset_seconds(self.offset_seconds))
 
     @property
-    def n_epochs(self) -> int:
-        """Number of epochs."""
-        return len(self.probabilities)
+    def rows(self) -> Floats:
+        """The probabilities."""
+        return self.probabilities
+
+    def blank(self, n_epochs: int) -> Floats:
+        """Return rows of epochs without evidence."""
+        return np.full((n_epochs, self.scheme.n_stages), np.nan)
+
+    def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnodensity:
+        """Return a density of other probabilities, described alike but for the changes."""
+        described = {item.name: getattr(self, item.name) for item in fields(Hypnodensity)[1:]}
+        return Hypnodensity(rows, **{**described, **changes})
 
     def merge(self, scheme: StageScheme | str) -> Hypnodensity:
         """Return the density in a coarser scheme, summing the probabilities of merged stages."""
         coarser = as_scheme(scheme)
         if coarser == self.scheme:
             return self
-        merged = merge_columns(self.probabilities, self.scheme, coarser)
-        return Hypnodensity(
-            merged,
-            coarser,
-            self.epoch_seconds,
-            self.start,
-            self.source,
-            self.assumed,
-            self.offset_seconds,
-        )
+        return self.with_rows(merge_columns(self.probabilities, self.scheme, coarser), scheme=coarser)
 
     def argmax(self) -> Labels:
         """Return the most probable label per epoch: the first of equals, -1 where there is no evidence."""
@@ -94,34 +87,19 @@ class Hypnodensity(Exportable):
         """Compare all fields but `assumed` by content; NaN rows are equal to NaN rows."""
         if not isinstance(other, Hypnodensity):
             return NotImplemented
-        return self._rest() == other._rest() and np.array_equal(
-            self.probabilities, other.probabilities, equal_nan=True
-        )
+        return self._is_equal(other)
 
     def __hash__(self) -> int:
         """Hash all fields but the probabilities' values, whose NaN and -0 have many bit patterns."""
-        return hash((self.n_epochs, *self._rest()))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle through the constructor, so that the probabilities are read-only again."""
-        *described, offset_seconds = self._rest()
-        return Hypnodensity, (self.probabilities, *described, self.assumed, offset_seconds)
-
-    def __repr__(self) -> str:
-        """Return the length and what is known of it, on one line."""
-        return f"<{type(self).__name__} {', '.join(self._facts())}>"
+        return hash((self.n_epochs, *self._description()))
 
     def _facts(self) -> list[str]:
         n_empty = int(np.count_nonzero(np.isnan(self.probabilities[:, 0])))
         return [
-            f"{self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.scheme.name}",
-            *([f"from {self.offset_seconds:g} s"] if self.offset_seconds else []),
+            *EpochTable._facts(self),
             *([f"{n_empty} without evidence"] if n_empty else []),
             *([f"from {self.source!r}"] if self.source else []),
         ]
-
-    def _rest(self) -> tuple[Any, ...]:
-        return self.scheme, self.epoch_seconds, self.start, self.source, self.offset_seconds
 
 
 def as_float_matrix(

@@ -1,4 +1,4 @@
-"""A hypnogram: one stage label per epoch. Does not decode, measure or read files."""
+"""A hypnogram: one stage label per epoch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
-from stageguard.night.exportable import ExportableStages
+from stageguard.night.night import EpochTable, ExportableStages
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, as_scheme
 
 UNSCORED = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hypnogram(ExportableStages):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Hypnogram(EpochTable, ExportableStages):
     """Stage labels of one recording.
 
     Parameters
     ----------
     labels : array of int, shape (n_epochs,)
-        Places in ``scheme.names``; ``UNSCORED`` (-1) where nobody decided. Kept as read-only int8.
+        Indices of ``scheme.names``; ``UNSCORED`` (-1) where nobody decided. Kept as read-only int8.
     scheme : StageScheme
         What the labels mean.
     epoch_seconds : float
@@ -50,19 +50,21 @@ class Hypnogram(ExportableStages):
 
     def __post_init__(self) -> None:
         """Check everything once, and make the labels read-only."""
-        object.__setattr__(self, "scheme", as_scheme(self.scheme))
+        self._check_description("scorer")
         object.__setattr__(self, "labels", _checked_labels(self.labels, self.scheme))
-        object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
-        checks.start(self.start)
-        if self.scorer is not None:
-            checks.text(self.scorer, "scorer")
-        object.__setattr__(self, "assumed", checks.remarks(self.assumed))
-        object.__setattr__(self, "offset_seconds", checks.offset_seconds(self.offset_seconds))
 
     @property
-    def n_epochs(self) -> int:
-        """Number of epochs."""
-        return len(self.labels)
+    def rows(self) -> Labels:
+        """The labels."""
+        return self.labels
+
+    def blank(self, n_epochs: int) -> Labels:
+        """Return labels of unscored epochs."""
+        return np.full(n_epochs, UNSCORED, dtype=np.int8)
+
+    def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnogram:
+        """Return a hypnogram of other labels, described alike but for the changes."""
+        return replace(self, labels=rows, **changes)
 
     @property
     def stages(self) -> npt.NDArray[np.str_]:
@@ -76,7 +78,7 @@ class Hypnogram(ExportableStages):
         if coarser == self.scheme:
             return self
         stages = np.append(self.scheme.merge_map(coarser), UNSCORED).astype(np.int8)  # -1 is the last
-        return replace(self, labels=stages[self.labels], scheme=coarser)
+        return self.with_rows(stages[self.labels], scheme=coarser)
 
     def clock_at(self, epoch: int) -> datetime | None:
         """Return when an epoch begins, or None when the start is not known."""
@@ -86,29 +88,19 @@ class Hypnogram(ExportableStages):
         """Compare all fields but `assumed` by content."""
         if not isinstance(other, Hypnogram):
             return NotImplemented
-        return self._rest() == other._rest() and np.array_equal(self.labels, other.labels)
+        return self._is_equal(other)
 
     def __hash__(self) -> int:
         """Hash all fields but `assumed` by content."""
-        return hash((self.labels.tobytes(), *self._rest()))
+        return hash((self.labels.tobytes(), *self._description()))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Unpickle through the constructor, so that the labels are read-only again."""
-        *described, offset_seconds = self._rest()
-        return Hypnogram, (self.labels, *described, self.assumed, offset_seconds)
-
-    def __repr__(self) -> str:
-        """Return the length and what is known of it, on one line."""
+    def _facts(self) -> list[str]:
         n_unscored = int(np.count_nonzero(self.labels == UNSCORED))
-        return (
-            f"<Hypnogram {self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.scheme.name}"
-            + (f", from {self.offset_seconds:g} s" if self.offset_seconds else "")
-            + (f", {n_unscored} unscored" if n_unscored else "")
-            + (f", by {self.scorer!r}>" if self.scorer else ">")
-        )
-
-    def _rest(self) -> tuple[Any, ...]:
-        return self.scheme, self.epoch_seconds, self.start, self.scorer, self.offset_seconds
+        return [
+            *EpochTable._facts(self),
+            *([f"{n_unscored} unscored"] if n_unscored else []),
+            *([f"by {self.scorer!r}"] if self.scorer else []),
+        ]
 
 
 def _checked_labels(labels: object, scheme: StageScheme) -> Labels:

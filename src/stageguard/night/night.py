@@ -1,0 +1,120 @@
+"""What hypnograms and hypnodensities share: rows of epochs, when they are, and how they are handed on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.lazy import load
+from stageguard.night.stages import StageScheme, as_scheme
+
+
+class Exportable:
+    """A night that can be saved in any tool's format, and shown as a table."""
+
+    __slots__ = ()
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        overwrite: bool = False,
+        *,
+        annotations_from: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """Write it in a tool's format; the `Written` returned has the files and what they could not carry."""
+        save = load("formats.convert:save")
+        return save(self, path, format=format, overwrite=overwrite, annotations_from=annotations_from)
+
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame` with one row per epoch."""
+        return load("formats.tool_objects:to_frame")(self)
+
+
+class ExportableStages(Exportable):
+    """A night of stages, which other tools have objects for."""
+
+    __slots__ = ()
+
+    def to_yasa(self) -> Any:
+        """Return a `yasa.Hypnogram` (0.8 and later), with the stager's probabilities where there are any."""
+        return load("formats.tool_objects:to_yasa")(self)
+
+    def to_mne(self) -> Any:
+        """Return `mne.Annotations`, one per epoch."""
+        return load("formats.tool_objects:to_mne")(self)
+
+
+class EpochTable:
+    """A frozen dataclass whose first field has a row per epoch; the others describe the rows.
+
+    Attributes
+    ----------
+    scheme, epoch_seconds, start, assumed, offset_seconds
+        Fields of each such dataclass.
+    """
+
+    __slots__ = ()
+    scheme: StageScheme
+    epoch_seconds: float
+    start: datetime | None
+    assumed: tuple[str, ...]
+    offset_seconds: float
+
+    @property
+    def rows(self) -> npt.NDArray[Any]:
+        """The first field: labels, or probabilities."""
+        raise NotImplementedError
+
+    def blank(self, n_epochs: int) -> npt.NDArray[Any]:
+        """Return rows of epochs about which nothing is known."""
+        raise NotImplementedError
+
+    def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Self:
+        """Return a night of other rows, described alike but for the changes."""
+        raise NotImplementedError
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.rows)
+
+    def _check_description(self, author: str) -> None:
+        """Check every field but the rows; `author` is the field that says where they come from."""
+        object.__setattr__(self, "scheme", as_scheme(self.scheme))
+        object.__setattr__(self, "epoch_seconds", checks.epoch_seconds(self.epoch_seconds))
+        checks.start(self.start)
+        if getattr(self, author) is not None:
+            checks.text(getattr(self, author), author)
+        object.__setattr__(self, "assumed", checks.remarks(self.assumed))
+        object.__setattr__(self, "offset_seconds", checks.offset_seconds(self.offset_seconds))
+
+    def _description(self) -> tuple[Any, ...]:
+        """Return the fields by which nights are compared, but for the rows."""
+        return tuple(getattr(self, f.name) for f in fields(self)[1:] if f.compare)  # type: ignore[arg-type]
+
+    def _is_equal(self, other: EpochTable) -> bool:
+        """Compare all fields but `assumed` by content; NaN rows are equal to NaN rows."""
+        return self._description() == other._description() and np.array_equal(
+            self.rows, other.rows, equal_nan=self.rows.dtype.kind == "f"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Unpickle through the constructor, so that the rows are read-only again."""
+        return type(self), tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        """Return the length and what is known of it, on one line."""
+        return f"<{type(self).__name__} {', '.join(self._facts())}>"
+
+    def _facts(self) -> list[str]:
+        return [
+            f"{self.n_epochs} epochs of {self.epoch_seconds:g} s, {self.scheme.name}",
+            *([f"from {self.offset_seconds:g} s"] if self.offset_seconds else []),
+        ]
