@@ -15,11 +15,13 @@ from stageguard.base.version import __version__ as __version__
 PUBLIC = {
     "base.errors": """CohortError FileFormatError InputError MissingExtraError MissingFileError OutputError
         OutputExistsError PinError ProfileError StageGuardError StageGuardWarning""",
-    "night.align": "Aligned align combine merge_stages reepoch",
+    "night.align": "Aligned align merge_stages",
+    "night.combine": "combine",
     "night.hypnodensity": "Hypnodensity",
     "night.hypnogram": "Hypnogram UNSCORED",
     "night.recording": "Recording Series Signal",
     "night.stages": "StageScheme",
+    "night.timing": "reepoch",
     "profile.profile": "Profile profiles",
     "guard.decode": "decode",
     "guard.decoding": "Decoding",

@@ -46,9 +46,8 @@ from stageguard.measures.validity import Validity as Validity
 from stageguard.measures.validity import validity as validity
 from stageguard.night.align import Aligned as Aligned
 from stageguard.night.align import align as align
-from stageguard.night.align import combine as combine
 from stageguard.night.align import merge_stages as merge_stages
-from stageguard.night.align import reepoch as reepoch
+from stageguard.night.combine import combine as combine
 from stageguard.night.hypnodensity import Hypnodensity as Hypnodensity
 from stageguard.night.hypnogram import UNSCORED as UNSCORED
 from stageguard.night.hypnogram import Hypnogram as Hypnogram
@@ -56,6 +55,7 @@ from stageguard.night.recording import Recording as Recording
 from stageguard.night.recording import Series as Series
 from stageguard.night.recording import Signal as Signal
 from stageguard.night.stages import StageScheme as StageScheme
+from stageguard.night.timing import reepoch as reepoch
 from stageguard.profile.profile import Profile as Profile
 from stageguard.profile.profile import profiles as profiles
 from stageguard.report import night_report as night_report

@@ -1,4 +1,4 @@
-"""Import libraries that come with an extra, when they are first needed. Installs nothing."""
+"""Import libraries that come with an extra, when they are first needed."""
 
 from __future__ import annotations
 

@@ -191,11 +191,11 @@ def is_synthetic(path: str | Path) -> bool:
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the name {twice[:40]!r} is there twice, expected it once")
-    return found
+    return content
 
 
 def _too_large(path: Path, kind: str, size: int) -> FileFormatError:
@@ -234,16 +234,16 @@ def write_together(
     """
     check_places(contents, overwrite=overwrite)
     check_apart(contents, spare)
-    written: dict[Path, Path] = {}  # final place -> temporary file
+    written: dict[Path, Path] = {}  # final path -> temporary file
     path = next(iter(contents))
     streams = contextlib.ExitStack()  # open, and so locked, until the files have their names
     try:
         for path, content in contents.items():
             data = content.encode() if isinstance(content, str) else content
-            place = real_path(path)  # through a link, so that the link survives
+            target = real_path(path)  # through a link, so that the link survives
             if make_folders:
-                place.parent.mkdir(parents=True, exist_ok=True)
-            written[place], stream = new_temporary(place)
+                target.parent.mkdir(parents=True, exist_ok=True)
+            written[target], stream = new_temporary(target)
             _write(streams.enter_context(stream), data, durable=durable)
         if os.name == "nt":  # where an open file cannot be renamed
             streams.close()
@@ -323,12 +323,12 @@ def _explain(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {error.strerror or error}. Choose a folder you can write to.")
 
 
-def new_temporary(place: Path) -> tuple[Path, BinaryIO]:
+def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
     """Return a new file beside another one, locked where the system can.
 
     Names are numbered, so that the next process to write the same file comes upon what a killed one left.
     """
-    for temporary in _temporary_names(place):
+    for temporary in _temporary_names(target):
         _remove_leftover(temporary)
         stream = _create(temporary)
         if stream is not None:
@@ -336,16 +336,16 @@ def new_temporary(place: Path) -> tuple[Path, BinaryIO]:
     raise AssertionError
 
 
-def _temporary_names(place: Path) -> Iterator[Path]:
-    known = place.name.encode(errors="ignore")[:100].decode(errors="ignore")  # a name has room for 255 bytes
+def _temporary_names(target: Path) -> Iterator[Path]:
+    known = target.name.encode(errors="ignore")[:100].decode(errors="ignore")  # a name has room for 255 bytes
     for number in count():
-        yield place.with_name(f".{known}.stageguard-{number}.tmp")
+        yield target.with_name(f".{known}.stageguard-{number}.tmp")
 
 
-def remove_leftovers(places: Iterable[Path]) -> None:
+def remove_leftovers(targets: Iterable[Path]) -> None:
     """Remove what killed processes left beside these files, for a run that has no need to write them."""
-    for place in places:
-        for temporary in takewhile(Path.exists, _temporary_names(place)):
+    for target in targets:
+        for temporary in takewhile(Path.exists, _temporary_names(target)):
             _remove_leftover(temporary)
 
 
@@ -398,20 +398,20 @@ def _write(stream: BinaryIO, data: bytes, *, durable: bool) -> None:
 
 def _move_all(written: Mapping[Path, Path]) -> None:
     is_alone = len(written) == 1
-    kept = [] if is_alone else [place for place in written if place.exists()]
-    before = {place: read_file(place, "a recording") for place in kept}
+    kept = [] if is_alone else [target for target in written if target.exists()]
+    before = {target: read_file(target, "a recording") for target in kept}
     moved: list[Path] = []
     try:
-        for place, temporary in written.items():
-            temporary.replace(place)
-            moved.append(place)
+        for target, temporary in written.items():
+            temporary.replace(target)
+            moved.append(target)
     except BaseException:
-        for place in moved:
-            old = before.get(place)
+        for target in moved:
+            old = before.get(target)
             if old is None:
-                place.unlink(missing_ok=True)
+                target.unlink(missing_ok=True)
             else:
-                place.write_bytes(old)
+                target.write_bytes(old)
         raise
 
 

@@ -1,4 +1,4 @@
-"""Units of signals: how they are spelt, and what one is in another. Knows nothing about files or sensors."""
+"""Units of signals: how they are spelt, and what one is in another."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def standard_unit(text: str) -> str:
 
 
 def can_convert(unit: str, wanted: str) -> bool:
-    """Whether values of one unit can be told in another."""
+    """Whether values of one unit can be given in another."""
     quantity = quantity_of(unit)
     return unit == wanted or (quantity is not None and quantity == quantity_of(wanted))
 
@@ -102,21 +102,21 @@ def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float
     """
     if unit == wanted:
         return 1.0, 0.0
-    own, target = known_unit(unit), known_unit(wanted)
+    source, target = known_unit(unit), known_unit(wanted)
     if target is None:
         raise InputError(_unknown(wanted, f"{what} was asked for in"))
-    if own is None:
+    if source is None:
         raise InputError(_unknown(unit, f"{what} is in", f", expected one that measures like {wanted!r}"))
-    quantity = _QUANTITY_OF[own]
+    quantity = _QUANTITY_OF[source]
     if quantity != _QUANTITY_OF[target]:
         raise InputError(
             f"{what} is in {unit!r} ({quantity}), expected {wanted!r} ({_QUANTITY_OF[target]}). "
             "Map another channel, or correct its unit."
         )
-    if own == target:
+    if source == target:
         return 1.0, 0.0
     units = _QUANTITIES[quantity]
-    (factor, offset), (target_factor, target_offset) = units[own], units[target]
+    (factor, offset), (target_factor, target_offset) = units[source], units[target]
     return factor / target_factor, (offset - target_offset) / target_factor
 
 

@@ -23,8 +23,8 @@ from stageguard.formats.outputs import TSV_SUFFIX, change_row, changes_text, out
 from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table
 from stageguard.measures.day import Moment, lights_words
-from stageguard.night.common_epochs import begun
 from stageguard.night.stages import SCHEMES, StageScheme
+from stageguard.night.timing import begun
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

@@ -15,8 +15,8 @@ from stageguard.cli.scored_files import ReadOptions, read_scoring
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.registry import formats
-from stageguard.night.common_epochs import begun, recording_start
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.timing import begun, recording_start
 
 SCORED = Wanted("hypnogram")
 

@@ -28,9 +28,9 @@ from stageguard.formats.registry import formats, named
 from stageguard.guard.decode import decode
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.day import Moment
-from stageguard.night.common_epochs import begun
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
+from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
 
 Item = TypeVar("Item", Path, Input)

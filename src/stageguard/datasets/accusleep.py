@@ -18,10 +18,10 @@ from stageguard.base.units import scale_to
 from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
 from stageguard.datasets.listings import Fetch, osf_files
 from stageguard.datasets.samples import Scaled, broken, mat_row, table_columns
-from stageguard.night.align import reepoch_labels as reepoch
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
+from stageguard.night.timing import reepoch_labels as reepoch
 
 OSF_NODE = "py5eb"
 RATE_HZ = 512.0

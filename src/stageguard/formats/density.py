@@ -23,9 +23,9 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import checked_file, file_error
-from stageguard.night.align import reepoch
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, explain_bad_probabilities
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
+from stageguard.night.timing import reepoch
 
 SHORTEST_EPOCH, LONGEST_EPOCH = 0.1, 3600.0  # seconds
 DEFAULT_EPOCH_SECONDS = 30.0
@@ -378,7 +378,7 @@ def _peaks(matrix: Floats, kind: str) -> Floats:
 def pool(density: Hypnodensity, seconds: float) -> tuple[Hypnodensity, tuple[str, ...]]:
     """Mean probabilities over epochs of `seconds`, counted from the first row, and what was left out.
 
-    The rule is that of `night.align.reepoch`: where some rows of a longer epoch have no evidence, the
+    The rule is that of `night.timing.reepoch`: where some rows of a longer epoch have no evidence, the
     mean is over the others, and an epoch with less than half of it has none. Rows that do not fill a last
     epoch are dropped.
     """

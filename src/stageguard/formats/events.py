@@ -14,7 +14,7 @@ from stageguard.formats import registry
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outgoing import Event, Outgoing
 from stageguard.formats.staged_intervals import TOLERANCE
-from stageguard.night.common_epochs import elapsed, part_of
+from stageguard.night.timing import elapsed, part_of
 
 PREFIX = "Event "
 MOST_TEXTS = 3

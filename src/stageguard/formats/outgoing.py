@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stageguard.base.errors import Argument, InputError, Message
-from stageguard.night.common_epochs import from_recording_start, recording_start
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, StageScheme
+from stageguard.night.timing import from_recording_start, recording_start
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

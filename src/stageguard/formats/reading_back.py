@@ -17,9 +17,9 @@ from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outgoing import Content, Outgoing, standard_scheme
 from stageguard.formats.read import read_density_file, read_hypnogram_file
 from stageguard.formats.staged_intervals import TOLERANCE
-from stageguard.night.common_epochs import part_of
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.timing import part_of
 
 MOST_TEXTS = 3
 

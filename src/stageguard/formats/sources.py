@@ -28,11 +28,11 @@ from stageguard.formats.read import (
     read_density_object,
     read_hypnogram_file,
 )
-from stageguard.night.align import merge_stages, reepoch
-from stageguard.night.common_epochs import begun
+from stageguard.night.align import merge_stages
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
+from stageguard.night.timing import begun, reepoch
 
 READ_AS: tuple[Kind, ...] = ("density", "hypnogram")
 BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"

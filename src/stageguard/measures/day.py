@@ -15,9 +15,9 @@ from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.measures.bouts import bouts_of
-from stageguard.night.common_epochs import recording_start
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
+from stageguard.night.timing import recording_start
 
 Moment = float | timedelta | datetime | str  # a number is seconds since the beginning of the recording
 

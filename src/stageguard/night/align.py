@@ -1,36 +1,25 @@
-"""Bring nights together: one epoch length, one scheme, the same epochs, one density. Decides no stage.
+"""Nights of one recording, brought to the same stages and to the same epochs.
 
-What is cut or assumed is told, by notes and by a warning: never in silence.
+What is cut or assumed is in the notes of the result, and a warning.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, overload
+from datetime import datetime, timedelta
+from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import CLIP, Floats, Labels
-from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber, StageGuardWarning
-from stageguard.night.common_epochs import (
-    TIE,
-    Night,
-    between_lights,
-    cut_notes,
-    find_shifts,
-    part_of,
-    refuse_apart,
-)
+from stageguard.base.arrays import DAY_SECONDS
+from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
+from stageguard.night.timing import TIE, Night, elapsed, part_of, reepoch, require_night, warn_of
 
-METHODS = ("mean", "log-pool")
 KEEP = ("common", "first")
 
 
@@ -51,46 +40,8 @@ def merge_stages(night: Night, scheme: StageScheme | str) -> Night:
 
     Labels are renamed, and probabilities of merged stages are summed.
     """
-    _require_night(night)
+    require_night(night)
     return night.merge(scheme)
-
-
-@overload
-def reepoch(night: Hypnogram, epoch_seconds: float) -> Hypnogram: ...
-@overload
-def reepoch(night: Hypnodensity, epoch_seconds: float) -> Hypnodensity: ...
-def reepoch(night: Night, epoch_seconds: float) -> Night:
-    """Return a night in epochs of another length.
-
-    Parameters
-    ----------
-    night : Hypnogram or Hypnodensity
-        Epochs of any length.
-    epoch_seconds : float
-        Length of the epochs wanted, shorter or longer; it need not be a multiple.
-
-    Returns
-    -------
-    Hypnogram or Hypnodensity
-        A hypnogram's epoch gets the stage that holds for most of it; of two that hold equally long, that of
-        the epoch before, else the first. Probabilities are averaged over the time they hold. An epoch of
-        which less than half was scored, or has evidence, is unscored, or NaN. A rest at the end that is
-        shorter than an epoch is dropped, with a warning.
-    """
-    _require_night(night)
-    old, new = night.epoch_seconds, checks.epoch_seconds(epoch_seconds)
-    if abs(old - new) <= TIE * old:
-        return night
-    rest = night.n_epochs * old - int(night.n_epochs * old / new + TIE) * new
-    if rest > TIE * new:
-        _tell((f"the last {rest:g} s are shorter than an epoch of {new:g} s and are left out",))
-    if isinstance(night, Hypnodensity):
-        pooled = _averaged(night.probabilities, old, new)
-        return Hypnodensity(
-            *(pooled, night.scheme, new, night.start, night.source, night.assumed, night.offset_seconds)
-        )
-    labels = reepoch_labels(night.labels, old, new)
-    return replace(night, labels=labels, epoch_seconds=new)
 
 
 def align(
@@ -130,144 +81,26 @@ def align(
     if len(nights) < 2:
         raise InputError(f"got {len(nights)} night{'s' * (len(nights) != 1)} to align, expected two or more.")
     for night in nights:
-        _require_night(night)
+        require_night(night)
     tolerance = checks.number(tolerance_seconds, "tolerance_seconds", low=0)
     checks.choice(keep, "keep", KEEP)
     nights = tuple(_same_length(nights, epoch_seconds))
-    shifts, notes = find_shifts(nights, tolerance)
+    shifts, notes = _find_shifts(nights, tolerance)
     first, end = 0, nights[0].n_epochs
     if keep == "common":
         first = max(shifts)
         end = min(shift + night.n_epochs for shift, night in zip(shifts, nights, strict=True))
-    refuse_apart(nights, shifts, first, end, notes)
-    for place, (shift, night) in enumerate(zip(shifts, nights, strict=True), start=1):
-        notes += cut_notes(place, first - shift, shift + night.n_epochs - end)
-    first, end, told = between_lights(nights[0], first, end, lights_off, lights_on)
-    notes += told
+    _refuse_apart(nights, shifts, first, end, notes)
+    for number, (shift, night) in enumerate(zip(shifts, nights, strict=True), start=1):
+        notes += _cut_notes(number, first - shift, shift + night.n_epochs - end)
+    first, end, light_notes = _between_lights(nights[0], first, end, lights_off, lights_on)
+    notes += light_notes
     if notes:
-        _tell(notes)
+        warn_of(notes)
     kept = [part_of(n, first - shift, end - shift) for shift, n in zip(shifts, nights, strict=True)]
     start = next((night.start for night in kept if night.start is not None), None)
     offset = kept[0].offset_seconds
     return Aligned(tuple(replace(night, start=start, offset_seconds=offset) for night in kept), notes)
-
-
-def combine(
-    densities: Sequence[Hypnodensity] | Aligned,
-    *,
-    method: str = "mean",
-    weights: Sequence[float] | None = None,
-) -> Hypnodensity:
-    """Return one density of several: of channels, or of stagers.
-
-    Parameters
-    ----------
-    densities : sequence of Hypnodensity, or Aligned
-        Of the same epochs and the same scheme (see `align` and `merge_stages`).
-    method : {"mean", "log-pool"}
-        The weighted arithmetic mean, or the weighted geometric mean brought to a sum of 1: the second lets a
-        stager that excludes a stage weigh more.
-    weights : sequence of float, optional
-        One per density, not negative; by default equal. Only their ratios count.
-
-    Returns
-    -------
-    Hypnodensity
-        An epoch without evidence in some of them is that of the others; without evidence in all of them it
-        stays without.
-    """
-    given = densities.nights if isinstance(densities, Aligned) else densities
-    parts = _listed(given, "densities", "a list of densities")
-    checks.choice(method, "method", METHODS)
-    _refuse_different(parts)
-    shares = _weights(weights, len(parts))
-    stack = np.stack([part.probabilities for part in parts])  # stager, epoch, stage
-    has_evidence = ~np.isnan(stack[:, :, 0])
-    share = np.where(has_evidence, shares[:, None], 0.0)
-    total = share.sum(axis=0)
-    known = total > 0
-    share[:, known] /= total[known]
-    values = np.where(has_evidence[:, :, None], stack, 0.5)
-    if method == "mean":
-        pooled = (share[:, :, None] * values).sum(axis=0)
-    else:
-        logs = (share[:, :, None] * np.log(np.maximum(values, CLIP))).sum(axis=0)
-        pooled = np.exp(logs - logs.max(axis=1, keepdims=True))
-    pooled[~known] = np.nan
-    pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
-    names = [part.source or "?" for part in parts]
-    source = f"{method} of {', '.join(names)}"
-    start = next((part.start for part in parts if part.start is not None), None)
-    return Hypnodensity(
-        pooled,
-        parts[0].scheme,
-        parts[0].epoch_seconds,
-        start,
-        source,
-        offset_seconds=parts[0].offset_seconds,
-    )
-
-
-def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: float) -> Labels:
-    """Return labels for epochs of another length, by the rule of `reepoch`; a rest is dropped.
-
-    Parameters
-    ----------
-    labels : array of int (n_epochs,)
-        Places in a scheme; -1 where unscored.
-    epoch_seconds, wanted_seconds : float
-        Length of the epochs given, and of those wanted.
-    """
-    given = np.asarray(labels)
-    old, new = checks.epoch_seconds(epoch_seconds), checks.epoch_seconds(wanted_seconds)
-    if old == new:
-        return given.astype(np.int8)
-    edges = _edges(len(given), old, new)
-    stages = np.unique(given[given != UNSCORED])
-    if not len(stages):
-        return np.full(len(edges) - 1, UNSCORED, dtype=np.int8)
-    # share[k, t]: seconds of new epoch t that stage k holds, from the time it has held until each edge
-    share = np.stack([np.diff(_held((given == stage).astype(np.float64), old, edges)) for stage in stages])
-    best = share.max(axis=0)
-    result = np.where(share.sum(axis=0) >= new * (0.5 - TIE), stages[share.argmax(axis=0)], UNSCORED)
-    is_tied = (share >= best - new * TIE).sum(axis=0) > 1
-    for epoch in np.flatnonzero(is_tied & (result != UNSCORED)):
-        tied = stages[share[:, epoch] >= best[epoch] - new * TIE]
-        first = int(edges[epoch] / old + TIE)
-        inside = given[first : int(np.ceil(edges[epoch + 1] / old - TIE))]
-        stays = epoch and result[epoch - 1] in tied
-        result[epoch] = result[epoch - 1] if stays else next(label for label in inside if label in tied)
-    return result.astype(np.int8)
-
-
-def _averaged(matrix: Floats, old: float, new: float) -> Floats:
-    """Probabilities averaged over the time they hold within each new epoch."""
-    edges = _edges(len(matrix), old, new)
-    has_evidence = ~np.isnan(matrix[:, 0])
-    held = np.diff(_held(has_evidence.astype(np.float64), old, edges))
-    filled = np.where(has_evidence[:, None], matrix, 0.0)
-    sums = np.stack([np.diff(_held(column, old, edges)) for column in filled.T], axis=1)
-    known = held >= new * (0.5 - TIE)
-    pooled = np.full(sums.shape, np.nan)
-    pooled[known] = np.maximum(sums[known], 0.0)
-    pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
-    return pooled
-
-
-def _edges(n_old: int, old: float, new: float) -> Floats:
-    n_new = int(n_old * old / new + TIE)
-    if n_new < 1:
-        raise InputError(
-            f"{n_old} epochs of {old:g} s last {n_old * old:g} s, expected one epoch of {new:g} s."
-        )
-    return np.arange(n_new + 1, dtype=np.float64) * new
-
-
-def _held(values: Floats, old: float, edges: Floats) -> Floats:
-    """Integral of values that hold for an epoch each, from the start to each edge."""
-    until = np.concatenate([[0.0], np.cumsum(values) * old])
-    held: Floats = np.interp(edges, np.arange(len(until)) * old, until)
-    return held
 
 
 def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[Night]:
@@ -286,78 +119,147 @@ def _same_length(nights: Sequence[Night], epoch_seconds: float | None) -> list[N
     return list(nights)
 
 
-_MERGE = Message("Merge the finer one: ", Argument("merge", python="density.merge(scheme)"))
-_REEPOCH = Message("Use ", Argument("reepoch", python="align(..., epoch_seconds=...)"))
-_ALIGN = Argument("align", python="align(...)")
-_CUT = Message("Cut them to the same: ", _ALIGN)
+def _find_shifts(nights: Sequence[Night], tolerance: float) -> tuple[list[int], tuple[str, ...]]:
+    """Return epochs from the first night's start to that of each, and what was assumed.
+
+    Nights that say when they start are placed by their clocks, others by their offsets, as nights of the
+    recording of the first one that has a clock. Where only some starts have a time zone, it is that of the
+    others too.
+    """
+    clocks, notes = _clocks(nights)
+    base = next((index for index, clock in enumerate(clocks) if clock is not None), 0)
+    origin, offset = clocks[base], nights[base].offset_seconds
+    shifts = []
+    for index, (night, clock) in enumerate(zip(nights, clocks, strict=True)):
+        apart = night.offset_seconds - offset
+        if clock is not None and origin is not None:
+            apart = elapsed(origin, clock)
+        shifts.append(_whole_epochs(apart, nights[0].epoch_seconds, tolerance, (index, base)))
+    unknown = [index for index, clock in enumerate(clocks) if clock is None]
+    if any(nights[index].offset_seconds != offset for index in unknown):
+        notes = (*notes, "not every night tells when it began: placed by their offsets in one recording")
+    elif unknown and any(shifts):
+        named = [part for index in unknown for part in (" and ", NightNumber(index + 1))][1:]
+        said = " do not tell when they began" if len(unknown) > 1 else " does not tell when it began"
+        notes = (*notes, Message(*named, said, ": taken to begin with ", NightNumber(base + 1)))
+    elif unknown and len({night.n_epochs for night in nights}) > 1:
+        notes = (*notes, "not every night tells when it began: all begin together")
+    return [shift - shifts[0] for shift in shifts], notes
 
 
-def _refuse_different(parts: Sequence[Any]) -> None:
-    if not parts:
-        raise InputError("got no densities to combine, expected one or more.")
-    for place, part in enumerate(parts, start=1):
-        if not isinstance(part, Hypnodensity):
-            hint = " For hypnograms there is consensus." if isinstance(part, Hypnogram) else ""
-            shown = checks.shown(part)[:60]
-            raise InputError(Message(NightNumber(place), f" is {shown}, expected a Hypnodensity.{hint}"))
-        for what, mine, first, do in (
-            ("scheme", part.scheme.name, parts[0].scheme.name, _MERGE),
-            ("epoch length", part.epoch_seconds, parts[0].epoch_seconds, _REEPOCH),
-            ("number of epochs", part.n_epochs, parts[0].n_epochs, _CUT),
-        ):
-            if mine != first:
-                raise InputError(
-                    Message(
-                        NightNumber(place), f" has the {what} {mine}, ", FIRST_NIGHT, f" {first}. ", do, "."
-                    )
-                )
-        if part.scheme != parts[0].scheme:
-            raise InputError(
-                Message(NightNumber(place), " has other stages than ", FIRST_NIGHT, ". Merge them first.")
-            )
-        if part.start is not None and parts[0].start is not None:
-            if part.start != parts[0].start:
-                begins = f" begins at {part.start}, ", FIRST_NIGHT, f" at {parts[0].start}. Use "
-                raise InputError(Message(NightNumber(place), *begins, _ALIGN, "."))
-        elif part.offset_seconds != parts[0].offset_seconds:
-            raise InputError(
-                Message(
-                    NightNumber(place),
-                    f" begins {part.offset_seconds:g} s after the recording's start, ",
-                    FIRST_NIGHT,
-                    f" {parts[0].offset_seconds:g} s, expected the same epochs. Use ",
-                    _ALIGN,
-                    ".",
-                )
-            )
+def _clocks(nights: Sequence[Night]) -> tuple[list[datetime | None], tuple[str, ...]]:
+    """Return starts that can be compared."""
+    starts = [night.start for night in nights]
+    zones = [start.tzinfo for start in starts if start is not None]
+    zone = next((zone for zone in zones if zone is not None), None)
+    if zone is None or None not in zones:
+        return starts, ()
+    clocks = [
+        start if start is None or start.tzinfo is not None else start.replace(tzinfo=zone) for start in starts
+    ]
+    return clocks, ("only some starts have a time zone: the others are taken to be of the same one",)
 
 
-def _weights(weights: Sequence[float] | None, n_parts: int) -> Floats:
-    if weights is None:
-        return np.ones(n_parts)
-    listed = _listed(weights, "weights", "a list with one number per density")
-    given = np.array([checks.number(weight, "a weight", low=0) for weight in listed])
-    if len(given) != n_parts:
-        raise InputError(f"got {len(given)} weights for {n_parts} densities, expected one each.")
-    if not given.max() > 0:
-        raise InputError("all weights are 0, expected one above 0.")
-    scaled: Floats = given / given.max()  # so that no sum of them is too large for a float
-    return scaled
-
-
-def _require_night(night: object) -> None:
-    if not isinstance(night, Night):
+def _whole_epochs(apart: float, seconds: float, tolerance: float, pair: tuple[int, int]) -> int:
+    shift = round(apart / seconds)
+    rest = apart - shift * seconds
+    if abs(rest) > max(tolerance, TIE * seconds):
+        index, base = pair
         raise InputError(
-            f"a night is {checks.shown(night)}, expected a Hypnogram or a Hypnodensity. Read it first."
+            Message(
+                NightNumber(index + 1),
+                f" begins {apart:g} s after ",
+                NightNumber(base + 1, None if base else "the first"),
+                f", {abs(rest):g} s off its grid of {seconds:g} s (tolerance {tolerance:g} s). "
+                "Correct a start.",
+            )
         )
+    return shift
 
 
-def _listed(given: Any, what: str, expected: str) -> tuple[Any, ...]:
-    if isinstance(given, Night) or not isinstance(given, Collection):
-        raise InputError(f"{what} is {checks.shown(given)}, expected {expected}.")
-    return tuple(given)
+def _refuse_apart(
+    nights: Sequence[Night], shifts: Sequence[int], first: int, end: int, notes: Sequence[str]
+) -> None:
+    """Refuse nights of which one has no epoch between two of the first night's."""
+    ends = [shift + night.n_epochs for shift, night in zip(shifts, nights, strict=True)]
+    if first < end and all(shift < end and last > first for shift, last in zip(shifts, ends, strict=True)):
+        return
+    spans = (f"epochs {shift} to {last - 1}" for shift, last in zip(shifts, ends, strict=True))
+    raise InputError(
+        Message(
+            f"the nights have no epoch in common: {'; '.join(spans)}, counted from ",
+            FIRST_NIGHT,
+            "'s start. ",
+            *(part for note in notes for part in ("Assumed: ", note, ". ")),
+            "Do they belong together?",
+        )
+    )
 
 
-def _tell(notes: Sequence[str]) -> None:
-    joined = [part for note in notes for part in ("; ", note)][1:]
-    warnings.warn(StageGuardWarning(Message(*joined, ".")), stacklevel=3)
+def _cut_notes(number: int, n_first: int, n_last: int) -> tuple[str, ...]:
+    """Say how many epochs a night loses at either end, and how many it gets."""
+    notes = []
+    for count, where in ((n_first, "first"), (n_last, "last")):
+        if count:
+            what = "left out" if count > 0 else "not there, and unscored"
+            n = abs(count)
+            notes.append(Message(NightNumber(number), f": the {where} {n:,} epoch{'s' * (n != 1)} {what}"))
+    return tuple(notes)
+
+
+def _between_lights(
+    night: Night,
+    first: int,
+    end: int,
+    off: datetime | float | None,
+    on: datetime | float | None,
+) -> tuple[int, int, tuple[str, ...]]:
+    """Return the first epoch after lights off and the one after the last before lights on, with notes."""
+    seconds = night.epoch_seconds
+    low, high = first, end
+    notes: list[str] = []
+    if off is not None:
+        since, notes = _since(night, off, "lights_off")
+        low = max(first, int(np.ceil(since / seconds - TIE)))
+    if on is not None:
+        since, on_notes = _since(night, on, "lights_on")
+        notes = [*notes, *on_notes]
+        high = min(end, int(np.floor(since / seconds + TIE)))
+    if low >= high:
+        raise InputError("no epoch lies between lights off and lights on. Are the times right?")
+    if (low, high) != (first, end):
+        notes.append(f"{low - first:,} epochs before lights off and {end - high:,} after lights on left out")
+    return low, high, tuple(notes)
+
+
+def _since(night: Night, moment: datetime | float, what: str) -> tuple[float, list[str]]:
+    """Return seconds from the first night's start to a moment, which may carry the wrong day."""
+    if isinstance(moment, datetime):
+        apart = _apart(night, moment, what)
+        if what == "lights_on" or apart < -DAY_SECONDS / 2:
+            if apart < 0:
+                day = f"{moment + timedelta(days=1):%Y-%m-%d %H:%M:%S}"
+                return apart + DAY_SECONDS, [f"{what} is before the first night's start: taken as {day}"]
+            return apart, []
+    else:
+        apart = checks.number(moment, what) - night.offset_seconds
+    if what == "lights_off" and apart < 0:
+        return apart, [f"{what} is {-apart:g} s before the first night's start: no epoch is left out for it"]
+    return apart, []
+
+
+def _apart(night: Night, moment: datetime, what: str) -> float:
+    if night.start is None:
+        raise InputError(f"{what} is a time, but the first night has no start to count from. Give seconds.")
+    if (night.start.tzinfo is None) != (moment.tzinfo is None):
+        which = (
+            ("the first night's start", what) if moment.tzinfo is None else (what, "the first night's start")
+        )
+        raise InputError(f"{which[0]} has a time zone, but {which[1]} has none. Give both one, or seconds.")
+    apart = elapsed(night.start, moment)
+    if apart <= -DAY_SECONDS:
+        raise InputError(
+            f"{what} is {moment:%Y-%m-%d %H:%M:%S}, a day or more before the first night's start "
+            f"({night.start:%Y-%m-%d %H:%M:%S}). Correct the date, or give seconds."
+        )
+    return apart

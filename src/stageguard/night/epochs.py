@@ -1,4 +1,4 @@
-"""The epochs a recording is cut into, whatever its signals. Measures nothing."""
+"""The epochs a recording is cut into, whatever its signals."""
 
 from __future__ import annotations
 

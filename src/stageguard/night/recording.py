@@ -1,4 +1,4 @@
-"""One night of one subject: signals, scorings, facts about the sleeper. Reads no files, judges nothing."""
+"""One night of one subject: signals, scorings, facts about the sleeper."""
 
 from __future__ import annotations
 

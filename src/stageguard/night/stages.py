@@ -1,4 +1,4 @@
-"""Stage schemes and the one table of stage names used in the field. Holds no recordings."""
+"""Stage schemes and the one table of stage names used in the field."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StageScheme:
     name : str
         ``aasm5``, ``wldr4``, ``wnr3``, ``ws2``, or ``custom``.
     names : tuple of str
-        Stage names; the label of a stage is its place in this tuple.
+        Stage names; the label of a stage is its index in this tuple.
     wake, rem : str or None
         Which of the names is wake and which is REM, if any.
     """
@@ -157,7 +157,7 @@ class StageScheme:
         return np.array(labels, dtype=np.intp)
 
     def _alias(self, text: str) -> str | None:
-        """Return the only own name that means the same as the text, or None."""
+        """Return the only one of its names that means the same as the text, or None."""
         same = [name for name in self.names if _meaning(name) == _meaning(text)]
         return same[0] if len(same) == 1 else None
 
@@ -175,7 +175,7 @@ class StageScheme:
         return chain
 
     def _counterpart(self, name: str) -> str | None:
-        """Return the own stage a (canonical) name stands for, by name, role or alias."""
+        """Return which of its stages a (canonical) name stands for, by name, role or alias."""
         if name in self.names:
             return name
         role = {"W": self.wake, "R": self.rem}.get(name)
@@ -221,10 +221,10 @@ def _checked_names(names: Iterable[str]) -> tuple[str, ...]:
     checked = tuple(checks.text(name, "stage name", empty=False) for name in names)
     if not 2 <= len(checked) <= MAX_STAGES:
         raise InputError(f"a scheme has {len(checked)} stages, expected 2 to {MAX_STAGES}.")
-    for place, name in enumerate(checked):
+    for index, name in enumerate(checked):
         if name == UNSCORED_NAME:
             raise InputError(f"{UNSCORED_NAME!r} cannot be a stage name: it marks unscored epochs.")
-        if name in checked[:place]:
+        if name in checked[:index]:
             raise InputError(f"stage {name!r} is listed twice.")
     return checked
 

@@ -1,4 +1,4 @@
-"""A profile: everything the decoder assumes about a population, from one document. Does not decode."""
+"""A profile: everything the decoder assumes about a population, from one document."""
 
 from __future__ import annotations
 
@@ -171,10 +171,10 @@ class Profile:
             for excluded in _EXCLUDES.get(key, ()):
                 document.pop(excluded, None)
         document.update(changes)
-        found = Profile({key: value for key, value in document.items() if value is not None})
-        if not self.intervals or "intervals" in changes or _decodes_alike(self, found):
-            return found
-        return found.replace(intervals=None)
+        changed = Profile({key: value for key, value in document.items() if value is not None})
+        if not self.intervals or "intervals" in changes or _decodes_alike(self, changed):
+            return changed
+        return changed.replace(intervals=None)
 
     @property
     def sha256(self) -> str:
@@ -192,10 +192,10 @@ class Profile:
         sentence concerns every cohort it mentions.
         """
         wanted = _words(checks.text(cohort, "cohort"))
-        found = [caution for caution in self.not_for if _concerns(caution, wanted)]
-        if not found:
+        cautions = [caution for caution in self.not_for if _concerns(caution, wanted)]
+        if not cautions:
             self._refuse_misspelt(cohort, wanted)
-        return min(found, key=lambda caution: caution.action != "refuse", default=None)
+        return min(cautions, key=lambda caution: caution.action != "refuse", default=None)
 
     def _refuse_misspelt(self, cohort: str, wanted: tuple[str, ...]) -> None:
         known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases) if name}
@@ -232,8 +232,8 @@ class Profile:
                 changes |= {"transition_weight": 0.0, "min_bout_seconds": None, "flip_flop": None}
                 changes |= {"durations": None}
             self._cache["elsewhere"] = self.replace(**changes)
-        found: Profile = self._cache["elsewhere"]
-        return found
+        elsewhere: Profile = self._cache["elsewhere"]
+        return elsewhere
 
     def automaton(self, epoch_seconds: float | None = None) -> Any:
         """Return the states and edges this profile compiles to, at its own epoch length or another."""

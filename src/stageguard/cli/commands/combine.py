@@ -31,9 +31,9 @@ from stageguard.formats.convert import Written, save
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.read import read_density_file
 from stageguard.night.align import align as cut
-from stageguard.night.align import combine as put_together
-from stageguard.night.align import reepoch as change_epochs
+from stageguard.night.combine import combine as put_together
 from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.timing import reepoch as change_epochs
 
 
 class Method(StrEnum):

@@ -88,7 +88,7 @@ def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: 
     path : Path
         The file.
     kind : str
-        Which limit of `base.input_files` it is held to.
+        Which limit of `base.files` it is held to.
     utf16 : bool
         Whether UTF-16 is read, as spreadsheets save it, or refused.
     fallback : str, optional

@@ -1,0 +1,144 @@
+"""One density of several stagers' or channels'."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.arrays import CLIP, Floats
+from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
+from stageguard.night.align import Aligned
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.timing import Night
+
+METHODS = ("mean", "log-pool")
+
+
+def combine(
+    densities: Sequence[Hypnodensity] | Aligned,
+    *,
+    method: str = "mean",
+    weights: Sequence[float] | None = None,
+) -> Hypnodensity:
+    """Return one density of several: of channels, or of stagers.
+
+    Parameters
+    ----------
+    densities : sequence of Hypnodensity, or Aligned
+        Of the same epochs and the same scheme (see `align` and `merge_stages`).
+    method : {"mean", "log-pool"}
+        The weighted arithmetic mean, or the weighted geometric mean brought to a sum of 1: the second lets a
+        stager that excludes a stage weigh more.
+    weights : sequence of float, optional
+        One per density, not negative; by default equal. Only their ratios count.
+
+    Returns
+    -------
+    Hypnodensity
+        An epoch without evidence in some of them is that of the others; without evidence in all of them it
+        stays without.
+    """
+    given = densities.nights if isinstance(densities, Aligned) else densities
+    parts = _listed(given, "densities", "a list of densities")
+    checks.choice(method, "method", METHODS)
+    _refuse_different(parts)
+    shares = _weights(weights, len(parts))
+    stack = np.stack([part.probabilities for part in parts])  # stager, epoch, stage
+    has_evidence = ~np.isnan(stack[:, :, 0])
+    share = np.where(has_evidence, shares[:, None], 0.0)
+    total = share.sum(axis=0)
+    known = total > 0
+    share[:, known] /= total[known]
+    values = np.where(has_evidence[:, :, None], stack, 0.5)
+    if method == "mean":
+        pooled = (share[:, :, None] * values).sum(axis=0)
+    else:
+        logs = (share[:, :, None] * np.log(np.maximum(values, CLIP))).sum(axis=0)
+        pooled = np.exp(logs - logs.max(axis=1, keepdims=True))
+    pooled[~known] = np.nan
+    pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
+    names = [part.source or "?" for part in parts]
+    source = f"{method} of {', '.join(names)}"
+    start = next((part.start for part in parts if part.start is not None), None)
+    return Hypnodensity(
+        pooled,
+        parts[0].scheme,
+        parts[0].epoch_seconds,
+        start,
+        source,
+        offset_seconds=parts[0].offset_seconds,
+    )
+
+
+_MERGE = Message("Merge the finer one: ", Argument("merge", python="density.merge(scheme)"))
+_REEPOCH = Message("Use ", Argument("reepoch", python="align(..., epoch_seconds=...)"))
+_ALIGN = Argument("align", python="align(...)")
+_CUT = Message("Cut them to the same: ", _ALIGN)
+
+
+def _refuse_different(parts: Sequence[Any]) -> None:
+    if not parts:
+        raise InputError("got no densities to combine, expected one or more.")
+    for number, part in enumerate(parts, start=1):
+        if not isinstance(part, Hypnodensity):
+            hint = " For hypnograms there is consensus." if isinstance(part, Hypnogram) else ""
+            shown = checks.shown(part)[:60]
+            raise InputError(Message(NightNumber(number), f" is {shown}, expected a Hypnodensity.{hint}"))
+        for what, value, first, do in (
+            ("scheme", part.scheme.name, parts[0].scheme.name, _MERGE),
+            ("epoch length", part.epoch_seconds, parts[0].epoch_seconds, _REEPOCH),
+            ("number of epochs", part.n_epochs, parts[0].n_epochs, _CUT),
+        ):
+            if value != first:
+                raise InputError(
+                    Message(
+                        NightNumber(number),
+                        f" has the {what} {value}, ",
+                        FIRST_NIGHT,
+                        f" {first}. ",
+                        do,
+                        ".",
+                    )
+                )
+        if part.scheme != parts[0].scheme:
+            raise InputError(
+                Message(NightNumber(number), " has other stages than ", FIRST_NIGHT, ". Merge them first.")
+            )
+        if part.start is not None and parts[0].start is not None:
+            if part.start != parts[0].start:
+                begins = f" begins at {part.start}, ", FIRST_NIGHT, f" at {parts[0].start}. Use "
+                raise InputError(Message(NightNumber(number), *begins, _ALIGN, "."))
+        elif part.offset_seconds != parts[0].offset_seconds:
+            raise InputError(
+                Message(
+                    NightNumber(number),
+                    f" begins {part.offset_seconds:g} s after the recording's start, ",
+                    FIRST_NIGHT,
+                    f" {parts[0].offset_seconds:g} s, expected the same epochs. Use ",
+                    _ALIGN,
+                    ".",
+                )
+            )
+
+
+def _weights(weights: Sequence[float] | None, n_parts: int) -> Floats:
+    if weights is None:
+        return np.ones(n_parts)
+    listed = _listed(weights, "weights", "a list with one number per density")
+    given = np.array([checks.number(weight, "a weight", low=0) for weight in listed])
+    if len(given) != n_parts:
+        raise InputError(f"got {len(given)} weights for {n_parts} densities, expected one each.")
+    if not given.max() > 0:
+        raise InputError("all weights are 0, expected one above 0.")
+    scaled: Floats = given / given.max()  # so that no sum of them is too large for a float
+    return scaled
+
+
+def _listed(given: Any, what: str, expected: str) -> tuple[Any, ...]:
+    if isinstance(given, Night) or not isinstance(given, Collection):
+        raise InputError(f"{what} is {checks.shown(given)}, expected {expected}.")
+    return tuple(given)

@@ -1,0 +1,189 @@
+"""Nights in time: the moments their epochs begin, parts of them, and epochs of another length."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base import checks
+from stageguard.base.arrays import Floats, Labels
+from stageguard.base.errors import InputError, Message, StageGuardWarning
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+
+Night = Hypnogram | Hypnodensity
+TIE = 1e-9  # of an epoch: shares that differ by less are the same
+
+
+def elapsed(start: datetime, end: datetime) -> float:
+    """Return seconds from one moment to another, also across a change of clocks; both have a zone or none."""
+    if start.tzinfo is not None and end.tzinfo is not None:
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
+    return (end - start).total_seconds()
+
+
+def later(start: datetime, seconds: float) -> datetime:
+    """Return the moment so many seconds after another, in its zone, also across a change of clocks."""
+    if start.tzinfo is None:
+        return start + timedelta(seconds=seconds)
+    return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
+
+
+@overload
+def begun(night: Hypnogram, recording_began: datetime | None) -> Hypnogram: ...
+@overload
+def begun(night: Hypnodensity, recording_began: datetime | None) -> Hypnodensity: ...
+def begun(night: Night, recording_began: datetime | None) -> Night:
+    """Return a night with the start that its recording's gives it, unless it has one."""
+    if night.start is not None or recording_began is None:
+        return night
+    return replace(night, start=later(recording_began, night.offset_seconds))
+
+
+def recording_start(night: Night) -> datetime | None:
+    """Return when a night's recording began, where its start is known."""
+    return None if night.start is None else later(night.start, -night.offset_seconds)
+
+
+@overload
+def from_recording_start(night: Hypnogram) -> Hypnogram: ...
+@overload
+def from_recording_start(night: Hypnodensity) -> Hypnodensity: ...
+def from_recording_start(night: Night) -> Night:
+    """Return a night with the whole epochs from the recording's start to its first, unscored or NaN."""
+    n_before = int(night.offset_seconds / night.epoch_seconds + TIE)
+    return part_of(night, -n_before, night.n_epochs) if n_before else night
+
+
+@overload
+def part_of(night: Hypnogram, first: int, end: int) -> Hypnogram: ...
+@overload
+def part_of(night: Hypnodensity, first: int, end: int) -> Hypnodensity: ...
+def part_of(night: Night, first: int, end: int) -> Night:
+    """Return epochs of a night from first to end, unscored or NaN where it has none."""
+    seconds = first * night.epoch_seconds
+    start = None if night.start is None else later(night.start, seconds)
+    offset = max(round(night.offset_seconds + seconds, 9), 0.0)
+    low = max(first, 0)
+    high = max(min(end, night.n_epochs), low)
+    rows = night.blank(end - first)
+    rows[low - first : high - first] = night.rows[low:high]
+    return night.with_rows(rows, start=start, offset_seconds=offset)
+
+
+@overload
+def reepoch(night: Hypnogram, epoch_seconds: float) -> Hypnogram: ...
+@overload
+def reepoch(night: Hypnodensity, epoch_seconds: float) -> Hypnodensity: ...
+def reepoch(night: Night, epoch_seconds: float) -> Night:
+    """Return a night in epochs of another length.
+
+    Parameters
+    ----------
+    night : Hypnogram or Hypnodensity
+        Epochs of any length.
+    epoch_seconds : float
+        Length of the epochs wanted, shorter or longer; it need not be a multiple.
+
+    Returns
+    -------
+    Hypnogram or Hypnodensity
+        A hypnogram's epoch gets the stage that holds for most of it; of two that hold equally long, that of
+        the epoch before, else the first. Probabilities are averaged over the time they hold. An epoch of
+        which less than half was scored, or has evidence, is unscored, or NaN. A rest at the end that is
+        shorter than an epoch is dropped, with a warning.
+    """
+    require_night(night)
+    old, new = night.epoch_seconds, checks.epoch_seconds(epoch_seconds)
+    if abs(old - new) <= TIE * old:
+        return night
+    rest = night.n_epochs * old - int(night.n_epochs * old / new + TIE) * new
+    if rest > TIE * new:
+        warn_of((f"the last {rest:g} s are shorter than an epoch of {new:g} s and are left out",))
+    if isinstance(night, Hypnodensity):
+        return night.with_rows(_averaged(night.probabilities, old, new), epoch_seconds=new)
+    return night.with_rows(reepoch_labels(night.labels, old, new), epoch_seconds=new)
+
+
+def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: float) -> Labels:
+    """Return labels for epochs of another length, by the rule of `reepoch`; a rest is dropped.
+
+    Parameters
+    ----------
+    labels : array of int (n_epochs,)
+        Indices of a scheme; -1 where unscored.
+    epoch_seconds, wanted_seconds : float
+        Length of the epochs given, and of those wanted.
+    """
+    given = np.asarray(labels)
+    old, new = checks.epoch_seconds(epoch_seconds), checks.epoch_seconds(wanted_seconds)
+    if old == new:
+        return given.astype(np.int8)
+    edges = _edges(len(given), old, new)
+    stages = np.unique(given[given != UNSCORED])
+    if not len(stages):
+        return np.full(len(edges) - 1, UNSCORED, dtype=np.int8)
+    # (n_stages, n_new): seconds of each new epoch that a stage holds
+    share = np.stack(
+        [np.diff(_integral((given == stage).astype(np.float64), old, edges)) for stage in stages]
+    )
+    best = share.max(axis=0)
+    result = np.where(share.sum(axis=0) >= new * (0.5 - TIE), stages[share.argmax(axis=0)], UNSCORED)
+    is_tied = (share >= best - new * TIE).sum(axis=0) > 1
+    for epoch in np.flatnonzero(is_tied & (result != UNSCORED)):
+        tied = stages[share[:, epoch] >= best[epoch] - new * TIE]
+        first = int(edges[epoch] / old + TIE)
+        inside = given[first : int(np.ceil(edges[epoch + 1] / old - TIE))]
+        stays = epoch and result[epoch - 1] in tied
+        result[epoch] = result[epoch - 1] if stays else next(label for label in inside if label in tied)
+    return result.astype(np.int8)
+
+
+def _averaged(matrix: Floats, old: float, new: float) -> Floats:
+    """Probabilities averaged over the time they hold within each new epoch."""
+    edges = _edges(len(matrix), old, new)
+    has_evidence = ~np.isnan(matrix[:, 0])
+    seconds = np.diff(_integral(has_evidence.astype(np.float64), old, edges))
+    filled = np.where(has_evidence[:, None], matrix, 0.0)
+    sums = np.stack([np.diff(_integral(column, old, edges)) for column in filled.T], axis=1)
+    known = seconds >= new * (0.5 - TIE)
+    pooled = np.full(sums.shape, np.nan)
+    pooled[known] = np.maximum(sums[known], 0.0)
+    pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
+    return pooled
+
+
+def _edges(n_old: int, old: float, new: float) -> Floats:
+    n_new = int(n_old * old / new + TIE)
+    if n_new < 1:
+        raise InputError(
+            f"{n_old} epochs of {old:g} s last {n_old * old:g} s, expected one epoch of {new:g} s."
+        )
+    return np.arange(n_new + 1, dtype=np.float64) * new
+
+
+def _integral(values: Floats, old: float, edges: Floats) -> Floats:
+    """Integral of values that hold for an epoch each, from the start to each edge."""
+    until = np.concatenate([[0.0], np.cumsum(values) * old])
+    integral: Floats = np.interp(edges, np.arange(len(until)) * old, until)
+    return integral
+
+
+def require_night(night: object) -> None:
+    """Refuse anything but a hypnogram or a hypnodensity."""
+    if not isinstance(night, Night):
+        raise InputError(
+            f"a night is {checks.shown(night)}, expected a Hypnogram or a Hypnodensity. Read it first."
+        )
+
+
+def warn_of(notes: Sequence[str]) -> None:
+    """Warn the caller's caller of what was cut or assumed."""
+    joined = [part for note in notes for part in ("; ", note)][1:]
+    warnings.warn(StageGuardWarning(Message(*joined, ".")), stacklevel=3)
