@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -24,6 +25,18 @@ def automaton_of(**keys):
         "transitions": {name: dict(zip(NAMES, row, strict=True)) for name, row in rows.items()},
     }
     return compile_automaton(Profile.from_dict(document | keys))
+
+
+def test_both_implementations_have_the_functions_of_the_contract():
+    stated = set(re.findall(r"(\w+)\((?:pieces|\.\.\.)", kernels.__doc__))
+    for module in (kernels.active, reference):
+        functions = {
+            name
+            for name, value in vars(module).items()
+            if callable(value) and name.islower() and not name.startswith("_")
+        }
+        assert functions == stated
+        assert {"NAME", "MOST_STAGES", "LONGEST_MINIMUM", "Stream"} <= set(vars(module))
 
 
 CASES = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise, product
@@ -14,7 +15,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning
+from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
 from stageguard.guard import inputs
@@ -135,24 +136,23 @@ def read_material(
     assumed: list[str] = []
     group_of, subject_of = _who(groups, subjects, n_nights, assumed)
     panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
-    requests: list[inputs.NightInput | None] = [None] * n_nights
+    stagers: list[inputs.NightInput | None] = [None] * n_nights
     for i, density in enumerate(() if densities is None else densities):
         stager = _read(density, i, base, options)
-        requests[i] = stager
+        stagers[i] = stager
         if not isinstance(density, Hypnodensity):  # an array is of the epochs that were scored
             stager.offset_seconds = panels[i][0].offset_seconds
         elif not _has_hypnograms(hypnograms[i]):
             panels[i] = [replace(scoring, offset_seconds=density.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
     nights = []
-    for i, (request, panel) in enumerate(zip(requests, panels, strict=True)):
-        try:
-            night = _night(i, request, panel, base, (subject_of[i], group_of[i]), scorers[i])
-        except StageGuardError as error:
-            raise InputError(f"night {i}: {error}") from None
+    for i, (output, panel) in enumerate(zip(stagers, panels, strict=True)):
+        with _errors_name_night(i):
+            counts = count_night([scoring.labels for scoring in panel], scorers[i], base.scheme.n_stages)
+            night = _night(output, panel, number=i, subject=subject_of[i], group=group_of[i], counts=counts)
         nights.append(night)
-        if request is not None:
-            assumed += [text for text in request.assumed if text not in assumed]
+        if output is not None:
+            assumed += [text for text in output.assumed if text not in assumed]
     seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
     refuse_overlaps(nights, seconds)
     refuse_repeats(nights)
@@ -242,7 +242,7 @@ def _panel(given: Any, i: int, base: Profile, options: inputs.GuardOptions) -> l
     several = isinstance(given, list | tuple) and len(given) > 0 and checks.n_dimensions(given[0]) != 0
     panel = []
     for scoring in given if several else [given]:
-        try:
+        with _errors_name_night(i):
             if scoring is None:
                 raise InputError("there is no scoring, expected an expert's. Leave the night out.")
             if isinstance(scoring, Hypnogram):
@@ -251,8 +251,6 @@ def _panel(given: Any, i: int, base: Profile, options: inputs.GuardOptions) -> l
                 seconds = base.epoch_seconds if options.epoch_seconds is None else options.epoch_seconds
                 scoring = Hypnogram(scoring, base.scheme, seconds)
             panel.append(scoring.merge(base.scheme))
-        except StageGuardError as error:
-            raise InputError(f"night {i}: {error}") from None
     return panel
 
 
@@ -275,54 +273,61 @@ def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.GuardO
 
 
 def _read(density: Any, i: int, base: Profile, options: inputs.GuardOptions) -> inputs.NightInput:
-    plain = options
-    try:
+    with _errors_name_night(i):
         if isinstance(density, Hypnodensity):
             _refuse_other_epochs(density, options, "density")
-            plain = replace(options, epoch_seconds=None)  # that is said for bare labels
-        request = inputs.read_night(density, base, plain)
-        check_probabilities(request.matrix, base.scheme.names)
-    except StageGuardError as error:
-        raise InputError(f"night {i}: {error}") from None
-    return request
+            options = replace(options, epoch_seconds=None)  # that is said for bare labels
+        stager = inputs.read_night(density, base, options)
+        check_probabilities(stager.matrix, base.scheme.names)
+    return stager
 
 
 def _night(
-    i: int,
-    request: inputs.NightInput | None,
+    output: inputs.NightInput | None,
     panel: list[Hypnogram],
-    base: Profile,
-    who: tuple[str, str],
-    scorers: list[int],
+    *,
+    number: int,
+    subject: str,
+    group: str,
+    counts: NightCounts,
 ) -> FitNight:
+    """Return a night whose experts' consensus fits the stager's epochs."""
     expert = consensus(panel) if len(panel) > 1 else panel[0]
+    is_scored = expert.labels != UNSCORED
     start = expert.start
-    if request is not None:
+    if output is not None:
         stager = Hypnogram(
-            np.zeros(len(request.matrix), np.int8),
-            base.scheme,
-            request.epoch_seconds,
-            request.start,
-            offset_seconds=request.offset_seconds,
+            np.zeros(len(output.matrix), np.int8),
+            expert.scheme,
+            output.epoch_seconds,
+            start=output.start,
+            offset_seconds=output.offset_seconds,
         )
         check_aligned(expert, stager)
-        start = start or request.start
-    if not np.any(expert.labels != UNSCORED):
+        start = start or output.start
+    if not is_scored.any():
         raise InputError("no epoch is scored, expected an expert's stages. Leave the night out.")
-    if request is not None and not np.any((expert.labels != UNSCORED) & ~np.isnan(request.matrix[:, 0])):
+    if output is not None and not np.any(is_scored & ~np.isnan(output.matrix[:, 0])):
         raise InputError("no epoch has both a stage and probabilities, expected some. Leave the night out.")
-    scorings = tuple(scoring.labels for scoring in panel)
     return FitNight(
-        number=i,
-        subject=who[0],
-        group=who[1],
-        matrix=None if request is None else request.matrix,
+        number=number,
+        subject=subject,
+        group=group,
+        matrix=None if output is None else output.matrix,
         truth=expert.labels,
-        scorings=scorings,
+        scorings=tuple(scoring.labels for scoring in panel),
         hypnograms=tuple(panel),
-        counts=count_night(scorings, scorers, base.scheme.n_stages),
+        counts=counts,
         start=start,
     )
+
+
+@contextmanager
+def _errors_name_night(number: int) -> Iterator[None]:
+    try:
+        yield
+    except StageGuardError as error:
+        raise InputError(f"night {number}: " + message_of(error)) from None
 
 
 def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:

@@ -16,7 +16,7 @@ from stageguard.guard import inputs
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import BatchKeywords, GuardOptions, NightInput, NightKeywords, Training
-from stageguard.guard.solver import Job, NoPathError, Path, solver_for
+from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, solver_for
 from stageguard.guard.strength import Strength, run_searches
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -183,10 +183,7 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
         return solver.solve([job])[0].score == -np.inf
 
     if conflicts([]):
-        return InputError(
-            f"{which}no path obeys the profile's forbidden transitions, bout lengths and minimum bouts. "
-            "Give every transition that may occur a probability above 0, or shorten min_bout_seconds."
-        )
+        return InputError(which + NO_PATH)
     last = next(i for i in range(len(pins)) if conflicts(pins[: i + 1]))
     first = next(i for i in range(last, -1, -1) if conflicts(pins[i : last + 1]))
     names = solver.profile.scheme.names

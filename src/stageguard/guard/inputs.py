@@ -48,6 +48,13 @@ class GuardOptions:
     cohort: str | None = None
     trained: Training | None = None
 
+    @property
+    def scale(self) -> str:
+        """What the numbers are: probabilities, logits or log-probabilities."""
+        if self.logits:
+            return "logits"
+        return "log-probabilities" if self.log else "probabilities"
+
     def of_each_night(self, n_nights: int) -> list[GuardOptions]:
         """Return the options of every night of a batch."""
         names = ("quality", "pins", "segments")
@@ -179,8 +186,7 @@ def _as_probabilities(night: Any, names: Sequence[str], options: GuardOptions) -
         raise InputError(
             Message(logits, " and ", log, " exclude each other. Log-probabilities are ", log, ".")
         )
-    what = "logits" if options.logits else "log-probabilities" if options.log else "probabilities"
-    matrix = as_float_matrix(night, len(names), names, what=what)
+    matrix = as_float_matrix(night, len(names), names, what=options.scale)
     if matrix is night and matrix.flags.writeable:
         matrix = matrix.copy()  # the result must not change when the caller's array does
     if options.logits:
@@ -281,10 +287,10 @@ def check_nights(given: Sequence[NightInput], profile: Profile, *, is_batch: boo
     pieces = [night.matrix for night in given]
     weight = np.ones((len(pieces), profile.scheme.n_stages))
     labels, switches, bad = kernels.argmax(pieces, weight, kernels_module.threads_for(len(pieces)))
-    nights, at = [], 0
+    nights, offset = [], 0
     for i, night in enumerate(given):
-        argmax = labels[at : at + len(night.matrix)]
-        at += len(night.matrix)
+        argmax = labels[offset : offset + len(night.matrix)]
+        offset += len(night.matrix)
         try:
             nights.append(_check_night(night, profile, argmax, int(switches[i]), is_bad=bool(bad[i])))
         except StageGuardError as error:

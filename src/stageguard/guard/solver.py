@@ -19,6 +19,10 @@ from stageguard.profile.profile import Profile
 _PRODUCT_RANGE_NATS = 690.0
 _RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp
 
+NO_PATH = (
+    "no path obeys the profile's forbidden transitions, bout lengths and minimum bouts. Give every "
+    "transition that may occur a probability above 0, or shorten min_bout_seconds."
+)
 
 Route = Literal["argmax", "free", "greedy", "automaton", "products", "logarithms"]
 

@@ -28,8 +28,9 @@ from stageguard.guard.automaton import Automaton, compile_automaton, weigh
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
 from stageguard.guard.inputs import GuardOptions
+from stageguard.guard.kernels.reference_stream import BAD_ROW
 from stageguard.guard.posterior import EXACT_WINDOW
-from stageguard.guard.solver import Trial, solver_for
+from stageguard.guard.solver import NO_PATH, Trial, solver_for
 from stageguard.guard.strength import fixed_log_weight
 from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
@@ -183,13 +184,7 @@ class StreamingDecoder:
     @property
     def scale(self) -> str:
         """What rows hold: probabilities, logits or log-probabilities."""
-        return (
-            "logits"
-            if self._options.logits
-            else "log-probabilities"
-            if self._options.log
-            else "probabilities"
-        )
+        return self._options.scale
 
     @property
     def n_epochs(self) -> int:
@@ -348,18 +343,14 @@ class StreamingDecoder:
         )
 
     def _refusal(self, code: Any, row: Floats) -> InputError:
-        if code == 1:
+        if code == BAD_ROW:
             if len(row) != self.profile.scheme.n_stages:
                 return InputError(
                     f"epoch {self.n_epochs} has {len(row)} numbers, expected {self.profile.scheme.n_stages}, "
                     f"one per stage: {', '.join(self.profile.scheme.names)}."
                 )
             return self._of_epoch(explain_bad_probabilities(row[None], self.profile.scheme.names))
-        return InputError(
-            f"epoch {self.n_epochs}: no path obeys the profile's forbidden transitions, bout lengths and "
-            "minimum bouts. Give every transition that may occur a probability above 0, or shorten "
-            "min_bout_seconds."
-        )
+        return InputError(f"epoch {self.n_epochs}: {NO_PATH}")
 
 
 def _weighed(a: Automaton, profile: Profile) -> tuple[Floats, Floats]:
