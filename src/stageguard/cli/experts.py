@@ -9,7 +9,7 @@ from errno import ENOENT
 from pathlib import Path
 
 from stageguard.base.errors import InputError
-from stageguard.cli.inputs import is_own, night_id
+from stageguard.cli.inputs import is_own, night_id, special
 from stageguard.cli.recognising import Wanted, is_night
 from stageguard.cli.scored_files import ReadOptions, read_scoring
 from stageguard.formats.hypnogram import HypnogramOptions
@@ -29,6 +29,9 @@ class Experts:
         self._file: Path | None = None
         self._folder: dict[str, list[Path]] = {}
         self._others: dict[str, list[Path]] = {}
+        problem = None if place is None else special(place)
+        if problem is not None:
+            raise InputError(problem)
         if place is not None and not place.exists():
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(place))
         if place is not None and place.is_dir():

@@ -16,6 +16,7 @@ from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarn
 from stageguard.base.files import file_error, read_file
 from stageguard.base.version import __version__
 from stageguard.cli.decode_file import DecodeOptions, decode_file
+from stageguard.cli.inputs import special
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
@@ -149,7 +150,7 @@ def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> 
         return None, Check("input", False, "no input file is recorded. Name it with --input.")
     path = source if source is not None else _recorded_input(sidecar.parent, recorded)
     if not path.is_file():
-        return None, Check("input", False, f"{path} not found. Name it with --input.")
+        return None, Check("input", False, special(path) or f"{path} not found. Name it with --input.")
     found = describe_file(path)
     if recorded is None:
         return path, Check("input", True, f"{path.name}, sha256 {found['sha256'][:12]} (none recorded)")

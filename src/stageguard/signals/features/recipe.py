@@ -198,6 +198,8 @@ def _from_file(path: Path) -> Recipe:
     try:
         document = tomllib.loads(read_text(path, "TOML", encoding="utf-8-sig"))
         return Recipe(document)
+    except FileFormatError:  # names the file itself
+        raise
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
     except FileNotFoundError:
