@@ -199,6 +199,7 @@ def test_lights_cut_time_in_bed_and_are_drawn(night, decoding):
         "Lights off at 23:17:00, 1800 s (epoch 60), lights on at 06:17:00, 27000 s (epoch 900)." in page.text
     )
     shown = {text.text: float(text.attributes["x"]) for text in page.all("text")}
+    assert "Agreement and the list of uncommon transitions are of the whole recording." in page.text
     assert {"lights off", "lights on", "23:00"} <= set(shown)
     assert shown["lights off"] > shown["23:00"]
 

@@ -163,6 +163,7 @@ def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: 
     given = lights_words(decoding.hypnogram, *options.lights)
     if given:
         sentences.append(given.capitalize())
+        sentences.append("Agreement and the list of uncommon transitions are of the whole recording")
     return ". ".join([*sentences, *assumed]) + "."
 
 
