@@ -34,10 +34,9 @@ from stageguard.datasets import (
     recordings,
 )
 from stageguard.datasets import checking as checking
-from stageguard.datasets.archives import unpack
 from stageguard.datasets.checking import Problem, check
 from stageguard.datasets.download import Patience
-from stageguard.datasets.getting import LEDGER, get, list_remote, read_ledger
+from stageguard.datasets.getting import LEDGER, get, list_remote, read_ledger, unpack_archive
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.modalities import MODALITIES
 
@@ -145,7 +144,7 @@ def test_an_archive_becomes_a_folder_of_its_name(tmp_path):
     for name, inner in (("Mouse03.zip", "Day1/EEG.mat"), ("Mouse04.zip", "Mouse04/Day1/EEG.mat")):
         litter = {"__MACOSX/._EEG.mat": b"x", "Day1/.DS_Store": b"x"}
         (tmp_path / name).write_bytes(zipped(**{inner: b"signal", **litter}))
-        assert unpack(tmp_path / name) == (tmp_path / name[:7] / "Day1" / "EEG.mat",)
+        assert unpack_archive(tmp_path / name) == (tmp_path / name[:7] / "Day1" / "EEG.mat",)
     assert (tmp_path / "Mouse03" / "Day1" / "EEG.mat").read_bytes() == b"signal"
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
         "EEG.mat", "EEG.mat", "Mouse03.zip", "Mouse04.zip"]  # fmt: skip
@@ -161,7 +160,7 @@ def test_nothing_is_unpacked_outside_of_the_folder(tmp_path, name):
         archive.writestr("fine", b"")
         archive.writestr(info, b"evil")
     with pytest.raises(FileFormatError, match=r"Mouse01\.zip: holds .+ which leads out of its folder"):
-        unpack(path)
+        unpack_archive(path)
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["Mouse01.zip"]
 
 
@@ -171,7 +170,7 @@ def test_links_are_not_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(info, "/etc/passwd")
     with pytest.raises(FileFormatError, match="leads out of its folder"):
-        unpack(tmp_path / "a.zip")
+        unpack_archive(tmp_path / "a.zip")
 
 
 def test_a_file_that_is_there_is_kept_if_it_is_the_same(tmp_path):
@@ -179,11 +178,11 @@ def test_a_file_that_is_there_is_kept_if_it_is_the_same(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x").write_bytes(b"my change")
     with pytest.raises(OutputExistsError, match="exists already and differs"):
-        unpack(tmp_path / "a.zip")
-    unpack(tmp_path / "a.zip", overwrite=True)
+        unpack_archive(tmp_path / "a.zip")
+    unpack_archive(tmp_path / "a.zip", overwrite=True)
     assert (tmp_path / "a" / "x").read_bytes() == b"published"
     before = (tmp_path / "a" / "x").stat().st_mtime_ns
-    unpack(tmp_path / "a.zip")
+    unpack_archive(tmp_path / "a.zip")
     assert (tmp_path / "a" / "x").stat().st_mtime_ns == before
 
 
@@ -191,14 +190,14 @@ def test_a_file_that_is_there_is_kept_if_it_is_the_same(tmp_path):
 def test_a_broken_archive_is_named(tmp_path, content):
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(FileFormatError, match=r"a\.zip: cannot be unpacked .+ Fetch it again"):
-        unpack(tmp_path / "a.zip")
+        unpack_archive(tmp_path / "a.zip")
 
 
 def test_a_full_disk_is_told_before_unpacking(tmp_path, monkeypatch):
     (tmp_path / "a.zip").write_bytes(zipped(x=b"12345"))
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 3}))
     with pytest.raises(OutputError, match="it needs 5 bytes, the disk has 3 free"):
-        unpack(tmp_path / "a.zip")
+        unpack_archive(tmp_path / "a.zip")
 
 
 # fetching

@@ -11,8 +11,13 @@ import pytest
 from recording_files import NSRR_CONCEPTS, channel, shhs_visit
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
-from stageguard.datasets.shhs import paper_sample
-from stageguard.datasets.shhs_sample import PAPER_QUOTAS, Participant, read_participants, stratified_sample
+from stageguard.datasets.shhs import (
+    PAPER_QUOTAS,
+    Participant,
+    paper_sample,
+    read_participants,
+    stratified_sample,
+)
 
 NIGHT = ["W", "N1", "N2", "N3", "R", "W"]
 MARGINS = {"40-55": 8, "55-70": 10, "70+": 7}, {"none": 12, "mild": 8, "moderate/severe": 5}

@@ -11,7 +11,7 @@ import pytest
 from dataset_files import sleepbrl_record, write_annotations
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import entries, recordings
-from stageguard.datasets.workbook import read_workbook
+from stageguard.datasets.sleepbrl import read_workbook
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 
 I_SAMPLES = np.cos(np.arange(3000) / 7)
@@ -286,10 +286,13 @@ def test_channels_of_an_edf_are_mapped_by_label(tmp_path):
     ("text", "message"),
     [
         ("x = ", r"recordings\.toml: is no TOML"),
-        ("epoch_second = 3", r"it has the key 'epoch_second'.+Did you mean 'epoch_seconds'\?"),
+        ("epoch_second = 3", r"unknown key 'epoch_second' in the document. Did you mean 'epoch_seconds'\?"),
         ("scheme = 'wnr3'", r"lists no recording"),
         ("[[recordings]]\nfile = 'a.npz'", r"recording 1 has no subject, expected a text: two nights of one"),
-        ("[[recordings]]\nfile = 'a.npz'\nsubject = 'A'\nstart = 3", r"starts at 3, expected a time"),
+        (
+            "[[recordings]]\nfile = 'a.npz'\nsubject = 'A'\nstart = 3",
+            r"recordings\[0\]\.start is 3, expected a time",
+        ),
         ("[[recordings]]\nfile = 'a.npz'\nsubject = 'A'\nchannels = {radar_i = 3}", r"channel radar_i is 3"),
         (
             "[[recordings]]\nfile='a.npz'\nsubject='A'\nid='x'\n[[recordings]]\nfile='b.npz'\nsubject='B'\nid='x'",

@@ -22,7 +22,7 @@ _QUANTITIES: dict[str, dict[str, tuple[float, float]]] = {
     "share": {"%": (1.0, 0.0), "fraction": (100.0, 0.0)},
     "angle": {"rad": (1.0, 0.0), "mrad": (1e-3, 0.0), "deg": (np.pi / 180, 0.0)},
     "temperature": {"degC": (1.0, 0.0), "degF": (5 / 9, -160 / 9), "K": (1.0, -273.15)},
-    "time": {"s": (1.0, 0.0), "ms": (1e-3, 0.0), "min": (60.0, 0.0)},
+    "time": {"s": (1.0, 0.0), "ms": (1e-3, 0.0), "min": (60.0, 0.0), "h": (3600.0, 0.0)},
     "pressure": {"mmHg": (1.0, 0.0), "cmH2O": (0.73555912, 0.0), "kPa": (7.50061683, 0.0)},
     "count": {"counts": (1.0, 0.0)},
 }
@@ -48,7 +48,8 @@ _SPELLINGS = {
     "K": ("k", "kelvin"),
     "s": ("s", "sec", "secs", "second", "seconds"),
     "ms": ("ms", "msec", "millisecond", "milliseconds"),
-    "min": ("min", "minute", "minutes"),
+    "min": ("min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
     "mmHg": ("mmhg",),
     "cmH2O": ("cmh2o", "cm h2o"),
     "kPa": ("kpa",),
@@ -75,6 +76,12 @@ def quantity_of(text: str) -> str | None:
     """Return what a unit measures ("voltage", "acceleration", "rate", ...), or None for an unknown one."""
     unit = known_unit(text)
     return None if unit is None else _QUANTITY_OF[unit]
+
+
+def seconds_per(text: str) -> float | None:
+    """Return how many seconds a unit of time has ("min", "hours", ...), or None for any other word."""
+    unit = known_unit(text)
+    return _QUANTITIES["time"][unit][0] if unit in _QUANTITIES["time"] else None
 
 
 def standard_unit(text: str) -> str:

@@ -19,10 +19,8 @@ from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.cli.terminal import failure_text, progress, warned_of
 from stageguard.cli.workers import run_all
 from stageguard.datasets import dataset as described
-from stageguard.formats.recordings.read import read_recording_file
+from stageguard.formats.recordings.read import SUFFIXES, read_recording_file
 from stageguard.night.recording import Recording
-
-SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, for every command that reads them
 
 Recordings = Annotated[
     list[Path],

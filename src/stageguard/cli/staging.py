@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
-from stageguard.cli.recordings import SUFFIXES as RECORDING_SUFFIXES
+from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 
 if TYPE_CHECKING:
     from stageguard.night.recording import Recording

@@ -1,4 +1,4 @@
-"""Datasets in their native layouts, as one `Recording` after another. Fetches nothing unless asked to.
+"""Datasets in their native layouts, as one `Recording` after another.
 
 >>> from stageguard.datasets import recordings
 >>> for recording in recordings("accusleep", "data/accusleep"):

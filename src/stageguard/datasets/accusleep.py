@@ -1,4 +1,4 @@
-"""AccuSleep: mouse EEG and EMG with expert labels, as MAT-files or AccuSleePy tables. Downloads nothing."""
+"""AccuSleep: mouse EEG and EMG with expert labels, as MAT-files or AccuSleePy tables."""
 
 from __future__ import annotations
 

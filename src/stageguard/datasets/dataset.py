@@ -1,4 +1,4 @@
-"""What a dataset says of itself: terms, layout, files to fetch, one entry per recording. Reads no signals."""
+"""What a dataset says of itself: terms, layout, files to fetch, one entry per recording."""
 
 from __future__ import annotations
 

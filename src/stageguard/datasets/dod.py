@@ -1,4 +1,4 @@
-"""Dreem Open Datasets (DOD-H, DOD-O): signals in HDF5, five scorers in JSON. Makes no consensus of its own.
+"""Dreem Open Datasets (DOD-H, DOD-O): signals in HDF5, five scorers in JSON.
 
     072653fc-....h5                           signals/eeg/C3_M2, ..., hypnogram, attribute "description"
     scorers/dodh/scorer_1/072653fc-....json   a number per 30 s

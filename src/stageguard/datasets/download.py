@@ -1,4 +1,4 @@
-"""Fetch one file over HTTP: resumed where it broke off, checked, put in place whole. Chooses no files."""
+"""Fetch one file over HTTP: resumed where it broke off, checked, put in place whole."""
 
 from __future__ import annotations
 

@@ -1,17 +1,34 @@
-"""Fetch the files of a dataset, and remember what was published about them. Reads no recordings."""
+"""Fetch the files of a dataset, unpack its archives, and remember what was published about them."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import stat
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from stageguard.base.errors import InputError, StageGuardError
-from stageguard.base.files import parse_json, read_file, write_text_atomic
-from stageguard.datasets.archives import unpack as unpack_archive
+from stageguard.base.errors import (
+    OVERWRITE,
+    InputError,
+    Message,
+    OutputError,
+    OutputExistsError,
+    StageGuardError,
+)
+from stageguard.base.files import (
+    checked_file,
+    new_temporary,
+    open_file,
+    parse_json,
+    read_file,
+    write_text_atomic,
+)
 from stageguard.datasets.dataset import Dataset, RemoteFile
 from stageguard.datasets.download import Patience, download, fetch_bytes, place_of
 from stageguard.datasets.samples import broken
@@ -19,6 +36,8 @@ from stageguard.datasets.samples import broken
 LEDGER = "stageguard-files.json"  # in the dataset's folder: what was fetched, and its published digests
 
 OnProgress = Callable[[RemoteFile, int, int | None], None]
+_BLOCK = 1 << 20
+_LITTER = ("__MACOSX", ".DS_Store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +187,76 @@ def _write_ledger(folder: Path, dataset: Dataset, kept: dict[str, Kept]) -> None
     files = [{**asdict(one.file), "unpacked": one.unpacked} for _, one in sorted(kept.items())]
     text = json.dumps({"dataset": dataset.name, "files": files}, indent=1)
     write_text_atomic(folder / LEDGER, text + "\n", overwrite=True)
+
+
+def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...]:
+    """Unpack an archive and return the files.
+
+    ``Mouse03.zip`` becomes the folder ``Mouse03``, whether or not the archive has that folder in it. A file
+    that is there already is kept when it is the same, and an error when it is not.
+    """
+    try:
+        with zipfile.ZipFile(checked_file(archive, "a recording")) as opened:
+            members = [item for item in opened.infolist() if not item.is_dir() and not _is_litter(item)]
+            places = _places(archive, members)
+            _check_space(archive, members)
+            for item, place in zip(members, places, strict=True):
+                _extract(opened, item, place, overwrite)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise broken(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
+    return tuple(places)
+
+
+def _is_litter(item: zipfile.ZipInfo) -> bool:
+    return any(part in _LITTER for part in PurePosixPath(item.filename).parts)
+
+
+def _places(archive: Path, members: list[zipfile.ZipInfo]) -> list[Path]:
+    paths = [PurePosixPath(item.filename) for item in members]
+    for item, path in zip(members, paths, strict=True):
+        is_link = stat.S_ISLNK(item.external_attr >> 16)
+        if (
+            is_link
+            or path.is_absolute()
+            or ".." in path.parts
+            or "\\" in item.filename
+            or ":" in item.filename
+        ):
+            raise broken(
+                archive, f"holds {item.filename!r}, which leads out of its folder. It is not unpacked."
+            )
+    has_own_folder = all(path.parts[0] == archive.stem and len(path.parts) > 1 for path in paths)
+    top = archive.parent if has_own_folder else archive.parent / archive.stem
+    return [top.joinpath(*path.parts) for path in paths]
+
+
+def _check_space(archive: Path, members: list[zipfile.ZipInfo]) -> None:
+    wanted, free = sum(item.file_size for item in members), shutil.disk_usage(archive.parent).free
+    if wanted > free:
+        raise OutputError(f"cannot unpack {archive}: it needs {wanted:,} bytes, the disk has {free:,} free.")
+
+
+def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, overwrite: bool) -> None:
+    if place.exists():
+        if place.stat().st_size == item.file_size and _crc(place) == item.CRC:
+            return
+        if not overwrite:
+            raise OutputExistsError(
+                Message(f"{place} exists already and differs. ", OVERWRITE, " to replace it.")
+            )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary, stream = new_temporary(place)
+    try:
+        with opened.open(item) as source, stream as target:
+            shutil.copyfileobj(source, target, _BLOCK)
+        temporary.replace(place)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _crc(path: Path) -> int:
+    value = 0
+    with open_file(path, "a recording") as stream:
+        while block := stream.read(_BLOCK):
+            value = zlib.crc32(block, value)
+    return value

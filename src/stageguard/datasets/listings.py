@@ -1,4 +1,4 @@
-"""Lists of files as archives publish them: PhysioNet's SHA256SUMS, OSF's API. Opens no connection itself."""
+"""Lists of files as archives publish them: PhysioNet's SHA256SUMS, OSF's API, buckets."""
 
 from __future__ import annotations
 

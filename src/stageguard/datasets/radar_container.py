@@ -1,4 +1,4 @@
-"""Radar recordings of one's own, by a mapping file or by standard names. Reads no PhysioNet records."""
+"""Radar recordings of one's own, by a mapping file or by standard names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base import checks
+from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import is_synthetic, read_text
 from stageguard.base.units import scale_to
@@ -34,19 +34,6 @@ _STANDARD = {
     "radar_q": (("radar_q", None, None), ("radar_iq", 1, "imag")),
     "radar_phase": (("radar_phase", None, None),),
 }
-_TOP_KEYS = ("epoch_seconds", "scheme", "channels", "stages", "recordings", "covariates")
-_RECORDING_KEYS = (
-    "file",
-    "subject",
-    "id",
-    "scoring",
-    "start",
-    "channels",
-    "stages",
-    "covariates",
-    "epoch_seconds",
-)
-_CHANNEL_KEYS = ("name", "rate_hz", "unit", "column", "part")
 _UNITS = {"radar_phase": "rad"}
 
 
@@ -54,11 +41,75 @@ _UNITS = {"radar_phase": "rad"}
 class Channel:
     """Where a role's samples are; what is None the file itself must say."""
 
-    name: str
-    rate_hz: float | None = None
-    unit: str | None = None
-    column: int | None = None
-    part: str | None = None
+    name: str = schema.text()
+    rate_hz: float | None = schema.number(None, positive=True)
+    unit: str | None = schema.text(None, empty=True)
+    column: int | None = schema.declare(None, partial(checks.whole, low=0))
+    part: str | None = schema.declare(None, partial(checks.choice, options=("real", "imag")))
+
+
+def _channels(value: object, where: str) -> dict[str, Channel]:
+    """Return channels by role; a bare text is the name of one."""
+    return {
+        role: Channel(channel) if isinstance(channel, str) else schema.read_table(Channel, channel, at)
+        for role, channel in checks.mapping(value, where).items()
+        for at in (f"channel {role}",)
+    }
+
+
+def _start(value: object, where: str) -> datetime:
+    if not isinstance(value, datetime):
+        raise InputError(f"{where} is {value!r}, expected a time such as 2024-05-01T22:30:00.")
+    return value
+
+
+def _scoring_source(value: object, where: str) -> str | Mapping[str, Any]:
+    """Return the path of a file, or the table that names an array."""
+    return value if isinstance(value, str) else checks.mapping(value, where, ("name",))
+
+
+def _seconds(value: object, where: str) -> float:
+    return checks.epoch_seconds(value)
+
+
+def _scheme(value: object, where: str) -> StageScheme:
+    return as_scheme(checks.text(value, where))
+
+
+def _stage_names(value: object, where: str) -> dict[str, str]:
+    return {str(code): str(name) for code, name in checks.mapping(value, where).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingTable:
+    """A table [[recordings]] of a mapping file; what it leaves out is that of the whole file."""
+
+    file: str = schema.text()
+    subject: str | None = schema.text(None)
+    id: str | None = schema.text(None)
+    scoring: str | Mapping[str, str] | None = schema.declare(None, _scoring_source)
+    start: datetime | None = schema.declare(None, _start)
+    channels: Mapping[str, Channel] | None = schema.declare(None, _channels)
+    stages: Mapping[str, str] | None = schema.declare(None, _stage_names)
+    covariates: Mapping[str, Any] | None = schema.declare(None, checks.mapping)
+    epoch_seconds: float | None = schema.declare(None, _seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class MappingFile:
+    """A mapping file."""
+
+    recordings: tuple[RecordingTable, ...] = schema.declare(
+        (),
+        lambda value, where: checks.items(
+            value, where, lambda item, at: schema.read_table(RecordingTable, item, at)
+        ),
+    )
+    epoch_seconds: float | None = schema.declare(None, _seconds)
+    scheme: StageScheme | None = schema.declare(None, _scheme)
+    channels: Mapping[str, Channel] | None = schema.declare(None, _channels)
+    stages: Mapping[str, str] | None = schema.declare(None, _stage_names)
+    covariates: Mapping[str, Any] | None = schema.declare(None, checks.mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,66 +300,33 @@ def file_number(file: RadarFile, name: str) -> float | None:
 
 def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
     try:
-        document = tomllib.loads(read_text(path, "TOML"))
+        document = schema.read_table(MappingFile, tomllib.loads(read_text(path, "TOML")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise broken(path, f"is no TOML ({error}).") from None
-    _known(path, document, _TOP_KEYS, "it")
-    listed = document.get("recordings")
-    if not isinstance(listed, list) or not listed:
+    except InputError as error:
+        raise broken(path, str(error)) from None
+    if not document.recordings:
         raise broken(path, "lists no recording. Add [[recordings]] with file and subject.")
-    for number, table in enumerate(listed, 1):
-        where = f"recording {number}"
-        _known(path, table, _RECORDING_KEYS, where)
-        for key in ("file", "subject"):
-            if not isinstance(table.get(key), str) or not table[key].strip():
-                raise broken(
-                    path, f"{where} has no {key}, expected a text: two nights of one person need the same."
-                )
-        start = table.get("start")
-        if start is not None and not isinstance(start, datetime):
-            raise broken(path, f"{where} starts at {start!r}, expected a time such as 2024-05-01T22:30:00.")
-        yield _mapped(path, folder, document, table, where)
-
-
-def _mapped(path: Path, folder: Path, document: dict[str, Any], table: dict[str, Any], where: str) -> Mapped:
-    scoring = table.get("scoring")
-    scheme = document.get("scheme")
-    seconds = table.get("epoch_seconds", document.get("epoch_seconds"))
-    channels = table.get("channels", document.get("channels", {}))
-    return Mapped(
-        folder / table["file"],
-        str(table.get("id", Path(table["file"]).stem)),
-        table["subject"],
-        {role: _channel(path, role, told, where) for role, told in channels.items()},
-        str(scoring["name"]) if isinstance(scoring, dict) and "name" in scoring else None,
-        folder / scoring if isinstance(scoring, str) else None,
-        {
-            str(code): str(name)
-            for code, name in {**document.get("stages", {}), **table.get("stages", {})}.items()
-        },
-        None if scheme is None else as_scheme(scheme),
-        None if seconds is None else checks.epoch_seconds(seconds),
-        table.get("start"),
-        {**document.get("covariates", {}), **table.get("covariates", {})},
-    )
-
-
-def _channel(path: Path, role: str, told: Any, where: str) -> Channel:
-    if isinstance(told, str):
-        return Channel(told)
-    if not isinstance(told, dict) or not isinstance(told.get("name"), str):
-        raise broken(
-            path, f"{where}: channel {role} is {told!r}, expected a name or {{name = ..., rate_hz = ...}}."
-        )
-    _known(path, told, _CHANNEL_KEYS, f"channel {role}")
-    return Channel(**told)
-
-
-def _known(path: Path, table: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
-    unknown = next((key for key in table if key not in keys), None)
-    if unknown is not None:
-        raise broken(
-            path, f"{where} has the key {unknown!r}, expected {', '.join(keys)}.{did_you_mean(unknown, keys)}"
+    for number, table in enumerate(document.recordings, start=1):
+        if table.subject is None:
+            raise broken(
+                path,
+                f"recording {number} has no subject, expected a text: two nights of one person need the "
+                "same.",
+            )
+        scoring = table.scoring
+        yield Mapped(
+            folder / table.file,
+            table.id or Path(table.file).stem,
+            table.subject,
+            (table.channels if table.channels is not None else document.channels) or {},
+            None if scoring is None or isinstance(scoring, str) else scoring["name"],
+            folder / scoring if isinstance(scoring, str) else None,
+            {**(document.stages or {}), **(table.stages or {})},
+            document.scheme,
+            table.epoch_seconds or document.epoch_seconds,
+            table.start,
+            {**(document.covariates or {}), **(table.covariates or {})},
         )
 
 

@@ -1,4 +1,4 @@
-"""Radar files of one's own: arrays in npz or HDF5, channels in EDF. Knows nothing of mapping files."""
+"""Radar files of one's own: arrays in npz or HDF5, channels in EDF."""
 
 from __future__ import annotations
 

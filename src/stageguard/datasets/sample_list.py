@@ -1,4 +1,4 @@
-"""Any recordings with their scorings, by a list in a TSV or CSV file. Needs no layout of its own.
+"""Any recordings with their scorings, by a list in a TSV or CSV file.
 
     id    subject  edf             scoring            lights_off  lights_on  channel:eeg  age
     p1n1  p1       p1/night1.edf   p1/night1.xml      22:58:00    06:41      C4-M1        43

@@ -1,4 +1,4 @@
-"""Samples that stay in MAT, HDF5, Parquet or CSV files until a slice is asked for. Knows no dataset."""
+"""Samples that stay in MAT, HDF5, Parquet or CSV files until a slice is asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sleep-Accel: Apple Watch acceleration, heart rate and steps with sleep stages. Downloads nothing."""
+"""Sleep-Accel: Apple Watch acceleration, heart rate and steps with sleep stages."""
 
 from __future__ import annotations
 

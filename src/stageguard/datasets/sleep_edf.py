@@ -1,4 +1,4 @@
-"""Sleep-EDF Expanded: cassette and telemetry nights as published by PhysioNet. Stages them no further.
+"""Sleep-EDF Expanded: cassette and telemetry nights as published by PhysioNet.
 
 `SC4ssNE0-PSG.edf` is night N of subject ss of the cassette study, `ST7ssNJ0-PSG.edf` of the telemetry study;
 the scoring has the same first seven letters, then its scorer's.

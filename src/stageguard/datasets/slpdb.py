@@ -1,4 +1,4 @@
-"""MIT-BIH Polysomnographic Database (slpdb) in its WFDB layout. Detects no beats: it reads annotated ones.
+"""MIT-BIH Polysomnographic Database (slpdb) in its WFDB layout, with its annotated beats.
 
 Each record has `.hea` and `.dat` (signals), `.ecg` (beats) and `.st` (a stage and events per 30 s).
 """

@@ -1,4 +1,4 @@
-"""From a plain matrix and column names to a Hypnodensity. Knows no file format, and no library's objects."""
+"""From a plain matrix and column names to a Hypnodensity."""
 
 from __future__ import annotations
 

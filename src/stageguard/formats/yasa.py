@@ -19,6 +19,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.base.files import LIMITS, file_error, read_file
+from stageguard.base.units import seconds_per
 from stageguard.formats.confidence_tables import read_yasa_confidence
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.file_format import (
@@ -45,12 +46,7 @@ SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
 COLUMNS = ("onset", "duration", "value", "description")
 NANO_DIGITS = 9  # behind the point, of seconds
 # Seconds of pandas' units of time; plurals are read too.
-UNITS = {
-    **dict.fromkeys(("ms", "l", "millisecond"), 1e-3),
-    **dict.fromkeys(("s", "sec", "second"), 1.0),
-    **dict.fromkeys(("min", "t", "m", "minute"), 60.0),
-    **dict.fromkeys(("h", "hr", "hour"), 3600.0),
-}
+PANDAS_UNITS = {"t": 60.0, "m": 60.0, "l": 1e-3}  # letters of pandas beside the usual units of time
 STAGES = {
     2: ("WAKE", "SLEEP"),
     3: ("WAKE", "NREM", "REM"),
@@ -132,7 +128,7 @@ def scheme_of(path: Path, n_stages: object) -> StageScheme | None:
 def frequency_seconds(where: Where, freq: object) -> float:
     """Seconds of a frequency of pandas such as 30s, 2.5s or 1min."""
     match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)?\s*([A-Za-z]+)\s*", str(freq))
-    unit = None if match is None else UNITS.get(match[2].lower()) or UNITS.get(match[2].lower().rstrip("s"))
+    unit = None if match is None else PANDAS_UNITS.get(match[2].lower()) or seconds_per(match[2])
     if match is None or unit is None:
         raise file_error(where, f"has the epoch length {str(freq)[:40]!r}, expected one such as 30s.")
     return float(match[1] or 1) * unit

@@ -1,4 +1,4 @@
-"""Lay scorings over a recording, epoch 0 at its first sample. Moves no stage in time.
+"""Lay scorings over a recording, epoch 0 at its first sample.
 
 Where the epochs of a scoring do not begin with the recording, the recording is cut: a few seconds of signal
 are lost, but no epoch is shifted against its stage.

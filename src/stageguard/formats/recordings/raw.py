@@ -1,4 +1,4 @@
-"""What a format finds in a recording's file, before roles are known. Knows no file format."""
+"""What a format finds in a recording's file, before roles are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read one recording, its channels by role, and its scoring. Says what was guessed, and judges no signal."""
+"""One recording from a file: its channels by role, its scoring, and what was guessed."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ RECORDING_READERS = {
     "edf": "edf_annotations:read_annotated_edf",
     "wfdb": "recordings.wfdb:read_wfdb_recording",
 }
+SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, wherever folders are looked through
 USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed where a file gives none
 EMBEDDED, EXPERT = "annotations", "expert"
 

@@ -1,4 +1,4 @@
-"""Which channel is the EEG, the chin EMG, a belt: by the labels the field uses. Looks at no samples."""
+"""Which channel is the EEG, the chin EMG, a belt: by the labels the field uses."""
 
 from __future__ import annotations
 

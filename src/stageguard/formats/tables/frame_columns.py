@@ -1,4 +1,4 @@
-"""Columns of tables in memory, and what their index says about time. Imports no library of tables."""
+"""Columns of tables in memory, and what their index says about time."""
 
 from __future__ import annotations
 

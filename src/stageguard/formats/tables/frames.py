@@ -1,4 +1,4 @@
-"""Tables in memory: pandas, polars, pyarrow, xarray and dictionaries. Imports none of these libraries."""
+"""Tables in memory: pandas, polars, pyarrow, xarray and dictionaries."""
 
 from __future__ import annotations
 

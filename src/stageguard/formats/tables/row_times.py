@@ -1,4 +1,4 @@
-"""Which columns of a table say when its rows are, and what is in them. Reads no file, and knows no stage."""
+"""Which columns of a table say when its rows are, and what is in them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
+from stageguard.base.units import seconds_per
 from stageguard.formats.density import Where
 from stageguard.formats.tables.timing import Timing, durations_by_onsets, read_timing
 
@@ -30,12 +31,6 @@ _ROLES: dict[str, Role] = {
     **dict.fromkeys(["duration", "dur", "lasting", "length", "epochlength", "epochduration"], "duration"),
     **dict.fromkeys(["epoch", "epochnumber", "epochindex"], "epoch"),
     **dict.fromkeys(_RUNS.split(), "run"),
-}  # fmt: skip
-_UNITS = {
-    **dict.fromkeys(["s", "sec", "secs", "second", "seconds"], 1.0),
-    **dict.fromkeys(["ms", "msec", "milliseconds"], 1e-3),
-    **dict.fromkeys(["min", "mins", "minute", "minutes"], 60.0),
-    **dict.fromkeys(["h", "hr", "hrs", "hour", "hours"], 3600.0),
 }  # fmt: skip
 _ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that are the name of a column of onsets
 _PLAIN = ("onset", "duration", "epoch")  # names that leave no doubt: seconds, or a count
@@ -90,13 +85,13 @@ def meaning_of(name: str) -> Meaning | None:
     plain = " ".join(re.sub(r"[\s_.\-()\[\]]+", " ", name.casefold()).split())
     plain = plain.removesuffix(" hh:mm:ss").removesuffix(" hh:mm")
     if plain in _ALONE:
-        return Meaning("onset", _UNITS[plain], True)
+        return Meaning("onset", seconds_per(plain) or 1.0, True)
     words = plain.split()
-    unit = words[-1] if len(words) > 1 and words[-1] in _UNITS else None
-    role = _ROLES.get("".join(words[:-1] if unit else words))
-    if role is None or (unit and role in ("epoch", "run")):
+    factor = seconds_per(words[-1]) if len(words) > 1 else None
+    role = _ROLES.get("".join(words if factor is None else words[:-1]))
+    if role is None or (factor is not None and role in ("epoch", "run")):
         return None
-    return Meaning(role, _UNITS[unit] if unit else 1.0, unit is not None or plain in _PLAIN)
+    return Meaning(role, factor or 1.0, factor is not None or plain in _PLAIN)
 
 
 def parse_cells(cells: Sequence[str]) -> Parsed | None:

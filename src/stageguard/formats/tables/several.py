@@ -1,4 +1,4 @@
-"""Tables that hold more than one night, channel or scorer, by the columns that name them. Reads none."""
+"""Tables that hold more than one night, channel or scorer, by the columns that name them."""
 
 from __future__ import annotations
 

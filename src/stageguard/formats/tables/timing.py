@@ -1,4 +1,4 @@
-"""What a table's onset, duration and epoch columns say about its rows. Reads no file."""
+"""What a table's onset, duration and epoch columns say about its rows."""
 
 from __future__ import annotations
 
