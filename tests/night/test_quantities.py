@@ -101,6 +101,11 @@ def test_the_quantity_of_a_stage_is_named_after_it(stage):
             assert f"{stage} in the {phase} phase" in quantity.title
 
 
+def test_latencies_are_known_by_what_they_need():
+    latencies = [quantity.key for quantity in NIGHT if quantity.is_latency]
+    assert latencies == ["sol_minutes", "sol_5min_minutes", "sol_10min_minutes", "rem_latency_minutes"]
+
+
 def test_an_unknown_key_is_refused():
     with pytest.raises(sg.InputError, match="unknown measure 'tst'"):
         quantity_of("tst")

@@ -19,7 +19,7 @@ from stageguard.night.stages import StageScheme
 Kind = Literal["night", "day"]
 
 OF_A_NIGHT = tuple(quantity.key for quantity in REPORTED)
-LATENCIES = ("sol_minutes", "rem_latency_minutes")
+LATENCIES = tuple(quantity.key for quantity in REPORTED if quantity.is_latency)
 ONE_PERCENT_STEP = 0.1  # what counts as one step of a percentage; of minutes it is an epoch, of counts one
 SHORT_EPOCH_SECONDS = 15.0  # shorter ones are scored in rodents, which sleep around the clock
 

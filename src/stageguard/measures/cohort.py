@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -176,9 +177,9 @@ def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
     """Return the measures of many nights as one table; a measure some nights lack is NaN there."""
     if not nights:
         raise InputError("no night is given, expected at least one.")
-    twice = _first_twice(night.night_id for night in nights)
-    if twice is not None:
-        raise InputError(f"two nights are named {twice!r}, expected a name of its own for each.")
+    for night_id, n_nights in Counter(night.night_id for night in nights).items():
+        if n_nights > 1:
+            raise InputError(f"two nights are named {night_id!r}, expected a name of its own for each.")
     names = tuple(
         dict.fromkeys(
             name for night in nights for scored in night.measures.values() for name in scored.values
@@ -201,12 +202,3 @@ def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
         whose = "after minus before" if scoring == "delta" else SCORINGS[scoring]
         book[column] = {"Description": f"{quantity.description}; {whose}", "Units": quantity.unit}
     return book
-
-
-def _first_twice(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None

@@ -345,13 +345,8 @@ def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
 def _limits(statistics: SleepStatistics) -> dict[str, tuple[float, float]]:
     """Return what is possible for each statistic in this time in bed."""
     tib, n_epochs = statistics.tib_minutes, statistics.tib_minutes * 60 / statistics.epoch_seconds
-    limits = {}
-    for name in reported(statistics):
-        if name == "se_percent":
-            limits[name] = (0.0, 100.0)
-        else:
-            limits[name] = (0.0, tib if unit_of(name) == "min" else n_epochs)
-    return limits
+    highest = {"min": tib, "%": 100.0, "": n_epochs}
+    return {name: (0.0, highest[unit_of(name)]) for name in reported(statistics)}
 
 
 def _clip(interval: Interval, limits: tuple[float, float]) -> Interval:

@@ -2,17 +2,8 @@
 
 That is not whether it is right: a night can lie inside every band and agree with no expert.
 
-================================  ====================================================================
-fragmentation_index               stage changes / adjacent scored pairs
-transitions_per_hour              the same per hour of pairs
-tvr_percent                       pairs among the profile's ``tvr_pairs`` / adjacent scored pairs
-tvr_per_change_percent            the same / stage changes
-tvr_per_hour                      the same per hour of pairs
-paper_tvr_percent                 W to R and R to NREM, of the stages merged to W, N, R / adjacent pairs
-flips_per_hour                    A-B-A where B lasts one epoch, per scored hour
-one_epoch_bouts_percent_<stage>   of its complete bouts
-mean_, median_bout_minutes_<...>  of its complete bouts
-================================  ====================================================================
+The indicators are those of `stageguard.night.quantities`: stage changes and uncommon transitions among
+adjacent scored pairs, flips A-B-A of one epoch, and the complete bouts of each stage.
 
 A pair that touches an unscored epoch is no pair. A bout is complete when a scored epoch of another
 stage stands on either side. These are the definitions the bands of the profiles were counted with.
@@ -90,7 +81,7 @@ class Validity:
     n_epochs_scored, hours_scored : int, float
         How much there was to look at.
     indicators : mapping
-        Each indicator by name; the names are listed in `stageguard.measures.validity`.
+        Each indicator by name; the names are listed in `stageguard.night.quantities`.
     rare_pairs : mapping
         How often each of the profile's ``tvr_pairs`` occurs, such as ``"W->R"``.
     bouts_below_minimum : mapping

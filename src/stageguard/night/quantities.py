@@ -95,6 +95,11 @@ class Quantity:
         return "" if self.unit == "count" else self.unit.partition(" of ")[0]
 
     @property
+    def is_latency(self) -> bool:
+        """Whether it is the time until something comes, which may never come."""
+        return self.unit == "min" and "bedtime" in self.needs
+
+    @property
     def description(self) -> str:
         """Title and definition, as in a codebook."""
         return f"{self.title}: {self.definition}" if self.definition else self.title

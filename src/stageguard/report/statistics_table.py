@@ -58,12 +58,12 @@ def statistic_groups(measured: Measured, intervals: Intervals | None = None) -> 
     def row(quantity: Quantity, name: str, key: str, read: Reader) -> StatisticRow:
         value_before, value_after, decimals = read(before), read(after), quantity.decimals
         shown_row = StatisticRow(
-            name,
-            quantity.unit,
-            shown(value_before, decimals),
-            shown(value_after, decimals),
-            difference(value_after, value_before, decimals),
-            interval_cell(intervals, key, decimals),
+            name=name,
+            unit=quantity.unit,
+            before=shown(value_before, decimals),
+            after=shown(value_after, decimals),
+            change=difference(value_after, value_before, decimals),
+            interval=interval_cell(intervals, key, decimals),
         )
         if expert is None:
             return shown_row

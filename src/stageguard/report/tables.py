@@ -104,15 +104,15 @@ def ledger_rows(decoding: Decoding, events: Sequence[RareEvent]) -> tuple[Ledger
     chosen = sorted(events, key=lambda event: event.fate == "kept")[:MOST_EVENTS]
     return tuple(
         LedgerRow(
-            event.epoch,
-            time_of(decoding, event.epoch),
-            arrowed(event.kind),
-            "yes" if event.in_before else "no",
-            "yes" if event.in_after else "no",
-            event.fate,
-            duration(event.n_epochs * decoding.epoch_seconds),
-            shown(event.evidence_nats, 2),
-            shown(event.bout_evidence_nats, 1),
+            epoch=event.epoch,
+            time=time_of(decoding, event.epoch),
+            kind=arrowed(event.kind),
+            before="yes" if event.in_before else "no",
+            after="yes" if event.in_after else "no",
+            fate=event.fate,
+            length=duration(event.n_epochs * decoding.epoch_seconds),
+            evidence=shown(event.evidence_nats, 2),
+            bout_evidence=shown(event.bout_evidence_nats, 1),
         )
         for event in sorted(chosen, key=lambda event: (event.epoch, event.kind))
     )
@@ -187,14 +187,14 @@ def change_rows(decoding: Decoding, changes: Sequence[Change]) -> tuple[ChangeRo
     chosen = sorted(changes, key=lambda change: -change.margin_nats)[:MOST_CHANGES]
     return tuple(
         ChangeRow(
-            change.first_epoch,
-            time_of(decoding, change.first_epoch),
-            in_bouts(change.before),
-            in_bouts(change.after),
-            change.rule,
-            f"{change.probability_before:.2f} → {change.probability_after:.2f}",
-            shown(change.evidence_nats, 2),
-            "not allowed" if change.margin_nats == float("inf") else shown(change.margin_nats, 2),
+            epoch=change.first_epoch,
+            time=time_of(decoding, change.first_epoch),
+            before=in_bouts(change.before),
+            after=in_bouts(change.after),
+            rule=change.rule,
+            probabilities=f"{change.probability_before:.2f} → {change.probability_after:.2f}",
+            evidence=shown(change.evidence_nats, 2),
+            margin="not allowed" if change.margin_nats == float("inf") else shown(change.margin_nats, 2),
         )
         for change in sorted(chosen, key=lambda change: change.first_epoch)
     )

@@ -40,15 +40,15 @@ def band_rows(measured: Measured) -> tuple[BandRow, ...]:
         indicator_before = before.indicators[key]
         rows.append(
             BandRow(
-                quantity_of(key).label,
-                after.unit,
-                after.low,
-                after.high,
-                indicator_before.value,
-                after.value,
-                _place(indicator_before),
-                _place(after),
-                math.nan if expert is None else expert.indicator(key),
+                name=quantity_of(key).label,
+                unit=after.unit,
+                low=after.low,
+                high=after.high,
+                before=indicator_before.value,
+                after=after.value,
+                before_place=_place(indicator_before),
+                after_place=_place(after),
+                expert=math.nan if expert is None else expert.indicator(key),
             )
         )
     return tuple(rows)
@@ -68,14 +68,14 @@ def indicator_rows(measured: Measured) -> tuple[IndicatorRow, ...]:
         band = f"{shown(after.low, decimals)} to {shown(after.high, decimals)}" if has_band else ABSENT
         rows.append(
             IndicatorRow(
-                quantity_of(key).label,
-                after.unit,
-                band,
-                shown(indicator_before.value, decimals),
-                _place(indicator_before),
-                shown(after.value, decimals),
-                _place(after),
-                shown(truth, decimals),
+                name=quantity_of(key).label,
+                unit=after.unit,
+                band=band,
+                before=shown(indicator_before.value, decimals),
+                before_place=_place(indicator_before),
+                after=shown(after.value, decimals),
+                after_place=_place(after),
+                expert=shown(truth, decimals),
             )
         )
     return tuple(rows)

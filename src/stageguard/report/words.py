@@ -12,6 +12,7 @@ from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
 from stageguard.measures.validity import Validity
+from stageguard.night.quantities import quantity_of
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
 from stageguard.report.tables import fates
@@ -194,22 +195,29 @@ def tiles(decoding: Decoding, measured: Measured) -> Iterator[Tile]:
     n_changed = int(np.count_nonzero(decoding.changed))
     n_scored = int(np.count_nonzero(decoding.argmax >= 0))
     yield Tile("Epochs changed", f"{100 * decoding.changed_share:.1f} %", f"{n_changed:,} of {n_scored:,}")
-    own, now = (
-        column.validity.indicators["transitions_per_hour"] for column in (measured.before, measured.after)
+    key = "transitions_per_hour"
+    changes_before, changes = (
+        column.validity.indicators[key] for column in (measured.before, measured.after)
     )
-    band = "no expert band" if math.isnan(now.low) else f"experts {shown(now.low, 1)} to {shown(now.high, 1)}"
-    yield Tile("Stage changes per hour", _change(own.value, now.value), band)
+    band = f"experts {shown(changes.low, 1)} to {shown(changes.high, 1)}"
+    yield Tile(
+        quantity_of(key).title,
+        _change(changes_before.value, changes.value),
+        "no expert band" if math.isnan(changes.low) else band,
+    )
     before, after = measured.before.statistics, measured.after.statistics
     slept = ABSENT if math.isnan(after.tst_minutes) else duration(60 * after.tst_minutes)
     changed = difference(after.tst_minutes, before.tst_minutes, 1)
     same = after.tst_minutes == before.tst_minutes
-    yield Tile("Total sleep time", slept, "unchanged by decoding" if same else f"{changed} min by decoding")
+    by_decoding = "unchanged by decoding" if same else f"{changed} min by decoding"
+    yield Tile(quantity_of("tst_minutes").title, slept, by_decoding)
     if measured.agreement is not None and measured.expert is not None:
-        own_kappa, kappa = (found.kappa for found in measured.agreement)
+        kappa_before, kappa = (agreement.kappa for agreement in measured.agreement)
         name = f"Agreement with the {measured.expert.name}"
-        yield Tile(name, f"κ {_change(own_kappa, kappa, 2)}", "1 is perfect, 0 is chance")
+        yield Tile(name, f"κ {_change(kappa_before, kappa, 2)}", "1 is perfect, 0 is chance")
     else:
-        yield Tile("Wake after sleep onset", _change(before.waso_minutes, after.waso_minutes), "minutes")
+        waso = quantity_of("waso_minutes").title
+        yield Tile(waso, _change(before.waso_minutes, after.waso_minutes), "minutes")
 
 
 def _change(before: float, after: float, decimals: int = 1) -> str:
