@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -16,9 +17,12 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, write_night
-from stageguard.cli.decode_cohort import NightRow, Tally, write_tables
 from stageguard.cli.present import MOST_ROWS
-from stageguard.cli.workers import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
+from stageguard.measures.summary import summary_of
+from stageguard.runner.cohort_tables import NightRow, Tally, write_tables
+from stageguard.runner.decode_files import DecodedNight, StrengthUsed
+from stageguard.runner.processes import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
+from stageguard.runner.run import Outcome
 
 PROFILE = "human-psg-5"
 HEADER = "id\tfile\tn_epochs\tn_changed\trule\tstep\ttransition_weight\tfi_before\tfi_after"
@@ -126,7 +130,7 @@ def test_another_profile_of_the_same_name_is_not_done_before(run, nights, tmp_pa
 
 def test_another_version_is_not_done_before(decode, tmp_path, monkeypatch):
     decode()
-    monkeypatch.setattr("stageguard.cli.resuming.__version__", "99.0")
+    monkeypatch.setattr("stageguard.runner.resume.__version__", "99.0")
     found = errors(decode("--json"))
     assert len(found) == 3
     assert all(f"was decoded by stageguard {sg.__version__}, this is 99.0" in line for line in found)
@@ -314,17 +318,18 @@ def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
     assert len(rows(out / "cohort.tsv")) == 304
 
 
-def report_of(i):
-    used = {"rule": "band", "step": "lowered", "transition_weight": 0.1, "fi_before": 0.3, "fi_after": None}
-    big = {"indicators": {str(k): k for k in range(100)}, "table": [["x"] * 4] * 20}
-    facts = {"file": f"n{i}.csv", "id": f"n{i}", "ok": True, "done_before": False, "n_epochs": 10}
-    return facts | big | {"n_changed": 1, "strength_used": used, "notes": ["same"], "warnings": []}
+def outcome_of(i):
+    summary = summary_of(sg.decode(sg.simulate_night(PROFILE, hours=1, seed=0).density, PROFILE))
+    used = StrengthUsed("band", "lowered", 0.1, 0.3, None)
+    night = DecodedNight(PROFILE, "", ("W",), 10, 30.0, 1, 0, "why", used, {}, ("same",), summary)
+    return Outcome(f"n{i}.csv", f"n{i}", night)
 
 
 def test_no_more_than_a_row_is_kept_of_most_nights(tmp_path):
     tally = Tally()
+    first = outcome_of(0)
     for i in range(5_000):
-        tally.add(report_of(i))
+        tally.add(dataclasses.replace(first, file=f"n{i}.csv", id=f"n{i}"))
     assert len(tally.first) <= MOST_ROWS + 1
     assert len(tally.nights) == 5_000
     assert all(isinstance(cell, str | int | float) for row in tally.nights for cell in row)

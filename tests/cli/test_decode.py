@@ -309,7 +309,7 @@ def test_no_line_ends_with_blanks(run, night, monkeypatch):
 
 
 def test_a_night_that_satisfies_the_rule_outside_the_range_is_explained(run, night, monkeypatch):
-    import stageguard.cli.summary as summary
+    import stageguard.measures.summary as summary
 
     note = "FI: the rule stops at twice the experts' mean; single expert nights lie in the range shown."
     decoding = sg.decode(sg.read_density(night), "human-psg-5")

@@ -14,10 +14,11 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
-from stageguard.cli import decode_cohort, decode_file, terminal
-from stageguard.cli.stopping import Stopped, stoppable
+from stageguard.cli import terminal
 from stageguard.cli.terminal import JsonList
-from stageguard.cli.workers import run_all
+from stageguard.runner import cohort_tables, decode_files
+from stageguard.runner.processes import run_all
+from stageguard.runner.stopping import Stopped, stoppable
 
 PROFILE = "human-psg-5"
 
@@ -76,13 +77,13 @@ def test_tables_hold_names_as_they_are(run, nights, tmp_path):
 
 def test_a_night_that_another_run_writes_in_the_meantime_is_done(run, nights, tmp_path, monkeypatch):
     arguments = ("decode", nights / "n1.csv", "-p", PROFILE, "-o", tmp_path / "out", "--json")
-    write = decode_file.write_decoding
+    write = decode_files.write_decoding
 
     def late(*given, **options):
         write(*given, **options)
         return write(*given, **options)
 
-    monkeypatch.setattr(decode_file, "write_decoding", late)
+    monkeypatch.setattr(decode_files, "write_decoding", late)
     (report,) = run(*arguments).json
     assert report["ok"], report
     assert report["done_before"] is True
@@ -168,7 +169,7 @@ def test_results_are_told_also_when_a_table_cannot_be_written(decode, nights, tm
         raise sg.OutputError(f"cannot write {path}: No space left on device.")
 
     (nights / "n3.csv").write_bytes(b"")
-    monkeypatch.setattr(decode_cohort, "write_text_atomic", refuse)
+    monkeypatch.setattr(cohort_tables, "write_text_atomic", refuse)
     ran = decode()
     assert ran.code == 1
     assert "3 nights: 2 decoded, 1 failed." in ran.out

@@ -9,9 +9,8 @@ import pytest
 import nights
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
-from stageguard.cli.experts import read_expert
-from stageguard.cli.scored_files import ReadOptions
-from stageguard.report import night_report
+from stageguard.cli.scored_files import ReadOptions, read_expert
+from stageguard.report.night import night_report
 
 PROFILE = "human-psg-5"
 NOTES = ("the file does not say how long an epoch is: 30 s assumed",)  # of what write_night writes

@@ -10,7 +10,7 @@ import pytest
 
 import nights
 import stageguard as sg
-from stageguard.cli.summary import DECODED_ROWS, Row, summarise
+from stageguard.measures.summary import DECODED_ROWS, Row, summarise
 
 STAGES = "WNR"
 

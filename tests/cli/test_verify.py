@@ -86,7 +86,7 @@ def test_an_edited_profile_is_found(run, decoded):
 
 
 def test_a_newer_installed_profile_is_only_noted(run, decoded, monkeypatch):
-    from stageguard.cli import verification
+    from stageguard.runner import verify as verification
 
     class Newer:
         from_dict = verification.Profile.from_dict

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.cli.summary import DECODED_ROWS
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.measures.cohort import CohortNight, codebook, cohort_table, measure, measure_night
 from stageguard.measures.intervals import reported, unit_of
+from stageguard.measures.summary import DECODED_ROWS
 from stageguard.night.quantities import (
     ALL_BOUTS,
     INDICATORS,

@@ -13,7 +13,7 @@ from feature_nights import cohort, feature_table, options, write_csv
 from stageguard.nn.checkpoint import load_model
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
-from stageguard.signals.features import Recipe
+from stageguard.signals.features.recipe import Recipe
 
 CONFIG = """
 data = "features"
@@ -142,11 +142,10 @@ def test_a_recipe_beside_the_configuration_is_found_from_anywhere(run, place, mo
 
 
 def test_predict_takes_the_recordings_that_quality_takes(tmp_path):
-    from stageguard.cli.recordings import SUFFIXES
-    from stageguard.cli.staging import find_inputs
+    from stageguard.formats.recordings.read import SUFFIXES
 
     for suffix in SUFFIXES:
         (tmp_path / f"night-{suffix[1:]}{suffix}").write_bytes(b"0")
-    found = find_inputs([tmp_path], None, {})
+    found = find_tasks([tmp_path], None, {}, tmp_path)
     assert {one.path.suffix for one in found} == set(SUFFIXES)
     assert all(one.read is not None for one in found)  # none is taken for a table of features

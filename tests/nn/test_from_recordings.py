@@ -15,7 +15,7 @@ from stageguard.cli import main
 from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.nn.data import table_of
-from stageguard.signals.features import Recipe
+from stageguard.signals.features.recipe import Recipe
 
 CONFIG = """
 data = "cohort"

@@ -7,9 +7,12 @@ and numbers of nights, so that the command line can name options and files in th
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,3 +178,17 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 def fault_text(error: Exception) -> str:
     """Return the type of an error that is not this package's, and what it says, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}".removesuffix(": ")
+
+
+def error_message(error: object, file: str | os.PathLike[str] | None = None) -> Message:
+    """Return what is wrong as one line, beginning with the file it is about."""
+    if isinstance(error, OSError) and error.strerror:  # our own errors carry no strerror
+        about = f"{error.filename}: " if error.filename is not None else ""
+        message = Message(f"{about}{error.strerror}")
+    else:
+        message = message_of(error)
+    name = "" if file is None else Path(file).name
+    is_named = name in ("", "..")  # a folder such as "." is named by its error
+    if not is_named and not re.match(rf"(\S*[/\\])?{re.escape(name)}:", message):
+        message = Message(f"{name}: ", message)
+    return message

@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Sequence
 
 from stageguard.cli.app import app
-from stageguard.cli.stopping import Stopped, stoppable
 from stageguard.cli.terminal import print_error, print_warning
+from stageguard.runner.stopping import Stopped, stoppable
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

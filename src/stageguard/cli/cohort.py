@@ -1,4 +1,4 @@
-"""Read, measure and compare the nights of `stats`, and write the tables. Prints nothing."""
+"""The nights of `stats`: read, measured, compared by groups, and written as tables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, Message, message_of
 from stageguard.cli.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
-from stageguard.cli.experts import Experts
-from stageguard.cli.inputs import Input, Inputs, in_list_words, lights_of, scoring_of
-from stageguard.cli.scored_files import ReadOptions, ScoredFile, read_night, run_each
-from stageguard.cli.terminal import in_options, progress
+from stageguard.cli.inputs import Input, Inputs, lights_of, scoring_of
+from stageguard.cli.present import run_shown
+from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_night
 from stageguard.formats.companions import GroupedNight, read_groups
+from stageguard.formats.sample_lists import in_list_words
 from stageguard.measures.cohort import (
     CohortNight,
     MeasuredNight,
@@ -24,6 +24,7 @@ from stageguard.measures.cohort import (
 )
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.runner.run import Outcome
 
 Groups = Mapping[str, GroupedNight]
 MOST_LIGHTS = 5  # different ones that are printed
@@ -43,18 +44,48 @@ class Request:
     samples: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StatsNight:
+    """What was measured of one night."""
+
+    measured: MeasuredNight
+    facts: Facts
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        facts, measures = self.facts, self.measured.measures
+        content: dict[str, Any] = {
+            "profile": facts.profile,
+            "group": facts.group,
+            "n_epochs": facts.n_epochs,
+            "epoch_seconds": facts.epoch_seconds,
+            "epochs_changed": facts.epochs_changed,
+            "lights": self.measured.lights,
+        }
+        content |= {scoring: dict(each.values) for scoring, each in measures.items()}
+        if {"before", "after"} <= measures.keys():
+            before, after = content["before"], content["after"]
+            content["delta"] = {name: after[name] - value for name, value in before.items()}
+        reasons = {scoring: dict(each.reasons) for scoring, each in measures.items() if each.reasons}
+        hours = {
+            scoring: [_hour(one) for one in each.hours] for scoring, each in measures.items() if each.hours
+        }
+        return content | {"reasons": reasons, "notes": list(self.notes)} | ({"hours": hours} if hours else {})
+
+
 @dataclass(slots=True)
 class CohortResult:
-    """What came of it: a report per file, the cohort unless every file failed, files written, remarks."""
+    """What came of it: an outcome per file, the cohort unless every file failed, files written, remarks."""
 
-    reports: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[Outcome[StatsNight]] = field(default_factory=list)
     cohort: Cohort | None = None
     written: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        content: dict[str, Any] = {"nights": self.reports}
+        content: dict[str, Any] = {"nights": [outcome.to_dict() for outcome in self.outcomes]}
         if self.cohort is not None and self.cohort.differences:
             names = scoring_names(self.cohort.table.values)
             content["groups"] = [difference_dict(found, names) for found in self.cohort.differences]
@@ -67,8 +98,7 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
     groups = {} if request.by is None else read_groups(request.by)
     runner = _Runner(request, groups)
     nights = request.inputs.nights
-    reports = run_each(nights, runner.run)
-    result = CohortResult(list(progress(reports, "Measuring", len(nights), quiet=quiet)))
+    result = CohortResult(run_shown(runner.run, nights, "Measuring", quiet=quiet))
     result.notes = list(request.inputs.notes)
     if not runner.nights:
         return result
@@ -83,15 +113,15 @@ def run_cohort(request: Request, *, quiet: bool) -> CohortResult:
                 table, {name: found.group for name, found in own.items()}, subjects=subjects
             )
         except InputError as error:
-            failed = [report["error"] for report in result.reports if not report["ok"]]
+            failed = [outcome.error for outcome in result.outcomes if outcome.error is not None]
             if not failed:
                 raise
-            raise InputError(f"{error} {len(failed)} files failed, the first: {failed[0]}") from None
+            count = f" {len(failed)} files failed, the first: "
+            raise InputError(Message(message_of(error), count, failed[0])) from None
     result.cohort = Cohort(runner.nights, runner.facts, table, request.measuring, differences, runner.sources)
-    result.notes += [in_options(note) for note in runner.notes()]
+    result.notes += runner.notes()
     if request.output is not None:
-        files = [night.path for night in nights]
-        files += [path for night in nights for path in (night.scoring, night.edf) if path is not None]
+        files = [path for night in nights for path in night.files]
         read = [request.by, request.expert, request.samples, *files]
         read += [night.path.with_suffix(".json") for night in nights]  # where `decode` says what it did
         spare = [path for path in read if path is not None]
@@ -113,7 +143,7 @@ class _Runner:
         self.sources: dict[str, dict[str, str]] = {}
         self.group_of: dict[str, GroupedNight | None] = {}
 
-    def run(self, night: Input) -> dict[str, Any]:
+    def run(self, night: Input) -> StatsNight:
         """Measure one night."""
         path, name = night.path, night.name
         scored = read_night(night, self._request.reading)
@@ -144,7 +174,7 @@ class _Runner:
         known = {"lights_off": lights.off, "lights_on": lights.on}
         options = {"lights_off": asked.lights_off, "lights_on": asked.lights_on}
         self.sources[name] |= {key: str(value) for key, value in known.items() if value != options[key]}
-        return _report(measured, facts, replace(scored, notes=(*scored.notes, *lights.notes)))
+        return StatsNight(measured, facts, (*scored.notes, *lights.notes))
 
     def notes(self) -> list[str]:
         """Return what the reader of the tables should know."""
@@ -198,31 +228,6 @@ def _facts(scored: ScoredFile, group: GroupedNight | None) -> Facts:
         scored.final.epoch_seconds,
         changed,
     )
-
-
-def _report(measured: MeasuredNight, facts: Facts, scored: ScoredFile) -> dict[str, Any]:
-    own: dict[str, Any] = {
-        "id": measured.night_id,
-        "profile": facts.profile,
-        "group": facts.group,
-        "n_epochs": facts.n_epochs,
-        "epoch_seconds": facts.epoch_seconds,
-        "epochs_changed": facts.epochs_changed,
-        "lights": measured.lights,
-    }
-    for scoring, measures in measured.measures.items():
-        own[scoring] = dict(measures.values)
-    if {"before", "after"} <= measured.measures.keys():
-        own["delta"] = {name: own["after"][name] - value for name, value in own["before"].items()}
-    reasons = {
-        name: dict(measures.reasons) for name, measures in measured.measures.items() if measures.reasons
-    }
-    hours = {
-        name: [_hour(hour) for hour in measures.hours]
-        for name, measures in measured.measures.items()
-        if measures.hours
-    }
-    return own | {"reasons": reasons, "notes": list(scored.notes)} | ({"hours": hours} if hours else {})
 
 
 def _hour(hour: Any) -> dict[str, Any]:

@@ -13,17 +13,12 @@ from typing import Any, TypeVar
 
 import typer
 
-from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
-from stageguard.base.files import checked_file, file_error, open_file, real_path
+from stageguard.base.errors import FileFormatError, InputError
+from stageguard.base.files import file_error, open_file, real_path
+from stageguard.cli.options import DecodingGiven, column_names
 from stageguard.cli.recognising import Wanted as Wanted
 from stageguard.cli.recognising import is_night
-from stageguard.datasets.sample_list import (
-    MOMENT_WORDS,
-    START_WORDS,
-    numbered_rows,
-    parse_moment,
-    parse_start,
-)
+from stageguard.formats.companions import parse_pins, read_quality
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramOptions
@@ -37,11 +32,19 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
-from stageguard.formats.recordings.edf import read_edf_header
+from stageguard.formats.sample_lists import (
+    MOMENT_WORDS,
+    START_WORDS,
+    numbered_rows,
+    parse_moment,
+    parse_start,
+)
 from stageguard.formats.sniffing import HEAD_BYTES, UTF16_MARKS
 from stageguard.measures.day import Moment
+from stageguard.profile.profile import Profile
+from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
+from stageguard.runner.decode_files import DecodeOptions, special
 
-COHORT_TABLE, FAILURES_TABLE = "cohort.tsv", "failures.tsv"  # what `decode` writes about a cohort
 OWN_TABLES = (COHORT_TABLE, FAILURES_TABLE)
 POSTERIOR_SUFFIXES = (TABLE_SUFFIX, SIDECAR_SUFFIX, DRAWS_SUFFIX)
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, *POSTERIOR_SUFFIXES)
@@ -63,6 +66,21 @@ class Input:
     source: Path | None = None  # the probabilities an output was decoded from
     is_listed: bool = False
     start: datetime | None = None  # when it began, where neither its file nor its edf says so
+
+    @property
+    def file(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    @property
+    def id(self) -> str:
+        """The name of the night."""
+        return self.name
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that are read of it."""
+        return [path for path in (self.path, self.scoring, self.edf, self.source) if path is not None]
 
     def refuse(self) -> None:
         """Raise what is wrong with it, if anything is."""
@@ -155,20 +173,6 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
     return kept, remarks
 
 
-def special(path: Path) -> str | None:
-    """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
-    try:
-        checked_file(path, "a recording")
-    except FileFormatError as error:
-        return str(error)
-    except FileNotFoundError:
-        if path.is_symlink():
-            return f"{path.name}: is a link to {path.readlink()}, which is not there. Name the file itself."
-    except OSError:  # said by whoever reads it
-        pass
-    return None
-
-
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
@@ -242,14 +246,6 @@ def scoring_of(night: Input) -> Path | None:
     return None
 
 
-def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
-    """Return when a recording began: by its header, else by the sample list."""
-    if edf is None:
-        return listed_start
-
-    return read_edf_header(edf).start or listed_start
-
-
 Parsed = TypeVar("Parsed")
 FILE_COLUMNS = ("probabilities", "scoring", "edf")
 LIST_SUFFIXES = (".tsv", ".csv")
@@ -316,22 +312,6 @@ def _sample(
         is_listed=True,
         start=_moment(path, number, row, "start", parse_start, START_WORDS),
     )
-
-
-COLUMN_WORDS = {
-    "lights_off": "lights_off of the list",
-    "lights_on": "lights_on of the list",
-    "start": "its start or its edf in the list",
-}
-
-
-def in_list_words(error: InputError) -> InputError:
-    """Return what is wrong with lights as a matter of the list's columns, not of options."""
-
-    def say(part: object) -> object:
-        return COLUMN_WORDS.get(part.name, part) if isinstance(part, Argument) else part
-
-    return InputError(message_of(error).replace_parts(say))
 
 
 def _once_each(path: Path, nights: list[Input]) -> list[Input]:
@@ -402,3 +382,27 @@ def _recorded_lights(path: Path) -> dict[str, Moment]:
         return {key: parse_moment(str(options[key])) for key in ("lights_off", "lights_on") if key in options}
     except (KeyError, TypeError, ValueError) as error:
         raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
+
+
+def decode_options(given: DecodingGiven) -> DecodeOptions:
+    """Return what the command line said, with the files it names read."""
+    return DecodeOptions(
+        stages=column_names(given.stages),
+        epoch_seconds=given.epoch_seconds,
+        logits=given.logits,
+        log=given.log,
+        quality=None if given.quality is None else read_quality(given.quality),
+        pins=parse_pins(given.pins) if given.pins else None,
+        cohort=given.cohort,
+        trained=None if given.trained is None else given.trained.value,
+        format=given.format,
+        pool_to_seconds=given.pool,
+    )
+
+
+def find_densities(
+    files: Sequence[Path] | None, samples: Path | None, profile: Profile, options: DecodeOptions
+) -> Inputs:
+    """Return the nights of probabilities that are to be decoded with a profile."""
+    names = (*profile.scheme.names, *(options.stages or ()))
+    return find_inputs(files, samples, Wanted("density", options.format, names))

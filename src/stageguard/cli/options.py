@@ -1,11 +1,15 @@
-"""Options that several commands share. Declares them only."""
+"""Options that several commands share, one by one and in groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -64,7 +68,8 @@ def one_of(names: Iterable[str]) -> dict[str, Any]:
     return {"parser": parse, "metavar": f"<{'|'.join(known)}>"}
 
 
-def _check_epoch_seconds(seconds: float | None) -> float | None:
+def check_epoch_seconds(seconds: float | None) -> float | None:
+    """Refuse what is no length of an epoch."""
     if seconds is not None and not 0.1 <= seconds <= 3600:  # NaN is neither
         raise typer.BadParameter(f"{seconds:g} is not a length of 0.1 to 3600 seconds, for example 30.")
     return seconds
@@ -82,7 +87,7 @@ EpochSeconds = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        callback=_check_epoch_seconds,
+        callback=check_epoch_seconds,
         help="Epoch length. Default: the file's, else the profile's, else 30.",
     ),
 ]
@@ -115,7 +120,7 @@ Pool = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        callback=_check_epoch_seconds,
+        callback=check_epoch_seconds,
         help="Average shorter rows of probabilities to epochs of this length.",
     ),
 ]
@@ -124,6 +129,25 @@ Log = Annotated[bool, typer.Option("--log", help="Probability files hold log-pro
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
+Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
+DensityFiles = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILES",
+        parser=given_path,
+        help="Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
+    ),
+]
+OutputFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FOLDER",
+        parser=given_path,
+        help="For the outputs. Default: beside each file.",
+    ),
+]
 ScoredFiles = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -173,3 +197,120 @@ class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
+
+
+def check_scale(logits: bool, log: bool) -> None:
+    """Refuse two answers to what the numbers are."""
+    if logits and log:
+        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+
+
+def column_names(stages: str | None) -> tuple[str, ...] | None:
+    """Return the names between commas."""
+    return None if stages is None else tuple(part.strip() for part in stages.split(","))
+
+
+def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    """Return what ``KEY=VALUE`` options say."""
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        key, mark, value = (part.strip() for part in text.partition("="))
+        if not mark or not key or not value:
+            raise typer.BadParameter(f"{option} is {text!r}, expected {example}.")
+        if pairs.setdefault(key, value) != value:
+            raise typer.BadParameter(f"{option} says {key!r} twice. Keep one.")
+    return pairs
+
+
+def parse_dataset_options(texts: Sequence[str] | None, option: str) -> dict[str, str | int | float | bool]:
+    """Return the options of a dataset's reader: true, false and numbers as what they are."""
+    pairs = parse_pairs(texts, option, "a name and a value, such as scheme=wnr3")
+    return {key: _typed(text) for key, text in pairs.items()}
+
+
+def _typed(text: str) -> str | int | float | bool:
+    if text.casefold() in ("true", "false"):
+        return text.casefold() == "true"
+    if re.fullmatch(r"-?\d{1,9}", text):
+        return int(text)
+    return float(text) if re.fullmatch(r"-?\d{1,9}\.\d{1,9}", text) else text
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files of probabilities are read."""
+
+    stages: Stages = None
+    epoch_seconds: EpochSeconds = None
+    logits: Logits = False
+    log: Log = False
+    format: FormatName = None
+    pool: Pool = None
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        check_scale(self.logits, self.log)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingGiven:
+    """How files of probabilities are read, and what goes into their decoding besides."""
+
+    stages: Stages = None
+    epoch_seconds: EpochSeconds = None
+    quality: Quality = None
+    pins: Pins = None
+    cohort: Cohort = None
+    trained: TrainedOn = None
+    logits: Logits = False
+    log: Log = False
+    format: FormatName = None
+    pool: Pool = None
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        check_scale(self.logits, self.log)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files among them, as far as they are there."""
+        given = [*([] if self.quality is None else [self.quality]), *map(Path, self.pins or ())]
+        return [path for path in given if path.is_file()]
+
+    def check_one_file(self, n_files: int) -> None:
+        """Refuse several files where something belongs to one of them."""
+        if n_files > 1 and (self.quality is not None or self.pins):
+            raise typer.BadParameter("--quality and --pins belong to one file: take the files one by one.")
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options of a group in the place of a parameter that is a group.
+
+    Typer makes an option of each parameter; a parameter whose type is a dataclass of options, such as
+    `Reading`, stands for all of them, so that commands list them once and pass them on together.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in signature(command).parameters.values():
+        hint = hints[parameter.name]
+        if not is_dataclass(hint):
+            parameters.append(parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = hint
+        kinds = get_type_hints(hint, include_extras=True)
+        parameters += [
+            Parameter(item.name, Parameter.KEYWORD_ONLY, default=item.default, annotation=kinds[item.name])
+            for item in fields(hint)
+            if item.default is not MISSING
+        ]
+
+    @wraps(command)
+    def spread_out(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{item.name: given.pop(item.name) for item in fields(group)})
+        command(**given)
+
+    spread_out.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    spread_out.__annotations__ = {each.name: each.annotation for each in parameters}
+    return spread_out

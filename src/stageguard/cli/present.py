@@ -1,43 +1,111 @@
-"""Print what a decoding did: one file in full, many as a table, failures as rows. Computes nothing."""
+"""What commands print about many files: one night in full, many as a table, failures as rows."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from stageguard.cli.terminal import console, count, one_line, print_error, print_heading, print_list, table
+from stageguard.cli.terminal import (
+    console,
+    count,
+    one_line,
+    print_error,
+    print_heading,
+    print_list,
+    progress,
+    table,
+)
 from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.guard.explain import in_bouts
+from stageguard.guard.explain import Change, in_bouts
+from stageguard.measures.summary import NightSummary
+from stageguard.runner.cohort_tables import MOST_IN_FULL
+from stageguard.runner.decode_files import DecodedNight
+from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 
 MOST_NOTES = 8  # of many files, in one line
-MOST_ROWS = 40  # nights that are shown one by one
+MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
 MOST_PROBLEMS = 20  # different ones that are printed
 PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow"}
 
+Outcomes = Sequence[Outcome[Any]]
+OneOutcome = TypeVar("OneOutcome", bound=Outcome[Any])
 
-def print_night(report: dict[str, Any], out: Console | None = None) -> None:
+
+class Headed(Protocol):
+    """What a headline tells of a night."""
+
+    @property
+    def profile_name(self) -> str:
+        """The profile."""
+
+    @property
+    def stages(self) -> Sequence[str]:
+        """The stages of its scheme."""
+
+    @property
+    def n_epochs(self) -> int:
+        """How many epochs."""
+
+    @property
+    def epoch_seconds(self) -> float:
+        """How long each is."""
+
+
+def run_shown(
+    work: Callable[[TaskType], Value],
+    tasks: Sequence[TaskType],
+    what: str,
+    *,
+    quiet: bool,
+    output_of: Callable[[TaskType], Path] | None = None,
+    jobs: int = 1,
+) -> list[Outcome[Value]]:
+    """Return what became of each file, with a progress bar on a terminal."""
+    found = run_files(work, tasks, output_of=output_of, jobs=jobs, fatal=(typer.BadParameter,))
+    return list(progress(found, what, len(tasks), quiet=quiet))
+
+
+def end(outcomes: Outcomes, *, as_json: bool) -> None:
+    """Print what failed, and exit with 1 where anything did."""
+    print_problems(outcomes, as_json=as_json)
+    if not all(outcome.ok for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def print_night(
+    outcome: Outcome[DecodedNight], out: Console | None = None, more: Sequence[Sequence[str]] = ()
+) -> None:
     """Before/after table of one file, why, on what assumptions, and where the outputs are."""
     out = out or console()
-    print_summary(report, out)
-    print_list(out, "Strength", [report["strength"]])
-    if report.get("changes"):
-        print_changes(report["changes"], out)
-    print_read([report], out)
-    print_list(out, "Assumed", report["assumptions"])
-    print_list(out, "Advice", report["advice"])
-    print_list(out, "Warning", report["warnings"])
-    print_list(out, "Wrote", report["outputs"].values())
+    night = outcome.result
+    summary = night.summary
+    assert summary is not None
+    print_summary(outcome.file, summary, out, more)
+    print_list(out, "Strength", [summary.strength])
+    if night.changes:
+        print_changes(night.changes, out)
+    print_read([outcome], out)
+    print_list(out, "Assumed", summary.assumptions)
+    print_list(out, "Advice", summary.advice)
+    print_list(out, "Warning", outcome.warnings)
+    print_list(out, "Wrote", night.outputs.values())
     print_review(out)
 
 
-def print_read(reports: Sequence[dict[str, Any]], out: Console) -> None:
+def print_read(outcomes: Outcomes, out: Console) -> None:
     """Print what was assumed while reading files, in one line."""
-    notes = list(dict.fromkeys(note for report in reports for note in report["notes"]))
+    print_read_notes([note for outcome in outcomes for note in outcome.notes], out)
+
+
+def print_read_notes(notes: Sequence[str], out: Console) -> None:
+    """Print what was assumed while reading, each remark once, in one line."""
+    notes = list(dict.fromkeys(map(one_line, notes)))
     more = [f"and {count(len(notes) - MOST_NOTES, 'more remark')}"] if len(notes) > MOST_NOTES else []
     if notes:
         print_list(out, "Read", ["; ".join([*notes[:MOST_NOTES], *more])])
@@ -52,146 +120,143 @@ def print_notes(notes: Sequence[str], *, as_json: bool, heading: str = "Note") -
         print(f"stageguard: note: {one_line(note)}", file=sys.stderr)
 
 
-def print_warnings(reports: Sequence[dict[str, Any]], out: Console) -> None:
+def print_warnings(outcomes: Outcomes, out: Console) -> None:
     """Print the first warnings of several nights, each once."""
-    found = list(dict.fromkeys(one_line(text) for report in reports for text in report["warnings"]))
-    more = [f"and {count(len(found) - MOST_NOTES, 'more warning')}"] if len(found) > MOST_NOTES else []
-    print_list(out, "Warning", [*found[:MOST_NOTES], *more])
+    texts = list(dict.fromkeys(one_line(text) for outcome in outcomes for text in outcome.warnings))
+    more = [f"and {count(len(texts) - MOST_NOTES, 'more warning')}"] if len(texts) > MOST_NOTES else []
+    print_list(out, "Warning", [*texts[:MOST_NOTES], *more])
 
 
-def print_changes(changes: Sequence[dict[str, Any]], out: Console) -> None:
+def print_changes(changes: Sequence[Change], out: Console) -> None:
     """Every change of a night, with the rule that decided and what keeping the original would cost."""
     numbers = ("epoch", "p before", "p after", "cost (nats)")
     shown = table("epoch", "time", "before", "after", "rule", *numbers[1:], right=numbers)
-    for row in changes:
-        seconds = row["onset"]
+    for change in changes:
+        seconds = change.onset_seconds
         elapsed = f"+{seconds // 3600:.0f}:{seconds // 60 % 60:02.0f}:{seconds % 60:02.0f}"
-        cost = row["margin_nats"]
         shown.add_row(
-            f"{row['first_epoch']:,}",
-            elapsed if row["clock"] is None else row["clock"][11:19],
-            in_bouts(row["before"].split()),
-            in_bouts(row["after"].split()),
-            row["rule"],
-            f"{row['probability_before']:.2f}",
-            f"{row['probability_after']:.2f}",
-            "forbidden" if cost is None else f"{cost:.2f}",
+            f"{change.first_epoch:,}",
+            elapsed if change.clock is None else change.clock.isoformat()[11:19],
+            in_bouts(change.before),
+            in_bouts(change.after),
+            change.rule,
+            f"{change.probability_before:.2f}",
+            f"{change.probability_after:.2f}",
+            "forbidden" if change.margin_nats == float("inf") else f"{change.margin_nats:.2f}",
         )
     print_heading(out, f"Changes ({len(changes):,}): what keeping the stager's choice would cost")
     out.print(shown)
 
 
-def print_headline(report: dict[str, Any], out: Console, link: str) -> None:
+def print_headline(file: str, night: Headed, out: Console, link: str, lights: str = "") -> None:
     """Name the file, the profile and what was recorded."""
-    hours = report["n_epochs"] * report["epoch_seconds"] / 3600
+    hours = night.n_epochs * night.epoch_seconds / 3600
     out.print(
         Text.assemble(
-            (one_line(Path(report["file"]).name), "bold"),
-            f" {link} {one_line(report['profile']['name'])}: {count(report['n_epochs'], 'epoch')} of "
-            f"{report['epoch_seconds']:g} s ({hours:.1f} h), stages {one_line(' '.join(report['stages']))}",
+            (one_line(Path(file).name), "bold"),
+            f" {link} {one_line(night.profile_name)}: {count(night.n_epochs, 'epoch')} of "
+            f"{night.epoch_seconds:g} s ({hours:.1f} h), stages {one_line(' '.join(night.stages))}",
         )
     )
-    if report.get("lights"):
-        out.print(f"Measured between lights: {report['lights']}")
+    if lights:
+        out.print(f"Measured between lights: {lights}")
 
 
-def print_summary(report: dict[str, Any], out: Console) -> None:
-    """Headline and before/after table."""
-    print_headline(report, out, "with")
+def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence[Sequence[str]] = ()) -> None:
+    """Headline and before/after table, with `more` rows."""
+    print_headline(file, summary, out, "with", summary.lights)
     shown = table("", "before", "after", "expert range", right=("before", "after"))
-    for title, *cells in report["table"]:
+    for title, *cells in (*(row.cells() for row in summary.rows), *more):
         shown.add_row(title, *(marked(cell) for cell in cells))
-    share = 100 * report["n_changed"] / report["n_scored"] if report["n_scored"] else 0.0
-    shown.add_row("Epochs changed", "", f"{report['n_changed']:,} ({share:.1f} %)", "")
-    for key, title in (("n_filled", "Epochs filled (no evidence)"), ("n_unscored", "Epochs left unscored")):
-        if report[key]:
-            shown.add_row(title, "", f"{report[key]:,}", "")
+    changed = f"{summary.n_changed:,} ({summary.changed_percent:.1f} %)"
+    shown.add_row("Epochs changed", "", changed, "")
+    if summary.n_filled:
+        shown.add_row("Epochs filled (no evidence)", "", f"{summary.n_filled:,}", "")
+    if summary.n_unscored:
+        shown.add_row("Epochs left unscored", "", f"{summary.n_unscored:,}", "")
     out.print(shown)
-    if report.get("range_note"):
-        out.print(report["range_note"])
+    if summary.range_note:
+        out.print(summary.range_note)
 
 
-def marked(cell: str) -> Any:
+def marked(cell: str) -> Text:
     """Return a cell in the colour of the place it ends with."""
     return Text(cell, style=PLACE_STYLE.get(cell.rpartition(" ")[2], ""))
 
 
 def print_review(out: Console) -> None:
-    """Print the sentence that goes with every output."""
+    """Say who has to look at it."""
     out.print(REVIEW_SENTENCE, style="dim")
 
 
-def print_cohort(reports: Sequence[dict[str, Any]], out: Console | None = None) -> None:
+def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None = None) -> None:
     """One row per decoded file."""
     out = out or console()
-    done = [report for report in reports if report["ok"]]
-    if done:
-        numbers = ("epochs", "changed", "FI before", "FI after")
-        shown = table("file", *numbers, "warnings", right=numbers)
-        for report in done:
-            fi = dict(zip(("before", "after"), report["table"][0][1:3], strict=True))
-            share = 100 * report["n_changed"] / report["n_scored"] if report["n_scored"] else 0.0
-            shown.add_row(
-                one_line(report["file"]),
-                f"{report['n_epochs']:,}",
-                f"{share:.1f} %",
-                marked(fi["before"]),
-                marked(fi["after"]),
-                one_line("; ".join(report["warnings"])),
-            )
-        out.print(shown)
-        folders = sorted({str(Path(report["outputs"]["tsv"]).parent) for report in done})
-        out.print(f"Wrote {len(done)} hypnogram{'s' * (len(done) != 1)} to {', '.join(folders)}")
-        print_read(done, out)
-        print_review(out)
+    done = succeeded(outcomes)
+    if not done:
+        return
+    numbers = ("epochs", "changed", "FI before", "FI after")
+    shown = table("file", *numbers, "warnings", right=numbers)
+    for outcome in done:
+        summary = outcome.result.summary
+        assert summary is not None
+        _, before, after, _ = summary.rows[0].cells()
+        shown.add_row(
+            one_line(outcome.file),
+            f"{summary.n_epochs:,}",
+            f"{summary.changed_percent:.1f} %",
+            marked(before),
+            marked(after),
+            one_line("; ".join(map(one_line, outcome.warnings))),
+        )
+    out.print(shown)
+    folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in done})
+    out.print(f"Wrote {len(done)} hypnogram{'s' * (len(done) != 1)} to {', '.join(folders)}")
+    print_read(done, out)
+    print_review(out)
 
 
-def print_failures(
-    reports: Sequence[dict[str, Any]], *, n_files: int | None = None, place: Path | None = None
-) -> None:
+def print_failures(outcomes: Outcomes, *, n_files: int | None = None, listed_in: Path | None = None) -> None:
     """One row per problem, on stderr, with the file it is about, or the first and how many more."""
-    failed = [report for report in reports if not report["ok"]]
+    failed = [outcome for outcome in outcomes if not outcome.ok]
     if not failed:
         return
     files: dict[str, list[str]] = {}
-    for report in failed:
-        name = Path(report["file"]).name
-        problem = report["error"].removeprefix(f"{report['file']}: ").removeprefix(f"{name}: ")
-        files.setdefault(problem, []).append(one_line(report["file"]))
+    for outcome in failed:
+        name = Path(outcome.file).name
+        problem = one_line(outcome.error).removeprefix(f"{outcome.file}: ").removeprefix(f"{name}: ")
+        files.setdefault(problem, []).append(one_line(outcome.file))
     shown = table("file", "problem")
     for problem, names in list(files.items())[:MOST_PROBLEMS]:
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         shown.add_row(f"{names[0]}{more}", problem)
     out = console(stderr=True)
-    print_heading(out, f"{len(failed):,} of {len(reports) if n_files is None else n_files:,} files failed")
+    print_heading(out, f"{len(failed):,} of {len(outcomes) if n_files is None else n_files:,} files failed")
     out.print(shown)
     if len(files) > MOST_PROBLEMS:
-        where = "" if place is None else f", all of them in {place}"
+        where = "" if listed_in is None else f", all of them in {listed_in}"
         out.print(f"and {count(len(files) - MOST_PROBLEMS, 'more problem')}{where}")
-    elif place is not None and len(files) < len(failed):
-        out.print(f"All of them with their files: {place}")
+    elif listed_in is not None and len(files) < len(failed):
+        out.print(f"All of them with their files: {listed_in}")
 
 
 def print_problems(
-    reports: Sequence[dict[str, Any]],
-    *,
-    as_json: bool,
-    n_files: int | None = None,
-    place: Path | None = None,
+    outcomes: Outcomes, *, as_json: bool, n_files: int | None = None, listed_in: Path | None = None
 ) -> None:
     """Write what failed to stderr: one line for the only file, a table for one of many.
 
-    `n_files` is how many there were, where `reports` are the failures only; `place` is a file with them all.
+    `n_files` is how many there were, where `outcomes` are the failures only; `listed_in` is a file with them
+    all.
     """
-    total = len(reports) if n_files is None else n_files
-    if total == 1 and reports and not reports[0]["ok"]:
-        print_error(reports[0]["error"])
+    total = len(outcomes) if n_files is None else n_files
+    if total == 1 and outcomes and not outcomes[0].ok:
+        print_error(outcomes[0].error)
     elif not as_json:
-        print_failures(reports, n_files=total, place=place)
+        print_failures(outcomes, n_files=total, listed_in=listed_in)
 
 
-def short_names(reports: Sequence[dict[str, Any]]) -> list[str]:
+def short_names(outcomes: Outcomes) -> list[str]:
     """Return how a table names the files: without their folders where that tells them apart."""
-    paths = [Path(report["file"]) for report in reports]
+    paths = [Path(outcome.file) for outcome in outcomes]
     unique = len({path.name for path in paths}) == len(paths)
     return [one_line(path.name if unique else path) for path in paths]

@@ -1,13 +1,10 @@
-"""Recordings as commands are given them: files, or a dataset's folder. Prints nothing."""
+"""Recordings as commands are given them: files, or a dataset's folder."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,9 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.cli.terminal import failure_text, progress, warned_of
-from stageguard.cli.workers import run_all
+from stageguard.base.errors import InputError
+from stageguard.cli.options import parse_dataset_options, parse_pairs
 from stageguard.datasets import dataset as described
 from stageguard.formats.recordings.read import SUFFIXES, read_recording_file
 from stageguard.night.recording import Recording
@@ -55,11 +51,11 @@ class Source:
     Parameters
     ----------
     file : str
-        What a report calls it.
-    name : str
-        Of its outputs.
-    place : Path
-        Folder for its outputs.
+        The file, or the dataset's id of it.
+    id : str
+        Name of its outputs.
+    folder : Path
+        For its outputs.
     read : callable
         Returns the recording and remarks on how it was read.
     modality : str
@@ -67,22 +63,16 @@ class Source:
     """
 
     file: str
-    name: str
-    place: Path
+    id: str
+    folder: Path
     read: Callable[[], tuple[Recording, tuple[str, ...]]] = field(repr=False)
     modality: str = ""
+    error: str | None = None
 
-
-def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
-    """Return what ``KEY=VALUE`` options say."""
-    pairs: dict[str, str] = {}
-    for text in texts or ():
-        key, mark, value = text.partition("=")
-        if not mark or not key.strip() or not value.strip():
-            raise typer.BadParameter(f"{option} is {text!r}, expected {example}.")
-        if pairs.setdefault(key.strip(), value.strip()) != value.strip():
-            raise typer.BadParameter(f"{option} says {key.strip()!r} twice. Keep one.")
-    return pairs
+    @property
+    def output(self) -> Path:
+        """Folder and name of its outputs."""
+        return self.folder / self.id
 
 
 def find_sources(
@@ -95,7 +85,7 @@ def find_sources(
 ) -> list[Source]:
     """Return what there is to read, in order, checked against the options that go together."""
     channels = parse_pairs(channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
-    options = parse_pairs(dataset_option, "--dataset-option", "a name and a value, such as scheme=wnr3")
+    options = parse_dataset_options(dataset_option, "--dataset-option")
     if dataset is None:
         if options:
             raise typer.BadParameter("--dataset-option needs --dataset: say which dataset it is.")
@@ -115,31 +105,12 @@ def find_sources(
     modality = "" if about.modality == "any" else about.modality
     found = []
     for folder in paths:
-        for entry in about.entries(folder, **{key: _value(text) for key, text in options.items()}):
+        for entry in about.entries(folder, **options):
             read = partial(_read_entry, entry, channels)
             found.append(Source(entry.id, _file_name(entry.id), output, read, modality))
     if not found:
         raise InputError(f"{paths[0]} holds no recording of {dataset}. See: stageguard data show {dataset}")
     return found
-
-
-def run_each(
-    work: Callable[[Source], dict[str, Any]], sources: Sequence[Source], jobs: int, what: str, *, quiet: bool
-) -> list[dict[str, Any]]:
-    """Return a report per recording, in order; a failure is a report with its one-line `error`."""
-    claimed: dict[Path, str] = {}
-    planned: list[Source | dict[str, Any]] = []
-    for source in sources:
-        first = claimed.setdefault(source.place.absolute() / source.name.casefold(), source.file)
-        if first is source.file:
-            planned.append(source)
-        else:
-            error = f"{source.file}: has the same output as {first}. Put it into another folder."
-            planned.append({"file": source.file, "ok": False, "error": error, "warnings": []})
-    distinct = [item for item in planned if isinstance(item, Source)]
-    with closing(run_all(partial(_attempt, work), distinct, jobs)) as results:
-        shown = progress(planned, what, len(planned), quiet=quiet)
-        return [next(results) if isinstance(item, Source) else item for item in shown]
 
 
 def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recording:
@@ -155,19 +126,6 @@ def with_channels(recording: Recording, channels: Mapping[str, str]) -> Recordin
         assert found is not None
         signals[role] = found
     return dataclasses.replace(recording, signals=signals)
-
-
-def _attempt(work: Callable[[Source], dict[str, Any]], source: Source) -> dict[str, Any]:
-    began = time.perf_counter()
-    report: dict[str, Any] = {"file": source.file, "ok": False}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", StageGuardWarning)
-        try:
-            report |= work(source) | {"ok": True}
-        except Exception as error:
-            report["error"] = failure_text(error, Path(source.file))
-    said = warned_of(caught)
-    return report | {"warnings": list(dict.fromkeys(said)), "seconds": time.perf_counter() - began}
 
 
 def _files(path: Path) -> list[Path]:
@@ -192,13 +150,6 @@ def _read_file(
 
 def _read_entry(entry: Any, channels: Mapping[str, str]) -> tuple[Recording, tuple[str, ...]]:
     return with_channels(entry.read(), channels), ()
-
-
-def _value(text: str) -> str | int | bool:
-    """Return an option's value as what it looks like."""
-    if text.casefold() in ("true", "false"):
-        return text.casefold() == "true"
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
 
 
 def _file_name(name: str) -> str:

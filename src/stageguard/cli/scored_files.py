@@ -1,39 +1,40 @@
-"""Read any input of check, stats and compare as scored nights, one file after the other. Prints nothing."""
+"""Files as scored nights: hypnograms, probabilities by their argmax or decoded, and experts' scorings."""
 
 from __future__ import annotations
 
 import dataclasses
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from errno import ENOENT
 from pathlib import Path
-from typing import Any, TypeVar
 
 import typer
 
-from stageguard.base.errors import Argument, FileFormatError, InputError, StageGuardWarning, message_of
+from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error
-from stageguard.cli.decode_file import own_scheme
-from stageguard.cli.inputs import Input, special, start_of
-from stageguard.cli.inputs import night_id as night_id
-from stageguard.cli.recognising import Wanted
-from stageguard.cli.terminal import failure_text, in_options, warned_of
-from stageguard.datasets.sample_list import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
+from stageguard.cli.inputs import Input, is_own, night_id
+from stageguard.cli.options import Reading, column_names
+from stageguard.cli.recognising import Wanted, is_night
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
-from stageguard.formats.outputs import TSV_SUFFIX
+from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
 from stageguard.formats.registry import formats, named
+from stageguard.formats.sample_lists import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import hypnogram_before
 from stageguard.measures.day import Moment
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
-from stageguard.night.timing import begun
+from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
+from stageguard.runner.decode_files import DecodeOptions, decode_file, own_scheme, special, start_of
+from stageguard.runner.verify import decode_recorded
 
-Item = TypeVar("Item", Path, Input)
+SCORED = Wanted("hypnogram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,37 +59,45 @@ class ReadOptions:
         own = () if self.profile is None else self.profile.scheme.names
         return Wanted("hypnogram", self.format, (*own, *(self.stages or ())))
 
+    @property
+    def density(self) -> DensityOptions:
+        """How to read files of probabilities."""
+        profile = self.profile
+        return DensityOptions(
+            stages=self.stages,
+            epoch_seconds=self.epoch_seconds,
+            default_epoch_seconds=None if profile is None else profile.epoch_seconds,
+            logits=self.logits,
+            log=self.log,
+            scheme=own_scheme(None if profile is None else profile.scheme),
+            format=self.format,
+            pool_to_seconds=self.pool_to_seconds,
+        )
+
 
 def read_options(
-    profile: str | None,
-    scheme: str | None,
-    stages: str | None,
-    epoch_seconds: float | None,
+    reading: Reading,
     *,
-    start: str | None = None,
-    logits: bool = False,
-    log: bool = False,
-    decode: bool = False,
-    format: str | None = None,
-    pool: float | None = None,
+    profile: str | None = None,
+    scheme: str | None = None,
     scoring_format: str | None = None,
+    start: str | None = None,
+    decode: bool = False,
 ) -> ReadOptions:
     """Return what the command line said, checked and loaded."""
-    if logits and log:
-        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     if scoring_format is not None:
         named(scoring_format, "hypnogram")  # an unknown one is said once, not for every file
     return ReadOptions(
         profile=None if profile is None else Profile.load(profile),
         scheme=None if scheme is None else StageScheme.named(str(scheme)),
-        stages=None if stages is None else tuple(part.strip() for part in stages.split(",")),
-        epoch_seconds=epoch_seconds,
+        stages=column_names(reading.stages),
+        epoch_seconds=reading.epoch_seconds,
         start=read_start(start),
-        logits=logits,
-        log=log,
+        logits=reading.logits,
+        log=reading.log,
         decode=decode,
-        format=format,
-        pool_to_seconds=pool,
+        format=reading.format,
+        pool_to_seconds=reading.pool,
         scoring_format=scoring_format,
     )
 
@@ -196,19 +205,7 @@ def _as_scoring_format(part: object) -> object:
 
 def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
-    seconds = None if profile is None else profile.epoch_seconds
-    own = own_scheme(None if profile is None else profile.scheme)
-    reading = DensityOptions(
-        options.stages,
-        options.epoch_seconds,
-        seconds,
-        options.logits,
-        options.log,
-        own,
-        options.format,
-        options.pool_to_seconds,
-    )
-    found = read_density_file(path, reading)
+    found = read_density_file(path, options.density)
     density = found.density
     if profile is not None and options.decode:
         decoding = decode(density, profile)
@@ -226,29 +223,6 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     return ScoredFile(path, argmax, None, profile, found.notes)
 
 
-def run_each(items: Sequence[Item], function: Callable[[Item], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield a report per file; a failure is a report with its one-line `error`."""
-    for item in items:
-        path = _path_of(item)
-        report: dict[str, Any] = {"file": str(path), "ok": False}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", StageGuardWarning)
-            try:
-                report |= function(item) | {"ok": True}
-            except typer.BadParameter:  # about the command, not about the file
-                raise
-            except Exception as error:
-                report["error"] = failure_text(error, path)
-        if "notes" in report:
-            report["notes"] = [in_options(note) for note in report["notes"]]
-        report["warnings"] = warned_of(caught)
-        yield report
-
-
-def _path_of(item: Path | Input) -> Path:
-    return item.path if isinstance(item, Input) else item
-
-
 def read_moment(text: str | None, option: str) -> Moment | None:
     """Return when lights went off or on, as an option says it."""
     try:
@@ -263,3 +237,99 @@ def read_start(text: str | None) -> datetime | None:
         return None if text is None else parse_start(text)
     except ValueError:
         raise InputError(f"--start is {text!r}, expected {START_WORDS}.") from None
+
+
+class Experts:
+    """Expert scorings by the name of the night."""
+
+    def __init__(self, place: Path | None, named: Mapping[str, Path] | None = None) -> None:
+        self._named = dict(named or {})
+        self._file: Path | None = None
+        self._folder: dict[str, list[Path]] = {}
+        self._others: dict[str, list[Path]] = {}
+        problem = None if place is None else special(place)
+        if problem is not None:
+            raise InputError(problem)
+        if place is not None and not place.exists():
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(place))
+        if place is not None and place.is_dir():
+            files = [path for path in sorted(place.iterdir()) if path.is_file() and not is_own(path)]
+            scored = [form for form in formats() if form.does("hypnogram")]
+            plain = {suffix for form in scored if form.is_plain for suffix in form.suffixes}
+            known = tuple(suffix for form in scored for suffix in form.suffixes)
+            for path in files:
+                if path.suffix.lower() in plain:
+                    self._folder.setdefault(night_id(path), []).append(path)
+            for path in files:  # other formats, of nights that have none of those
+                if path.name.lower().endswith(known) and night_id(path) not in self._folder:
+                    self._others.setdefault(night_id(path), []).append(path)
+            self._folder |= self._others
+            if not self._folder:
+                raise InputError(
+                    f"{place} holds no hypnogram, expected files such as night.tsv or night.txt."
+                )
+        else:
+            self._file = place
+
+    @property
+    def kind(self) -> str:
+        """Where scorings are looked for, in a word."""
+        return "folder" if self._folder else "list"
+
+    def path_for(self, name: str) -> Path | None:
+        """Return the file that holds the expert's scoring of a night, or None."""
+        if name in self._named:
+            return self._named[name]
+        if self._file is not None:
+            return self._file
+        found = self._folder.get(name, [])
+        if len(found) > 1 and name in self._others:  # a recording may lie beside its scoring
+            found = [path for path in found if is_night(path, SCORED)] or found
+        if len(found) > 1:
+            listed = " and ".join(path.name for path in found[:2])
+            raise InputError(f"the expert of {name!r} may be {listed}, expected one file. Keep one.")
+        return found[0] if found else None
+
+    def read(
+        self, name: str, night: Hypnogram | None, options: ReadOptions, listed: Path | None = None
+    ) -> Hypnogram | None:
+        """Read the expert's scoring of a night; what its file does not say is taken from the night.
+
+        `listed` is the file that a sample list names, which goes before a folder's.
+        """
+        path = listed or self.path_for(name)
+        return None if path is None else read_expert(path, night, options)
+
+
+def read_expert(path: Path, night: Hypnogram | None, options: ReadOptions) -> Hypnogram:
+    """Read an expert's scoring; what its file does not say, scheme to start, is taken from the night."""
+    format = None if path.name.endswith(TSV_SUFFIX) else options.scoring_format
+    given = HypnogramOptions(options.scheme, options.epoch_seconds, format=format)
+    if night is not None:
+        given = dataclasses.replace(
+            given, default_scheme=night.scheme, default_epoch_seconds=night.epoch_seconds
+        )
+    expert = read_scoring(path, given).hypnogram
+    return begun(expert, options.start if night is None else recording_start(night))
+
+
+def decode_night(
+    night: Path,
+    profile: Profile | None,
+    options: DecodeOptions,
+    start: datetime | None,
+    source: Path | None = None,
+) -> tuple[Decoding, tuple[str, ...]]:
+    """Decode probabilities with a profile, or an output of `decode` as it records; also returns remarks.
+
+    `source` is where the probabilities of an output are, when they are not beside it.
+    """
+    if night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
+        if profile is not None or options.to_dict() != DecodeOptions().to_dict():
+            raise typer.BadParameter(
+                f"{night.name} records its profile and options: leave them out, or name the probabilities."
+            )
+        return decode_recorded(night, start, source)
+    if profile is None:
+        raise typer.BadParameter("Missing option '--profile' / '-p': probabilities come without one.")
+    return decode_file(night, profile, options, start)

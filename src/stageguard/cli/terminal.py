@@ -1,4 +1,4 @@
-"""What every command says to the user: errors, tables, JSON. Knows nothing of sleep."""
+"""What every command says to the user: errors, tables, JSON, progress."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from stageguard.base.errors import (
     Argument,
+    Message,
     NightNumber,
-    StageGuardError,
     StageGuardWarning,
-    fault_text,
+    error_message,
     message_of,
 )
-from stageguard.cli.stopping import unstopped
+from stageguard.runner.stopping import unstopped
 
 if TYPE_CHECKING:
     from warnings import WarningMessage
@@ -86,28 +86,7 @@ def count(number: int, noun: str) -> str:
 
 def error_text(error: object, path: Path | None = None) -> str:
     """One line for an error, beginning with the file it is about."""
-    if isinstance(error, OSError) and error.strerror:  # our own errors carry no strerror
-        place = f"{error.filename}: " if error.filename is not None else ""
-        text = f"{place}{error.strerror}"
-    else:
-        text = in_options(error)
-    named = path is None or path.name in ("", "..")  # a folder such as "." is named by its error
-    if path is not None and not named and not re.match(rf"(\S*[/\\])?{re.escape(path.name)}:", text):
-        text = f"{path.name}: {text}"
-    return one_line(text)
-
-
-def failure_text(error: Exception, path: Path) -> str:
-    """One line for a file that failed, whatever it raised, so that the other files go on.
-
-    A fault of this package's own names its type. Want of memory ends the run, and so does any fault where
-    STAGEGUARD_DEBUG asks for its traceback.
-    """
-    if isinstance(error, StageGuardError | OSError):
-        return error_text(error, path)
-    if isinstance(error, MemoryError) or os.environ.get("STAGEGUARD_DEBUG"):
-        raise error
-    return error_text(f"failed with {fault_text(error)}. Is it damaged?", path)
+    return one_line(error_message(error, path))
 
 
 def print_error(error: object, path: Path | None = None) -> None:
@@ -126,15 +105,24 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON that standard output can show, whatever its encoding and whatever files are called."""
+    """Return JSON that standard output can show, whatever its encoding; messages speak of options."""
     from stageguard.formats.outputs import plain
 
+    value = _said(value)
     text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
         return json.dumps(plain(value), indent=2, allow_nan=False)
     return text
+
+
+def _said(value: Any) -> Any:
+    if isinstance(value, Message):
+        return in_options(value)
+    if isinstance(value, dict):
+        return {key: _said(item) for key, item in value.items()}
+    return [_said(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class JsonList:

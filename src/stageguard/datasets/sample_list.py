@@ -15,27 +15,20 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
-from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import InputError, did_you_mean
-from stageguard.base.files import read_cell
+from stageguard.base.errors import InputError
 from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects
-from stageguard.datasets.samples import broken
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
-from stageguard.formats.tables.delimited import read_delimited
-from stageguard.measures.day import Moment
+from stageguard.formats.sample_lists import START_WORDS, numbered_rows, parse_start
 from stageguard.night.recording import Recording
 
 OWN_COLUMNS = ("id", "subject", "edf", "scoring", "start", "lights_off", "lights_on")
 PREFIXES = ("channel:", "unit:", "scoring:")
 NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
-SOME_DAY = date(2000, 1, 1)  # a time of day without a date; which day matters to no statistic
-START_WORDS = "a time such as 22:30 or 2024-05-01T22:30"
-MOMENT_WORDS = f"seconds since the beginning of the recording, or {START_WORDS}"
 
 
 def find(
@@ -64,39 +57,6 @@ def find(
 def read_list(path: Path) -> list[dict[str, str]]:
     """Read the lines of a list: cells by column, without those that are missing."""
     return [row for _, row in numbered_rows(path)]
-
-
-def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int, dict[str, str]]]:
-    """Read the lines of a list with their numbers, as editors count; each names one of `files` at least."""
-    columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
-    table = read_delimited(path, comments=True, utf16=True, expected=f"a header such as: {columns}")
-    header = [_column(name) for name in table.header]
-    _check_header(path, header, files)
-    rows: list[tuple[int, dict[str, str]]] = []
-    lines: dict[str, int] = {}
-    for line, cells in zip(table.lines, table.rows, strict=True):
-        row = _row(path, line, header, cells, files)
-        name = row.get("id") or Path(next(row[column] for column in files if column in row)).stem
-        if name in lines:
-            raise broken(
-                path, f"line {line} is {name!r} again, after line {lines[name]}. Give each its own id."
-            )
-        lines[name] = line
-        rows.append((line, row))
-    if not rows:
-        raise broken(path, "has a header but no rows, expected one row per recording.")
-    return rows
-
-
-def _row(
-    path: Path, line: int, header: Sequence[str], cells: Sequence[str], files: Sequence[str]
-) -> dict[str, str]:
-    row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING_WORDS}
-    row |= {name: read_cell(row[name]) for name in ("id", "subject") if name in row}
-    if not any(column in row for column in files):
-        named = [column for column in files if column in header]
-        raise broken(path, f"line {line} names no file in its column {' or '.join(named)}.")
-    return row
 
 
 def read_row(
@@ -133,29 +93,6 @@ def read_row(
         lights_off_seconds=recording.lights_off_seconds if off is None else off,
         lights_on_seconds=recording.lights_on_seconds if on is None else on,
     )
-
-
-def parse_moment(text: str) -> Moment:
-    """Return a time as `sleep_statistics` takes it, or raise ValueError: see `MOMENT_WORDS`."""
-    text = text.strip()
-    if re.fullmatch(r"\d+(\.\d*)?s?", text):
-        return float(text.removesuffix("s"))
-    if "-" in text:
-        return datetime.fromisoformat(text)
-    _time_of_day(text)
-    return text
-
-
-def parse_start(text: str) -> datetime:
-    """Return when a recording begins, or raise ValueError; a bare time of day is put on some day."""
-    text = text.strip()
-    return datetime.fromisoformat(text) if "-" in text else datetime.combine(SOME_DAY, _time_of_day(text))
-
-
-def _time_of_day(text: str) -> time:
-    if not re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
-        raise ValueError(text)
-    return time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
 def seconds_of(text: str | None, recording: Recording, what: str) -> float | None:
@@ -211,25 +148,6 @@ def _table(folder: Path, table: str | Path | None) -> Path:
             "scoring. Name it with table=..., or give its path instead of a folder."
         )
     return path
-
-
-def _column(name: str) -> str:
-    prefix, mark, rest = name.strip().partition(":")
-    return f"{prefix.strip().lower()}{mark}{rest.strip()}" if mark else prefix.lower().replace(" ", "_")
-
-
-def _check_header(path: Path, header: Sequence[str], files: Sequence[str]) -> None:
-    twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
-    if twice is not None:
-        raise broken(path, f"has the column {twice!r} twice. Keep one.")
-    if not any(column in header for column in files):
-        shown, wanted = ", ".join(header)[:80], " or ".join(files)
-        raise broken(
-            path, f"has no column {wanted}, expected one; it has: {shown}.{did_you_mean(files[0], header)}"
-        )
-    bad = next((name for name in header if name.endswith(":") or name.startswith(":")), None)
-    if bad is not None:
-        raise broken(path, f"has the column {bad!r}, expected a name such as channel:eeg or scoring:second.")
 
 
 def _value(cell: str) -> float | str:

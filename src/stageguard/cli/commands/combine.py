@@ -1,4 +1,4 @@
-"""`stageguard combine`: several stagers' or channels' probabilities as one. Parses and prints only."""
+"""`stageguard combine`: several stagers' or channels' probabilities as one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.cli.inputs import find_inputs
 from stageguard.cli.options import (
     AsJson,
-    EpochSeconds,
-    FormatName,
-    Log,
-    Logits,
     Overwrite,
-    Pool,
+    Reading,
     Scheme,
-    Stages,
-    _check_epoch_seconds,
+    check_epoch_seconds,
+    column_names,
     given_path,
+    spread,
 )
-from stageguard.cli.present import MOST_ROWS, print_read
+from stageguard.cli.present import MOST_ROWS, print_read_notes
 from stageguard.cli.recognising import Wanted
 from stageguard.cli.terminal import console, count, in_options, print_json, print_list, warned_of
 from stageguard.formats.convert import Written, save
@@ -71,7 +68,7 @@ Reepoch = Annotated[
     typer.Option(
         "--reepoch",
         metavar="SECONDS",
-        callback=_check_epoch_seconds,
+        callback=check_epoch_seconds,
         help="Change all to this epoch length first.",
     ),
 ]
@@ -80,18 +77,14 @@ Align = Annotated[
 ]
 
 
+@spread
 def combine(
     files: Files,
     output: Output,
     method: MethodOption = Method.mean,
     weights: Weights = None,
     to: To = None,
-    stages: Stages = None,
-    epoch_seconds: EpochSeconds = None,
-    logits: Logits = False,
-    log: Log = False,
-    format: FormatName = None,
-    pool: Pool = None,
+    reading: Reading = Reading(),  # noqa: B008 - a group of options
     merge: Merge = None,
     reepoch: Reepoch = None,
     align: Align = False,
@@ -99,11 +92,9 @@ def combine(
     as_json: AsJson = False,
 ) -> None:
     """Combine the probabilities of several stagers or channels into one file that every command reads."""
-    if logits and log:
-        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     shares = None if weights is None else parse_weights(weights)
-    names = None if stages is None else tuple(part.strip() for part in stages.split(","))
-    inputs = find_inputs(files, None, Wanted("density", format, names or ()))
+    names = column_names(reading.stages)
+    inputs = find_inputs(files, None, Wanted("density", reading.format, names or ()))
     if any(night.is_listed for night in inputs.nights):
         raise typer.BadParameter(
             "a sample list names different nights, expected the files of one night to combine."
@@ -117,7 +108,12 @@ def combine(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
         options = DensityOptions(
-            names, epoch_seconds, logits=logits, log=log, format=format, pool_to_seconds=pool
+            stages=names,
+            epoch_seconds=reading.epoch_seconds,
+            logits=reading.logits,
+            log=reading.log,
+            format=reading.format,
+            pool_to_seconds=reading.pool,
         )
         for night in inputs.nights:
             night.refuse()
@@ -192,7 +188,7 @@ def _print(report: dict[str, Any]) -> None:
         f"{count(report['n_epochs'], 'epoch')} of {report['epoch_seconds']:g} s, stages "
         f"{' '.join(report['stages'])}"
     )
-    print_read([report], out)
+    print_read_notes(report["notes"], out)
     print_list(out, "Warning", report["warnings"])
     print_list(out, "Wrote", report["outputs"])
     print_list(out, "Lost", report["lost"])

@@ -1,4 +1,4 @@
-"""`stageguard compare`: agreement with an expert. Parses and prints only."""
+"""`stageguard compare`: agreement with an expert."""
 
 from __future__ import annotations
 
@@ -14,27 +14,22 @@ from rich.console import Console
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
-from stageguard.cli.experts import Experts
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
-from stageguard.cli.options import (
-    AsJson,
-    EpochSeconds,
-    FormatName,
-    Log,
-    Logits,
-    Pool,
-    SampleList,
-    SchemeName,
-    ScoringFormat,
-    Stages,
-    given_path,
+from stageguard.cli.options import AsJson, Reading, SampleList, SchemeName, ScoringFormat, given_path, spread
+from stageguard.cli.present import (
+    MOST_ROWS,
+    end,
+    print_notes,
+    print_warnings,
+    run_shown,
+    short_names,
 )
-from stageguard.cli.present import MOST_ROWS, print_notes, print_problems, print_warnings, short_names
-from stageguard.cli.scored_files import ReadOptions, read_night, read_options, run_each
-from stageguard.cli.terminal import console, one_line, print_heading, print_json, print_list, progress, table
-from stageguard.measures.agreement import agreement, merged_pairs
+from stageguard.cli.scored_files import Experts, ReadOptions, read_night, read_options
+from stageguard.cli.terminal import console, one_line, print_heading, print_json, print_list, table
+from stageguard.measures.agreement import Agreement, agreement, merged_pairs
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
+from stageguard.runner.run import Outcome, succeeded
 
 Expert = Annotated[
     Path | None,
@@ -58,18 +53,14 @@ PairsOf = Annotated[
 ]
 
 
+@spread
 def compare(
     expert: Expert = None,
     others: Others = None,
     samples: SampleList = None,
     profile: PairsOf = None,
     scheme: SchemeName = None,
-    stages: Stages = None,
-    epoch_seconds: EpochSeconds = None,
-    logits: Logits = False,
-    log: Log = False,
-    format: FormatName = None,
-    pool: Pool = None,
+    reading: Reading = Reading(),  # noqa: B008 - a group of options
     scoring_format: ScoringFormat = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,17 +69,7 @@ def compare(
     What decode wrote is compared before and after decoding. The accuracy of naming only the expert's most
     frequent stage stands beside each.
     """
-    options = read_options(
-        profile,
-        scheme,
-        stages,
-        epoch_seconds,
-        logits=logits,
-        log=log,
-        format=format,
-        pool=pool,
-        scoring_format=scoring_format,
-    )
+    options = read_options(reading, profile=profile, scheme=scheme, scoring_format=scoring_format)
     files = [*([] if expert is None else [expert]), *(others or ())]
     if samples is None and files and is_sample_list(files[0]):
         samples, files = files[0], files[1:]
@@ -100,21 +81,34 @@ def compare(
     place, rest = (None, files) if samples is not None else (files[0], files[1:])
     experts = Experts(place)
     inputs = find_inputs(rest, samples, options.wanted)
-    found = run_each(inputs.nights, lambda night: compare_night(night, experts, options))
-    reports = list(progress(found, "Comparing", len(inputs.nights), quiet=as_json))
+    outcomes = run_shown(
+        lambda night: compare_night(night, experts, options), inputs.nights, "Comparing", quiet=as_json
+    )
     if as_json:
-        print_json(reports)
+        print_json([outcome.to_dict() for outcome in outcomes])
     else:
-        print_comparison([report for report in reports if report["ok"]])
-        print_warnings([report for report in reports if report["ok"]], console())
+        print_comparison(succeeded(outcomes))
+        print_warnings(succeeded(outcomes), console())
     print_notes(inputs.notes, as_json=as_json)
-    print_problems(reports, as_json=as_json)
-    if not all(report["ok"] for report in reports):
-        raise typer.Exit(1)
+    end(outcomes, as_json=as_json)
 
 
-def compare_night(night: Input, experts: Experts, options: ReadOptions) -> dict[str, Any]:
-    """Compare one night's scorings with the expert's, in plain types."""
+@dataclass(frozen=True, slots=True)
+class ComparedNight:
+    """Agreement of each scoring of a night with the expert's: argmax, guard, or scored."""
+
+    expert: Path
+    agreement: dict[str, Agreement]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        found = {kind: agreement.to_dict() for kind, agreement in self.agreement.items()}
+        return {"expert": str(self.expert), "agreement": found, "notes": list(self.notes)}
+
+
+def compare_night(night: Input, experts: Experts, options: ReadOptions) -> ComparedNight:
+    """Compare one night's scorings with the expert's."""
     scored = read_night(night, options)
     listed = scoring_of(night)
     place = listed or experts.path_for(night.name)
@@ -128,13 +122,8 @@ def compare_night(night: Input, experts: Experts, options: ReadOptions) -> dict[
             pairs = uncommon_pairs(
                 scored.profile, min((expert.scheme, stages.scheme), key=lambda s: s.n_stages)
             )
-            found[name] = agreement(expert, stages, pairs=pairs).to_dict()
-    return {
-        "id": night.name,
-        "expert": str(place),
-        "agreement": found,
-        "notes": list(scored.notes),
-    }
+            found[name] = agreement(expert, stages, pairs=pairs)
+    return ComparedNight(place, found, scored.notes)
 
 
 def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[str, str]]:
@@ -155,60 +144,60 @@ class Scoring:
 
     name: str
     kind: str
-    own: dict[str, Any]
+    own: Agreement
 
 
-def print_comparison(reports: Sequence[dict[str, Any]]) -> None:
+def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
     """Print all measures of a few scorings, or the main ones of many with their means."""
-    if not reports:
+    if not outcomes:
         return
-    names = short_names(reports)
+    names = short_names(outcomes)
     scorings = [
         Scoring(name, kind, own)
-        for name, report in zip(names, reports, strict=True)
-        for kind, own in report["agreement"].items()
+        for name, outcome in zip(names, outcomes, strict=True)
+        for kind, own in outcome.result.agreement.items()
     ]
     out = console()
-    experts = list(dict.fromkeys(report["expert"] for report in reports))
+    experts = list(dict.fromkeys(outcome.result.expert for outcome in outcomes))
     if len(experts) == 1:
         out.print(f"Agreement with {one_line(experts[0])}, over the epochs both scored")
     else:
         out.print(f"Agreement with {len(experts)} expert scorings, over the epochs both scored")
     if len(scorings) <= FEW:
-        several = len(scorings) > len(reports)
+        several = len(scorings) > len(outcomes)
         titled = {(f"{one.kind} of {one.name}" if several else one.name): one.own for one in scorings}
         _print_side_by_side(titled, out)
         for title, own in titled.items():
             _print_confusion(title, own, out)
     else:
-        if len(reports) <= MOST_ROWS:
+        if len(outcomes) <= MOST_ROWS:
             _print_rows(scorings, out)
         _print_means(scorings, out)
-    _print_notes(reports, [one.own for one in scorings], out)
+    _print_notes(outcomes, [one.own for one in scorings], out)
 
 
-def _print_side_by_side(titled: Mapping[str, dict[str, Any]], out: Console) -> None:
+def _print_side_by_side(titled: Mapping[str, Agreement], out: Console) -> None:
     found = list(titled.values())
     made = table("", *titled, right=tuple(titled))
-    made.add_row("Epochs compared", *(f"{own['n_epochs']:,}" for own in found))
-    if any(own["n_left_out"] for own in found):
-        made.add_row("Epochs one of them left unscored", *(f"{own['n_left_out']:,}" for own in found))
-    made.add_row("Accuracy", *(_number(own["accuracy"]) for own in found))
+    made.add_row("Epochs compared", *(f"{own.n_epochs:,}" for own in found))
+    if any(own.n_left_out for own in found):
+        made.add_row("Epochs one of them left unscored", *(f"{own.n_left_out:,}" for own in found))
+    made.add_row("Accuracy", *(_number(own.accuracy) for own in found))
     made.add_row("Accuracy of the majority class", *(_majority(own) for own in found))
-    made.add_row("Cohen's κ", *(_number(own["kappa"]) for own in found))
-    made.add_row("Macro F1", *(_number(own["macro_f1"]) for own in found))
-    for stage in dict.fromkeys(stage for own in found for stage in own["f1"]):
-        made.add_row(f"F1 {stage}", *(_number(own["f1"].get(stage, NAN)) for own in found))
+    made.add_row("Cohen's κ", *(_number(own.kappa) for own in found))
+    made.add_row("Macro F1", *(_number(own.macro_f1) for own in found))
+    for stage in dict.fromkeys(stage for own in found for stage in own.f1):
+        made.add_row(f"F1 {stage}", *(_number(own.f1.get(stage, NAN)) for own in found))
     for key, title in RECALLS.items():
         made.add_row(f"Uncommon transitions found, {title}", *(_recall([own], key) for own in found))
     out.print(made)
 
 
-def _print_confusion(name: str, own: dict[str, Any], out: Console) -> None:
-    stages = own["stages"]
+def _print_confusion(name: str, own: Agreement, out: Console) -> None:
+    stages = own.scheme.names
     print_heading(out, f"Epochs: expert (rows) by {name} (columns)")
     made = table("", *stages, "recall", right=(*stages, "recall"))
-    for place, (stage, row) in enumerate(zip(stages, own["confusion"], strict=True)):
+    for place, (stage, row) in enumerate(zip(stages, own.confusion.tolist(), strict=True)):
         total = sum(row)
         made.add_row(stage, *(f"{n:,}" for n in row), _number(row[place] / total if total else NAN))
     out.print(made)
@@ -220,15 +209,15 @@ def _print_rows(scorings: Sequence[Scoring], out: Console) -> None:
     made = table("file", "stages", *titles, right=titles)
     last = ""
     for one in scorings:
-        cells = [_number(one.own[key]) for key in MAIN] + [_found(one.own, key) for key in RECALLS]
-        made.add_row(one.name if one.name != last else "", one.kind, f"{one.own['n_epochs']:,}", *cells)
+        cells = [_number(getattr(one.own, key)) for key in MAIN] + [_found(one.own, key) for key in RECALLS]
+        made.add_row(one.name if one.name != last else "", one.kind, f"{one.own.n_epochs:,}", *cells)
         last = one.name
     out.print(made)
 
 
 def _print_means(scorings: Sequence[Scoring], out: Console) -> None:
     """Means over the files of each kind, and all their uncommon transitions together."""
-    kinds: dict[str, list[dict[str, Any]]] = {}
+    kinds: dict[str, list[Agreement]] = {}
     for one in scorings:
         kinds.setdefault(one.kind, []).append(one.own)
     print_heading(out, "Mean ± standard deviation over the files")
@@ -236,21 +225,23 @@ def _print_means(scorings: Sequence[Scoring], out: Console) -> None:
     made.add_row("Files", *(f"{len(own)}" for own in kinds.values()))
     titles = ("Accuracy", "Accuracy of the majority class", "Cohen's κ", "Macro F1")
     for key, title in zip(MAIN, titles, strict=True):
-        made.add_row(title, *(_mean([one[key] for one in own]) for own in kinds.values()))
-    for stage in dict.fromkeys(stage for one in scorings for stage in one.own["f1"]):
+        made.add_row(title, *(_mean([getattr(one, key) for one in own]) for own in kinds.values()))
+    for stage in dict.fromkeys(stage for one in scorings for stage in one.own.f1):
         made.add_row(
-            f"F1 {stage}", *(_mean([one["f1"].get(stage, NAN) for one in own]) for own in kinds.values())
+            f"F1 {stage}", *(_mean([one.f1.get(stage, NAN) for one in own]) for own in kinds.values())
         )
     for key, title in RECALLS.items():
         made.add_row(f"Uncommon transitions found, {title}", *(_recall(own, key) for own in kinds.values()))
     out.print(made)
 
 
-def _print_notes(reports: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]], out: Console) -> None:
-    pairs = list(dict.fromkeys(f"{a}→{b}" for own in found for a, b in own["pairs"]))
+def _print_notes(
+    outcomes: Sequence[Outcome[ComparedNight]], found: Sequence[Agreement], out: Console
+) -> None:
+    pairs = list(dict.fromkeys(f"{a}→{b}" for own in found for a, b in own.pairs))
     notes = [f"uncommon transitions are {', '.join(pairs)}"] if pairs else []
-    reasons = [f"{key}: {why}" for own in found for key, why in own["reasons"].items() if key not in RECALLS]
-    read = [note for report in reports for note in report["notes"]]
+    reasons = [f"{key}: {why}" for own in found for key, why in own.reasons.items() if key not in RECALLS]
+    read = [note for outcome in outcomes for note in outcome.notes]
     print_list(out, "Note", dict.fromkeys([*notes, *reasons, *read]))
 
 
@@ -258,22 +249,22 @@ def _number(value: float) -> str:
     return "n/a" if isnan(value) else f"{value:.3f}"
 
 
-def _majority(own: dict[str, Any]) -> str:
-    return f"{_number(own['majority_accuracy'])} ({own['majority_stage'] or 'none'})"
+def _majority(own: Agreement) -> str:
+    return f"{_number(own.majority_accuracy)} ({own.majority_stage or 'none'})"
 
 
-def _counts(own: Sequence[dict[str, Any]], key: str) -> tuple[int, int]:
+def _counts(own: Sequence[Agreement], key: str) -> tuple[int, int]:
     """Return how many uncommon transitions of the expert's were found in all of these, and of how many."""
-    with_any = [one for one in own if one["n_rare"]]
-    return sum(round(one[key] * one["n_rare"]) for one in with_any), sum(one["n_rare"] for one in with_any)
+    with_any = [one for one in own if one.n_rare]
+    return sum(round(getattr(one, key) * one.n_rare) for one in with_any), sum(one.n_rare for one in with_any)
 
 
-def _found(own: dict[str, Any], key: str) -> str:
+def _found(own: Agreement, key: str) -> str:
     n_found, n_rare = _counts([own], key)
     return f"{n_found} of {n_rare}" if n_rare else "n/a"
 
 
-def _recall(own: Sequence[dict[str, Any]], key: str) -> str:
+def _recall(own: Sequence[Agreement], key: str) -> str:
     n_found, n_rare = _counts(own, key)
     return f"{n_found} of {n_rare} ({n_found / n_rare:.3f})" if n_rare else "n/a"
 

@@ -1,4 +1,4 @@
-"""`stageguard consensus`: several experts in, one hypnogram out. Parses and prints only."""
+"""`stageguard consensus`: several experts in, one hypnogram out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ import typer
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import real_path, write_text_atomic
 from stageguard.cli.inputs import find_inputs
-from stageguard.cli.options import AsJson, EpochSeconds, Overwrite, SchemeName, ScoringFormat, given_path
+from stageguard.cli.options import (
+    AsJson,
+    EpochSeconds,
+    Overwrite,
+    Reading,
+    SchemeName,
+    ScoringFormat,
+    given_path,
+)
 from stageguard.cli.present import print_notes
 from stageguard.cli.scored_files import ReadOptions, read_options, read_scored
 from stageguard.cli.terminal import (
@@ -83,9 +91,8 @@ def consensus(
 
     With --night, where a stager stands among them.
     """
-    options = read_options(
-        None, None if scheme is None else str(scheme), None, epoch_seconds, scoring_format=scoring_format
-    )
+    reading = Reading(epoch_seconds=epoch_seconds)
+    options = read_options(reading, scheme=scheme, scoring_format=scoring_format)
     _refuse_repeats(scorings)
     inputs = find_inputs(scorings, None, options.wanted)
     if any(one.is_listed for one in inputs.nights):

@@ -1,4 +1,4 @@
-"""`stageguard convert`: a night of one tool in, a file for another out. Parses and prints only."""
+"""`stageguard convert`: a night of one tool in, a file for another out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stageguard.base.errors import OutputError
-from stageguard.cli.inputs import Input, Inputs, find_inputs, start_of
+from stageguard.cli.inputs import Input, Inputs, find_inputs
 from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
@@ -20,28 +19,35 @@ from stageguard.cli.options import (
     Scheme,
     SchemeName,
     Stages,
-    _check_epoch_seconds,
+    check_epoch_seconds,
+    check_scale,
+    column_names,
     given_path,
 )
-from stageguard.cli.outputs import check_folder
-from stageguard.cli.present import MOST_ROWS, print_notes, print_problems, print_read, print_warnings
+from stageguard.cli.present import (
+    MOST_ROWS,
+    end,
+    print_notes,
+    print_read,
+    print_warnings,
+    run_shown,
+)
 from stageguard.cli.recognising import Wanted
-from stageguard.cli.scored_files import run_each
 from stageguard.cli.terminal import (
     console,
     count,
-    in_options,
     one_line,
     print_json,
     print_list,
-    progress,
     table,
 )
-from stageguard.datasets.sample_list import SOME_DAY
+from stageguard.formats.convert import Written, usual_suffix
 from stageguard.formats.convert import convert as convert_night
-from stageguard.formats.convert import usual_suffix
 from stageguard.formats.registry import formats, named
+from stageguard.formats.sample_lists import SOME_DAY
 from stageguard.formats.sources import NamedNight
+from stageguard.runner.decode_files import start_of
+from stageguard.runner.run import Outcome, check_folder, succeeded
 
 Sources = Annotated[
     list[Path] | None,
@@ -81,7 +87,7 @@ Reepoch = Annotated[
     typer.Option(
         "--reepoch",
         metavar="SECONDS",
-        callback=_check_epoch_seconds,
+        callback=check_epoch_seconds,
         help="Write epochs of this length; the sources' own is --epoch-seconds.",
     ),
 ]
@@ -118,15 +124,14 @@ def convert(
 
     Annotations that are no stages go with them. What a format cannot carry is said for each file.
     """
-    if logits and log:
-        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+    check_scale(logits, log)
     inputs = find_inputs(sources, samples, Wanted("hypnogram", format))
     if annotations_from is not None and len(inputs.nights) > 1:
         raise typer.BadParameter("--annotations-from belongs to one file: convert the files one by one.")
-    how = {
+    how: dict[str, Any] = {
         "format": format,
         "target_format": to,
-        "stages": None if stages is None else [part.strip() for part in stages.split(",")],
+        "stages": column_names(stages),
         "scheme": None if scheme is None else str(scheme),
         "epoch_seconds": epoch_seconds,
         "merge_to": None if merge is None else str(merge),
@@ -137,20 +142,24 @@ def convert(
         "log": log,
         "pool_to_seconds": pool,
     }
+    outcomes: list[Outcome[Written]]
     if _is_one_file(inputs, output, to):
-        reports = [_convert_together(inputs, output, how)]
+        outcomes = [_convert_together(inputs, output, how)]
     else:
-        places = _places(inputs, output, to)
-        found = run_each(inputs.nights, lambda night: _convert_one(night, places, how))
-        reports = list(progress(found, "Converting", len(inputs.nights), quiet=as_json))
+        targets = _targets(inputs, output, to)
+        outcomes = run_shown(
+            lambda night: convert_night(_named(night), targets[night], **how),
+            inputs.nights,
+            "Converting",
+            quiet=as_json,
+            output_of=lambda night: targets[night],
+        )
     if as_json:
-        print_json(reports)
+        print_json([_described(outcome, inputs) for outcome in outcomes])
     else:
-        _print([report for report in reports if report["ok"]])
+        _print(succeeded(outcomes), inputs)
     print_notes(inputs.notes, as_json=as_json, heading="Left out")
-    print_problems(reports, as_json=as_json)
-    if not all(report["ok"] for report in reports):
-        raise typer.Exit(1)
+    end(outcomes, as_json=as_json)
 
 
 def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
@@ -161,7 +170,7 @@ def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
     return any(output.name.lower().endswith(form.suffixes) for form in cohorts)
 
 
-def _places(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
+def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
     """Return where each source goes: the one file that was named, or a file in a folder."""
     is_file = output is not None and not output.is_dir() and (output.suffix != "" or to is None)
     if is_file and output is not None:
@@ -194,19 +203,6 @@ def _refuse_suffix(output: Path, to: str) -> None:
         )
 
 
-def _convert_one(night: Input, places: dict[Input, Path], how: dict[str, Any]) -> dict[str, Any]:
-
-    night.refuse()
-    place = places[night]
-    owner = next(one for one, other in places.items() if other == place)
-    if owner is not night:
-        raise OutputError(
-            f"{night.path.name}: has the same output as {owner.path}. Write it into another folder with "
-            "--output, or give each an id of its own in a sample list."
-        )
-    return {"id": night.name} | _described(convert_night(_named(night), place, **how))
-
-
 def _named(night: Input) -> Path | NamedNight:
     """Return a source under the id of its list, with the start of the recording that it names."""
     if not night.is_listed:
@@ -216,44 +212,59 @@ def _named(night: Input) -> Path | NamedNight:
     return NamedNight(night.path, night.name, start, has_date=has_date)
 
 
-def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> dict[str, Any]:
-
+def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> Outcome[Written]:
     assert output is not None
     for night in inputs.nights:
         night.refuse()
-    written = convert_night([_named(night) for night in inputs.nights], output, **how)
-    names = [str(night.path) for night in inputs.nights]
-    return {"file": str(output), "files": names, "ok": True, "warnings": []} | _described(written)
+    return Outcome(
+        str(output), output.stem, convert_night([_named(night) for night in inputs.nights], output, **how)
+    )
 
 
-def _described(written: Any) -> dict[str, Any]:
-
+def _described(outcome: Outcome[Written], inputs: Inputs) -> dict[str, Any]:
+    written = outcome.value
+    if written is None:
+        return outcome.to_dict()
+    together = [str(night.path) for night in inputs.nights] if _is_together(outcome, inputs) else None
     return {
+        "file": outcome.file,
+        **({"id": outcome.id} if together is None else {"files": together}),
+        "ok": True,
         "format": written.format,
         "outputs": [str(path) for path in written.files],
-        "lost": [in_options(text) for text in written.lost],
-        "notes": [in_options(text) for text in written.notes],
+        "lost": list(written.lost),
+        "notes": list(written.notes),
+        "warnings": list(outcome.warnings),
     }
 
 
-def _print(reports: list[dict[str, Any]]) -> None:
+def _is_together(outcome: Outcome[Written], inputs: Inputs) -> bool:
+    """Whether the outcome is of all nights in one file."""
+    return all(outcome.file != night.file for night in inputs.nights)
 
-    if not reports:
+
+def _print(done: list[Outcome[Written]], inputs: Inputs) -> None:
+    if not done:
         return
     out = console()
-    if len(reports) == 1:
-        (report,) = reports
-        many = f", {count(len(report['files']), 'night')}" if "files" in report else ""
-        print_list(out, "Wrote", [f"{', '.join(report['outputs'])} ({report['format']}{many})"])
-        print_list(out, "Lost", [", ".join(report["lost"]) or "nothing"])
+    if len(done) == 1:
+        written = done[0].result
+        together = _is_together(done[0], inputs)
+        many = f", {count(len(inputs.nights), 'night')}" if together else ""
+        print_list(out, "Wrote", [f"{', '.join(map(str, written.files))} ({written.format}{many})"])
+        print_list(out, "Lost", [_lost(written)])
     else:
         shown = table("file", "written", "lost")
-        for report in reports[:MOST_ROWS]:
-            lost = ", ".join(report["lost"]) or "nothing"
-            shown.add_row(one_line(Path(report["file"]).name), one_line(report["outputs"][0]), one_line(lost))
+        for outcome in done[:MOST_ROWS]:
+            written = outcome.result
+            shown.add_row(one_line(Path(outcome.file).name), one_line(written.files[0]), _lost(written))
         out.print(shown)
-        if len(reports) > MOST_ROWS:
-            out.print(f"and {count(len(reports) - MOST_ROWS, 'more night')}, all of them in --json")
-        out.print(f"Converted {count(len(reports), 'night')} to {reports[0]['format']}")
-    print_read(reports, out)
-    print_warnings(reports, out)
+        if len(done) > MOST_ROWS:
+            out.print(f"and {count(len(done) - MOST_ROWS, 'more night')}, all of them in --json")
+        out.print(f"Converted {count(len(done), 'night')} to {done[0].result.format}")
+    print_read(done, out)
+    print_warnings(done, out)
+
+
+def _lost(written: Written) -> str:
+    return ", ".join(map(one_line, written.lost)) or "nothing"

@@ -1,4 +1,4 @@
-"""`stageguard data`: which datasets are read, what a local copy holds, fetching open ones. Parses only."""
+"""`stageguard data`: which datasets are read, what a local copy holds, fetching open ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from stageguard.cli.options import AsJson, parse_dataset_options
 from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
 from stageguard.datasets import dataset, dataset_names
 from stageguard.datasets.checking import Check
@@ -20,7 +21,6 @@ from stageguard.datasets.dataset import Dataset, RemoteFile
 from stageguard.datasets.getting import Got, list_remote
 from stageguard.datasets.getting import get as fetch
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset: see stageguard data list.")]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the local copy is.")]
 Target = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put it.")]
@@ -108,7 +108,7 @@ def check(
             depth="all" if deep else "ends",
             digests=not no_digests,
             on_step=step,
-            **_options(said or []),
+            **parse_dataset_options(said, "--option"),
         )
     if as_json:
         print_json(report(result))
@@ -151,24 +151,6 @@ def get(
         print_got(found, folder, got, console())
     if any(each.state == "failed" for each in got):
         raise typer.Exit(1)
-
-
-def _options(said: list[str]) -> dict[str, Any]:
-    """Return the options of a reader: true, false and numbers as what they are, the rest as text."""
-    options: dict[str, Any] = {}
-    for each in said:
-        key, mark, text = each.partition("=")
-        if not mark or not key.strip():
-            raise typer.BadParameter(f"{each!r} is not of the form KEY=VALUE, such as group=4-hour.")
-        value: Any = {"true": True, "false": False}.get(text.strip().lower(), text.strip())
-        for kind in (int, float):
-            if isinstance(value, str):
-                try:
-                    value = kind(value)
-                except ValueError:
-                    continue
-        options[key.strip()] = value
-    return options
 
 
 MOST_ROWS = 40

@@ -1,22 +1,24 @@
-"""`stageguard demo`: the main job on a synthetic night. Parses and prints only."""
+"""`stageguard demo`: the main job on a synthetic night."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from stageguard.base.errors import StageGuardWarning
+from stageguard.base.errors import StageGuardWarning, message_of
 from stageguard.base.files import write_together
-from stageguard.cli.decode_file import DecodeOptions, decode_file, describe
 from stageguard.cli.present import print_night
 from stageguard.cli.terminal import console, print_json
 from stageguard.formats.outputs import write_decoding
+from stageguard.measures.summary import summary_of
 from stageguard.profile.profile import Profile
 from stageguard.report.hypnogram_svg import hypnogram_svg
 from stageguard.report.night import night_report
+from stageguard.runner.decode_files import DecodedNight, DecodeOptions, decode_file
+from stageguard.runner.run import Outcome
 from stageguard.synthetic.night import SimulatedNight, simulate_night
 
 PROFILE = "human-psg-5"
@@ -49,15 +51,17 @@ def demo(
 
     A folder that an earlier demo made is written again; files of yours never without --overwrite.
     """
-    report, again = run_demo(output, overwrite=overwrite)
+    outcome, agreement, again = run_demo(output, overwrite=overwrite)
     if as_json:
-        print_json({key: value for key, value in report.items() if key != "table"})
+        print_json(outcome.to_dict() | {"synthetic": True, "agreement_with_truth_percent": agreement})
         return
-    _print(report, again, output)
+    _print(outcome, agreement, again, output)
 
 
-def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], bool]:
-    """Write the demo's files; also says whether they replaced an earlier demo's."""
+def run_demo(
+    folder: Path, *, overwrite: bool = False
+) -> tuple[Outcome[DecodedNight], dict[str, float], bool]:
+    """Write the demo's files; also returns agreement with the truth, and whether they replaced others."""
     profile = Profile.load(PROFILE)
     night = simulate_night(profile, seed=SEED)
     again = (folder / MARKER).is_file()
@@ -84,19 +88,13 @@ def run_demo(folder: Path, *, overwrite: bool = False) -> tuple[dict[str, Any], 
     write_together({html_path: page, folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
     outputs = {"csv": csv_path, "tsv": written.tsv, "json": written.sidecar, "svg": written.svg}
     outputs["html"] = html_path
-    report = describe(decoding) | {
-        "file": str(csv_path),
-        "ok": True,
-        "synthetic": True,
-        "notes": list(notes),
-        "warnings": [str(w.message) for w in caught if issubclass(w.category, StageGuardWarning)],
-        "outputs": {kind: str(path) for kind, path in outputs.items()},
-        "agreement_with_truth_percent": {
-            "before": 100 * float((decoding.argmax == night.expert.labels).mean()),
-            "after": 100 * float((decoding.hypnogram.labels == night.expert.labels).mean()),
-        },
+    said = [message_of(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    made = DecodedNight.fresh(decoding, summary_of(decoding), outputs, notes)
+    agreement = {
+        "before": 100 * float((decoding.argmax == night.expert.labels).mean()),
+        "after": 100 * float((decoding.hypnogram.labels == night.expert.labels).mean()),
     }
-    return report, again
+    return Outcome(str(csv_path), csv_path.stem, made, warnings=tuple(said)), agreement, again
 
 
 def density_csv(night: SimulatedNight) -> str:
@@ -108,16 +106,12 @@ def density_csv(night: SimulatedNight) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _print(report: dict[str, Any], again: bool, folder: Path) -> None:
-
+def _print(outcome: Outcome[DecodedNight], agreement: dict[str, float], again: bool, folder: Path) -> None:
     out = console()
     out.print("A synthetic night: a made-up sleeper, and a stager that looks at each epoch alone.")
-    agreement = report["agreement_with_truth_percent"]
     truth = f"{agreement['before']:.1f}", f"{agreement['after']:.1f}"
-    report["table"].append(["Agreement with the true stages (%)", *truth, ""])
-    print_night(report, out)
+    print_night(outcome, out, [("Agreement with the true stages (%)", *truth, "")])
     if again:
         out.print(f"{folder} held an earlier demo; its files were written again.", style="dim")
-    out.print(
-        f"Look at it:  {report['outputs']['html']}\nCheck it:    stageguard verify {report['outputs']['tsv']}"
-    )
+    outputs = outcome.result.outputs
+    out.print(f"Look at it:  {outputs['html']}\nCheck it:    stageguard verify {outputs['tsv']}")

@@ -1,4 +1,4 @@
-"""`stageguard doctor`: what is installed, and does it work. Parses and prints only."""
+"""`stageguard doctor`: what is installed, and does it work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stageguard features`: recordings in, what a network sees of them out. Parses and prints only."""
+"""`stageguard features`: recordings in, what a network sees of them out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from stageguard.base.errors import InputError, OutputExistsError, did_you_mean
-from stageguard.cli.options import AsJson, Overwrite, _check_epoch_seconds
-from stageguard.cli.present import print_problems
+from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds
+from stageguard.cli.present import end, run_shown
 from stageguard.cli.recordings import (
     Channel,
     DatasetName,
@@ -23,7 +23,6 @@ from stageguard.cli.recordings import (
     Scoring,
     Source,
     find_sources,
-    run_each,
 )
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
 from stageguard.formats.hypnogram import HypnogramOptions
@@ -31,6 +30,7 @@ from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
+from stageguard.runner.run import Outcome, succeeded
 from stageguard.signals.features import features as compute
 from stageguard.signals.features.recipe import Recipe, recipes
 from stageguard.signals.features.tables import write_features
@@ -63,7 +63,7 @@ Output = Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="
 EpochSeconds = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", callback=_check_epoch_seconds, help="Epoch length. Default: the recipe's."
+        metavar="SECONDS", callback=check_epoch_seconds, help="Epoch length. Default: the recipe's."
     ),
 ]
 Calibration = Annotated[
@@ -117,19 +117,63 @@ def features(
     if calibration is not None and len(sources) != 1:
         raise typer.BadParameter("--calibration belongs to one recording: give the recordings one by one.")
     request = Request(loaded, epoch_seconds, calibration, scorer, f".{format}", overwrite)
-    reports = run_each(partial(extract_one, request), sources, jobs, "Extracting", quiet=as_json)
+    outcomes = run_shown(
+        partial(extract_one, request),
+        sources,
+        "Extracting",
+        quiet=as_json,
+        output_of=lambda source: source.output,
+        jobs=jobs,
+    )
     if as_json:
-        print_json(reports)
+        print_json([outcome.to_dict() for outcome in outcomes])
     else:
-        _print([report for report in reports if report["ok"]])
-    print_problems(reports, as_json=as_json)
-    if not all(report["ok"] for report in reports):
-        raise typer.Exit(1)
+        _print(succeeded(outcomes))
+    end(outcomes, as_json=as_json)
 
 
-def extract_one(request: Request, source: Source) -> dict[str, Any]:
-    """Compute the features of one recording and write them; returns the report."""
-    path = source.place / (source.name + request.suffix)
+@dataclass(frozen=True, slots=True)
+class ExtractedRecording:
+    """A recording whose features were written."""
+
+    recording: str
+    subject: str
+    is_synthetic: bool
+    recipe_name: str
+    recipe_sha256: str
+    n_epochs: int
+    epoch_seconds: float
+    n_frames: int
+    features: tuple[str, ...]
+    scaling: str
+    n_without_signal: int
+    n_scored: int
+    notes: tuple[str, ...]
+    output: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        return {
+            "recording": self.recording,
+            "subject": self.subject,
+            "is_synthetic": self.is_synthetic,
+            "recipe": {"name": self.recipe_name, "sha256": self.recipe_sha256},
+            "n_epochs": self.n_epochs,
+            "epoch_seconds": self.epoch_seconds,
+            "n_frames": self.n_frames,
+            "n_features": len(self.features),
+            "features": list(self.features),
+            "scaling": self.scaling,
+            "n_without_signal": self.n_without_signal,
+            "n_scored": self.n_scored,
+            "notes": list(self.notes),
+            "output": str(self.output),
+        }
+
+
+def extract_one(request: Request, source: Source) -> ExtractedRecording:
+    """Compute the features of one recording and write them."""
+    path = source.folder / (source.id + request.suffix)
     if path.exists() and not request.overwrite:  # before the work, not after it
         raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
     recording, notes = source.read()
@@ -142,22 +186,22 @@ def extract_one(request: Request, source: Source) -> dict[str, Any]:
     write_features(
         made, path, scoring=scoring, is_synthetic=recording.is_synthetic, overwrite=request.overwrite
     )
-    return {
-        "recording": recording.id,
-        "subject": recording.subject,
-        "is_synthetic": recording.is_synthetic,
-        "recipe": {"name": made.recipe.name, "sha256": made.recipe.sha256},
-        "n_epochs": made.n_epochs,
-        "epoch_seconds": made.epoch_seconds,
-        "n_frames": int(made.values.shape[1]),
-        "n_features": len(made.names),
-        "features": list(made.names),
-        "scaling": made.scaling,
-        "n_without_signal": int((~made.has_signal).sum()),
-        "n_scored": 0 if scoring is None else int((scoring.labels[: made.n_epochs] >= 0).sum()),
-        "notes": [*notes, *remarks],
-        "output": str(path),
-    }
+    return ExtractedRecording(
+        recording.id,
+        recording.subject,
+        recording.is_synthetic,
+        made.recipe.name,
+        made.recipe.sha256,
+        made.n_epochs,
+        made.epoch_seconds,
+        int(made.values.shape[1]),
+        tuple(made.names),
+        made.scaling,
+        int((~made.has_signal).sum()),
+        0 if scoring is None else int((scoring.labels[: made.n_epochs] >= 0).sum()),
+        (*notes, *remarks),
+        path,
+    )
 
 
 def _read_calibration(path: Path, epoch_seconds: float) -> Hypnogram:
@@ -192,29 +236,27 @@ def _scoring(
     return merged, [*remarks, f"stages are the {merged.scorer}"]
 
 
-def _print(reports: Sequence[dict[str, Any]]) -> None:
-
-    if not reports:
+def _print(done: Sequence[Outcome[ExtractedRecording]]) -> None:
+    if not done:
         return
-    out = console()
-    recipe, first = reports[0]["recipe"], reports[0]
+    out, first = console(), done[0].result
     out.print(
-        f"Recipe {recipe['name']} ({recipe['sha256'][:12]}): {count(first['n_features'], 'feature')}, "
-        f"{count(first['n_frames'], 'frame')} per epoch of {first['epoch_seconds']:g} s, scaling "
-        f"{first['scaling']}"
+        f"Recipe {first.recipe_name} ({first.recipe_sha256[:12]}): {count(len(first.features), 'feature')}, "
+        f"{count(first.n_frames, 'frame')} per epoch of {first.epoch_seconds:g} s, scaling {first.scaling}"
     )
     numbers = ("epochs", "no signal", "scored", "seconds")
     shown = table("recording", "subject", *numbers, right=numbers)
-    for report in reports:
-        name = one_line(report["recording"]) + (" (synthetic)" if report["is_synthetic"] else "")
-        cells = (f"{report[key]:,}" for key in ("n_epochs", "n_without_signal", "n_scored"))
-        shown.add_row(name, one_line(report["subject"]), *cells, f"{report['seconds']:.1f}")
+    for outcome in done:
+        made = outcome.result
+        name = one_line(made.recording) + (" (synthetic)" if made.is_synthetic else "")
+        cells = (f"{number:,}" for number in (made.n_epochs, made.n_without_signal, made.n_scored))
+        shown.add_row(name, one_line(made.subject), *cells, f"{outcome.seconds:.1f}")
     out.print(shown)
-    if len(reports) == 1:
-        print_list(out, "Assumed", first["notes"])
-    print_list(out, "Warning", [f"{r['recording']}: {text}" for r in reports for text in r["warnings"]])
-    if len(reports) == 1:
-        print_list(out, "Wrote", [first["output"]])
+    if len(done) == 1:
+        print_list(out, "Assumed", first.notes)
+    warned = [f"{each.result.recording}: {one_line(text)}" for each in done for text in each.warnings]
+    print_list(out, "Warning", warned)
+    if len(done) == 1:
+        print_list(out, "Wrote", [first.output])
     else:
-        folder = Path(first["output"]).parent
-        out.print(f"Wrote {count(len(reports), 'feature table')} to {folder}")
+        out.print(f"Wrote {count(len(done), 'feature table')} to {first.output.parent}")

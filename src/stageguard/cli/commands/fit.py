@@ -1,4 +1,4 @@
-"""`stageguard fit`: scored nights in, a fitted profile out. Parses and prints only."""
+"""`stageguard fit`: scored nights in, a fitted profile out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,39 +14,25 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from stageguard.base.errors import InputError, OutputExistsError, StageGuardWarning
+from stageguard.base.errors import InputError, Message, OutputExistsError, StageGuardWarning
 from stageguard.base.files import check_apart
-from stageguard.cli.decode_file import own_scheme
-from stageguard.cli.experts import Experts
 from stageguard.cli.fit_present import print_fit
 from stageguard.cli.inputs import Input, Inputs, find_inputs, scoring_of
-from stageguard.cli.options import (
-    AsJson,
-    EpochSeconds,
-    FormatName,
-    Log,
-    Logits,
-    Overwrite,
-    Pool,
-    SampleList,
-    ScoringFormat,
-    Stages,
-    given_path,
-)
-from stageguard.cli.present import print_failures, print_notes
-from stageguard.cli.scored_files import ReadOptions, read_options, read_scoring, run_each
-from stageguard.cli.terminal import console, one_line, print_json, progress, warned_of
+from stageguard.cli.options import AsJson, Overwrite, Reading, SampleList, ScoringFormat, given_path, spread
+from stageguard.cli.present import print_failures, print_notes, run_shown
+from stageguard.cli.scored_files import Experts, ReadOptions, read_options, read_scoring
+from stageguard.cli.terminal import console, one_line, print_json, warned_of
 from stageguard.fitting.endpoints import Kind
 from stageguard.fitting.fit import Progress, fit_report
 from stageguard.fitting.report import FitReport
 from stageguard.formats.companions import SubjectNight, read_subjects
-from stageguard.formats.density import DensityOptions
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
+from stageguard.runner.run import Outcome
 
 Files = Annotated[
     list[Path] | None,
@@ -101,6 +87,7 @@ Curve = Annotated[
 All = Annotated[bool, typer.Option("--all", help="Show every candidate, not the best of each kind.")]
 
 
+@spread
 def fit(
     base: Base,
     output: Output,
@@ -116,12 +103,7 @@ def fit(
     folds: FoldsOption = 5,
     seed: Seed = 0,
     learning_curve: Curve = True,
-    stages: Stages = None,
-    epoch_seconds: EpochSeconds = None,
-    logits: Logits = False,
-    log: Log = False,
-    format: FormatName = None,
-    pool: Pool = None,
+    reading: Reading = Reading(),  # noqa: B008 - a group of options
     scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     show_all: All = False,
@@ -135,20 +117,10 @@ def fit(
     """
     if output.suffix != ".toml":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
-    reading = read_options(
-        base,
-        None,
-        stages,
-        epoch_seconds,
-        logits=logits,
-        log=log,
-        format=format,
-        pool=pool,
-        scoring_format=scoring_format,
-    )
+    read_with = read_options(reading, profile=base, scoring_format=scoring_format)
     request = Request(
-        inputs=find_nights(files, samples, reading, has_experts=bool(expert) or names_experts(subjects)),
-        reading=reading,
+        inputs=find_nights(files, samples, read_with, has_experts=bool(expert) or names_experts(subjects)),
+        reading=read_with,
         spare=tuple(path for path in (Path(base), samples, subjects) if path is not None),
         output=output,
         experts=tuple(expert or ()),
@@ -168,9 +140,9 @@ def fit(
         print_json(result.to_dict())
     else:
         print_fit(result.fitted, result.output, result.notes, result.warnings, show_all=show_all)
-        print_failures(result.reports)
+        print_failures(result.outcomes)
     print_notes(request.inputs.notes, as_json=as_json)
-    if not all(report["ok"] for report in result.reports):
+    if not all(outcome.ok for outcome in result.outcomes):
         raise typer.Exit(1)
 
 
@@ -201,11 +173,25 @@ class Request:
         return self.reading.profile
 
 
+@dataclass(frozen=True, slots=True)
+class ReadNight:
+    """A night that was read to fit to."""
+
+    subject: str | None
+    n_epochs: int
+    n_experts: int
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        return asdict(self)
+
+
 @dataclass(slots=True)
 class FitResult:
-    """What came of it: a report per file, what was fitted, and remarks."""
+    """What came of it: an outcome per file, what was fitted, and remarks."""
 
-    reports: list[dict[str, Any]]
+    outcomes: list[Outcome[ReadNight]]
     fitted: FitReport
     output: Path
     warnings: list[str] = field(default_factory=list)
@@ -214,7 +200,7 @@ class FitResult:
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
         return self.fitted.to_dict() | {
-            "files": self.reports,
+            "files": [outcome.to_dict() for outcome in self.outcomes],
             "warnings": self.warnings,
             "read": self.notes,
             "output": str(self.output),
@@ -239,16 +225,15 @@ def names_experts(subjects: Path | None) -> bool:
 def run_fit(request: Request, *, quiet: bool) -> FitResult:
     """Read every file, fit, and write the profile."""
     nights = request.inputs.nights
-    read = [path for night in nights for path in (night.path, night.scoring, night.edf) if path is not None]
+    read = [path for night in nights for path in night.files]
     check_apart([request.output], [*request.spare, *read])
     if request.output.exists() and not request.overwrite:
         raise OutputExistsError(f"{request.output} exists already. Use --overwrite to replace it.")
     reader = _Reader(request)
-    found = run_each(nights, reader.run)
-    reports = list(progress(found, "Reading", len(nights), quiet=quiet))
+    outcomes = run_shown(reader.run, nights, "Reading", quiet=quiet)
     if not reader.nights:
-        failed = [report["error"] for report in reports if not report["ok"]]
-        raise InputError(f"no night could be read. The first problem: {failed[0]}")
+        failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+        raise InputError(Message("no night could be read. The first problem: ", failed[0]))
     groups = [night.group for night in reader.nights]
     known = [night.subject for night in reader.nights]
     with warnings.catch_warnings(record=True) as caught:
@@ -273,7 +258,7 @@ def run_fit(request: Request, *, quiet: bool) -> FitResult:
             )
     report.profile.save(request.output, overwrite=request.overwrite)
     said = warned_of(caught)
-    return FitResult(reports, report, request.output, said, reader.notes())
+    return FitResult(outcomes, report, request.output, said, reader.notes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,9 +285,8 @@ class _Reader:
         self.nights: list[_Night] = []
         self._names: dict[str, Path] = {}
 
-    def run(self, night: Input) -> dict[str, Any]:
+    def run(self, night: Input) -> ReadNight:
         """Read one night."""
-        night.refuse()
         path, name = night.path, night.name
         if name in self._names:
             raise InputError(f"is night {name!r} like {self._names[name]}. Rename one, or leave one out.")
@@ -314,13 +298,7 @@ class _Reader:
         group = None if who is None else who.group or who.subject
         self.nights.append(_Night(found.density, found.experts, subject, group))
         self._names[name] = path
-        return {
-            "id": name,
-            "subject": subject,
-            "n_epochs": found.experts[0].n_epochs,
-            "n_experts": len(found.experts),
-            "notes": list(notes),
-        }
+        return ReadNight(subject, found.experts[0].n_epochs, len(found.experts), tuple(notes))
 
     def notes(self) -> list[str]:
         """Return what the reader of the result should know about the files."""
@@ -349,18 +327,7 @@ class _Reader:
         base, said = self._request.base, self._request.reading
         if is_hypnogram(path, base.scheme):
             raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
-        own = own_scheme(base.scheme)
-        reading = DensityOptions(
-            said.stages,
-            said.epoch_seconds,
-            base.epoch_seconds,
-            said.logits,
-            said.log,
-            own,
-            said.format,
-            said.pool_to_seconds,
-        )
-        found = read_density_file(path, reading)
+        found = read_density_file(path, said.density)
         density = found.density
         night = Hypnogram(
             density.argmax(),

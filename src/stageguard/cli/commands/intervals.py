@@ -1,11 +1,10 @@
-"""`stageguard intervals`: how far a night's sleep statistics may be off. Parses and prints only."""
+"""`stageguard intervals`: how far a night's sleep statistics may be off."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,41 +14,33 @@ import typer
 from rich.console import Console
 
 from stageguard.base.errors import InputError
-from stageguard.base.files import CELL_WORDS, write_cell, write_together
-from stageguard.cli.decode_file import DecodeOptions, decode_options
-from stageguard.cli.inputs import Input, find_inputs, lights_of, start_of
-from stageguard.cli.night import decode_night
+from stageguard.base.files import CELL_WORDS, write_together
+from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of
 from stageguard.cli.options import (
     AsJson,
-    Cohort,
     Convention,
-    EpochSeconds,
-    FormatName,
+    DecodingGiven,
     LightsOff,
     LightsOn,
-    Log,
-    Logits,
     Overwrite,
-    Pins,
-    Pool,
-    Quality,
     SampleList,
-    Stages,
     Start,
-    TrainedOn,
     given_path,
+    spread,
 )
-from stageguard.cli.present import print_headline, print_notes, print_problems, print_read, print_review
+from stageguard.cli.present import end, print_headline, print_notes, print_read, print_review, run_shown
 from stageguard.cli.recognising import Wanted
-from stageguard.cli.scored_files import read_moment, read_start, run_each
-from stageguard.cli.terminal import console, count, print_json, print_list, progress, table
-from stageguard.formats.outputs import plain
+from stageguard.cli.scored_files import decode_night, read_moment, read_start
+from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
+from stageguard.formats.codebooks import table_with_codebook
 from stageguard.measures.day import Moment, lights_words
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import Convention as ConventionName
 from stageguard.profile.profile import Profile
+from stageguard.runner.decode_files import DecodeOptions, start_of
+from stageguard.runner.run import Outcome, succeeded
 
 
 class Method(StrEnum):
@@ -96,6 +87,7 @@ Output = Annotated[
 ]
 
 
+@spread
 def intervals(
     files: Files = None,
     profile: FittedProfile = None,
@@ -109,16 +101,7 @@ def intervals(
     start: Start = None,
     convention: ByConvention = Convention.aasm,
     min_first_rem_seconds: MinFirstRem = None,
-    stages: Stages = None,
-    epoch_seconds: EpochSeconds = None,
-    quality: Quality = None,
-    pins: Pins = None,
-    cohort: Cohort = None,
-    trained: TrainedOn = None,
-    logits: Logits = False,
-    log: Log = False,
-    format: FormatName = None,
-    pool: Pool = None,
+    given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
     output: Output = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -128,8 +111,6 @@ def intervals(
     Conformal ones are as wide as the errors on scored nights were, and need a profile that fit made. Model
     ones come from draws of the posterior: they know only the stager's own doubt and promise no coverage.
     """
-    if logits and log:
-        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
     if output is not None and output.suffix != ".tsv":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .tsv file.")
     request = Request(
@@ -143,38 +124,26 @@ def intervals(
         start=read_start(start),
         convention=convention.value,
         min_first_rem_seconds=min_first_rem_seconds,
-        options=decode_options(
-            stages, epoch_seconds, quality, pins, cohort, trained, logits, log, format, pool
-        ),
+        options=decode_options(given),
     )
     check_profile(request)
-    wanted = Wanted("hypnogram")
-    if request.profile is not None:
-        wanted = Wanted("density", format, (*request.profile.scheme.names, *(request.options.stages or ())))
-    inputs = find_inputs(files, samples, wanted)
-    if len(inputs.nights) > 1 and (quality is not None or pins):
-        raise typer.BadParameter("--quality and --pins belong to one file: take the files one by one.")
-    found = run_each(inputs.nights, lambda night: intervals_of(night, request))
-    reports = list(progress(found, "Drawing", len(inputs.nights), quiet=as_json))
-    done = [report for report in reports if report["ok"]]
+    if request.profile is None:
+        inputs = find_inputs(files, samples, Wanted("hypnogram"))
+    else:
+        inputs = find_densities(files, samples, request.profile, request.options)
+    given.check_one_file(len(inputs.nights))
+    outcomes = run_shown(lambda night: intervals_of(night, request), inputs.nights, "Drawing", quiet=as_json)
+    done = succeeded(outcomes)
     if output is not None and done:
-        read = [
-            path
-            for night in inputs.nights
-            for path in (night.path, night.scoring, night.edf, night.source)
-            if path is not None
-        ]
-        read += [path for path in (samples, quality) if path is not None]
-        read += [Path(text) for text in (profile, *(pins or ())) if text is not None]
-        write_table(done, output, request, overwrite=overwrite, spare=read)
+        spare = [path for night in inputs.nights for path in night.files] + given.files
+        spare += [path for path in (samples, None if profile is None else Path(profile)) if path is not None]
+        write_table(done, output, request, overwrite=overwrite, spare=spare)
     if as_json:
-        print_json(reports)
+        print_json([outcome.to_dict() for outcome in outcomes])
     else:
         print_intervals(done, request, output)
     print_notes(inputs.notes, as_json=as_json)
-    print_problems(reports, as_json=as_json)
-    if len(done) < len(reports):
-        raise typer.Exit(1)
+    end(outcomes, as_json=as_json)
 
 
 MODEL_WORDS = (
@@ -228,14 +197,55 @@ def check_profile(request: Request) -> None:
     )
 
 
-def intervals_of(night: Input, request: Request) -> dict[str, Any]:
-    """Return one night's intervals, in plain types."""
-    night.refuse()
+@dataclass(frozen=True, slots=True)
+class IntervalRow:
+    """One statistic of a night, with its interval of one kind."""
+
+    statistic: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    kind: str
+    level: float
+    measured_coverage: float
+    n_scored_nights: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NightIntervals:
+    """The intervals of one night."""
+
+    profile_name: str
+    profile_sha256: str
+    stages: tuple[str, ...]
+    n_epochs: int
+    epoch_seconds: float
+    n_scored_nights: int
+    n_scored_subjects: int
+    min_first_rem_seconds: float
+    lights: str
+    intervals: tuple[IntervalRow, ...]
+    notes: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        names = [item.name for item in fields(self)][2:]
+        return (
+            {"profile": {"name": self.profile_name, "sha256": self.profile_sha256}}
+            | {name: getattr(self, name) for name in names}
+            | {"intervals": [asdict(row) for row in self.intervals]}
+        )
+
+
+def intervals_of(night: Input, request: Request) -> NightIntervals:
+    """Return one night's intervals."""
     start = start_of(night.edf, night.start) or request.start
     decoding, notes = decode_night(night.path, request.profile, request.options, start, night.source)
     lights = lights_of(night, request.lights_off, request.lights_on)
-    rows: list[dict[str, Any]] = []
-    n_nights = 0
+    rows: list[IntervalRow] = []
     for method in request.methods:
         found = measure_intervals(
             decoding,
@@ -248,43 +258,32 @@ def intervals_of(night: Input, request: Request) -> dict[str, Any]:
             convention=request.convention,
             min_first_rem_seconds=request.min_first_rem_seconds,
         )
-        n_nights = max(n_nights, found.n_nights)
         rows += [
-            {
-                "statistic": name,
-                "unit": one.unit,
-                "value": one.value,
-                "low": one.low,
-                "high": one.high,
-                "kind": method,
-                "level": found.level,
-                "measured_coverage": one.measured_coverage,
-                "n_scored_nights": found.n_nights,
-                "reason": one.reason,
-            }
+            IntervalRow(
+                *(name, one.unit, one.value, one.low, one.high, method, found.level),
+                *(one.measured_coverage, found.n_nights, one.reason),
+            )
             for name, one in found.items()
         ]
-    profile = decoding.profile
-    return {
-        "id": night.name,
-        "profile": {"name": profile.name, "sha256": profile.sha256},
-        "stages": list(profile.scheme.names),
-        "n_epochs": decoding.hypnogram.n_epochs,
-        "epoch_seconds": decoding.epoch_seconds,
-        "n_scored_nights": n_nights,
-        "n_scored_subjects": int(profile.intervals.get("n_subjects", 0)),
-        "min_first_rem_seconds": shortest_first_rem(profile)
-        if request.min_first_rem_seconds is None
-        else request.min_first_rem_seconds,
-        "lights": lights_words(decoding.hypnogram, lights.off, lights.on),
-        "intervals": rows,
-        "notes": [*notes, *lights.notes],
-        "assumptions": list(decoding.assumed),
-    }
+    profile, shortest = decoding.profile, request.min_first_rem_seconds
+    return NightIntervals(
+        profile.name,
+        profile.sha256,
+        profile.scheme.names,
+        decoding.hypnogram.n_epochs,
+        decoding.epoch_seconds,
+        max((row.n_scored_nights for row in rows), default=0),
+        int(profile.intervals.get("n_subjects", 0)),
+        shortest_first_rem(profile) if shortest is None else shortest,
+        lights_words(decoding.hypnogram, lights.off, lights.on),
+        tuple(rows),
+        (*notes, *lights.notes),
+        tuple(decoding.assumed),
+    )
 
 
 def write_table(
-    reports: Sequence[dict[str, Any]],
+    outcomes: Sequence[Outcome[NightIntervals]],
     output: Path,
     request: Request,
     *,
@@ -292,40 +291,29 @@ def write_table(
     spare: Sequence[Path],
 ) -> None:
     """Write one row per night, statistic and kind, and beside it what the columns are."""
-    lines = ["\t".join(COLUMNS)]
-    for report in reports:
-        rows = [{"id": report["id"], **row} for row in report["intervals"]]
-        lines += ["\t".join(_cell(row[name]) for name in COLUMNS) for row in rows]
-    first = reports[0]
+    nights = [outcome.result for outcome in outcomes]
+    rows = [[outcome.id, *astuple(row)] for outcome in outcomes for row in outcome.result.intervals]
     book = {name: {"Description": text} for name, text in COLUMNS.items()} | {
         "stageguard": {
-            "profiles": _unique([report["profile"] for report in reports]),
-            "n_nights": len(reports),
+            "profiles": _unique(
+                [{"name": night.profile_name, "sha256": night.profile_sha256} for night in nights]
+            ),
+            "n_nights": len(nights),
             "methods": list(request.methods),
             "n_draws": request.n_draws if "model" in request.methods else None,
             "seed": request.seed if "model" in request.methods else None,
             "share_of_draws": request.level if "model" in request.methods else None,
             "lights_off": request.lights_off,
             "lights_on": request.lights_on,
-            "min_first_rem_seconds": first["min_first_rem_seconds"],
+            "min_first_rem_seconds": nights[0].min_first_rem_seconds,
             "options": request.options.to_dict(),
             "text": CELL_WORDS,
             "caveat": MODEL_WORDS if "model" in request.methods else None,
-            "assumptions": _unique([text for report in reports for text in report["assumptions"]]),
+            "assumptions": _unique([str(text) for night in nights for text in night.assumptions]),
         }
     }
-    text = json.dumps(plain(book), indent=2, ensure_ascii=False, allow_nan=False)
-    contents: dict[Path, str | bytes] = {
-        output: "\n".join(lines) + "\n",
-        output.with_suffix(".json"): text + "\n",
-    }
+    contents = table_with_codebook(output, COLUMNS, rows, book, digits=6)
     write_together(contents, overwrite=overwrite, make_folders=True, spare=spare)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return "n/a" if math.isnan(value) else f"{value:.6g}"
-    return write_cell(str(value)) if isinstance(value, str) and value else str(value) or "n/a"
 
 
 def _unique(items: Sequence[Any]) -> list[Any]:
@@ -336,87 +324,89 @@ def _unique(items: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def print_intervals(reports: Sequence[dict[str, Any]], request: Request, output: Path | None) -> None:
+def print_intervals(
+    outcomes: Sequence[Outcome[NightIntervals]], request: Request, output: Path | None
+) -> None:
     """Print a table per night; of many that were written to a file, only where they are."""
-    if not reports:
+    if not outcomes:
         return
     out = console()
-    if output is None or len(reports) == 1:
-        for report in reports:
-            print_headline(report, out, "with")
-            _print_night(report, out)
-    for sentence in _meaning(reports, request):
+    if output is None or len(outcomes) == 1:
+        for outcome in outcomes:
+            print_headline(outcome.file, outcome.result, out, "with", outcome.result.lights)
+            _print_night(outcome.result, out)
+    for sentence in _meaning([outcome.result for outcome in outcomes], request):
         out.print(sentence)
-    print_read(reports, out)
-    if len(reports) == 1:
-        print_list(out, "Assumed", reports[0]["assumptions"])
-    print_list(out, "Warning", _warnings(reports))
+    print_read(outcomes, out)
+    if len(outcomes) == 1:
+        print_list(out, "Assumed", outcomes[0].result.assumptions)
+    print_list(out, "Warning", _warnings(outcomes))
     if output is not None:
-        n_rows = sum(len(report["intervals"]) for report in reports)
+        n_rows = sum(len(outcome.result.intervals) for outcome in outcomes)
         book = output.with_suffix(".json").name
-        nights = count(len(reports), "night")
+        nights = count(len(outcomes), "night")
         print_list(out, "Wrote", [f"{output} ({n_rows:,} rows, {nights}), explained in {book}"])
     print_review(out)
 
 
-def _warnings(reports: Sequence[dict[str, Any]]) -> list[str]:
+def _warnings(outcomes: Sequence[Outcome[NightIntervals]]) -> list[str]:
     """Return what was warned of: once where it holds for every night, else by night."""
-    told: dict[str, list[str]] = {}
-    for report in reports:
-        for text in dict.fromkeys(report["warnings"]):
-            told.setdefault(text, []).append(report["id"])
+    nights: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for text in map(one_line, outcome.warnings):
+            nights.setdefault(text, []).append(outcome.id)
     lines = []
-    for text, ids in told.items():
-        lines += [text] if len(ids) == len(reports) else [f"{name}: {text}" for name in ids]
+    for text, ids in nights.items():
+        lines += [text] if len(ids) == len(outcomes) else [f"{name}: {text}" for name in ids]
     return lines
 
 
-def _print_night(report: dict[str, Any], out: Console) -> None:
+def _print_night(night: NightIntervals, out: Console) -> None:
     """Print one row per statistic and kind; a statistic's name and value once."""
     numbers = ("value", "low", "high", "covered")
     shown = table("statistic", "value", "low", "high", "kind", "covered", "", right=numbers)
-    by_name: dict[str, list[dict[str, Any]]] = {}
-    for row in report["intervals"]:
-        by_name.setdefault(row["statistic"], []).append(row)
+    by_name: dict[str, list[IntervalRow]] = {}
+    for row in night.intervals:
+        by_name.setdefault(row.statistic, []).append(row)
     for name, rows in by_name.items():
         for number, row in enumerate(rows):
-            value = f"{_number(row['value'])} {row['unit']}".rstrip()
-            share = row["measured_coverage"]
+            value = f"{_number(row.value)} {row.unit}".rstrip()
+            share = row.measured_coverage
             shown.add_row(
                 *((name, value) if number == 0 else ("", "")),
-                _number(row["low"]),
-                _number(row["high"]),
-                row["kind"],
+                _number(row.low),
+                _number(row.high),
+                row.kind,
                 "n/a" if math.isnan(share) else f"{share:.0%}",
-                row["reason"],
+                row.reason,
             )
     out.print(shown)
 
 
-def _meaning(reports: Sequence[dict[str, Any]], request: Request) -> Iterator[str]:
+def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str]:
     """Return where the intervals come from, and what `covered` is."""
-    first = reports[0]
-    rows = [row for report in reports for row in report["intervals"]]
-    is_measured = any(row["kind"] == "conformal" and not math.isnan(row["measured_coverage"]) for row in rows)
+    first = nights[0]
+    rows = [row for night in nights for row in night.intervals]
+    is_measured = any(row.kind == "conformal" and not math.isnan(row.measured_coverage) for row in rows)
     level = f", {request.level:.0%}" if is_measured else " (coverage not measured)"
     if "conformal" in request.methods:
         yield (
-            f"Conformal{level}: as wide as the errors on {count(first['n_scored_nights'], 'scored night')} "
-            f"of {count(first['n_scored_subjects'], 'subject')} held out from the fit. They hold for nights "
+            f"Conformal{level}: as wide as the errors on {count(first.n_scored_nights, 'scored night')} "
+            f"of {count(first.n_scored_subjects, 'subject')} held out from the fit. They hold for nights "
             "like those: same stager, same kind of people."
         )
     if "model" in request.methods:
         yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {MODEL_WORDS}"
-    if any(row["kind"] == "model" and _is_outside(row) for row in rows):
+    if any(row.kind == "model" and _is_outside(row) for row in rows):
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
-    if any(not math.isnan(row["measured_coverage"]) for row in rows):
+    if any(not math.isnan(row.measured_coverage) for row in rows):
         yield "Covered: share of the fit's held-out nights whose expert value lay inside such an interval."
-    if first["min_first_rem_seconds"]:
-        yield f"REM latency ends with the first REM bout of {first['min_first_rem_seconds']:g} s or more."
+    if first.min_first_rem_seconds:
+        yield f"REM latency ends with the first REM bout of {first.min_first_rem_seconds:g} s or more."
 
 
-def _is_outside(row: dict[str, Any]) -> bool:
-    return bool(row["value"] < row["low"] or row["value"] > row["high"])  # never where one is NaN
+def _is_outside(row: IntervalRow) -> bool:
+    return bool(row.value < row.low or row.value > row.high)  # never where one is NaN
 
 
 def _number(value: float) -> str:

@@ -1,25 +1,31 @@
-"""`stageguard predict`: a trained network and recordings in, hypnograms out. Parses and prints only."""
+"""`stageguard predict`: a trained network and recordings in, hypnograms out."""
 
 from __future__ import annotations
 
-import time
-import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from stageguard.base.errors import OutputExistsError, StageGuardWarning
-from stageguard.cli.decode_file import DecodeOptions, describe
-from stageguard.cli.options import AsJson, Cohort, Device, Overwrite
-from stageguard.cli.present import print_cohort, print_night, print_problems
-from stageguard.cli.staging import Input, find_inputs, prepare
-from stageguard.cli.terminal import failure_text, one_line, print_json, progress
+from stageguard.base.errors import InputError, OutputExistsError
+from stageguard.cli.options import AsJson, Cohort, Device, Overwrite, parse_pairs
+from stageguard.cli.present import end, print_cohort, print_night, run_shown
+from stageguard.cli.terminal import print_json
+from stageguard.datasets import entries
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
 from stageguard.formats.own_table import table_text
-from stageguard.guard.decode import decode
+from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
+from stageguard.formats.recordings.read import read_recording
+from stageguard.measures.summary import summary_of
+from stageguard.night.recording import Recording
+from stageguard.nn.data import SUFFIXES, feature_files, read_features
+from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
+from stageguard.runner.decode_files import DecodedNight, DecodeOptions
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
@@ -84,103 +90,112 @@ def predict(
     if quality not in (None, "graded", "kdd2026", "none"):
         raise typer.BadParameter(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
     network = load_model(model, device=pick_device(device))
-    decoder = network.card.profile if profile is None else Profile.load(profile)
-    if quality is None:
-        quality = "kdd2026" if decoder.reproduces_paper else "graded"
-    inputs = find_inputs(recordings, dataset, _pairs(channel or []))
-    reports = [
-        _stage(one, network, decoder, cohort, quality, output, overwrite=overwrite)
-        for one in progress(inputs, "Staging", len(inputs), quiet=as_json)
-    ]
+    guard = network.card.profile if profile is None else Profile.load(profile)
+    channels = parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")
+    tasks = find_tasks(recordings, dataset, channels, output)
+
+    def write(task: StageTask) -> DecodedNight:
+        return stage_and_write(task, network, guard, cohort, quality, overwrite=overwrite)
+
+    outcomes = run_shown(write, tasks, "Staging", quiet=as_json, output_of=lambda task: task.output)
     if as_json:
-        print_json([{key: value for key, value in report.items() if key != "table"} for report in reports])
-    elif len(reports) > 1:
-        print_cohort(reports)
-    elif reports[0]["ok"]:
-        print_night(reports[0])
-    print_problems(reports, as_json=as_json)
-    if not all(report["ok"] for report in reports):
-        raise typer.Exit(1)
+        print_json([outcome.to_dict() for outcome in outcomes])
+    elif len(outcomes) > 1:
+        print_cohort(outcomes)
+    elif outcomes[0].ok:
+        print_night(outcomes[0])
+    end(outcomes, as_json=as_json)
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
-    """Return labels by role."""
-    pairs = {}
-    for one in given:
-        role, equals, label = one.partition("=")
-        if not (equals and role.strip() and label.strip()):
-            raise typer.BadParameter(f"--channel is {one!r}, expected ROLE=LABEL such as eeg=C4-M1.")
-        pairs[role.strip()] = label.strip()
-    return pairs
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """A feature table, or a recording that is read when its turn comes, and where its outputs go."""
+
+    path: Path
+    output: Path
+    read: Callable[[], Recording] | None = field(repr=False, default=None)  # None: a feature table
+    error: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    @property
+    def id(self) -> str:
+        """The name of its outputs."""
+        return self.output.name
 
 
-def _stage(
-    one: Input,
-    model: TrainedModel,
-    profile: Profile,
-    cohort: str | None,
-    quality: str,
-    output: Path,
-    *,
-    overwrite: bool,
-) -> dict[str, Any]:
-    """Stage one recording and write its outputs; a failure comes back as its one-line `error`."""
-    began = time.perf_counter()
-    report: dict[str, Any] = {"file": str(one.path), "ok": False}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", StageGuardWarning)
-        try:
-            place = output / one.name
-            report |= _stage_and_write(one, model, profile, cohort, quality, place, overwrite=overwrite)
-        except Exception as error:
-            report["error"] = failure_text(error, one.path).replace(
-                f"{one.path.name}: {one.name}: ", f"{one.path.name}: ", 1
-            )
-            return report
-    report["warnings"] = [one_line(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
-    report["seconds"] = time.perf_counter() - began
-    report["ok"] = True
-    return report
+def find_tasks(
+    paths: Sequence[Path], dataset: str | None, channels: Mapping[str, str], folder: Path
+) -> list[StageTask]:
+    """Return what there is to stage, in order."""
+    if dataset is not None and channels:
+        raise InputError(
+            "--channel is for single files; a dataset knows its channels. Leave one of them out."
+        )
+    return [task for path in paths for task in _tasks(path, dataset, channels, folder)]
 
 
-def _stage_and_write(
-    one: Input,
-    model: TrainedModel,
-    profile: Profile,
-    cohort: str | None,
-    quality: str,
-    place: Path,
-    *,
-    overwrite: bool,
-) -> dict[str, Any]:
+def _tasks(path: Path, dataset: str | None, channels: Mapping[str, str], folder: Path) -> list[StageTask]:
 
-    files, densities = output_paths(place), place.with_name(place.name + DENSITY_SUFFIX)
-    held = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
-    if held and not overwrite:
-        raise OutputExistsError(f"{held[0]} exists already. Use --overwrite to replace it.")
-    prepared = prepare(one, model.card, quality)
-    density = model.density(prepared.table)
-    decoding = decode(density, profile, quality=prepared.beta, cohort=cohort, trained=model.card.trained)
-    notes = [
-        f"staged by {model.card.backbone}, trained on {model.card.trained} stage frequencies, "
-        f"temperature {model.card.temperature:.3f}",
-        *prepared.notes,
+    if dataset is not None:
+        found = [StageTask(entry.files[0], folder / entry.id, entry.read) for entry in entries(dataset, path)]
+        if not found:
+            raise InputError(f"{path} holds no recording of {dataset}. See: stageguard data show {dataset}")
+        return found
+    files = [path]
+    if path.is_dir():
+        wanted = (*SUFFIXES, *RECORDING_SUFFIXES)
+        files = feature_files(path, wanted)
+        if not files:
+            raise InputError(f"{path} holds nothing to stage. Expected files named {', '.join(wanted)}.")
+    return [
+        StageTask(
+            file,
+            folder / file.stem,
+            partial(read_recording, file, channels=channels or None)
+            if file.suffix.lower() in RECORDING_SUFFIXES
+            else None,
+        )
+        for file in files
     ]
+
+
+def stage_and_write(
+    task: StageTask,
+    model: TrainedModel,
+    profile: Profile,
+    cohort: str | None,
+    quality: str | None,
+    *,
+    overwrite: bool,
+) -> DecodedNight:
+    """Stage one recording, guard it, and write its outputs."""
+    files = output_paths(task.output)
+    densities = task.output.with_name(task.output.name + DENSITY_SUFFIX)
+    existing = [path for path in (densities, files.tsv, files.sidecar) if path.exists()]
+    if existing and not overwrite:
+        raise OutputExistsError(f"{existing[0]} exists already. Use --overwrite to replace it.")
+    recording = read_features(task.path, choose=model.card.columns) if task.read is None else task.read()
+    staged = stage(recording, model, profile, quality=cast("QualityRules | None", quality), cohort=cohort)
+    beta = None if staged.quality is None else staged.quality.beta
     options = DecodeOptions(
-        epoch_seconds=density.epoch_seconds,
-        quality=prepared.beta,
+        epoch_seconds=staged.density.epoch_seconds,
+        quality=beta,
         cohort=cohort,
         trained=model.card.trained,
     )
     written = write_decoding(
-        decoding,
-        place,
+        staged.decoding,
+        task.output,
         source_path=densities,  # named in the sidecar as what was decoded, so that verify finds it
-        source_text=table_text(Outgoing(None, density)),
+        source_text=table_text(Outgoing(None, staged.density)),
         overwrite=overwrite,
         options=options.to_dict(),
-        quality=prepared.beta,
-        notes=notes,
+        quality=beta,
+        notes=staged.notes,
     )
-    outputs = {"density": str(densities), "tsv": str(written.tsv), "json": str(written.sidecar)}
-    return describe(decoding) | {"outputs": outputs, "notes": notes}
+    outputs = {"density": densities, "tsv": written.tsv, "json": written.sidecar}
+    return DecodedNight.fresh(staged.decoding, summary_of(staged.decoding), outputs, staged.notes)

@@ -1,4 +1,4 @@
-"""`stageguard profiles`: which profiles there are, and what one of them says. Parses and prints only."""
+"""`stageguard profiles`: which profiles there are, and what one of them says."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from stageguard.cli.options import AsJson
 from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
 from stageguard.profile.profile import FOLDER, Profile
 from stageguard.profile.profile import profiles as names
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a built-in profile, or path of a .toml file.")
 ]

@@ -1,9 +1,8 @@
-"""`stageguard quality`: recordings in, how far each epoch can be trusted out. Parses and prints only."""
+"""`stageguard quality`: recordings in, how far each epoch can be trusted out."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,14 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from stageguard.base.errors import InputError, OutputExistsError
-from stageguard.base.files import write_cell, write_together
+from stageguard.base.files import write_together
 from stageguard.base.version import __version__
-from stageguard.cli.options import AsJson, Overwrite, _check_epoch_seconds, one_of
-from stageguard.cli.present import print_problems
+from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds, one_of
+from stageguard.cli.present import end, run_shown
 from stageguard.cli.recordings import (
     Channel,
     DatasetName,
@@ -31,12 +29,12 @@ from stageguard.cli.recordings import (
     Scoring,
     Source,
     find_sources,
-    run_each,
 )
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
-from stageguard.formats.outputs import plain
+from stageguard.formats.codebooks import table_with_codebook
+from stageguard.runner.run import Outcome, succeeded
 from stageguard.signals.modalities import MODALITIES
-from stageguard.signals.quality import signal_quality
+from stageguard.signals.quality import SignalQuality, signal_quality
 
 TSV_SUFFIX = ".quality.tsv"
 JSON_SUFFIX = ".quality.json"
@@ -65,7 +63,7 @@ EpochSeconds = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        callback=_check_epoch_seconds,
+        callback=check_epoch_seconds,
         help="Epoch length. Default: the scoring's, else 30; EEG without a scoring must say it.",
     ),
 ]
@@ -105,47 +103,102 @@ def quality(
     """
     sources = find_sources(recordings, dataset, dataset_option, channel, scoring, output)
     request = Request(modality, rules.value, epoch_seconds, overwrite)
-    reports = run_each(partial(assess_one, request), sources, jobs, "Assessing", quiet=as_json)
+    outcomes = run_shown(
+        partial(assess_one, request),
+        sources,
+        "Assessing",
+        quiet=as_json,
+        output_of=lambda source: source.output,
+        jobs=jobs,
+    )
     if as_json:
-        print_json(reports)
-    elif len(reports) > 1:
-        print_many([report for report in reports if report["ok"]])
-    elif reports[0]["ok"]:
-        print_one(reports[0])
-    print_problems(reports, as_json=as_json)
-    if not all(report["ok"] for report in reports):
-        raise typer.Exit(1)
+        print_json([outcome.to_dict() for outcome in outcomes])
+    elif len(outcomes) > 1:
+        print_many(succeeded(outcomes))
+    elif outcomes[0].ok:
+        print_one(outcomes[0])
+    end(outcomes, as_json=as_json)
 
 
-def assess_one(request: Request, source: Source) -> dict[str, Any]:
-    """Assess one recording and write its table; returns the report."""
-    paths = [source.place / (source.name + suffix) for suffix in (TSV_SUFFIX, JSON_SUFFIX)]
-    for path in paths:
+@dataclass(frozen=True, slots=True)
+class AssessedRecording:
+    """A recording whose quality was written."""
+
+    recording: str
+    subject: str
+    is_synthetic: bool
+    modality: str
+    start: datetime | None
+    quality: SignalQuality
+    notes: tuple[str, ...]
+    outputs: Mapping[str, Path]
+
+    @property
+    def clean_percent(self) -> float:
+        """Share of the epochs that nothing speaks against."""
+        return 100 * float(1 - self.quality.is_bad.mean())
+
+    @property
+    def first(self) -> dict[str, int]:
+        """The first epoch of each reason."""
+        first: dict[str, int] = {}
+        for epoch, reason in enumerate(self.quality.reasons):
+            for part in filter(None, reason.split("; ")):
+                first.setdefault(part, epoch)
+        return first
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the codebook says."""
+        quality = self.quality
+        return {
+            "recording": self.recording,
+            "subject": self.subject,
+            "is_synthetic": self.is_synthetic,
+            "modality": self.modality,
+            "rules": quality.rules,
+            "n_epochs": quality.n_epochs,
+            "epoch_seconds": quality.epoch_seconds,
+            "start": None if self.start is None else self.start.isoformat(),
+            "mean_beta": float(quality.beta.mean()),
+            "n_marked": int(quality.is_bad.sum()),
+            "n_lost": int((quality.beta >= 1).sum()),
+            "reasons": quality.counts(),
+            "notes": list(self.notes),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        outputs = {kind: str(path) for kind, path in self.outputs.items()}
+        return self.facts() | {"beta": self.quality.beta.tolist(), "first": self.first, "outputs": outputs}
+
+
+def assess_one(request: Request, source: Source) -> AssessedRecording:
+    """Assess one recording and write its table."""
+    tsv, book = (source.folder / (source.id + suffix) for suffix in (TSV_SUFFIX, JSON_SUFFIX))
+    for path in (tsv, book):
         if path.exists() and not request.overwrite:  # before the work, not after it
             raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
     recording, notes = source.read()
     modality, remark = _modality(recording, request.modality or source.modality)
     found = signal_quality(recording, modality, epoch_seconds=request.epoch_seconds, rules=request.rules)
-    facts: dict[str, Any] = {
-        "recording": recording.id,
-        "subject": recording.subject,
-        "is_synthetic": recording.is_synthetic,
-        "modality": modality,
-        "rules": found.rules,
-        "n_epochs": found.n_epochs,
-        "epoch_seconds": found.epoch_seconds,
-        "start": None if recording.start is None else recording.start.isoformat(),
-        "mean_beta": float(found.beta.mean()),
-        "n_marked": int(found.is_bad.sum()),
-        "n_lost": int((found.beta >= 1).sum()),
-        "reasons": found.counts(),
-        "notes": [*notes, *remark],
-    }
-    sidecar = COLUMNS | {"stageguard": {"version": __version__, **facts}}
-    text = json.dumps(plain(sidecar), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_together({paths[0]: _table(found), paths[1]: text}, overwrite=request.overwrite, make_folders=True)
-    outputs = {"tsv": str(paths[0]), "json": str(paths[1])}
-    return facts | {"beta": found.beta.tolist(), "first": _first(found), "outputs": outputs}
+    assessed = AssessedRecording(
+        recording.id,
+        recording.subject,
+        recording.is_synthetic,
+        modality,
+        recording.start,
+        found,
+        (*notes, *remark),
+        {"tsv": tsv, "json": book},
+    )
+    rows = [
+        (f"{epoch * found.epoch_seconds:.9g}", f"{found.epoch_seconds:.9g}", beta, reason)
+        for epoch, (beta, reason) in enumerate(zip(found.beta.tolist(), found.reasons, strict=True))
+    ]
+    codebook = COLUMNS | {"stageguard": {"version": __version__, **assessed.facts()}}
+    contents = table_with_codebook(tsv, COLUMNS, rows, codebook, digits=6)
+    write_together(contents, overwrite=request.overwrite, make_folders=True)
+    return assessed
 
 
 COLUMNS: dict[str, Any] = {
@@ -154,26 +207,6 @@ COLUMNS: dict[str, Any] = {
     "quality": {"Description": "Signal quality index beta: 0 clean, 1 lost", "Units": "1"},
     "reason": {"Description": "Channel and rule that speak against the epoch; n/a where none does"},
 }
-
-
-def _table(found: Any) -> str:
-
-    lines = ["\t".join(COLUMNS)]
-    for epoch, (beta, reason) in enumerate(zip(found.beta.tolist(), found.reasons, strict=True)):
-        onset = epoch * found.epoch_seconds
-        lines.append(
-            f"{onset:.9g}\t{found.epoch_seconds:.9g}\t{beta:.6g}\t{write_cell(reason) if reason else 'n/a'}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _first(found: Any) -> dict[str, int]:
-    """Return the first epoch of each reason."""
-    first: dict[str, int] = {}
-    for epoch, reason in enumerate(found.reasons):
-        for part in filter(None, reason.split("; ")):
-            first.setdefault(part, epoch)
-    return first
 
 
 def _modality(recording: Any, wanted: str | None) -> tuple[str, list[str]]:
@@ -210,17 +243,16 @@ def _mark(part: Sequence[float]) -> str:
     return CLEAN if mean == 0 else BARS[min(len(BARS), ceil(mean * len(BARS))) - 1]
 
 
-def chart(beta: Sequence[float], epoch_seconds: float, start: str | None) -> list[tuple[str, str]]:
+def chart(beta: Sequence[float], epoch_seconds: float, start: datetime | None) -> list[tuple[str, str]]:
     """Return rows of (time, marks), each row an hour or more, each mark a sixtieth of it or one epoch."""
     hours = len(beta) * epoch_seconds / 3600
     row_hours = next((h for h in ROW_HOURS if hours / h <= MOST_ROWS), ROW_HOURS[-1])
     per_row = max(1, round(row_hours * 3600 / epoch_seconds))
-    begin = None if start is None else datetime.fromisoformat(start)
     rows = []
     for first in range(0, len(beta), per_row):
         part = beta[first : first + per_row]
         n_marks = max(1, round(ROW_MARKS * len(part) / per_row))
-        rows.append((_time(first * epoch_seconds, begin), strip(part, n_marks)))
+        rows.append((_time(first * epoch_seconds, start), strip(part, n_marks)))
     return rows
 
 
@@ -230,63 +262,62 @@ def _time(seconds: float, begin: datetime | None) -> str:
     return f"{begin + timedelta(seconds=seconds):%H:%M}"
 
 
-def print_one(report: dict[str, Any], out: Console | None = None) -> None:
+def print_one(outcome: Outcome[AssessedRecording]) -> None:
     """Print the strip chart of one recording, the reasons, and where the table is."""
-    out = out or console()
-    hours = report["n_epochs"] * report["epoch_seconds"] / 3600
-    synthetic = " (synthetic)" if report["is_synthetic"] else ""
+    out, made = console(), outcome.result
+    quality = made.quality
+    n_epochs, seconds = quality.n_epochs, quality.epoch_seconds
+    synthetic = " (synthetic)" if made.is_synthetic else ""
     out.print(
         Text.assemble(
-            (one_line(report["recording"]), "bold"),
-            f"{synthetic}: {report['modality']}, {count(report['n_epochs'], 'epoch')} of "
-            f"{report['epoch_seconds']:g} s ({hours:.1f} h), rules {report['rules']}",
+            (one_line(made.recording), "bold"),
+            f"{synthetic}: {made.modality}, {count(n_epochs, 'epoch')} of {seconds:g} s "
+            f"({n_epochs * seconds / 3600:.1f} h), rules {quality.rules}",
         )
     )
     out.print()
-    for time, marks in chart(report["beta"], report["epoch_seconds"], report["start"]):
+    for time, marks in chart(quality.beta.tolist(), seconds, made.start):
         out.print(Text.assemble((f"{time:>6} ", "dim"), _coloured(marks)))
     out.print(Text(f"{'':7}{CLEAN} clean   {BARS[0]} to {BARS[-1]} share that is lost", "dim"))
     out.print()
-    clean = 100 * (1 - report["n_marked"] / report["n_epochs"])
+    n_lost = int((quality.beta >= 1).sum())
     out.print(
-        f"Clean {clean:.1f} % of epochs; lost altogether {count(report['n_lost'], 'epoch')}; mean of beta "
-        f"{report['mean_beta']:.3f}."
+        f"Clean {made.clean_percent:.1f} % of epochs; lost altogether {count(n_lost, 'epoch')}; mean of beta "
+        f"{quality.beta.mean():.3f}."
     )
-    if report["reasons"]:
+    if reasons := quality.counts():
         shown = table("reason", "epochs", "share", "first at", right=("epochs", "share", "first at"))
-        begin = None if report["start"] is None else datetime.fromisoformat(report["start"])
-        for reason, n_epochs in report["reasons"].items():
-            first = _time(report["first"][reason] * report["epoch_seconds"], begin)
-            shown.add_row(reason, f"{n_epochs:,}", f"{100 * n_epochs / report['n_epochs']:.1f} %", first)
+        for reason, n in reasons.items():
+            first = _time(made.first[reason] * seconds, made.start)
+            shown.add_row(reason, f"{n:,}", f"{100 * n / n_epochs:.1f} %", first)
         out.print(shown)
-    print_list(out, "Assumed", report["notes"])
-    print_list(out, "Warning", report["warnings"])
-    print_list(out, "Wrote", report["outputs"].values())
+    print_list(out, "Assumed", made.notes)
+    print_list(out, "Warning", outcome.warnings)
+    print_list(out, "Wrote", made.outputs.values())
 
 
-def print_many(reports: Sequence[dict[str, Any]], out: Console | None = None) -> None:
+def print_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
     """Print one row per recording."""
-    if not reports:
+    if not done:
         return
-    out = out or console()
+    out = console()
     numbers = ("epochs", "clean", "mean beta")
     shown = table("recording", *numbers, "mostly", "course", right=numbers)
-    for report in reports:
-        mostly = next(iter(report["reasons"]), "")
-        name = one_line(report["recording"]) + (" (synthetic)" if report["is_synthetic"] else "")
+    for outcome in done:
+        made = outcome.result
         shown.add_row(
-            name,
-            f"{report['n_epochs']:,}",
-            f"{100 * (1 - report['n_marked'] / report['n_epochs']):.1f} %",
-            f"{report['mean_beta']:.3f}",
-            mostly,
-            _coloured(strip(report["beta"], 30)),
+            one_line(made.recording) + (" (synthetic)" if made.is_synthetic else ""),
+            f"{made.quality.n_epochs:,}",
+            f"{made.clean_percent:.1f} %",
+            f"{made.quality.beta.mean():.3f}",
+            next(iter(made.quality.counts()), ""),
+            _coloured(strip(made.quality.beta.tolist(), 30)),
         )
     out.print(shown)
-    said = [f"{report['recording']}: {text}" for report in reports for text in report["warnings"]]
-    print_list(out, "Warning", said)
-    folders = sorted({str(Path(report["outputs"]["tsv"]).parent) for report in reports})
-    out.print(f"Wrote {count(len(reports), 'table')} to {', '.join(folders)}")
+    warned = [f"{each.result.recording}: {one_line(text)}" for each in done for text in each.warnings]
+    print_list(out, "Warning", warned)
+    folders = sorted({str(each.result.outputs["tsv"].parent) for each in done})
+    out.print(f"Wrote {count(len(done), 'table')} to {', '.join(folders)}")
 
 
 def _coloured(marks: str) -> Text:

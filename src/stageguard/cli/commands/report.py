@@ -1,47 +1,39 @@
-"""`stageguard report`: one night as one HTML file. Parses and prints only."""
+"""`stageguard report`: one night as one HTML file."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stageguard.base.errors import StageGuardError, StageGuardWarning
+from stageguard.base.errors import StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import write_text_atomic
-from stageguard.cli.decode_file import DecodeOptions, decode_options, describe
-from stageguard.cli.experts import read_expert
-from stageguard.cli.inputs import Input, lights_of, night_id
-from stageguard.cli.night import decode_night
+from stageguard.cli.inputs import Input, decode_options, lights_of, night_id
 from stageguard.cli.options import (
     AsJson,
-    Cohort,
-    EpochSeconds,
-    FormatName,
+    DecodingGiven,
     LightsOff,
     LightsOn,
     LightsOnPhase,
-    Log,
-    Logits,
     Overwrite,
-    Pins,
-    Pool,
-    Quality,
     ScoringFormat,
-    Stages,
-    TrainedOn,
     given_path,
+    spread,
 )
 from stageguard.cli.present import print_review, print_summary
-from stageguard.cli.scored_files import ReadOptions, read_moment, read_start
-from stageguard.cli.terminal import console, in_options, print_error, print_json, print_list, warned_of
+from stageguard.cli.scored_files import ReadOptions, decode_night, read_expert, read_moment, read_start
+from stageguard.cli.terminal import console, print_error, print_json, print_list
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import NightSummary, summary_of
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
+from stageguard.runner.decode_files import DecodeOptions
 
 SUFFIX = ".report.html"
 
@@ -88,6 +80,7 @@ Start = Annotated[
 ]
 
 
+@spread
 def report(
     night: Night,
     output: Output = None,
@@ -99,16 +92,7 @@ def report(
     lights_on: LightsOn = None,
     lights_on_phase: LightsOnPhase = None,
     start: Start = None,
-    stages: Stages = None,
-    epoch_seconds: EpochSeconds = None,
-    quality: Quality = None,
-    pins: Pins = None,
-    cohort: Cohort = None,
-    trained: TrainedOn = None,
-    logits: Logits = False,
-    log: Log = False,
-    format: FormatName = None,
-    pool: Pool = None,
+    given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
     scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -117,9 +101,7 @@ def report(
 
     The file needs no network and holds everything it shows.
     """
-    if logits and log:
-        raise typer.BadParameter("--logits and --log exclude each other: give the one the file holds.")
-    options = decode_options(stages, epoch_seconds, quality, pins, cohort, trained, logits, log, format, pool)
+    options = decode_options(given)
     if start is not None and "-" not in start:
         raise typer.BadParameter(
             f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30."
@@ -133,7 +115,7 @@ def report(
     if source is not None and not output_files(night):
         raise typer.BadParameter(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     place = output or _beside(night)
-    read = [source, quality, *(Path(text) for text in (profile, *(pins or ())) if text is not None)]
+    read = [source, None if profile is None else Path(profile), *given.files]
     try:
         found = write_report(
             night,
@@ -154,6 +136,27 @@ def report(
     _print(found, as_json)
 
 
+@dataclass(frozen=True, slots=True)
+class ReportedNight:
+    """The night of a page."""
+
+    file: str
+    summary: NightSummary
+    notes: Sequence[str]
+    warnings: Sequence[str]
+    output: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        return self.summary.to_dict() | {
+            "file": self.file,
+            "ok": True,
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+            "outputs": {"html": str(self.output)},
+        }
+
+
 def write_report(
     night: Path,
     output: Path,
@@ -167,7 +170,7 @@ def write_report(
     source: Path | None = None,
     spare: Sequence[Path] = (),
     overwrite: bool,
-) -> dict[str, Any]:
+) -> ReportedNight:
     """Decode, draw and write; returns what a person wants to know about it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
@@ -180,13 +183,9 @@ def write_report(
     page |= {"lights_off": lights.off, "lights_on": lights.on}
     html = night_report(decoding, expert=scored, notes=notes, **page)
     write_text_atomic(output, html, overwrite=overwrite, spare=read)
-    return describe(decoding, StatisticsOptions(lights_off=lights.off, lights_on=lights.on)) | {
-        "file": str(night),
-        "ok": True,
-        "notes": [in_options(note) for note in notes],
-        "warnings": warned_of(caught),
-        "outputs": {"html": str(output)},
-    }
+    statistics = StatisticsOptions(lights_off=lights.off, lights_on=lights.on)
+    said = [message_of(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+    return ReportedNight(str(night), summary_of(decoding, statistics), notes, said, output)
 
 
 def output_files(night: Path) -> list[Path]:
@@ -202,13 +201,12 @@ def _beside(night: Path) -> Path:
     return night.parent / (night_id(night) + SUFFIX)
 
 
-def _print(found: dict[str, Any], as_json: bool) -> None:
-
+def _print(night: ReportedNight, as_json: bool) -> None:
     if as_json:
-        print_json({key: value for key, value in found.items() if key != "table"})
+        print_json(night.to_dict())
         return
     out = console()
-    print_summary(found, out)
-    print_list(out, "Warning", found["warnings"])
-    print_list(out, "Wrote", found["outputs"].values())
+    print_summary(night.file, night.summary, out)
+    print_list(out, "Warning", night.warnings)
+    print_list(out, "Wrote", [night.output])
     print_review(out)

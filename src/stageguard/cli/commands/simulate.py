@@ -1,4 +1,4 @@
-"""`stageguard simulate`: a made-up cohort in a dataset's own layout. Parses and prints only."""
+"""`stageguard simulate`: a made-up cohort in a dataset's own layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from stageguard.cli.options import AsJson, Overwrite, one_of
 from stageguard.cli.terminal import console, count, print_json, progress, table
-from stageguard.cli.workers import run_all
+from stageguard.runner.processes import run_all
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
 

@@ -1,4 +1,4 @@
-"""`stageguard stats`: sleep statistics of many nights, and of groups. Parses and prints only."""
+"""`stageguard stats`: sleep statistics of many nights, and of groups."""
 
 from __future__ import annotations
 
@@ -18,30 +18,26 @@ from stageguard.cli.inputs import find_inputs
 from stageguard.cli.options import (
     AsJson,
     Convention,
-    EpochSeconds,
-    FormatName,
     LightsOff,
     LightsOn,
     LightsOnPhase,
-    Log,
-    Logits,
     Overwrite,
-    Pool,
+    Reading,
     SampleList,
     SchemeName,
     ScoredFiles,
     ScoringFormat,
-    Stages,
     Start,
     given_path,
+    spread,
 )
-from stageguard.cli.present import MOST_ROWS, print_problems
+from stageguard.cli.present import MOST_ROWS, end
 from stageguard.cli.scored_files import read_moment, read_options
-from stageguard.cli.summary import SHOWN, shown
 from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, print_list, table
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import SHOWN, shown
 from stageguard.night.quantities import Quantity, quantity_of
 
 Output = Annotated[
@@ -76,6 +72,7 @@ ExpertsIn = Annotated[
 ]
 
 
+@spread
 def stats(
     files: ScoredFiles = None,
     samples: SampleList = None,
@@ -90,12 +87,7 @@ def stats(
     by: By = None,
     expert: ExpertsIn = None,
     scheme: SchemeName = None,
-    stages: Stages = None,
-    epoch_seconds: EpochSeconds = None,
-    logits: Logits = False,
-    log: Log = False,
-    format: FormatName = None,
-    pool: Pool = None,
+    reading: Reading = Reading(),  # noqa: B008 - a group of options
     scoring_format: ScoringFormat = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -107,26 +99,20 @@ def stats(
     """
     if output is not None and output.suffix.lower() != ".tsv":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
-    decode = profile is not None
-    reading = read_options(
-        profile,
-        scheme,
-        stages,
-        epoch_seconds,
-        start=start,
-        logits=logits,
-        log=log,
-        decode=decode,
-        format=format,
-        pool=pool,
+    options = read_options(
+        reading,
+        profile=profile,
+        scheme=scheme,
         scoring_format=scoring_format,
+        start=start,
+        decode=profile is not None,
     )
-    inputs = find_inputs(files, samples, reading.wanted)
+    inputs = find_inputs(files, samples, options.wanted)
     if expert is not None and len(inputs.nights) > 1 and expert.is_file():
         raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
     lights = read_moment(lights_off, "--lights-off"), read_moment(lights_on, "--lights-on")
     measuring = StatisticsOptions(convention.value, *lights, min_first_rem_seconds, lights_on_phase)
-    _run(Request(inputs, reading, measuring, by, expert, output, overwrite, samples), as_json)
+    _run(Request(inputs, options, measuring, by, expert, output, overwrite, samples), as_json)
 
 
 def _run(request: Request, as_json: bool) -> None:
@@ -136,9 +122,7 @@ def _run(request: Request, as_json: bool) -> None:
         print_json(result.to_dict())
     else:
         print_stats(result)
-    print_problems(result.reports, as_json=as_json)
-    if not all(report["ok"] for report in result.reports):
-        raise typer.Exit(1)
+    end(result.outcomes, as_json=as_json)
 
 
 MOST_WARNINGS = 5
@@ -160,7 +144,10 @@ def print_stats(result: CohortResult) -> None:
         _print_groups(cohort.table, cohort.differences, out)
     convention = f"sleep statistics by the {cohort.options.convention} convention"
     warned = [
-        f"{report['id']}: {text}" for report in result.reports if report["ok"] for text in report["warnings"]
+        f"{outcome.id}: {one_line(text)}"
+        for outcome in result.outcomes
+        if outcome.ok
+        for text in outcome.warnings
     ]
     print_list(out, "Warning", warned[:MOST_WARNINGS])
     if len(warned) > MOST_WARNINGS:

@@ -1,4 +1,4 @@
-"""`stageguard stream`: rows in while the recording runs, stages out. Parses and prints only."""
+"""`stageguard stream`: rows in while the recording runs, stages out."""
 
 from __future__ import annotations
 
@@ -20,11 +20,20 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import InputError, OutputError, StageGuardError, StageGuardWarning, message_of
 from stageguard.base.files import checked_file, read_file, write_together
-from stageguard.cli.options import Cohort, EpochSeconds, Log, Logits, ProfileName, Stages
-from stageguard.cli.stopping import Stopped
+from stageguard.cli.options import (
+    Cohort,
+    EpochSeconds,
+    Log,
+    Logits,
+    ProfileName,
+    Stages,
+    check_scale,
+    column_names,
+)
 from stageguard.cli.terminal import count, one_line, print_warning
 from stageguard.guard.stream import StreamingDecoder
 from stageguard.profile.profile import Profile
+from stageguard.runner.stopping import Stopped
 
 MaxLag = Annotated[
     float | None,
@@ -69,8 +78,7 @@ def stream(
     limit is reached. A header may name the columns; NaN throughout means no evidence; a column "quality"
     says how far the epoch's signal is lost, 0 to 1.
     """
-    if logits and log:
-        raise typer.BadParameter("--logits and --log exclude each other: give the one the rows hold.")
+    check_scale(logits, log)
     if finish and state is None:
         raise typer.BadParameter("--finish goes with --state: without one, the end of input is the end.")
     loaded = Profile.load(profile)
@@ -79,7 +87,7 @@ def stream(
     options = StreamOptions(
         profile=loaded,
         max_lag_seconds=max_lag_seconds,
-        stages=None if stages is None else tuple(part.strip() for part in stages.split(",")),
+        stages=column_names(stages),
         epoch_seconds=epoch_seconds,
         cohort=cohort,
         logits=logits,

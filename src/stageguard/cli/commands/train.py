@@ -1,4 +1,4 @@
-"""`stageguard train`: feature tables in, a network out. Parses and prints only."""
+"""`stageguard train`: feature tables in, a network out."""
 
 from __future__ import annotations
 

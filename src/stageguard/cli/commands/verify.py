@@ -1,4 +1,4 @@
-"""`stageguard verify`: decode again and compare. Parses and prints only."""
+"""`stageguard verify`: decode again and compare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stageguard.cli.terminal import console, one_line, print_json, table
-from stageguard.cli.verification import verify_output
+from stageguard.runner.verify import verify_output
 
 
 def verify(

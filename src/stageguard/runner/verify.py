@@ -1,4 +1,4 @@
-"""Compare a written hypnogram with a fresh decoding of its input. Prints nothing."""
+"""A written hypnogram compared with a fresh decoding of its input."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import numpy as np
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
 from stageguard.base.files import file_error, read_file
 from stageguard.base.version import __version__
-from stageguard.cli.decode_file import DecodeOptions, decode_file
-from stageguard.cli.inputs import special
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
@@ -31,6 +29,7 @@ from stageguard.formats.outputs import (
     sidecar_sha256,
 )
 from stageguard.profile.profile import Profile, profiles
+from stageguard.runner.decode_files import DecodeOptions, decode_file, special
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding

@@ -1,4 +1,4 @@
-"""Run a function over items in this process or in several. Knows nothing of what it runs."""
+"""A function over many items: in this process, in several of this computer, or on a given executor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
@@ -18,13 +18,14 @@ from multiprocessing.synchronize import Event
 from types import FrameType
 from typing import TypeVar
 
-from stageguard.base.errors import StageGuardError
+from stageguard.base.errors import Argument, Message, StageGuardError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
 CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
+MOST_SUBMITTED = 1000  # items that wait on a given executor at a time
 LONGEST_END_SECONDS = 20.0  # that a worker may take over its last file
 LOST = "the process at work was killed: by hand, or for want of memory."
 UNSTARTED = (
@@ -41,8 +42,12 @@ def run_all(
     items: Sequence[Item],
     jobs: int = 1,
     lost: Callable[[Item], Result] | None = None,
+    executor: Executor | None = None,
 ) -> Generator[Result, None, None]:
     """Results in the order of the items; `jobs` = 0 means one process per core.
+
+    A given `executor` takes the items one by one and decides how many run at a time; whoever gives it ends
+    it.
 
     No more than a few chunks of items are under way or waiting to be taken at any time, however many there
     are. When the caller is interrupted, nothing else is begun and the processes end. When a process is
@@ -50,6 +55,9 @@ def run_all(
     has the result that `lost` gives it, or is a StageGuardError.
     """
     n_workers = min(jobs or os.cpu_count() or 1, len(items))
+    if executor is not None:
+        yield from _run_on(executor, function, items)
+        return
     if n_workers <= 1:
         yield from map(function, items)
         return
@@ -65,6 +73,23 @@ def run_all(
             again = chunks[n_done : n_done + 2 * n_workers]  # those that were under way are among them
             n_done += len(again)
             yield from _run_singly(function, [item for chunk in again for item in chunk], lost)
+
+
+def _run_on(
+    executor: Executor, function: Callable[[Item], Result], items: Sequence[Item]
+) -> Generator[Result, None, None]:
+    """Submit a window of items, and take their results in order; cancel what was not begun at the end."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(executor.submit(function, item))
+            if len(waiting) >= MOST_SUBMITTED:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def _run_chunks(
@@ -118,7 +143,8 @@ def _run_singly(
                 yield from results
         except BrokenProcessPool:
             if lost is None:
-                raise StageGuardError(f"{LOST} Run it again with fewer processes (--jobs 1).") from None
+                again = Message(f"{LOST} Run it again with fewer processes (", Argument("jobs", 1), ").")
+                raise StageGuardError(again) from None
             n_done += 1
             yield lost(items[n_done - 1])
 

@@ -1,23 +1,24 @@
-"""What is kept of each decoded night, and the tables about all of them. Prints nothing."""
+"""What is kept of each decoded night of a run, and the tables `cohort.tsv` and `failures.tsv` about them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stageguard.base.arrays import NAN
-from stageguard.base.errors import StageGuardError
+from stageguard.base.errors import Message, StageGuardError, error_message
 from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.base.version import __version__
-from stageguard.cli.inputs import COHORT_TABLE, FAILURES_TABLE
-from stageguard.cli.present import MOST_ROWS
-from stageguard.cli.terminal import error_text
 from stageguard.formats.outputs import output_paths
+from stageguard.runner.decode_files import DecodedNight
+from stageguard.runner.run import Outcome
 
+COHORT_TABLE, FAILURES_TABLE = "cohort.tsv", "failures.tsv"
+MOST_IN_FULL = 40  # nights that are kept with everything said of them
 # The last column tells the table from one that somebody else keeps under the same name.
 FAILURE_COLUMNS = ("id", "file", "error", "stageguard")
 
@@ -36,21 +37,13 @@ class NightRow(NamedTuple):
     fi_after: float
 
 
-class Failure(NamedTuple):
-    """A night that could not be decoded."""
-
-    id: str
-    file: str
-    error: str
-
-
 @dataclass(slots=True)
 class Tally:
-    """All that is remembered of the reports of a run: a row of numbers each, and the first few in full."""
+    """All that is remembered of the nights of a run: a row of numbers each, and the first few in full."""
 
     nights: list[NightRow] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    first: list[dict[str, Any]] = field(default_factory=list)  # the decoded ones, as long as they are few
+    failures: list[Outcome[DecodedNight]] = field(default_factory=list)
+    first: list[Outcome[DecodedNight]] = field(default_factory=list)  # the decoded ones, while they are few
     notes: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     n_decoded: int = 0
@@ -61,44 +54,45 @@ class Tally:
         """How many there were."""
         return len(self.nights) + len(self.failures)
 
-    def add(self, report: Mapping[str, Any]) -> None:
-        """Take what is needed from a report."""
-        if not report["ok"]:
-            self.failures.append(Failure(report["id"], report["file"], report["error"]))
+    def add(self, outcome: Outcome[DecodedNight]) -> None:
+        """Take what is needed of a night."""
+        if outcome.error is not None:
+            self.failures.append(outcome)
             return
-        strength = report["strength_used"]
-        numbers = (strength[key] for key in ("transition_weight", "fi_before", "fi_after"))
+        night = outcome.result
+        used = night.strength_used
+        numbers = (used.transition_weight, used.fi_before, used.fi_after)
         self.nights.append(
             NightRow(
-                report["id"],
-                report["file"],
-                report["n_epochs"],
-                report["n_changed"],
-                strength["rule"],
-                strength["step"],
+                *(outcome.id, outcome.file, night.n_epochs, night.n_changed, used.rule, used.step),
                 *(NAN if value is None else float(value) for value in numbers),
             )
         )
-        self.notes.update(report["notes"])
-        self.warnings.update(report["warnings"])
-        if report["done_before"]:
+        self.notes.update(night.notes)
+        self.warnings.update(outcome.warnings)
+        if night.summary is None:
             self.n_before += 1
             return
         self.n_decoded += 1
-        if len(self.first) <= MOST_ROWS:
-            self.first.append(dict(report))
+        if len(self.first) <= MOST_IN_FULL:
+            self.first.append(outcome)
 
 
-def write_tables(tally: Tally, folder: Path) -> tuple[list[Path], list[str], list[str]]:
-    """Write the cohort's table and the failures into a folder.
+def write_tables(
+    tally: Tally, folder: Path, say: Callable[[object], str] = str
+) -> tuple[list[Path], list[str], list[Message]]:
+    """Write the cohort's table and the failures, in the words of `say`, into a folder.
 
     A table of the same name that `decode` did not write stays as it is. Returns what was written, remarks,
     and what could not be written: by then the nights are, and their results must not go untold.
     """
     written: list[Path] = []
     remarks: list[str] = []
-    problems: list[str] = []
-    failures = [[_text(value) for value in (*failure, __version__)] for failure in tally.failures]
+    problems: list[Message] = []
+    failures = [
+        [_text(cell) for cell in (failure.id, failure.file, say(failure.error), __version__)]
+        for failure in tally.failures
+    ]
     for name, columns in ((COHORT_TABLE, NightRow._fields), (FAILURES_TABLE, FAILURE_COLUMNS)):
         path = folder / name
         try:
@@ -112,7 +106,7 @@ def write_tables(tally: Tally, folder: Path) -> tuple[list[Path], list[str], lis
             elif name == FAILURES_TABLE:
                 path.unlink(missing_ok=True)
         except (StageGuardError, OSError) as error:
-            problems.append(error_text(error))
+            problems.append(error_message(error))
     return written, remarks, problems
 
 

@@ -1,4 +1,4 @@
-"""The rows that a before/after table shows, and how it names them. Prints nothing."""
+"""What a person wants to know about a decoding: the rows of a before/after table, counts, remarks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from stageguard.base.arrays import NAN
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import measure
+from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Indicator, validity_of
 from stageguard.night.quantities import ALL_BOUTS, INDICATORS, NIGHT
@@ -101,3 +104,74 @@ def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
     factor = rule.cap if place == "above" else rule.floor
     times = {2.0: "twice", 0.5: "half"}.get(factor, f"{factor:g} times")
     return f"FI: the rule stops at {times} the experts' mean; single expert nights lie in the range shown."
+
+
+@dataclass(frozen=True, slots=True)
+class NightSummary:
+    """A decoding in numbers and remarks."""
+
+    profile_name: str
+    profile_sha256: str
+    stages: tuple[str, ...]
+    n_epochs: int
+    epoch_seconds: float
+    offset_seconds: float
+    n_scored: int
+    n_changed: int
+    n_filled: int
+    n_unscored: int
+    rows: tuple[Row, ...]
+    strength: str
+    assumptions: tuple[str, ...]
+    advice: tuple[str, ...]
+    range_note: str
+    lights: str
+
+    @property
+    def changed_percent(self) -> float:
+        """Share of the epochs with evidence that decoding changed."""
+        return 100 * self.n_changed / self.n_scored if self.n_scored else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        return {
+            "profile": {"name": self.profile_name, "sha256": self.profile_sha256},
+            "stages": list(self.stages),
+            "n_epochs": self.n_epochs,
+            "epoch_seconds": self.epoch_seconds,
+            "offset_seconds": self.offset_seconds,
+            "n_scored": self.n_scored,
+            "n_changed": self.n_changed,
+            "n_filled": self.n_filled,
+            "n_unscored": self.n_unscored,
+            "indicators": {row.key: row.to_dict() for row in self.rows},
+            "strength": self.strength,
+            "assumptions": list(self.assumptions),
+            "advice": list(self.advice),
+            "range_note": self.range_note,
+            "lights": self.lights,
+        }
+
+
+def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightSummary:
+    """Return what a person wants to know about a decoding; `options` tell its lights."""
+    hypnogram, rows = decoding.hypnogram, summarise(decoding, options)
+    lights = "" if options is None else lights_words(hypnogram, options.lights_off, options.lights_on)
+    return NightSummary(
+        profile_name=decoding.profile.name,
+        profile_sha256=decoding.profile.sha256,
+        stages=hypnogram.scheme.names,
+        n_epochs=hypnogram.n_epochs,
+        epoch_seconds=hypnogram.epoch_seconds,
+        offset_seconds=hypnogram.offset_seconds,
+        n_scored=int(np.count_nonzero(decoding.argmax >= 0)),
+        n_changed=int(np.count_nonzero(decoding.changed)),
+        n_filled=int(np.count_nonzero(decoding.filled)),
+        n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
+        rows=tuple(rows),
+        strength=str(decoding.strength),
+        assumptions=tuple(decoding.assumed),
+        advice=tuple(decoding.advice()),
+        range_note=range_note(decoding, rows),
+        lights=lights,
+    )

@@ -1,4 +1,4 @@
-"""Turn Ctrl-C and SIGTERM into one exception. Knows nothing of what is stopped."""
+"""Ctrl-C and SIGTERM as one exception that says what was finished."""
 
 from __future__ import annotations
 

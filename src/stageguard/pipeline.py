@@ -1,0 +1,129 @@
+"""From a recording to a guarded hypnogram: quality, features, network, guard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from stageguard.base.errors import InputError
+from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.recording import Recording
+from stageguard.nn.data import table_of
+from stageguard.nn.feature_table import FeatureTable
+from stageguard.profile.profile import Profile
+from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.quality import SignalQuality, signal_quality
+
+if TYPE_CHECKING:
+    from stageguard.nn.checkpoint import TrainedModel
+
+QualityRules = Literal["graded", "kdd2026", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A recording, staged by a network and guarded.
+
+    Attributes
+    ----------
+    density : Hypnodensity
+        The network's probabilities.
+    decoding : Decoding
+        What the guard made of them.
+    quality : SignalQuality or None
+        How far each epoch of the signal was trusted; None where that was not judged.
+    notes : tuple of str
+        What was staged and how, for whoever reads the result.
+    """
+
+    density: Hypnodensity
+    decoding: Decoding
+    quality: SignalQuality | None = None
+    notes: tuple[str, ...] = ()
+
+
+def stage(
+    recording: Recording | FeatureTable,
+    model: TrainedModel | str | Path,
+    profile: Profile | str | None = None,
+    *,
+    quality: QualityRules | None = None,
+    cohort: str | None = None,
+) -> Staged:
+    """Stage a recording with a trained network, and guard the stages.
+
+    Parameters
+    ----------
+    recording : Recording or FeatureTable
+        What was recorded, or the features of it that the network was trained on.
+    model : TrainedModel, str or Path
+        A network, or the folder that ``stageguard train`` wrote. Needs the extra ``torch``.
+    profile : Profile or str, optional
+        What to guard with; the network's own by default.
+    quality : {"graded", "kdd2026", "none"}, optional
+        How to judge the signal of a recording: by default graded, and by the paper's thresholds with a
+        profile that reproduces the paper.
+    cohort : str, optional
+        Who was recorded, as in `decode`.
+
+    Returns
+    -------
+    Staged
+        The network's probabilities, the decoding, and the signal quality.
+    """
+    if isinstance(model, str | Path):
+        from stageguard.nn.checkpoint import load_model  # loads torch
+
+        model = load_model(model)
+    card = model.card
+    guard = card.profile if profile is None else profile
+    guard = Profile.load(guard) if isinstance(guard, str) else guard
+    if isinstance(recording, Recording):
+        table, judged, notes = _features(recording, model, quality or default_rules(guard))
+    else:
+        table, judged, notes = recording, None, _first_epoch(recording)
+    density = model.density(table)
+    beta = None if judged is None else judged.beta
+    decoding = decode(density, guard, quality=beta, cohort=cohort, trained=card.trained)
+    staged_by = (
+        f"staged by {card.backbone}, trained on {card.trained} stage frequencies, temperature "
+        f"{card.temperature:.3f}"
+    )
+    return Staged(density, decoding, judged, (staged_by, *notes))
+
+
+def default_rules(profile: Profile) -> QualityRules:
+    """Return the rules of signal quality that go with a profile."""
+    return "kdd2026" if profile.reproduces_paper else "graded"
+
+
+def _first_epoch(table: FeatureTable) -> tuple[str, ...]:
+    first = 0 if table.epochs is None else int(table.epochs[0])
+    return (f"the table begins with epoch {first}, which is epoch 0 here",) if first else ()
+
+
+def _features(
+    recording: Recording, model: TrainedModel, rules: QualityRules
+) -> tuple[FeatureTable, SignalQuality | None, tuple[str, ...]]:
+    """Return the table the network sees, and how far each epoch's signal can be trusted."""
+    card = model.card
+    if card.recipe_document is None:
+        raise InputError(
+            f"{recording.id}: is a recording, and this network holds no recipe for its features (they were "
+            f"called {card.recipe!r}). Compute them as for training, and give the tables."
+        )
+    recipe = Recipe.from_dict(card.recipe_document)
+    table = table_of(recording, recipe, epoch_seconds=card.epoch_seconds)
+    marked = ("synthetic recording",) if recording.is_synthetic else ()
+    if rules == "none":
+        return table, None, marked
+    judged = signal_quality(recording, recipe.modality, epoch_seconds=card.epoch_seconds, rules=rules)
+    reasons = ", ".join(f"{reason} {n:,}" for reason, n in judged.counts().items()) or "none"
+    n_bad = np.count_nonzero(judged.is_bad)
+    note = f"signal quality ({rules}): {n_bad:,} of {judged.n_epochs:,} epochs are marked ({reasons})"
+    return table, judged, (note, *marked)

@@ -1,0 +1,359 @@
+"""Files of probabilities, decoded and written: what a run does with each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from stageguard.base.arrays import Floats
+from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError
+from stageguard.base.files import checked_file, file_error, remove_leftovers
+from stageguard.formats.density import DensityOptions
+from stageguard.formats.outputs import (
+    TSV_SUFFIX,
+    WrittenFiles,
+    change_row,
+    changes_text,
+    output_paths,
+    write_decoding,
+)
+from stageguard.formats.read import read_density_file
+from stageguard.formats.registry import is_own_table
+from stageguard.formats.sample_lists import in_list_words
+from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.explain import Change, explain
+from stageguard.guard.inputs import Training
+from stageguard.measures.day import Moment
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import NightSummary, summary_of
+from stageguard.night.stages import SCHEMES, StageScheme
+from stageguard.night.timing import begun
+from stageguard.profile.profile import Profile
+from stageguard.runner.resume import (
+    is_torn,
+    lacks,
+    may_complete,
+    recorded_before,
+    refuse_strangers,
+    written_beside,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """Everything that shapes a result besides the file and the profile."""
+
+    stages: tuple[str, ...] | None = None
+    epoch_seconds: float | None = None
+    logits: bool = False
+    log: bool = False
+    quality: Floats | None = None
+    pins: dict[int, str] | None = None
+    cohort: str | None = None
+    trained: Training | None = None
+    format: str | None = None
+    pool_to_seconds: float | None = None
+
+    def reading(self, profile: Profile) -> DensityOptions:
+        """Return how to read a file that is decoded with a profile."""
+        return DensityOptions(
+            stages=self.stages,
+            epoch_seconds=self.epoch_seconds,
+            default_epoch_seconds=profile.epoch_seconds,
+            logits=self.logits,
+            log=self.log,
+            scheme=own_scheme(profile.scheme),
+            format=self.format,
+            pool_to_seconds=self.pool_to_seconds,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types; the quality values themselves are a column of the output."""
+        quality = (
+            {} if self.quality is None else {"quality_sha256": sha256(self.quality.tobytes()).hexdigest()}
+        )
+        return quality | {
+            "stages": None if self.stages is None else list(self.stages),
+            "epoch_seconds": self.epoch_seconds,
+            "logits": self.logits,
+            "log": self.log,
+            "quality": self.quality is not None,
+            "pins": None if self.pins is None else {str(epoch): stage for epoch, stage in self.pins.items()},
+            "cohort": self.cohort,
+            "trained": self.trained,
+            "format": self.format,
+            "pool_to_seconds": self.pool_to_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeTask:
+    """One file to decode, where its outputs go, and what a sample list says about it."""
+
+    path: Path
+    output: Path
+    profile: Profile
+    options: DecodeOptions
+    overwrite: bool = False
+    draw: Callable[[Decoding], str] | None = None  # the picture to write beside the output
+    explain: bool = False
+    edf: Path | None = None  # the recording, which knows when it began
+    lights_off: Moment | None = None
+    lights_on: Moment | None = None
+    start: datetime | None = None  # when it began, where neither its file nor its edf says so
+    durable: bool = True
+    error: str | None = None  # why it cannot be read
+
+    @property
+    def file(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    @property
+    def id(self) -> str:
+        """The name of the night."""
+        return self.output.name
+
+    def to_dict(self, start: datetime | None) -> dict[str, Any]:
+        """Return what shapes the result besides file and profile, in JSON types."""
+        listed = {"start": start, "lights_off": self.lights_off, "lights_on": self.lights_on}
+        return self.options.to_dict() | {
+            key: value.isoformat() if isinstance(value, datetime) else value
+            for key, value in listed.items()
+            if value is not None
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StrengthUsed:
+    """The numbers of a strength that a row of a table has room for."""
+
+    rule: str
+    step: str
+    transition_weight: float | None
+    fi_before: float | None
+    fi_after: float | None
+
+    @classmethod
+    def of(cls, strength: Mapping[str, Any]) -> StrengthUsed:
+        """Return them from a strength as a record has it."""
+        return cls(**{item.name: strength[item.name] for item in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedNight:
+    """A night that was decoded and written, now or before: then there is no `summary`, only the record."""
+
+    profile_name: str
+    profile_sha256: str
+    stages: tuple[str, ...]
+    n_epochs: int
+    epoch_seconds: float
+    n_changed: int
+    n_filled: int
+    strength: str
+    strength_used: StrengthUsed
+    outputs: Mapping[str, Path]
+    notes: tuple[str, ...] = ()
+    summary: NightSummary | None = None
+    changes: tuple[Change, ...] | None = None
+
+    @classmethod
+    def fresh(
+        cls,
+        decoding: Decoding,
+        summary: NightSummary,
+        outputs: Mapping[str, Path | None],
+        notes: Sequence[str],
+        changes: Sequence[Change] | None = None,
+    ) -> DecodedNight:
+        """Return a night that was decoded now."""
+        return cls(
+            *(summary.profile_name, summary.profile_sha256, summary.stages, summary.n_epochs),
+            *(summary.epoch_seconds, summary.n_changed, summary.n_filled, summary.strength),
+            StrengthUsed.of(asdict(decoding.strength)),
+            {kind: path for kind, path in outputs.items() if path is not None},
+            tuple(notes),
+            summary,
+            None if changes is None else tuple(changes),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        if self.summary is not None:
+            said = self.summary.to_dict() | {"done_before": False}
+        else:
+            said = {
+                "done_before": True,
+                "profile": {"name": self.profile_name, "sha256": self.profile_sha256},
+                "stages": list(self.stages),
+                "n_epochs": self.n_epochs,
+                "epoch_seconds": self.epoch_seconds,
+                "n_changed": self.n_changed,
+                "n_filled": self.n_filled,
+                "strength": self.strength,
+            }
+        said |= {
+            "strength_used": asdict(self.strength_used),
+            "outputs": {kind: str(path) for kind, path in self.outputs.items()},
+            "notes": list(self.notes),
+        }
+        changes = {} if self.changes is None else {"changes": [change_row(one) for one in self.changes]}
+        return said | changes
+
+
+def own_scheme(scheme: StageScheme | None) -> StageScheme | None:
+    """Return a scheme whose names a file may use as they are, or None for the standard ones."""
+    return None if scheme is None or scheme in SCHEMES.values() else scheme
+
+
+def decode_file(
+    path: Path, profile: Profile, options: DecodeOptions, start: datetime | None = None
+) -> tuple[Decoding, tuple[str, ...]]:
+    """Read and decode a file, which begins at `start` unless it says otherwise; also returns remarks."""
+    _refuse(path)
+    read = read_density_file(path, options.reading(profile))
+    density = begun(read.density, start)
+    decoding = decode(
+        density,
+        profile,
+        quality=options.quality,
+        pins=options.pins,
+        cohort=options.cohort,
+        trained=options.trained,
+    )
+    return decoding, read.notes
+
+
+def special(path: Path) -> str | None:
+    """Say why something that is no regular file is not read, such as a pipe that nobody writes into."""
+    try:
+        checked_file(path, "a recording")
+    except FileFormatError as error:
+        return str(error)
+    except FileNotFoundError:
+        if path.is_symlink():
+            return f"{path.name}: is a link to {path.readlink()}, which is not there. Name the file itself."
+    except OSError:  # said by whoever reads it
+        pass
+    return None
+
+
+def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
+    """Return when a recording began: by its header, else by the sample list."""
+    if edf is None:
+        return listed_start
+    from stageguard.formats.recordings.edf import read_edf_header  # no night without a recording needs it
+
+    return read_edf_header(edf).start or listed_start
+
+
+def _refuse(path: Path) -> None:
+    """Refuse what is no file, and what `decode` wrote: its stages are decoded already."""
+    problem = special(path)
+    if problem is not None:
+        raise InputError(problem)
+    if path.is_file() and (path.name.endswith(TSV_SUFFIX) or is_own_table(path)):
+        raise file_error(path, "is a hypnogram that decode wrote, expected the stager's probabilities.")
+
+
+def decode_task(task: DecodeTask) -> DecodedNight:
+    """Decode and write one file, unless that was done before."""
+    _refuse(task.path)
+    start = start_of(task.edf, task.start)
+    options, files = task.to_dict(start), output_paths(task.output)
+    is_there = files.tsv.exists() or files.sidecar.exists()
+    record = _recorded_before(task, options) if is_there else None
+    if record is not None and not _lacks(task, files, record):
+        remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
+        return _night_of(record, files)
+    decoding, notes = decode_file(task.path, task.profile, task.options, start)
+    may_replace = record is not None or (is_there and may_complete(decoding, files))
+    if is_there and not may_replace and not task.overwrite and not is_torn(files):
+        raise file_error(files.sidecar, "was cut off. " + OVERWRITE + " to decode the night again.")
+    try:
+        return _write(task, decoding, notes, options, record, may_replace=may_replace)
+    except OutputExistsError:
+        # another run may have written the night in the meantime, or one that was killed a part of it
+        record = None if task.overwrite or is_torn(files) else _recorded_before(task, options)
+        if record is not None and not _lacks(task, files, record):
+            return _night_of(record, files)
+        if task.overwrite or may_replace or not may_complete(decoding, files):
+            raise
+        return _write(task, decoding, notes, options, record, may_replace=True)
+
+
+def _recorded_before(task: DecodeTask, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    files = output_paths(task.output)
+    return None if task.overwrite else recorded_before(files, task.path, task.profile, options)
+
+
+def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
+    beside = ((files.svg, task.draw is not None), (files.changes, task.explain))
+    return lacks([path for path, is_wanted in beside if is_wanted and path is not None], record)
+
+
+def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
+    """Return the night that a record is of."""
+    strength, hypnogram = record["strength"], record["hypnogram"]
+    beside = {"svg": files.svg, "changes": files.changes}
+    return DecodedNight(
+        record["profile"]["name"],
+        record["profile"]["sha256"],
+        tuple(hypnogram["scheme"]["stages"]),
+        hypnogram["n_epochs"],
+        hypnogram["epoch_seconds"],
+        record["n_changed"],
+        record["n_filled"],
+        strength["why"],
+        StrengthUsed.of(strength),
+        {"tsv": files.tsv, "json": files.sidecar}
+        | {
+            kind: path
+            for kind, path in beside.items()
+            if path is not None and path.name in written_beside(record)
+        },
+    )
+
+
+def _write(
+    task: DecodeTask,
+    decoding: Decoding,
+    notes: tuple[str, ...],
+    options: Mapping[str, Any],
+    record: Mapping[str, Any] | None,
+    *,
+    may_replace: bool,
+) -> DecodedNight:
+    try:  # before anything is written, for the list's lights may not fit the night
+        summary = summary_of(
+            decoding, StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
+        )
+    except InputError as error:
+        raise in_list_words(error) from None
+    svg = None if task.draw is None else task.draw(decoding)
+    changes = explain(decoding) if task.explain else None
+    changes_table = None if changes is None else changes_text(changes)
+    if may_replace and not task.overwrite:
+        files = output_paths(task.output)
+        beside = {files.svg: svg, files.changes: changes_table}
+        refuse_strangers({path: text for path, text in beside.items() if path and text is not None}, record)
+    written = write_decoding(
+        decoding,
+        task.output,
+        source_path=task.path,
+        overwrite=task.overwrite or may_replace,
+        options=options,
+        quality=task.options.quality,
+        notes=notes,
+        svg=svg,
+        changes=changes_table,
+        durable=task.durable,
+    )
+    outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
+    return DecodedNight.fresh(decoding, summary, outputs, notes, changes)

@@ -1,0 +1,208 @@
+"""One loop over many files: outputs claimed before any work, a failure as an outcome, results in order."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from stageguard.base.errors import (
+    Argument,
+    Message,
+    OutputError,
+    StageGuardError,
+    StageGuardWarning,
+    error_message,
+    fault_text,
+    message_of,
+)
+from stageguard.runner.processes import LOST, run_all
+
+Value = TypeVar("Value")
+
+
+class Task(Protocol):
+    """Something to do with one file."""
+
+    @property
+    def file(self) -> str:
+        """The file, or what a dataset calls the recording."""
+
+    @property
+    def id(self) -> str:
+        """What names the night."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it cannot be done, where that is known before."""
+
+
+TaskType = TypeVar("TaskType", bound=Task)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Value]):
+    """What became of one file: a value, or the error in its place.
+
+    Attributes
+    ----------
+    file, id : str
+        The file, and the name of its night.
+    value : Value or None
+        What was made of it; None where it failed.
+    error : Message or None
+        One line that begins with the file's name.
+    warnings : tuple of Message
+        What this package warned of meanwhile.
+    seconds : float
+        How long it took.
+    """
+
+    file: str
+    id: str
+    value: Value | None = None
+    error: Message | None = None
+    warnings: tuple[Message, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it did not fail."""
+        return self.error is None
+
+    @property
+    def result(self) -> Value:
+        """The value of a file that did not fail."""
+        assert self.value is not None
+        return self.value
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on how the file was read."""
+        return tuple(getattr(self.value, "notes", ()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        head: dict[str, Any] = {"file": self.file, "id": self.id, "ok": self.ok}
+        if self.error is not None:
+            return head | {"error": self.error, "warnings": list(self.warnings)}
+        value: dict[str, Any] = self.value.to_dict()  # type: ignore[union-attr]
+        return head | value | {"warnings": list(self.warnings), "seconds": self.seconds}
+
+
+def succeeded(outcomes: Iterable[Outcome[Value]]) -> list[Outcome[Value]]:
+    """Return the outcomes of the files that did not fail."""
+    return [outcome for outcome in outcomes if outcome.ok]
+
+
+def run_files(
+    work: Callable[[TaskType], Value],
+    tasks: Sequence[TaskType],
+    *,
+    output_of: Callable[[TaskType], Path] | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    fatal: tuple[type[Exception], ...] = (),
+) -> Generator[Outcome[Value], None, None]:
+    """Yield what became of each file, in order; a failure is an outcome, and the others go on.
+
+    Parameters
+    ----------
+    work : callable
+        What to do with a task. Where it runs in another process, it and the tasks can be pickled.
+    tasks : sequence
+        One per file.
+    output_of : callable, optional
+        The output of a task, which no other may claim: the first one has it, and the others fail.
+    jobs : int
+        Processes of this computer; 0 means one per core. One means this process.
+    executor : Executor, optional
+        Where to run instead of in processes of this computer.
+    fatal : tuple of exception types
+        Errors about the whole run and not about a file, which end it.
+    """
+    claimed = {} if output_of is None else claim_outputs(tasks, output_of)
+    problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
+    ready = [task for task, problem in zip(tasks, problems, strict=True) if problem is None]
+    with closing(
+        run_all(partial(_attempt, work, fatal), ready, jobs, lost=_lost, executor=executor)
+    ) as results:
+        for task, problem in zip(tasks, problems, strict=True):
+            if problem is None:
+                yield next(results)
+            else:
+                yield Outcome(task.file, task.id, error=Message(problem))
+
+
+def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Path]) -> dict[int, str]:
+    """Return what is wrong with tasks whose output an earlier one has, by their numbers.
+
+    Names that differ in case only are one file on many systems.
+    """
+    owners: dict[str, str] = {}
+    problems: dict[int, str] = {}
+    for number, task in enumerate(tasks):
+        if task.error is not None:
+            continue
+        owner = owners.setdefault(str(output_of(task).absolute()).casefold(), task.file)
+        if owner is not task.file:
+            problems[number] = (
+                f"{Path(task.file).name}: has the same output as {owner}. Write it into another folder, or "
+                "give each an id of its own in a sample list."
+            )
+    return problems
+
+
+def check_folder(folder: Path | None) -> None:
+    """Refuse a folder that cannot be written to, before hours of work."""
+    if folder is None:
+        return
+    existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    if not existing.is_dir():
+        raise OutputError(f"cannot write to {folder}: {existing} is a file, expected a folder.")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"cannot write to {folder}: {existing} is not yours to write to. Choose another folder."
+        )
+
+
+def _attempt(
+    work: Callable[[TaskType], Value], fatal: tuple[type[Exception], ...], task: TaskType
+) -> Outcome[Value]:
+    began = time.perf_counter()
+    value, problem = None, None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        try:
+            value = work(task)
+        except fatal:
+            raise
+        except Exception as error:
+            problem = failure_message(error, task.file)
+    said = dict.fromkeys(message_of(w.message) for w in caught if issubclass(w.category, StageGuardWarning))
+    return Outcome(task.file, task.id, value, problem, tuple(said), time.perf_counter() - began)
+
+
+def _lost(task: Task) -> Outcome[Any]:
+    problem = Message(f"{LOST} It can be tried again; ", Argument("jobs", 1), " needs the least memory.")
+    return Outcome(task.file, task.id, error=error_message(problem, task.file))
+
+
+def failure_message(error: Exception, file: str | os.PathLike[str]) -> Message:
+    """Return one line for a file that failed, whatever it raised, so that the other files go on.
+
+    A fault of this package's own names its type. Want of memory ends the run, and so does any fault where
+    STAGEGUARD_DEBUG asks for its traceback.
+    """
+    if isinstance(error, StageGuardError | OSError):
+        return error_message(error, file)
+    if isinstance(error, MemoryError) or os.environ.get("STAGEGUARD_DEBUG"):
+        raise error
+    return error_message(f"failed with {fault_text(error)}. Is it damaged?", file)
