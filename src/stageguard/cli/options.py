@@ -224,7 +224,7 @@ def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[
 
 def parse_dataset_options(texts: Sequence[str] | None, option: str) -> dict[str, str | int | float | bool]:
     """Return the options of a dataset's reader: true, false and numbers as what they are."""
-    pairs = parse_pairs(texts, option, "a name and a value, such as scheme=wnr3")
+    pairs = parse_pairs(texts, option, "KEY=VALUE, such as scheme=wnr3")
     return {key: _typed(text) for key, text in pairs.items()}
 
 
