@@ -142,6 +142,7 @@ def test_a_recipe_beside_the_configuration_is_found_from_anywhere(run, place, mo
 
 
 def test_predict_takes_the_recordings_that_quality_takes(tmp_path):
+    from stageguard.cli.commands.predict import find_tasks
     from stageguard.formats.recordings.read import SUFFIXES
 
     for suffix in SUFFIXES:
