@@ -169,14 +169,8 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
             raise InputError(f"key {key!r} is missing from the recipe. Required: {', '.join(_REQUIRED)}.")
     modality = modality_of(document["modality"]).name
     settings = modality_module(modality).Settings
-    own = tuple(item.name for item in fields(settings))
-    for key in document:
-        if key not in (*_WORDS, *own):
-            advice = did_you_mean(str(key), (*_WORDS, *own)) or f" Known: {', '.join((*_WORDS, *own))}."
-            raise InputError(f"unknown key {key!r} in a recipe for {modality}.{advice}")
-    provenance = document.get("provenance", {})
-    if not isinstance(provenance, Mapping):
-        raise InputError(f"provenance is {checks.shown(provenance)}, expected a table.")
+    options = tuple(item.name for item in fields(settings))
+    checks.known_keys(map(str, document), f"a recipe for {modality}", (*_WORDS, *options))
     return {
         "name": checks.text(document["name"], "name", empty=False),
         "summary": checks.text(document.get("summary", ""), "summary"),
@@ -184,8 +178,8 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
         "epoch_seconds": checks.epoch_seconds(document["epoch_seconds"]),
         "absolute": schema.text_list(document.get("absolute", ()), "absolute"),
         "scaling": read_table(Scaling, document.get("scaling", {}), "scaling"),
-        "settings": read_table(settings, {key: document[key] for key in own if key in document}),
-        "provenance": MappingProxyType(dict(provenance)),
+        "settings": read_table(settings, {key: document[key] for key in options if key in document}),
+        "provenance": MappingProxyType(dict(checks.mapping(document.get("provenance", {}), "provenance"))),
     }
 
 
