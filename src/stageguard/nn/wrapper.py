@@ -108,16 +108,8 @@ class Guarded(nn.Module):
     ) -> Tensor:
         """Return the criterion's loss of a batch.
 
-        Parameters
-        ----------
-        x : Tensor (batch, ...)
-            What the network takes; for a network per epoch, (batch, epochs, ...).
-        targets : integer Tensor (batch, epochs)
-            Stage indices in the profile's order, -1 where an epoch is not scored.
-        mask : bool Tensor (batch, epochs), optional
-            True where an epoch counts, False on padding.
-        segment_ids : integer Tensor (batch, epochs), optional
-            Epochs with the same number follow each other in time; only passed on when given.
+        `x` is what the network takes, (batch, ...), or (batch, epochs, ...) for a network per epoch; targets,
+        mask and segment_ids, which are passed on when given, are those of `StageGuardLoss`.
         """
         logits = self(x)
         self._check_targets(targets, logits)
