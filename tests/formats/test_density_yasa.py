@@ -79,7 +79,10 @@ def test_unscored_and_artefact_are_no_stages():
 
 
 def test_a_hypnogram_without_probabilities_says_so():
-    with pytest.raises(InputError, match=r"^yasa\.Hypnogram: has no probabilities \(proba is None\)"):
+    with pytest.raises(
+        InputError,
+        match=r"^yasa\.Hypnogram: has no probabilities \(proba is None\).*with sg\.read_hypnogram\.$",
+    ):
         sg.read_density(yasa.Hypnogram(["WAKE", "N2"]))
 
 

@@ -672,3 +672,16 @@ def test_any_stream_gives_out_every_epoch_once_and_scores_as_decode_does(kind, b
         rules, evidence = oracle.rules_of(PROFILES[kind]), oracle.evidence_of(rows, PROFILES[kind])
         parts, _, _ = oracle.parts_of(rows, 30.0)
         assert oracle.score_path(evidence, labels, rules, parts) == pytest.approx(result.score, abs=1e-8)
+
+
+def test_a_row_that_names_its_values_is_refused_without_its_data():
+    pandas = pytest.importorskip("pandas")
+    decoder = sg.StreamingDecoder(sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3))
+    row = pandas.Series([0.125, 0.25, 0.625], index=["W", "N", "R"])
+    for values, name in ((row, "Series"), (row.to_frame().T, "DataFrame")):
+        with pytest.raises(InputError) as error:
+            decoder.push(values)
+        assert str(error.value) == (
+            f"epoch 0 is a pandas.{name}, which names its values, expected 3 numbers, one per stage: W, N, "
+            "R. Pass them as an array in this order."
+        )

@@ -191,7 +191,8 @@ def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
     if source.proba is None:
         raise file_error(
             where,
-            "has no probabilities (proba is None). YASA drops them when stages are merged or resampled.",
+            "has no probabilities (proba is None). YASA drops them when stages are merged or resampled: take "
+            "the hypnogram before that, or read its stages with sg.read_hypnogram.",
         )
     columns = {str(name): source.proba[name].to_numpy(dtype=np.float64) for name in source.proba.columns}
     start = None if source.start is None else source.start.to_pydatetime(warn=False)

@@ -317,9 +317,14 @@ class StreamingDecoder:
         names_values = hasattr(row, "index") and not callable(row.index)  # a row of a table, in its order
         if array.shape != (self._n_columns,) or names_values:
             names = self.profile.scheme.names if self._options.stages is None else self._options.stages
+            got = checks.shown(row)
+            advice = ""
+            if names_values:
+                got = f"a {checks.type_name(row)}, which names its values"
+                advice = " Pass them as an array in this order."
             raise InputError(
-                f"epoch {self.n_epochs} is {checks.shown(row)}, expected {self._n_columns} numbers, one per "
-                f"stage: {', '.join(names)}."
+                f"epoch {self.n_epochs} is {got}, expected {self._n_columns} numbers, one per stage: "
+                f"{', '.join(names)}.{advice}"
             )
         if type(array) is np.ndarray and array.dtype.kind in "fiu":
             if self._is_plain:
