@@ -110,8 +110,8 @@ def _emg(rng: np.random.Generator, looks: Floats, epoch_seconds: float, n_sample
 def _per_hop(values: Floats, epoch_seconds: float, hop: int, n_samples: int) -> Floats:
     """Return the values of the epoch that each hop begins in."""
     times = np.arange(-(-n_samples // hop) + 1) * hop / RATE_HZ
-    places = np.minimum((times / epoch_seconds + 1e-9).astype(np.int64), len(values) - 1)
-    return np.asarray(values[places])
+    epochs = np.minimum((times / epoch_seconds + 1e-9).astype(np.int64), len(values) - 1)
+    return np.asarray(values[epochs])
 
 
 def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
@@ -125,24 +125,24 @@ def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
 
 def _disturb(rng: np.random.Generator, event: Event, eeg: Floats32, emg: Floats32) -> None:
     target = eeg if event.channel == "eeg" else emg
-    place = event.samples(RATE_HZ, len(target))
-    n = place.stop - place.start
+    samples = event.samples(RATE_HZ, len(target))
+    n = samples.stop - samples.start
     if n < 1:
         return
     if event.kind == "sensor loss":
-        target[place] = 0.0
+        target[samples] = 0.0
         return
     time = np.arange(n) / RATE_HZ
     fade = np.sin(np.pi * (np.arange(n) + 0.5) / n)
     size = float(rng.uniform(8, 15)) * 40.0
     if event.kind == "movement artefact":
         wave = np.sin(2 * np.pi * rng.uniform(0.8, 3) * time + rng.uniform(0, 6)) * fade
-        emg[place] *= 3
+        emg[samples] *= 3
     elif event.kind == "electrode pop":
         wave = np.exp(-time / 0.2) * rng.choice([-1.0, 1.0])
     else:
         wave = rng.standard_normal(n) * fade
-    target[place] += (size * wave).astype(np.float32)
+    target[samples] += (size * wave).astype(np.float32)
 
 
 def _mains(rng: np.random.Generator, n_samples: int) -> Floats32:

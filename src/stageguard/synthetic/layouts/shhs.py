@@ -18,6 +18,7 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.body import APNOEA, HYPOPNOEA
 from stageguard.synthetic.events import Event, Simulated
+from stageguard.synthetic.layouts import write_edf
 
 FIRST_ID = 900_000  # the study's own ids end at 205804
 STAGES = {
@@ -57,8 +58,8 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
     stem = f"shhs1-{made.recording.subject}"
     edfs = folder / "polysomnography" / "edfs" / "shhs1"
     scorings = folder / "polysomnography" / "annotations-events-nsrr" / "shhs1"
-    for place in (edfs, scorings):
-        place.mkdir(parents=True, exist_ok=True)
+    for subfolder in (edfs, scorings):
+        subfolder.mkdir(parents=True, exist_ok=True)
     _write_edf(edfs / f"{stem}.edf", made)
     text = nsrr_xml(made.night.hypnogram, made.events)
     (scorings / f"{stem}-nsrr.xml").write_text(text, encoding="utf-8")
@@ -71,9 +72,9 @@ def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["nsrrid", "visitnumber", "age_s1", "gender", "bmi_s1", "ahi_a0h3a", "synthetic"])
         for subject in subjects:
-            told = subject.covariates
-            sex = SEXES.get(str(told.get("sex")), "")
-            facts = (told.get(name, "") for name in ("age", "bmi", "ahi"))
+            covariates = subject.covariates
+            sex = SEXES.get(str(covariates.get("sex")), "")
+            facts = (covariates.get(name, "") for name in ("age", "bmi", "ahi"))
             age, bmi, ahi = (f"{fact:g}" if isinstance(fact, float) else "" for fact in facts)
             table.writerow([subject.subject, 1, age, sex, bmi, ahi, 1])
 
@@ -94,9 +95,9 @@ def nsrr_xml(night: Hypnogram, events: Sequence[Event]) -> str:
     ]
     for event in events:
         if event.kind in CONCEPTS:
-            place = "<SignalLocation>ABDO RES</SignalLocation>"
+            location = "<SignalLocation>ABDO RES</SignalLocation>"
             kind = "Respiratory|Respiratory"
-            lines.append(_event(kind, CONCEPTS[event.kind], event.start_seconds, event.seconds, place))
+            lines.append(_event(kind, CONCEPTS[event.kind], event.start_seconds, event.seconds, location))
     edges = np.flatnonzero(np.diff(night.labels)) + 1
     for first, end in zip([0, *edges.tolist()], [*edges.tolist(), night.n_epochs], strict=True):
         stage = STAGES[night.scheme.names[night.labels[first]]]
@@ -115,7 +116,6 @@ def _event(kind: str, concept: str, start: float, seconds: float, more: str = ""
 def _write_edf(path: Path, made: Simulated) -> None:
     import edfio
 
-    told, start = made.recording.covariates, made.recording.start
     signals = []
     for role, (unit, (low, high)) in CHANNELS.items():
         signal = made.recording.signals[role]
@@ -131,18 +131,5 @@ def _write_edf(path: Path, made: Simulated) -> None:
                 physical_range=(low, high),
             )
         )
-    sex = str(told.get("sex", "X"))
-    edf = edfio.Edf(
-        signals,
-        patient=edfio.Patient(
-            code=made.recording.subject,
-            sex="M" if sex == "M" else "F" if sex == "F" else "X",
-            name=SYNTHETIC_WORD,
-        ),
-        recording=edfio.Recording(
-            startdate=None if start is None else start.date(), equipment_code=f"stageguard_{__version__}"
-        ),
-        starttime=None if start is None else start.time(),
-        data_record_duration=1,
-    )
-    edf.write(path)
+    sex = made.recording.covariates.get("sex")
+    write_edf(path, made.recording, signals, "M" if sex == "M" else "F" if sex == "F" else "X")

@@ -14,6 +14,7 @@ from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.events import Simulated
+from stageguard.synthetic.layouts import write_edf
 
 CODES = {"W": "W", "N1": "1", "N2": "2", "N3": "3", "R": "R"}
 CHANNELS = {"S1": "radar_i", "S2": "radar_q"}
@@ -42,7 +43,9 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
         return
     night = made.night.hypnogram
     signals = {role: made.recording.signals[role] for role in CHANNELS.values()}
-    arrays = {role: np.asarray(own.samples) for role, own in signals.items() if isinstance(own, Signal)}
+    arrays = {
+        role: np.asarray(signal.samples) for role, signal in signals.items() if isinstance(signal, Signal)
+    }
     main = signals["radar_i"]
     assert isinstance(main, Signal)
     with (folder / f"{made.recording.subject}.npz").open("xb") as file:
@@ -87,7 +90,6 @@ def _table(subjects: Sequence[Any]) -> str:
 def _write_edf(path: Path, made: Simulated) -> None:
     import edfio
 
-    start = made.recording.start
     signals = []
     for label, role in CHANNELS.items():
         signal = made.recording.signals[role]
@@ -98,16 +100,7 @@ def _write_edf(path: Path, made: Simulated) -> None:
                 values, signal.rate_hz, label=label, transducer_type=SYNTHETIC_WORD, physical_range=RANGE
             )
         )
-    edf = edfio.Edf(
-        signals,
-        patient=edfio.Patient(code=made.recording.subject, name=SYNTHETIC_WORD),
-        recording=edfio.Recording(
-            startdate=None if start is None else start.date(), equipment_code=f"stageguard_{__version__}"
-        ),
-        starttime=None if start is None else start.time(),
-        data_record_duration=1,
-    )
-    edf.write(path)
+    write_edf(path, made.recording, signals)
     rate_hz = signals[0].sampling_frequency
     path.with_name(f"{path.name}.atr").write_bytes(stage_annotations(made.night.hypnogram, rate_hz))
 
