@@ -320,3 +320,9 @@ def test_a_scoring_of_other_times_is_not_compared(tmp_path):
         app, ["compare", str(tmp_path / "expert.csv"), str(tmp_path / "night.hypnogram.tsv")]
     )
     assert result.exit_code == 1
+
+
+def test_yasa_without_a_start_loses_the_offset_aloud():
+    pytest.importorskip("yasa")
+    with pytest.warns(StageGuardWarning, match=r"loses that the first epoch begins 60 s into the recording"):
+        sg.Hypnogram([0, 1, 2], "aasm5", 30.0, offset_seconds=60.0).to_yasa()

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 def to_yasa(night: Decoding | Hypnogram) -> Any:
     """Return a `yasa.Hypnogram` (0.8 and later), of a decoding with the stager's probabilities."""
     library = _library("yasa", "to_yasa()")
-    return library.Hypnogram.from_dict(yasa_document(_outgoing(night)))
+    outgoing = _outgoing(night)
+    hypnogram = outgoing.hypnogram
+    if hypnogram is not None and hypnogram.start is None and hypnogram.offset_seconds:
+        seconds = hypnogram.offset_seconds
+        warnings.warn(
+            StageGuardWarning(
+                f"to_yasa() loses that the first epoch begins {seconds:g} s into the recording."
+            ),
+            stacklevel=3,
+        )
+    return library.Hypnogram.from_dict(yasa_document(outgoing))
 
 
 def to_mne(night: Decoding | Hypnogram) -> Any:
