@@ -35,10 +35,8 @@ class Hypnodensity(EpochTable, Exportable):
         When the first epoch begins; the recording began `offset_seconds` before.
     source : str or None
         Which stager, or which file, it came from.
-    assumed : tuple of str
-        What a reader assumed or left out, one remark each. Two densities may be equal that differ in it.
-    offset_seconds : float
-        Seconds from the beginning of the recording to the first epoch: 0 where the recording begins with it.
+    assumed, offset_seconds : tuple of str, float
+        What a reader assumed, and where the recording began: as of a `Hypnogram`.
     """
 
     probabilities: Floats
@@ -48,13 +46,6 @@ class Hypnodensity(EpochTable, Exportable):
     source: str | None = None
     assumed: tuple[str, ...] = field(default=(), compare=False, repr=False)
     offset_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check everything once, and make the probabilities read-only."""
-        self._check_description("source")
-        matrix = as_float_matrix(self.probabilities, self.scheme.n_stages, self.scheme.names)
-        check_probabilities(matrix, self.scheme.names)
-        object.__setattr__(self, "probabilities", checks.frozen_array(matrix, np.float64))
 
     @property
     def rows(self) -> Floats:
@@ -69,6 +60,13 @@ class Hypnodensity(EpochTable, Exportable):
         """Return a density of other probabilities, described alike but for the changes."""
         described = {item.name: getattr(self, item.name) for item in fields(Hypnodensity)[1:]}
         return Hypnodensity(rows, **{**described, **changes})
+
+    def __post_init__(self) -> None:
+        """Check everything once, and make the probabilities read-only."""
+        self._check_description("source")
+        matrix = as_float_matrix(self.probabilities, self.scheme.n_stages, self.scheme.names)
+        check_probabilities(matrix, self.scheme.names)
+        object.__setattr__(self, "probabilities", checks.frozen_array(matrix, np.float64))
 
     def merge(self, scheme: StageScheme | str) -> Hypnodensity:
         """Return the density in a coarser scheme, summing the probabilities of merged stages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stageguard.base import checks, schema
@@ -152,6 +153,10 @@ def _check_together(parsed: Mapping[str, Any]) -> None:
             )
 
 
+def _own_role(role: str, scheme: StageScheme, _: StageScheme) -> str | None:
+    return None if is_standard(scheme) else getattr(scheme, role)
+
+
 REQUIRED = ("name", "scheme", "epoch_seconds", "transitions")
 _OWN_SCHEME = ("stages", "wake", "rem")
 _TABLE = (
@@ -211,21 +216,9 @@ _TABLE = (
         write=lambda scheme, _: None if is_standard(scheme) else list(scheme.names),
         field="scheme",
     ),
-    Key(
-        "wake",
-        "which of `stages` is wake",
-        None,
-        shown="none",
-        write=lambda scheme, _: None if is_standard(scheme) else scheme.wake,
-        field="scheme",
-    ),
-    Key(
-        "rem",
-        "which of `stages` is REM",
-        None,
-        shown="none",
-        write=lambda scheme, _: None if is_standard(scheme) else scheme.rem,
-        field="scheme",
+    *(
+        Key(role, meaning, None, shown="none", write=partial(_own_role, role), field="scheme")
+        for role, meaning in (("wake", "which of `stages` is wake"), ("rem", "which of `stages` is REM"))
     ),
     Key(
         "epoch_seconds",
