@@ -340,7 +340,7 @@ def test_want_of_memory_ends_the_run(run, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("stageguard.formats.text.text_lines", full)
+    monkeypatch.setattr("stageguard.formats.tools.text.text_lines", full)
     line = error_line(run("check", tmp_path / "a.txt", tmp_path / "b.txt", "-p", PROFILE))
     assert "MemoryError" in line
 

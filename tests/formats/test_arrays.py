@@ -201,12 +201,12 @@ def test_an_array_that_does_not_fit_the_memory_is_too_large(tmp_path, monkeypatc
 def test_an_archive_that_would_fill_the_memory_is_not_unpacked(tmp_path, monkeypatch):
     path = tmp_path / "night.npz"
     np.savez_compressed(path, probabilities=np.zeros((100_000, 3)))
-    monkeypatch.setattr("stageguard.formats.arrays.EXPANDED_BYTES", 1_000_000)
+    monkeypatch.setattr("stageguard.formats.tools.arrays.EXPANDED_BYTES", 1_000_000)
     with pytest.raises(
         FileFormatError, match=r"probabilities\.npy would take 2 MB unpacked from a file of 0\.0"
     ):
         read_density(path, stages=WNR)
-    monkeypatch.setattr("stageguard.formats.arrays.EXPANDED_BYTES", 100_000_000)
-    monkeypatch.setattr("stageguard.formats.arrays.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("stageguard.formats.tools.arrays.EXPANDED_BYTES", 100_000_000)
+    monkeypatch.setattr("stageguard.formats.tools.arrays.MOST_BYTES", 1_000_000)
     with pytest.raises(FileFormatError, match="would take 2 MB unpacked"):
         read_density(path, stages=WNR)

@@ -174,7 +174,7 @@ def test_damaged_and_large_parquet(tmp_path, monkeypatch):
         path.write_bytes(whole[:length])
         assert "is damaged or cut short" in refused(path)
     path.write_bytes(whole)
-    monkeypatch.setattr("stageguard.formats.parquet.MOST_BYTES", 100)
+    monkeypatch.setattr("stageguard.formats.tools.parquet.MOST_BYTES", 100)
     assert "unpacked, expected at most" in refused(path)
 
 

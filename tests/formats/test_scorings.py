@@ -22,11 +22,11 @@ from recording_files import (
 )
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import LIMITS
-from stageguard.formats.edf_annotations import lights, read_edf_annotations
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import is_hypnogram, read_hypnogram_file
 from stageguard.formats.registry import formats
 from stageguard.formats.sniffing import xml_root
+from stageguard.formats.tools.edf_annotations import lights, read_edf_annotations
 
 NIGHT = ["W", "W", "N1", "N2", "N2", "N3", "N3", "N2", "R", "R", "W"]
 
@@ -253,7 +253,7 @@ def test_annotations_in_long_records_are_found_alone(tmp_path, monkeypatch):
     texts = [(onset, seconds, f"Sleep stage {stage}") for onset, seconds, stage in runs(NIGHT)]
     path = write_edf(tmp_path / "night.edf", [channel("EEG", 330, 4)], annotations=texts, record_seconds=30)
     whole = read_edf_annotations(path)
-    monkeypatch.setattr("stageguard.formats.edf_annotations.LONG_RECORD_BYTES", 1)
+    monkeypatch.setattr("stageguard.formats.tools.edf_annotations.LONG_RECORD_BYTES", 1)
     assert read_edf_annotations(path) == whole
     assert len(whole) == len(runs(NIGHT))
 

@@ -1,8 +1,8 @@
-"""Read what may accompany nights: signal quality per epoch, pinned epochs, groups. Judges no value."""
+"""What may accompany nights: signal quality per epoch, pinned epochs, tables of groups and subjects."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -107,23 +107,11 @@ def read_groups(path: Path) -> dict[str, GroupedNight]:
 
     `expert` is the path of an expert's hypnogram, from the table's own folder.
     """
-    nights: dict[str, GroupedNight] = {}
-    for line, cells in _records(path, GROUP_COLUMNS):
-        name, group = (read_cell(cells[column]) for column in GROUP_COLUMNS)
-        if not name or not group:
-            raise file_error(path, f"line {line} has no {'group' if name else 'id'}.")
-        if group.casefold() in NO_GROUP:
-            continue  # the night is left out of the comparison, and said to be
-        cells |= {column: "" for column, cell in cells.items() if cell.casefold() in NO_GROUP}
-        if name in nights:
-            raise file_error(path, f"line {line} names {name!r} again. Expected one row per night.")
-        expert = cells.get("expert")
-        nights[name] = GroupedNight(
-            name, group, cells.get("subject") or None, path.parent / expert if expert else None
-        )
-    if not nights:
-        raise file_error(path, "has a header but no rows. Expected one row per night.")
-    return nights
+    rows = _nights(path, GROUP_COLUMNS, leaves_out=True)  # a night without a group is said to be left out
+    return {
+        name: GroupedNight(name, cells["group"], cells.get("subject") or None, _expert(path, cells))
+        for name, cells in rows.items()
+    }
 
 
 COLUMNS = ("id", "subject")
@@ -145,18 +133,34 @@ def read_subjects(path: Path) -> dict[str, SubjectNight]:
     `group` is what must stay together when nights are split, if that is more than the subject; `expert`
     is the path of an expert's hypnogram, from the table's own folder.
     """
-    nights: dict[str, SubjectNight] = {}
-    for line, cells in _records(path, COLUMNS):
+    return {
+        name: SubjectNight(name, cells["subject"], cells.get("group") or None, _expert(path, cells))
+        for name, cells in _nights(path, COLUMNS).items()
+    }
+
+
+def _expert(path: Path, cells: Mapping[str, str]) -> Path | None:
+    return path.parent / cells["expert"] if cells.get("expert") else None
+
+
+def _nights(path: Path, columns: Sequence[str], *, leaves_out: bool = False) -> dict[str, dict[str, str]]:
+    """Cells of each night by its id, which are empty where they say that something is missing.
+
+    Rows whose second of `columns` is missing are left out, or an error.
+    """
+    nights: dict[str, dict[str, str]] = {}
+    for line, cells in _records(path, columns):
+        name, value = (read_cell(cells[column]) for column in columns)
+        if leaves_out and name and value.casefold() in NO_GROUP - {""}:
+            continue
+        cells |= dict(zip(columns, (name, value), strict=True))
         cells |= {column: "" for column, cell in cells.items() if cell.casefold() in NO_GROUP}
-        name, subject = (cells[column] for column in COLUMNS)
-        if not name or not subject:
-            raise file_error(path, f"line {line} has no {'subject' if name else 'id'}.")
+        empty = [column for column in columns if not cells[column]]
+        if empty:
+            raise file_error(path, f"line {line} has no {empty[0]}.")
         if name in nights:
             raise file_error(path, f"line {line} names {name!r} again. Expected one row per night.")
-        expert = cells.get("expert")
-        nights[name] = SubjectNight(
-            name, subject, cells.get("group") or None, path.parent / expert if expert else None
-        )
+        nights[name] = cells
     if not nights:
         raise file_error(path, "has a header but no rows. Expected one row per night.")
     return nights

@@ -1,4 +1,4 @@
-"""Write nights in any tool's format, and convert from one to another. Decides no stage.
+"""Write nights in any tool's format, and convert from one to another.
 
 Files appear whole or not at all, never over one that was read, and what a format cannot carry is said.
 """
@@ -206,7 +206,7 @@ def _write(
 def _write_cohort(
     form: FileFormat, sources: Sequence[Any], reading: Reading, path: Path, *, overwrite: bool
 ) -> Written:
-    from stageguard.formats.parquet import write_cohort
+    from stageguard.formats.tools.parquet import write_cohort
 
     nights = []
     for place, source in enumerate(sources, start=1):

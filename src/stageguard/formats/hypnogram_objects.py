@@ -1,4 +1,4 @@
-"""Read hypnograms that are other libraries' objects, without importing those libraries. Reads no file.
+"""Hypnograms that are other libraries' objects, read without importing those libraries.
 
 Objects are known by the module and the name of their class.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,7 @@ import numpy as np
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.base.files import file_error
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.luna import from_stage_rows
-from stageguard.formats.mne import GSSC, numbered, refuse_numbers
-from stageguard.formats.numbers import read_numbered_table
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
-from stageguard.formats.staged_annotations import Annotation, annotated
 from stageguard.formats.tables.delimited import TextTable
 from stageguard.formats.tables.frame_columns import (
     Columns,
@@ -31,8 +26,11 @@ from stageguard.formats.tables.frame_columns import (
     polars_columns,
     time_cells,
 )
-from stageguard.formats.text import from_table
-from stageguard.formats.yasa import COLUMNS, frequency_seconds, from_events, scheme_of
+from stageguard.formats.tools.luna import from_stage_rows
+from stageguard.formats.tools.mne import GSSC, stages_of_mne
+from stageguard.formats.tools.numbers import read_numbered_table
+from stageguard.formats.tools.text import from_table
+from stageguard.formats.tools.yasa import COLUMNS, from_events, stages_of_yasa
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3
 
@@ -59,9 +57,9 @@ def read_object(source: Any, options: HypnogramOptions) -> tuple[Path, RawHypnog
         return path, _own(source if isinstance(source, Hypnogram) else source.hypnogram)
     if ("yasa", "Hypnogram") in kinds:
         _refuse_format(path, options)
-        return path, _yasa(path, source)
+        return path, stages_of_yasa(path, source)
     if ("mne", "Annotations") in kinds:
-        return path, _mne(path, source, options)
+        return path, _mne(path, source, options, source)
     if ("mne", "BaseRaw") in kinds:
         return path, _mne(path, source.annotations, options, source)
     if ("sleepecg", "SleepRecord") in kinds:
@@ -95,45 +93,13 @@ def _own(night: Hypnogram) -> RawHypnogram:
     )  # fmt: skip
 
 
-def _yasa(path: Path, source: Any) -> RawHypnogram:
-    stages = tuple(str(stage) for stage in source.hypno.tolist())
-    start = None if source.start is None else source.start.to_pydatetime(warn=False)
-    return RawHypnogram(
-        stages,
-        tuple(range(len(stages))),
-        epoch_seconds=None if source.freq is None else frequency_seconds(path, source.freq),
-        start=start,
-        scheme=scheme_of(path, source.n_stages),
-        has_clock=start is not None,
-        scorer=source.scorer or None,
-    )
-
-
-def _mne(path: Path, source: Any, options: HypnogramOptions, raw: Any = None) -> RawHypnogram:
-    """Stages of annotations; those of a `Raw` count from where it begins, also if it was cropped."""
-    first = 0.0 if raw is None else float(raw.first_time)
-    end = None if raw is None else float(raw.n_times / raw.info["sfreq"])
-    rows = zip(
-        (source.onset - first).tolist(), source.duration.tolist(), source.description.tolist(), strict=True
-    )
-    annotations = [Annotation(onset, seconds, str(text)) for onset, seconds, text in rows]
+def _mne(path: Path, annotations: Any, options: HypnogramOptions, source: Any) -> RawHypnogram:
+    """Stages of annotations of MNE, alone or of a `Raw`."""
     numbering = GSSC if options.format == "gssc-fif" else _numbering(options)
     if numbering is None:
         _refuse_format(path, options)
-        refuse_numbers(path, annotations)
-    else:
-        annotations = numbered(path, annotations, numbering)
-    start = source.orig_time
-    plain = start.replace(tzinfo=None) + timedelta(seconds=first) if isinstance(start, datetime) else None
-    return annotated(
-        path,
-        annotations,
-        options,
-        start=plain,
-        has_clock=plain is not None,
-        only_stages=True,
-        end_seconds=end,
-    )
+    raw = None if source is annotations else source
+    return stages_of_mne(path, annotations, options, numbering, raw)
 
 
 def _sleepecg(path: Path, source: Any) -> RawHypnogram:

@@ -1,4 +1,4 @@
-"""Read JSON that comes from outside: bounded size and depth, one line when it is damaged. Knows no format."""
+"""Read JSON that comes from outside: bounded size and depth, one line when it is damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read one matrix of numbers from a MAT-file of level 5 (MATLAB 5 to 7). Reads no structs, cells or text.
+"""Read one matrix of numbers from a MAT-file of level 5 (MATLAB 5 to 7).
 
 A file is a chain of elements: type, number of bytes, data. Every length is checked against what is there, so
 that a damaged file is an error and nothing else.

@@ -84,7 +84,7 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "yasa",
         "yasa.Hypnogram (0.7 and later)",
         is_a("yasa", "Hypnogram"),
-        density="yasa:density_of_yasa",
+        density="tools.yasa:density_of_yasa",
         hypnogram=_HYPNOGRAM,
     ),
     ObjectKind(

@@ -1,23 +1,24 @@
-"""A night on its way to a file: what a writer gets, and what it returns. Knows no format, writes nothing."""
+"""A night on its way to a file: what a writer gets, and what it returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.errors import Argument, InputError, Message, MissingExtraError
+from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, StageScheme
 from stageguard.night.timing import from_recording_start, recording_start
 
 if TYPE_CHECKING:
-    from stageguard.guard.decoding import Decoding
     from stageguard.profile.profile import Profile
 
 GENERAL = "stageguard-csv"  # carries any scheme
@@ -165,6 +166,16 @@ def stage_texts(night: Outgoing, tool: str) -> list[str]:
     return [_PREFIX + word for word in words]
 
 
+def timed_texts(night: Outgoing, tool: str) -> list[tuple[float, float | None, str]]:
+    """Return onset, duration and text of each epoch's stage and of the other annotations, by onset."""
+    texts = stage_texts(night, tool)
+    rows: list[tuple[float, float | None, str]] = [
+        (onset, night.epoch_seconds, text) for onset, text in zip(night.onsets, texts, strict=True)
+    ]
+    rows += [(event.onset, event.seconds, event.text) for event in night.events]
+    return sorted(rows, key=lambda row: row[0])
+
+
 def _unknown(scheme: StageScheme, words: Mapping[str, Mapping[str, str]], tool: str) -> InputError:
     known = "; ".join(", ".join(words[name].get(s, s) for s in SCHEMES[name].names) for name in words)
     for name in words:
@@ -188,3 +199,22 @@ def plain_text(text: str) -> str:
 def number(value: float) -> str:
     """Return a number in the shortest digits that mean exactly it, whole ones without a point."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+def outgoing_of_night(night: Decoding | Hypnogram | Hypnodensity) -> Outgoing:
+    """Return a night of this package as one to write."""
+    if isinstance(night, Decoding):
+        return Outgoing(night.hypnogram, night.density, decoding=night, profile=night.profile)
+    return Outgoing(night) if isinstance(night, Hypnogram) else Outgoing(None, night)
+
+
+def required_library(name: str, what: str, install: str | None = None) -> Any:
+    """Return another library, which must be installed."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != name:
+            raise
+        raise MissingExtraError(
+            f"{what} needs {name!r}. Install with: pip install {install or name}"
+        ) from None

@@ -1,4 +1,4 @@
-"""Write a posterior as a table of probabilities, with a sidecar and draws beside it. Computes nothing.
+"""A posterior as a table of probabilities, with a sidecar and draws beside it.
 
 The table is one that `read_density` reads back: the stages are its columns, digits are kept, and epochs
 without evidence are rows of NaN.

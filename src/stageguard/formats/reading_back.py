@@ -1,4 +1,4 @@
-"""What a format lost of a night, found by reading back what was made for it. Writes only temporary files."""
+"""What a format lost of a night, found by reading back what was made for it."""
 
 from __future__ import annotations
 

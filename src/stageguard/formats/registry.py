@@ -1,6 +1,6 @@
-"""Every file format there is. Each tool's module lists its own in `FORMATS`; here they come together.
+"""Every file format there is. Each module of `tools` lists its own in `FORMATS`; here they come together.
 
-A new format is one module, its line in `MODULES`, and one test.
+A new format is one module there, and one test.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, did_you_mean
 from stageguard.base.files import file_error
-from stageguard.formats import sniffing
+from stageguard.formats import sniffing, tools
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.outputs import OWN_FORMAT
 from stageguard.formats.outputs import is_own_table as has_own_columns
@@ -20,19 +21,15 @@ from stageguard.formats.tables.probabilities import FORMATS as TABLES
 from stageguard.formats.tables.probabilities import stage_of
 from stageguard.formats.tables.timing import TIMING_COLUMNS
 
-MODULES = (
-    *("tables.probabilities", "arrays", "parquet", "yasa", "gssc", "luna_posteriors", "stanford"),
-    *("accusleep", "own_table", "edf_annotations", "profusion", "nsrr", "wonambi", "mne", "luna"),
-    *("usleep", "dreem", "visbrain", "bids", "numbers", "text"),
-)
 PURPOSES = {"density": "probabilities", "hypnogram": "hypnograms", "write": "writing"}
 
 
 @cache
 def formats() -> tuple[FileFormat, ...]:
     """Return all formats; the first call loads the modules of all tools."""
-    modules = [import_module(f"stageguard.formats.{name}") for name in MODULES]
-    return tuple(form for module in modules for form in module.FORMATS)
+    names = [module.name for module in iter_modules(tools.__path__)]
+    modules = [import_module(f"{tools.__name__}.{name}") for name in names]
+    return (*TABLES, *(form for module in modules for form in module.FORMATS))
 
 
 def named(name: str, kind: Kind) -> FileFormat:

@@ -20,7 +20,7 @@ from stageguard.formats.events import events_of
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.objects import OBJECTS
-from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.outgoing import Outgoing, outgoing_of_night
 from stageguard.formats.read import (
     is_hypnogram,
     night_name,
@@ -28,6 +28,7 @@ from stageguard.formats.read import (
     read_density_object,
     read_hypnogram_file,
 )
+from stageguard.guard.decoding import Decoding
 from stageguard.night.align import merge_stages
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -85,23 +86,12 @@ class NamedNight(os.PathLike[str]):
 
 def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
     """Return a night to write, of a file, of an object of this package or of another library's."""
-    from stageguard.guard.decoding import Decoding
-
     reading = reading or Reading()
     if isinstance(source, str | os.PathLike):
         night = _of_file(Path(source), reading)
         night = source.name(night) if isinstance(source, NamedNight) else night
-    elif isinstance(source, Decoding):
-        night = Outgoing(
-            source.hypnogram,
-            source.density,
-            decoding=source,
-            profile=source.profile,
-        )
-    elif isinstance(source, Hypnogram):
-        night = Outgoing(source)
-    elif isinstance(source, Hypnodensity):
-        night = Outgoing(None, source)
+    elif isinstance(source, Decoding | Hypnogram | Hypnodensity):
+        night = outgoing_of_night(source)
     else:
         night = _of_object(source, reading)
     return _changed(night, reading)

@@ -46,6 +46,9 @@ class Annotation:
     text: str
 
 
+Chosen = tuple[Annotation, str | None]  # an annotation that is a stage, and its name where that is known
+
+
 def annotated(
     path: Path,
     annotations: Sequence[Annotation],
@@ -139,7 +142,7 @@ def raw_of(
 
 def stage_annotations(
     annotations: Sequence[Annotation], *, least: int = 2, may_lack_end: bool = False
-) -> list[tuple[Annotation, str | None]]:
+) -> list[Chosen]:
     """Annotations that are sleep stages, each with its name, "?" or None where the name is not known.
 
     Names alone ("W", "N2") are stages where at least so many different ones are there.
@@ -152,7 +155,7 @@ def stage_annotations(
         return chosen + _bare_stages(annotations, chosen) + [(each, UNSCORED_NAME) for each in moving]
     lasting = [each for each in annotations if each.seconds or (may_lack_end and each.seconds is None)]
     named = [(each, canonical_name(_words(each))) for each in lasting]
-    stages: list[tuple[Annotation, str | None]] = [(each, stage) for each, stage in named if stage]
+    stages: list[Chosen] = [(each, stage) for each, stage in named if stage]
     kinds = {stage for _, stage in stages}
     if len(kinds) < least or kinds <= COARSE:
         return []
@@ -164,32 +167,46 @@ def _words(annotation: Annotation) -> str:
     return annotation.text.partition("@@")[0].strip()
 
 
-def _bare_stages(
-    annotations: Sequence[Annotation], chosen: Sequence[tuple[Annotation, str | None]]
-) -> list[tuple[Annotation, str | None]]:
+def _bare_stages(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> list[Chosen]:
     """Stages that are names alone, where they are whole epochs that no other stage covers."""
-    taken = {id(each) for each, _ in chosen}
-    lasting = [each.seconds for each, _ in chosen if each.seconds]
-    if not lasting:
+    others = _whole_epochs(annotations, chosen)
+    if not others:
         return []
-    step = min(lasting)
+    step = _shortest(chosen)
     spans = sorted((each.onset, each.onset + (each.seconds or step)) for each, _ in chosen)
     begins, ends = [begin for begin, _ in spans], list(accumulate((end for _, end in spans), max))
-    found: list[tuple[Annotation, str | None]] = []
-    for each in annotations:
+    bare: list[Chosen] = []
+    for each in others:
         stage = canonical_name(_words(each))
-        if id(each) in taken or stage is None or stage in COARSE or not each.seconds:
-            continue
-        places = ((each.onset - begins[0]) / step, each.seconds / step)
-        if any(abs(place - round(place)) > TOLERANCE for place in places):
-            continue
-        n_before = bisect_left(begins, each.onset + each.seconds - TOLERANCE * step)
-        if not n_before or ends[n_before - 1] <= each.onset + TOLERANCE * step:
-            found.append((each, stage))
-    return found
+        n_before = bisect_left(begins, each.onset + (each.seconds or step) - TOLERANCE * step)
+        is_free = not n_before or ends[n_before - 1] <= each.onset + TOLERANCE * step
+        if stage is not None and stage not in COARSE and is_free:
+            bare.append((each, stage))
+    return bare
 
 
-def _intervals(chosen: Sequence[tuple[Annotation, str | None]]) -> tuple[list[Interval], tuple[str, ...]]:
+def _shortest(chosen: Sequence[Chosen]) -> float:
+    """Return the seconds of the shortest stage that lasts, 0 where none does."""
+    return min((each.seconds for each, _ in chosen if each.seconds), default=0.0)
+
+
+def _whole_epochs(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> list[Annotation]:
+    """Annotations that are not among the chosen, and are whole epochs on their grid."""
+    step = _shortest(chosen)
+    if not step:
+        return []
+    taken = {id(each) for each, _ in chosen}
+    first = min(each.onset for each, _ in chosen)
+    return [
+        each
+        for each in annotations
+        if id(each) not in taken
+        and each.seconds
+        and all(abs(n - round(n)) <= TOLERANCE for n in ((each.onset - first) / step, each.seconds / step))
+    ]
+
+
+def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Interval], tuple[str, ...]]:
     """Stages with their times; of those that last, without others of no length, which cropping leaves."""
     lasting = [each.seconds for each, _ in chosen if each.seconds]
     shortest = TOLERANCE * median(lasting) if lasting else 0.0
@@ -213,30 +230,20 @@ def _stage(text: str) -> str | None:
     return canonical_name(f"stage {bare}")
 
 
-def _unscored_ends(
-    annotations: Sequence[Annotation], chosen: Sequence[tuple[Annotation, str | None]]
-) -> list[tuple[Annotation, str | None]]:
+def _unscored_ends(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> list[Chosen]:
     """Whole epochs before the first and after the last stage that say that nobody scored them."""
-    taken = {id(each) for each, _ in chosen}
-    lasting = [each.seconds for each, _ in chosen if each.seconds]
-    if not lasting:
-        return []
-    step = min(lasting)
     first = min(each.onset for each, _ in chosen)
     end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
-    found: list[tuple[Annotation, str | None]] = []
-    for each in annotations:
-        if id(each) in taken or not each.seconds or _words(each).casefold() not in (*UNSCORED_WORDS, "m"):
-            continue
-        if end > each.onset > first - each.seconds + TOLERANCE * step:
-            continue
-        places = ((each.onset - first) / step, each.seconds / step)
-        if all(abs(place - round(place)) <= TOLERANCE for place in places):
-            found.append((each, UNSCORED_NAME))
-    return found
+    margin = TOLERANCE * _shortest(chosen)
+    return [
+        (each, UNSCORED_NAME)
+        for each in _whole_epochs(annotations, chosen)
+        if _words(each).casefold() in (*UNSCORED_WORDS, "m")
+        and not end > each.onset > first - (each.seconds or 0.0) + margin
+    ]
 
 
-def _remarks(path: Path, chosen: Sequence[tuple[Annotation, str | None]]) -> tuple[str, ...]:
+def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
     """Say what is unscored because nobody knows the stage, which is warned of too; and what was a guess."""
     unknown = sorted({each.text for each, stage in chosen if stage is None})
     if not unknown:
@@ -254,9 +261,7 @@ def _remarks(path: Path, chosen: Sequence[tuple[Annotation, str | None]]) -> tup
     return (remark,)
 
 
-def _left_out(
-    annotations: Sequence[Annotation], chosen: Sequence[tuple[Annotation, str | None]]
-) -> tuple[str, ...]:
+def _left_out(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> tuple[str, ...]:
     """Say which texts are no stages."""
     taken = {id(each) for each, _ in chosen}
     texts = {each.text for each in annotations if id(each) not in taken}

@@ -34,7 +34,7 @@ class Exportable:
 
     def to_frame(self) -> Any:
         """Return a `pandas.DataFrame` with one row per epoch."""
-        return load("formats.tool_objects:to_frame")(self)
+        return load("formats.tools.own_table:to_frame")(self)
 
 
 class ExportableStages(Exportable):
@@ -44,11 +44,11 @@ class ExportableStages(Exportable):
 
     def to_yasa(self) -> Any:
         """Return a `yasa.Hypnogram` (0.8 and later), with the stager's probabilities where there are any."""
-        return load("formats.tool_objects:to_yasa")(self)
+        return load("formats.tools.yasa:to_yasa")(self)
 
     def to_mne(self) -> Any:
         """Return `mne.Annotations`, one per epoch."""
-        return load("formats.tool_objects:to_mne")(self)
+        return load("formats.tools.mne:to_mne")(self)
 
 
 class EpochTable:

@@ -17,9 +17,9 @@ from stageguard.cli.terminal import print_json
 from stageguard.datasets import entries
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
-from stageguard.formats.own_table import table_text
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.formats.recordings.read import read_recording
+from stageguard.formats.tools.own_table import table_text
 from stageguard.measures.summary import summary_of
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features

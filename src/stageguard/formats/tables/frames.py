@@ -10,7 +10,6 @@ import numpy as np
 
 from stageguard.base.checks import type_name
 from stageguard.base.files import file_error
-from stageguard.formats import luna_posteriors, yasa
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.frame_columns import (
     Columns,
@@ -27,6 +26,7 @@ from stageguard.formats.tables.frame_columns import (
 from stageguard.formats.tables.probabilities import choose_columns, stage_of
 from stageguard.formats.tables.row_times import Meaning, meaning_of, row_times, timing_of
 from stageguard.formats.tables.several import is_night_column, refuse_many
+from stageguard.formats.tools import luna_posteriors, yasa
 
 
 def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:

@@ -17,7 +17,7 @@ from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import file_error, open_file
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts
+from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, timed_texts
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,
@@ -95,15 +95,12 @@ def write_edf(night: Outgoing, path: Path) -> Content:
     from edfio import Edf, EdfAnnotation, Recording
 
     start, lost = _header_start(night.recording_start)
-    seconds = round(night.epoch_seconds, DECIMALS)
-    texts = stage_texts(night, "EDF+")
     annotations = [
-        EdfAnnotation(round(onset, DECIMALS), seconds, text)
-        for onset, text in zip(night.onsets, texts, strict=True)
+        EdfAnnotation(
+            round(onset, DECIMALS), None if seconds is None else round(seconds, DECIMALS), plain_text(text)
+        )
+        for onset, seconds, text in timed_texts(night, "EDF+")
     ]
-    for event in night.events:
-        lasting = None if event.seconds is None else round(event.seconds, DECIMALS)
-        annotations.append(EdfAnnotation(round(event.onset, DECIMALS), lasting, plain_text(event.text)))
     scorer = None if night.hypnogram is None else night.hypnogram.scorer
     recording = Recording(
         startdate=None if start is None else start.date(),
@@ -204,15 +201,11 @@ def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 def write_edfbrowser_csv(night: Outgoing, path: Path) -> Content:
     """Write a row per epoch, "Sleep stage N2", and one per other annotation, in the order of time."""
-    seconds = number(night.epoch_seconds)
-    texts = stage_texts(night, "EDFbrowser")
-    rows = [(onset, text, seconds) for onset, text in zip(night.onsets, texts, strict=True)]
-    rows += [(event.onset, plain_text(event.text), number(event.seconds or 0.0)) for event in night.events]
-    rows.sort(key=lambda row: row[0])
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(BROWSER_COLUMNS)
-    writer.writerows((number(onset), text, lasting) for onset, text, lasting in rows)
+    for onset, seconds, text in timed_texts(night, "EDFbrowser"):
+        writer.writerow((number(onset), plain_text(text), number(seconds or 0.0)))
     return Content({path: stream.getvalue()}, n_events=len(night.events))
 
 

@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import re
 import struct
+import warnings
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, Message
+from stageguard.base.errors import Argument, Message, StageGuardWarning
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Outgoing, stage_texts
+from stageguard.formats.outgoing import (
+    Content,
+    Outgoing,
+    outgoing_of_night,
+    required_library,
+    stage_texts,
+    timed_texts,
+)
 from stageguard.formats.sniffing import begins_with, never, whole_lines
 from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.staged_annotations import Annotation, annotated, are_taken_by_text, events_among
 from stageguard.formats.tables.delimited import as_number, read_rows, split_line, text_lines
+from stageguard.guard.decoding import Decoding
+from stageguard.night.hypnogram import Hypnogram
 
 FIF_HEAD = b"\x00\x00\x00d\x00\x00\x00\x1f"
 GSSC = "yasa"  # whose numbers GSSC has too
@@ -79,13 +90,9 @@ def numbered(path: Path, annotations: Sequence[Annotation], numbering: str) -> l
 
 def write_fif(night: Outgoing, path: Path) -> Content:
     """Write what `mne.read_annotations` opens: one annotation per epoch, and the others."""
-    texts = stage_texts(night, "MNE")
-    rows = [(onset, night.epoch_seconds, text) for onset, text in zip(night.onsets, texts, strict=True)] + [
-        (event.onset, event.seconds or 0.0, event.text) for event in night.events
-    ]
-    rows.sort(key=lambda row: row[0])
+    rows = timed_texts(night, "MNE")
     onsets = np.array([onset for onset, _, _ in rows])
-    ends = onsets + np.array([seconds for _, seconds, _ in rows])
+    ends = onsets + np.array([seconds or 0.0 for _, seconds, _ in rows])
     text = ":".join(text.replace(":", "{COLON}") for _, _, text in rows)
     parts = [
         _tag(FILE_ID, ID, struct.pack(">5i", VERSION, 0, 0, 0, 0)),
@@ -244,6 +251,52 @@ def _date(value: object) -> datetime | None:
         return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None)
     except (OverflowError, OSError, ValueError):
         return None
+
+
+def stages_of_mne(
+    path: Path, source: Any, options: HypnogramOptions, numbering: str | None = None, raw: Any = None
+) -> RawHypnogram:
+    """Stages of `mne.Annotations`; those of a `Raw` count from where it begins, also if it was cropped."""
+    first = 0.0 if raw is None else float(raw.first_time)
+    end = None if raw is None else float(raw.n_times / raw.info["sfreq"])
+    rows = zip(
+        (source.onset - first).tolist(), source.duration.tolist(), source.description.tolist(), strict=True
+    )
+    annotations = [Annotation(onset, seconds, str(text)) for onset, seconds, text in rows]
+    if numbering is None:
+        refuse_numbers(path, annotations)
+    else:
+        annotations = numbered(path, annotations, numbering)
+    start = source.orig_time
+    plain = start.replace(tzinfo=None) + timedelta(seconds=first) if isinstance(start, datetime) else None
+    return annotated(
+        path,
+        annotations,
+        options,
+        start=plain,
+        has_clock=plain is not None,
+        only_stages=True,
+        end_seconds=end,
+    )
+
+
+def to_mne(night: Decoding | Hypnogram) -> Any:
+    """Return `mne.Annotations`, "Sleep stage N2" for each epoch.
+
+    As MNE does for EDF, the clock time of the start is stamped as UTC, so that stages lie right on a
+    recording that MNE read. Where the start has another zone, a warning says how far the instant is off.
+    """
+    library = required_library("mne", "to_mne()")
+    outgoing = outgoing_of_night(night)
+    start = outgoing.recording_start
+    for note in clock_notes(start):
+        warnings.warn(StageGuardWarning(f"{note}."), stacklevel=3)
+    return library.Annotations(
+        outgoing.onsets,
+        [outgoing.epoch_seconds] * len(outgoing.onsets),
+        stage_texts(outgoing, "MNE"),
+        orig_time=None if start is None else start.replace(tzinfo=UTC),
+    )
 
 
 def _is_text(head: bytes, path: Path) -> bool:

@@ -9,10 +9,10 @@ from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.file_format import EPOCH_LENGTH, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.numbers import read_numbers
 from stageguard.formats.sniffing import first_cells, first_lines, has_columns, read_head, whole_lines
 from stageguard.formats.tables.probabilities import load_table
 from stageguard.formats.tables.row_times import row_times, timing_of
+from stageguard.formats.tools.numbers import read_numbers
 
 TOOL, SECONDS = "GSSC", 30.0
 

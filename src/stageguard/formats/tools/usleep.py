@@ -12,7 +12,7 @@ from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
-from stageguard.formats.text import read_stage_lines
+from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.stages import AASM5
 
 WORDS = frozenset(("w", "n1", "n2", "n3", "rem", "r", "unknown", "out_of_bounds"))

@@ -11,7 +11,6 @@ import numpy as np
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, Message
 from stageguard.base.files import file_error
-from stageguard.formats.arrays import load_plain
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import NPY, HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.json_file import number_list
@@ -19,8 +18,9 @@ from stageguard.formats.sniffing import Sniff, integers, is_number_list, read_he
 from stageguard.formats.stage_codes import NUMBERINGS, Numbering, names_of
 from stageguard.formats.tables.delimited import TextTable, as_number, first_filled, text_lines
 from stageguard.formats.tables.row_times import Meaning
-from stageguard.formats.text import find_table, from_table, words_of
-from stageguard.formats.visbrain import description
+from stageguard.formats.tools.arrays import load_plain
+from stageguard.formats.tools.text import find_table, from_table, words_of
+from stageguard.formats.tools.visbrain import description
 
 
 def read_numbers(path: Path, numbering: str, options: HypnogramOptions) -> RawHypnogram:

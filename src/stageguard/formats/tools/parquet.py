@@ -15,12 +15,12 @@ from stageguard.formats.density import DensityOptions, RawDensity, listed
 from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.outgoing import Content, Outgoing
-from stageguard.formats.own_table import stage_columns
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS, TextTable
 from stageguard.formats.tables.frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
 from stageguard.formats.tables.frames import density_of_columns
-from stageguard.formats.text import OWN_HEAD, from_table
+from stageguard.formats.tools.own_table import stage_columns
+from stageguard.formats.tools.text import OWN_HEAD, from_table
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked

@@ -35,7 +35,7 @@ from stageguard.formats.staged_annotations import (
     row_events,
 )
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
-from stageguard.formats.text import unread_columns
+from stageguard.formats.tools.text import unread_columns
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
 TIMES = ("onset", "duration")

@@ -19,9 +19,9 @@ from stageguard.base.files import file_error
 from stageguard.formats.file_format import PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
-from stageguard.formats.profusion import STAGE_CODES, warn_of_codes
 from stageguard.formats.sniffing import has_xml_root
 from stageguard.formats.staged_intervals import Interval, stage_epochs
+from stageguard.formats.tools.profusion import STAGE_CODES, warn_of_codes
 from stageguard.formats.xml import (
     children,
     details_of,

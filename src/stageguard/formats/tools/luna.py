@@ -22,7 +22,7 @@ from stageguard.formats.staged_annotations import Annotation, annotated, named_i
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.tables.delimited import TextTable, as_number, split_line, text_lines
 from stageguard.formats.tables.delimited import read_rows as read_table_rows
-from stageguard.formats.text import read_stage_lines
+from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.stages import canonical_name
 
 # Beside stages: unknown, movement, lights on, gap, and artefact.

@@ -15,12 +15,22 @@ from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.file_format import ANNOTATIONS, OTHER_PROBABILITIES, SCORER, FileFormat, always_final
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import GENERAL, Content, Outgoing, number
+from stageguard.formats.outgoing import (
+    GENERAL,
+    Content,
+    Outgoing,
+    number,
+    outgoing_of_night,
+    required_library,
+)
 from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, write_own_tsv
 from stageguard.formats.sniffing import first_cells, first_lines
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.probabilities import read_table
-from stageguard.formats.text import OWN_HEAD, read_text_hypnogram, unread_columns
+from stageguard.formats.tools.text import OWN_HEAD, read_text_hypnogram, unread_columns
+from stageguard.guard.decoding import Decoding
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
 
 RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
@@ -70,6 +80,32 @@ def stage_columns(night: Outgoing) -> dict[str, Sequence[Any]]:
     if night.density is not None:
         columns |= dict(zip(night.scheme.names, night.density.probabilities.T.tolist(), strict=True))
     return columns
+
+
+def to_frame(night: Decoding | Hypnogram | Hypnodensity) -> Any:
+    """Return a `pandas.DataFrame` with a row per epoch, indexed by time, or by epoch where no start is known.
+
+    The columns are onset and duration in seconds; stage of a hypnogram; the probability of each stage where
+    there are any; and of a decoding also argmax_stage, changed and filled.
+    """
+    pandas = required_library("pandas", "to_frame()", "'stageguard[formats]'")
+    outgoing = outgoing_of_night(night)
+    seconds, n_epochs, start = outgoing.epoch_seconds, outgoing.any.n_epochs, outgoing.recording_start
+    columns: dict[str, Any] = {"onset": outgoing.onsets, "duration": [seconds] * n_epochs}
+    if outgoing.hypnogram is not None:
+        columns["stage"] = outgoing.hypnogram.stages.astype(object)
+    if outgoing.decoding is not None:
+        decoding = outgoing.decoding
+        names = (*decoding.hypnogram.scheme.names, "?")
+        columns["argmax_stage"] = [names[label] for label in decoding.argmax.tolist()]
+        columns["changed"], columns["filled"] = decoding.changed, decoding.filled
+    if outgoing.density is not None:
+        columns |= dict(zip(outgoing.scheme.names, outgoing.density.probabilities.T, strict=True))
+    index = pandas.RangeIndex(n_epochs, name="epoch")
+    if start is not None:
+        index = pandas.Timestamp(start) + pandas.to_timedelta(outgoing.onsets, unit="s")
+        index.name = "time"
+    return pandas.DataFrame(columns, index=index)
 
 
 def _cell(value: Any) -> str:

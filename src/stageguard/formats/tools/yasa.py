@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
 from stageguard.base.files import LIMITS, file_error, read_file
 from stageguard.base.units import seconds_per
 from stageguard.formats.confidence_tables import read_yasa_confidence
@@ -34,12 +35,22 @@ from stageguard.formats.file_format import (
 )
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.json_file import load_json
-from stageguard.formats.outgoing import Content, Outgoing, number, stage_words, standard_scheme
+from stageguard.formats.outgoing import (
+    Content,
+    Outgoing,
+    number,
+    outgoing_of_night,
+    required_library,
+    stage_words,
+    standard_scheme,
+)
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.stager_arrays import without_undefined
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
+from stageguard.guard.decoding import Decoding
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2, StageScheme
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
@@ -305,6 +316,37 @@ def start_of(where: Where, text: Any, zone: Any) -> datetime | None:
         return start.replace(tzinfo=known) if start.tzinfo is None else start.astimezone(known)
     except (KeyError, ValueError, OSError, OverflowError):  # a zone that this computer does not know
         return start
+
+
+def stages_of_yasa(path: Path, source: Any) -> RawHypnogram:
+    """Stages of a `yasa.Hypnogram`."""
+    stages = tuple(str(stage) for stage in source.hypno.tolist())
+    start = None if source.start is None else source.start.to_pydatetime(warn=False)
+    return RawHypnogram(
+        stages,
+        tuple(range(len(stages))),
+        epoch_seconds=None if source.freq is None else frequency_seconds(path, source.freq),
+        start=start,
+        scheme=scheme_of(path, source.n_stages),
+        has_clock=start is not None,
+        scorer=source.scorer or None,
+    )
+
+
+def to_yasa(night: Decoding | Hypnogram) -> Any:
+    """Return a `yasa.Hypnogram` (0.8 and later), of a decoding with the stager's probabilities."""
+    library = required_library("yasa", "to_yasa()")
+    outgoing = outgoing_of_night(night)
+    hypnogram = outgoing.hypnogram
+    if hypnogram is not None and hypnogram.start is None and hypnogram.offset_seconds:
+        seconds = hypnogram.offset_seconds
+        warnings.warn(
+            StageGuardWarning(
+                f"to_yasa() loses that the first epoch begins {seconds:g} s into the recording."
+            ),
+            stacklevel=3,
+        )
+    return library.Hypnogram.from_dict(yasa_document(outgoing))
 
 
 def _is_json(head: bytes, path: Path) -> bool:
