@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from stageguard.base.errors import InputError
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
@@ -16,7 +15,6 @@ from stageguard.night.recording import Recording
 from stageguard.nn.data import table_of
 from stageguard.nn.feature_table import FeatureTable
 from stageguard.profile.profile import Profile
-from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.quality import SignalQuality, signal_quality
 
 if TYPE_CHECKING:
@@ -112,12 +110,7 @@ def _features(
 ) -> tuple[FeatureTable, SignalQuality | None, tuple[str, ...]]:
     """Return the table the network sees, and how far each epoch's signal can be trusted."""
     card = model.card
-    if card.recipe_document is None:
-        raise InputError(
-            f"{recording.id}: is a recording, and this network holds no recipe for its features (they were "
-            f"called {card.recipe!r}). Compute them as for training, and give the tables."
-        )
-    recipe = Recipe.from_dict(card.recipe_document)
+    recipe = card.feature_recipe(recording.id)
     table = table_of(recording, recipe, epoch_seconds=card.epoch_seconds)
     marked = ("synthetic recording",) if recording.is_synthetic else ()
     if rules == "none":

@@ -80,12 +80,12 @@ class ModelCard:
             **self.network,
         )
 
-    def feature_recipe(self) -> Recipe:
-        """Return how the network's features are computed from a recording; an error where nobody knows."""
+    def feature_recipe(self, recording: str) -> Recipe:
+        """Return how the network's features are computed; where nobody knows, an error names a recording."""
         if self.recipe_document is None:
             raise InputError(
-                f"this network holds no recipe for its features (they were called {self.recipe!r}). Compute "
-                "them as for training, and give the tables."
+                f"{recording}: is a recording, and this network holds no recipe for its features (they were "
+                f"called {self.recipe!r}). Compute them as for training, and give the tables."
             )
         return Recipe.from_dict(self.recipe_document)
 

@@ -20,9 +20,8 @@ from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file, write_together
 from stageguard.base.version import __version__
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.recording import Recording
 from stageguard.nn.card import ModelCard
-from stageguard.nn.data import read_features, table_of
+from stageguard.nn.data import read_features
 from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.inference import soften, table_probabilities
 from stageguard.nn.pytorch import EXTRA, NEEDED_BY, Tensor, nn, torch, warn
@@ -71,11 +70,6 @@ class TrainedModel:
     def read(self, path: str | Path) -> FeatureTable:
         """Read the network's features from a file; whatever else is in it does no harm."""
         return read_features(Path(path), choose=self.card.columns)
-
-    def features_of(self, recording: Recording) -> FeatureTable:
-        """Compute the network's features of a recording, by the recipe it was trained with."""
-        recipe = self.card.feature_recipe()
-        return table_of(recording, recipe, epoch_seconds=self.card.epoch_seconds)
 
     def probabilities(self, table: FeatureTable) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Calibrated stage probabilities per row of a table; NaN rows where an epoch has no signal."""
