@@ -1,7 +1,8 @@
 """Delimited text: a header, rows of cells, and the line each row begins on.
 
-Every reader of CSV and TSV builds on it. Numbers are parsed by Python's `float`: decoding a cohort of CSV files
-took 1.08 to 1.15 times the processor time that it took with blocks of digits parsed in NumPy (docs/bench.md).
+Every reader of CSV and TSV builds on it. Numbers are parsed by Python's `float`: decoding a cohort of CSV
+files took 1.08 to 1.15 times the processor time that it took with blocks of digits parsed in NumPy
+(docs/bench.md).
 """
 
 from __future__ import annotations
