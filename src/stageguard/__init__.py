@@ -45,6 +45,7 @@ PUBLIC = {
     "signals.features": "Features features",
     "signals.quality": "SignalQuality signal_quality",
     "synthetic.night": "simulate_night",
+    "pipeline": "Staged stage",
     "report": "night_report",
 }
 __getattr__, _names = public_names(__name__, PUBLIC)

@@ -56,6 +56,8 @@ from stageguard.night.recording import Series as Series
 from stageguard.night.recording import Signal as Signal
 from stageguard.night.stages import StageScheme as StageScheme
 from stageguard.night.timing import reepoch as reepoch
+from stageguard.pipeline import Staged as Staged
+from stageguard.pipeline import stage as stage
 from stageguard.profile.profile import Profile as Profile
 from stageguard.profile.profile import profiles as profiles
 from stageguard.report import night_report as night_report

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import stageguard as sg
-from cli_runner import Runner, error_line
+from cli_runner import Runner, error_line, write_night
 from stageguard.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -217,6 +217,30 @@ def test_help_loads_nothing_heavy():
         "print([name for name in heavy if name in sys.modules])"
     )
     assert in_new_process("-c", code).stdout.splitlines()[-1] == "[]"
+
+
+def test_help_imports_no_command():
+    code = (
+        "import sys\nfrom stageguard.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in sys.modules if name.startswith('stageguard.cli.commands.')])"
+    )
+    shown = in_new_process("-c", code).stdout
+    assert shown.splitlines()[-1] == "[]"
+    assert "Measure:" in shown  # commands stand under headings
+
+
+def test_decoding_a_night_loads_80_modules_at_most(tmp_path):
+    write_night(tmp_path / "night.csv")
+    code = (
+        "import sys\nfrom stageguard.cli import main\n"
+        f"try:\n    main(['decode', r'{tmp_path / 'night.csv'}', '-p', 'human-psg-5', '-o', r'{tmp_path}'])\n"
+        "except SystemExit:\n    pass\n"
+        "print(len([name for name in sys.modules if name.partition('.')[0] == 'stageguard']))"
+    )
+    n_loaded = int(in_new_process("-c", code).stdout.splitlines()[-1])
+    assert (tmp_path / "night.hypnogram.tsv").is_file()
+    assert n_loaded <= 80
 
 
 @pytest.mark.skipif(os.name == "nt", reason="CPU time of children is POSIX")

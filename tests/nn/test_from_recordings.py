@@ -12,6 +12,7 @@ import stageguard as sg
 from cli_runner import Runner
 from stageguard.base.errors import InputError
 from stageguard.cli import main
+from stageguard.datasets import entries
 from stageguard.night.recording import Recording, Signal
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.nn.data import table_of
@@ -120,6 +121,20 @@ def test_predict_goes_from_recordings_to_hypnograms(place, run, tmp_path):
     assert len(list(tmp_path.glob("*.hypnogram.tsv"))) == 3
     for written in tmp_path.glob("*.hypnogram.tsv"):
         assert run("verify", written).code == 0
+
+
+def test_stage_is_what_predict_does(place, run, tmp_path):
+    said = ("predict", place / "model", place / "cohort", "--dataset", "sleepbrl", "-o", tmp_path)
+    assert run(*said).code == 0
+    entry = next(iter(entries("sleepbrl", place / "cohort")))
+    staged = sg.stage(entry.read(), place / "model")
+    written = sg.read_hypnogram(tmp_path / f"{entry.id}.hypnogram.tsv")
+    assert staged.decoding.hypnogram.labels.tolist() == written.labels.tolist()
+    assert staged.density.n_epochs == written.n_epochs
+    assert staged.quality is not None
+    assert staged.quality.rules == "graded"
+    assert any(note.startswith("signal quality (graded)") for note in staged.notes)
+    assert sg.stage(entry.read(), place / "model", quality="none").quality is None
 
 
 def test_quality_reaches_the_decoder(place, run, tmp_path):

@@ -1,0 +1,94 @@
+"""One loop over many files: outcomes in order, outputs claimed once, any executor."""
+
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
+from stageguard.runner.run import check_folder, claim_outputs, run_files, succeeded
+
+
+@dataclass(frozen=True)
+class Task:
+    file: str
+    id: str = "night"
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Length:
+    n: int
+
+    def to_dict(self):
+        return {"n": self.n}
+
+
+def length_of(task: Task) -> Length:
+    if "bad" in task.file:
+        raise InputError(Message("holds nothing. Give ", Argument("stages"), "."))
+    if "broken" in task.file:
+        raise ZeroDivisionError("oops")
+    if "odd" in task.file:
+        warnings.warn("looks odd", StageGuardWarning, stacklevel=1)
+        warnings.warn("looks odd", StageGuardWarning, stacklevel=1)
+    return Length(len(task.file))
+
+
+def test_failures_are_outcomes_in_order_and_the_others_go_on(monkeypatch):
+    monkeypatch.delenv("STAGEGUARD_DEBUG", raising=False)
+    names = ("x/a.csv", "bad.csv", "odd.csv", "broken.csv")
+    outcomes = list(run_files(length_of, [Task(name) for name in names]))
+    assert [outcome.file for outcome in outcomes] == list(names)
+    assert [outcome.ok for outcome in outcomes] == [True, False, True, False]
+    assert [outcome.result.n for outcome in succeeded(outcomes)] == [7, 7]
+    assert outcomes[1].error == "bad.csv: holds nothing. Give stages."
+    assert outcomes[1].error.names("stages")  # the command line can say it in its own words
+    assert outcomes[2].warnings == ("looks odd",)
+    assert outcomes[3].error == "broken.csv: failed with ZeroDivisionError: oops. Is it damaged?"
+    assert outcomes[0].to_dict() | {"seconds": 0} == {
+        **{"file": "x/a.csv", "id": "night", "ok": True, "n": 7, "warnings": [], "seconds": 0}
+    }
+
+
+@pytest.mark.parametrize("n_tasks", [1, 3, 1500])  # the last more than wait on an executor at a time
+def test_any_executor_gives_the_same_outcomes(n_tasks):
+    tasks = [Task("bad.csv" if i == 1 else f"{i}.csv") for i in range(n_tasks)]
+    with ThreadPoolExecutor(1) as executor:
+        given = list(run_files(length_of, tasks, executor=executor))
+    here = list(run_files(length_of, tasks))
+    assert [(one.file, one.value, one.error) for one in given] == [
+        (one.file, one.value, one.error) for one in here
+    ]
+
+
+def test_processes_give_the_same_outcomes_as_this_one():
+    tasks = [Task("a.csv"), Task("bad.csv"), Task("ccc.csv")]
+    here, there = (list(run_files(length_of, tasks, jobs=jobs)) for jobs in (1, 2))
+    assert [(one.value, one.error) for one in here] == [(one.value, one.error) for one in there]
+    assert there[1].error.names("stages")
+
+
+def test_one_output_belongs_to_the_first_that_claims_it():
+    tasks = [Task("x/n1.csv", "n1"), Task("gone.csv", "n1", error="is not there"), Task("y/N1.csv", "N1")]
+    outcomes = list(run_files(length_of, tasks, output_of=lambda task: Path("out") / task.id))
+    assert outcomes[0].ok
+    assert outcomes[1].error == "is not there"
+    assert outcomes[2].error.startswith("N1.csv: has the same output as x/n1.csv.")
+    assert claim_outputs(tasks[:1], lambda task: Path(task.id)) == {}
+
+
+def test_an_error_about_the_whole_run_ends_it():
+    with pytest.raises(InputError):
+        list(run_files(length_of, [Task("bad.csv")], fatal=(InputError,)))
+
+
+def test_a_file_is_no_folder_for_outputs(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="is a file, expected a folder"):
+        check_folder(tmp_path / "file" / "out")
+    check_folder(tmp_path / "new" / "out")
