@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
+from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_together
-from stageguard.formats.outgoing import GENERAL, Content, Outgoing
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 
@@ -147,7 +146,7 @@ def write_decoding(
         for place, text in ((files.svg, svg), (files.changes, changes))
         if place and text is not None
     }
-    own = _texts(decoding, files, described, options or {}, quality, notes, more)
+    own = output_texts(decoding, files, described, options or {}, quality, notes, more)
     texts |= more | own  # the sidecar comes last: where it is, all the others are
     spare = () if source is None or data is not None else (source,)
     write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
@@ -156,19 +155,7 @@ def write_decoding(
     )
 
 
-def write_own_tsv(night: Outgoing, path: Path) -> Content:
-    """Return the same two files of a decoding; a hypnogram alone has no evidence and no profile to record."""
-    if night.decoding is None:
-        raise InputError(
-            f"{TSV_SUFFIX} is what decoding gives, with its profile and evidence. Write stages alone as "
-            f"{GENERAL}, or another format."
-        )
-    contents = _texts(night.decoding, output_paths(path), None, {}, None, ())
-    lost = ("probabilities of the other stages",)
-    return Content(contents, has_probabilities=True, has_profile=True, lost=lost)
-
-
-def _texts(
+def output_texts(
     decoding: Decoding,
     files: WrittenFiles,
     source: Mapping[str, Any] | None,

@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, did_you_mean
 from stageguard.base.files import file_error
-from stageguard.formats import sniffing, tools
+from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.outputs import OWN_FORMAT
 from stageguard.formats.outputs import is_own_table as has_own_columns
@@ -27,6 +27,7 @@ PURPOSES = {"density": "probabilities", "hypnogram": "hypnograms", "write": "wri
 @cache
 def formats() -> tuple[FileFormat, ...]:
     """Return all formats; the first call loads the modules of all tools."""
+    tools = import_module("stageguard.formats.tools")
     names = [module.name for module in iter_modules(tools.__path__)]
     modules = [import_module(f"{tools.__name__}.{name}") for name in names]
     return (*TABLES, *(form for module in modules for form in module.FORMATS))

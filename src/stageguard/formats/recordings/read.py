@@ -28,7 +28,7 @@ PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram
 # How content begins -> who reads it; WFDB headers are text, told by their name.
 RECORDING_READERS = {
-    "edf": "edf_annotations:read_annotated_edf",
+    "edf": "tools.edf_annotations:read_annotated_edf",
     "wfdb": "recordings.wfdb:read_wfdb_recording",
 }
 SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, wherever folders are looked through

@@ -23,7 +23,7 @@ from stageguard.formats.outgoing import (
     outgoing_of_night,
     required_library,
 )
-from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, write_own_tsv
+from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, output_paths, output_texts
 from stageguard.formats.sniffing import first_cells, first_lines
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.formats.tables.probabilities import read_table
@@ -52,6 +52,17 @@ def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
 def write_stage_table(night: Outgoing, path: Path) -> Content:
     """Write a row per epoch: when, how long, which stage, and the probability of each stage."""
     return Content({path: table_text(night)}, has_probabilities=night.density is not None)
+
+
+def write_own_tsv(night: Outgoing, path: Path) -> Content:
+    """Write table and sidecar of a decoding; a hypnogram alone has no evidence and no profile to record."""
+    if night.decoding is None:
+        raise InputError(
+            f"{TSV_SUFFIX} is what decoding gives, with its profile and evidence. Write stages alone as "
+            f"{GENERAL}, or another format."
+        )
+    contents = output_texts(night.decoding, output_paths(path), None, {}, None, ())
+    return Content(contents, has_probabilities=True, has_profile=True, lost=(OTHER_PROBABILITIES,))
 
 
 def table_text(night: Outgoing) -> str:
