@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from stageguard.pipeline import default_rules
 from stageguard.profile.profile import FOLDER, Profile, profiles
 
 STUDY = Path(__file__).parents[2] / "studies" / "expert-scorings"
@@ -337,3 +338,12 @@ def assert_same(found: object, expected: object, where: str = "results") -> None
         assert found == pytest.approx(expected, rel=1e-5), where
     else:
         assert found == expected, where
+
+
+def test_keys_and_not_names_say_species_and_origin():
+    loaded = [sg.Profile.load(name) for name in sg.profiles()]
+    assert {p.name for p in loaded if p.species == "mouse"} == {"mouse-eeg-emg-3", "kdd2026-mouse-eeg-emg"}
+    assert [p.name for p in loaded if p.reproduces_paper] == [n for n in sg.profiles() if "kdd2026" in n]
+    paper = sg.Profile.load("kdd2026-bioradar").replace(name="our lab")
+    assert default_rules(paper) == "kdd2026"
+    assert default_rules(paper.replace(name="kdd2026", reproduces_paper=None)) == "graded"
