@@ -78,12 +78,12 @@ class Check:
     @property
     def n_subjects(self) -> int:
         """Number of different subjects among the recordings that can be read."""
-        return len({one.subject for one in self.recordings})
+        return len({recording.subject for recording in self.recordings})
 
     @property
     def hours(self) -> float:
         """Hours of all recordings that can be read."""
-        return sum(one.hours for one in self.recordings)
+        return sum(recording.hours for recording in self.recordings)
 
     @property
     def is_complete(self) -> bool:
@@ -124,9 +124,9 @@ def check(
     **options
         Those of the dataset's reader.
     """
-    place = Path(folder)
-    entries = list(dataset.entries(place, **options))
-    problems = list(_leftovers(place))
+    root = Path(folder)
+    entries = list(dataset.entries(root, **options))
+    problems = list(_leftovers(root))
     problems += [Problem(entry.id, "missing", name) for entry in entries for name in entry.missing]
     problems += _twice(entries)
     present: list[Present] = []
@@ -142,7 +142,7 @@ def check(
             raise
         except (StageGuardError, OSError) as error:
             problems.append(Problem(entry.id, "unreadable", " ".join(str(error).split())))
-    result = Check(dataset, place, len(entries), tuple(present), tuple(problems))
+    result = Check(dataset, root, len(entries), tuple(present), tuple(problems))
     return _compare(result, digests, on_step)
 
 

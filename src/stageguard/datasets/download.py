@@ -143,10 +143,10 @@ def download(
         Another file of that name is there.
     """
     patience = patience or Patience()
-    place = place_of(file, folder)
-    if _is_there(file, place, overwrite):
+    target = place_of(file, folder)
+    if _is_there(file, target, overwrite):
         return False
-    part = _Part(place, file)
+    part = _Part(target, file)
     for is_last in (False, True):
         _persist(file.url, lambda: _append(part, patience, on_progress), patience, lambda: part.size)
         wrong = difference(file, part.path)
@@ -159,19 +159,19 @@ def download(
     raise AssertionError("unreachable")
 
 
-def _is_there(file: RemoteFile, place: Path, overwrite: bool) -> bool:
+def _is_there(file: RemoteFile, target: Path, overwrite: bool) -> bool:
     """Whether the file is there as published; its folder is made, another file of its name refused."""
-    wrong = difference(file, place) if place.exists() else ""
+    wrong = difference(file, target) if target.exists() else ""
     if wrong is None:
         return True
     if wrong and not overwrite:
         raise OutputExistsError(
-            Message(f"{place} exists already and {wrong}. ", OVERWRITE, " to replace it.")
+            Message(f"{target} exists already and {wrong}. ", OVERWRITE, " to replace it.")
         )
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot write {place}: {error.strerror or error}.") from error
+        raise OutputError(f"cannot write {target}: {error.strerror or error}.") from error
     return False
 
 
@@ -194,9 +194,11 @@ def difference(file: RemoteFile, path: Path) -> str | None:
     for name in ("sha256", "md5"):
         expected = getattr(file, name)
         if expected:
-            found = digest(path, name)
+            actual = digest(path, name)
             return (
-                None if found == expected.lower() else f"has {name} {found[:12]}…, expected {expected[:12]}…"
+                None
+                if actual == expected.lower()
+                else f"has {name} {actual[:12]}…, expected {expected[:12]}…"
             )
     return None
 
@@ -213,10 +215,10 @@ def digest(path: Path, name: str) -> str:
 class _Part:
     """The beginning of a file, and a note of what it is the beginning of."""
 
-    def __init__(self, place: Path, file: RemoteFile) -> None:
-        self.place, self.file = place, file
-        self.path = place.with_name(f"{place.name}.part")
-        self.note = place.with_name(f"{place.name}.part.json")
+    def __init__(self, target: Path, file: RemoteFile) -> None:
+        self.target, self.file = target, file
+        self.path = target.with_name(f"{target.name}.part")
+        self.note = target.with_name(f"{target.name}.part.json")
 
     @property
     def size(self) -> int:
@@ -239,7 +241,7 @@ class _Part:
         self.note.write_text(json.dumps({"url": self.file.url, "version": version}), "utf-8")
 
     def finish(self) -> None:
-        self.path.replace(self.place)
+        self.path.replace(self.target)
         self.note.unlink(missing_ok=True)
 
     def discard(self) -> None:
@@ -269,11 +271,11 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
         have = have if goes_on else 0
         length = response.headers.get("Content-Length")
         total = part.file.size if length is None else have + int(length)
-        _check_space(part.place, None if total is None else total - have)
+        _check_space(part.target, None if total is None else total - have)
         with part.path.open("ab" if goes_on else "wb") as stream:
             part.begin(_version(response))
             for block in _blocks(response):
-                _write(stream, block, part.place)
+                _write(stream, block, part.target)
                 have += len(block)
                 if on_progress is not None:
                     on_progress(have, total)
@@ -283,12 +285,12 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
         raise _Broken(f"it ended after {have:,} of {total:,} bytes")
 
 
-def _write(stream: IO[bytes], block: bytes, place: Path) -> None:
+def _write(stream: IO[bytes], block: bytes, target: Path) -> None:
     try:
         stream.write(block)
     except OSError as error:
         raise OutputError(
-            f"cannot write {place}: {error.strerror or error}. Make room and run it again."
+            f"cannot write {target}: {error.strerror or error}. Make room and run it again."
         ) from error
 
 
@@ -355,9 +357,9 @@ def _persist(
             idle = 0 if has_grown else idle + 1
             wait = patience.first_wait_seconds if has_grown else wait
             if idle >= patience.tries:
-                told = "it goes on from there" if now else "once the network is there"
+                next_time = "it goes on from there" if now else "once the network is there"
                 raise DownloadError(
-                    f"{url}: {broken} ({idle} attempts in a row). Run it again, {told}."
+                    f"{url}: {broken} ({idle} attempts in a row). Run it again, {next_time}."
                 ) from None
             time.sleep(min(max(wait, broken.wait), patience.longest_wait_seconds))
             wait *= 2
@@ -375,9 +377,9 @@ def _range_start(response: Any) -> int | None:
     return int(first) if unit == "bytes" and first.isdigit() else None
 
 
-def _check_space(place: Path, wanted: int | None) -> None:
-    free = shutil.disk_usage(place.parent).free
+def _check_space(target: Path, wanted: int | None) -> None:
+    free = shutil.disk_usage(target.parent).free
     if wanted is not None and wanted > free:
         raise OutputError(
-            f"cannot write {place}: it needs {wanted:,} more bytes, the disk has {free:,} free."
+            f"cannot write {target}: it needs {wanted:,} more bytes, the disk has {free:,} free."
         )

@@ -122,10 +122,10 @@ def get(
     on_progress : callable, optional
         Called with the file, the bytes that are there, and how many there are to be.
     """
-    place = Path(folder)
+    destination = Path(folder)
     for file in list_remote(dataset, only) if files is None else files:
         try:
-            yield Got(file, _get_one(dataset, file, place, overwrite, unpack, patience, on_progress))
+            yield Got(file, _get_one(dataset, file, destination, overwrite, unpack, patience, on_progress))
         except (StageGuardError, OSError) as error:
             yield Got(file, "failed", " ".join(str(error).split()))
 
@@ -184,7 +184,7 @@ def _kept(entry: dict[str, Any]) -> Kept:
 
 
 def _write_ledger(folder: Path, dataset: Dataset, kept: dict[str, Kept]) -> None:
-    files = [{**asdict(one.file), "unpacked": one.unpacked} for _, one in sorted(kept.items())]
+    files = [{**asdict(record.file), "unpacked": record.unpacked} for _, record in sorted(kept.items())]
     text = json.dumps({"dataset": dataset.name, "files": files}, indent=1)
     write_text_atomic(folder / LEDGER, text + "\n", overwrite=True)
 
@@ -200,8 +200,8 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
             members = [item for item in opened.infolist() if not item.is_dir() and not _is_litter(item)]
             places = _places(archive, members)
             _check_space(archive, members)
-            for item, place in zip(members, places, strict=True):
-                _extract(opened, item, place, overwrite)
+            for item, destination in zip(members, places, strict=True):
+                _extract(opened, item, destination, overwrite)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise broken(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
     return tuple(places)
@@ -236,20 +236,20 @@ def _check_space(archive: Path, members: list[zipfile.ZipInfo]) -> None:
         raise OutputError(f"cannot unpack {archive}: it needs {wanted:,} bytes, the disk has {free:,} free.")
 
 
-def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, overwrite: bool) -> None:
-    if place.exists():
-        if place.stat().st_size == item.file_size and _crc(place) == item.CRC:
+def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, destination: Path, overwrite: bool) -> None:
+    if destination.exists():
+        if destination.stat().st_size == item.file_size and _crc(destination) == item.CRC:
             return
         if not overwrite:
             raise OutputExistsError(
-                Message(f"{place} exists already and differs. ", OVERWRITE, " to replace it.")
+                Message(f"{destination} exists already and differs. ", OVERWRITE, " to replace it.")
             )
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary, stream = new_temporary(place)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    temporary, stream = new_temporary(destination)
     try:
         with opened.open(item) as source, stream as target:
             shutil.copyfileobj(source, target, _BLOCK)
-        temporary.replace(place)
+        temporary.replace(destination)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -102,8 +102,8 @@ def bucket_files(fetch: Fetch, bucket: str, folder: str = "", suffix: str = "") 
     token = ""
     for _ in range(MOST_PAGES):
         query = {"list-type": "2"} | ({"continuation-token": token} if token else {})
-        found, token = _page(fetch(f"{bucket}/?{urlencode(query)}"), bucket)
-        for key, size, digest in found:
+        entries, token = _page(fetch(f"{bucket}/?{urlencode(query)}"), bucket)
+        for key, size, digest in entries:
             if key.endswith(suffix) and not key.endswith("/"):
                 url = f"{bucket}/{quote(key)}"
                 listed.append(RemoteFile(f"{folder}{key}", url, size=size, md5=digest))
@@ -123,12 +123,12 @@ def _page(data: bytes, bucket: str) -> tuple[list[tuple[str, int | None, str | N
         raise FileFormatError(f"the list of {bucket} is not readable XML ({error}).") from None
     if local_name(root) != "ListBucketResult":
         raise FileFormatError(f"{bucket} answers with <{local_name(root)}>, expected a list of its files.")
-    found = []
+    entries = []
     for item in children(root, "Contents"):
         key, size, tag = (text_of(item, name) or "" for name in ("Key", "Size", "ETag"))
         if not key or ".." in key.split("/") or key.startswith("/"):
             raise FileFormatError(f"the list of {bucket} names the file {key[:60]!r}, expected one below it.")
         # an ETag with a dash is no digest of the file: it came in several parts
         digest = re.fullmatch(r'"?([0-9a-f]{32})"?', tag)
-        found.append((key, int(size) if size.isdecimal() else None, None if digest is None else digest[1]))
-    return found, text_of(root, "NextContinuationToken") or ""
+        entries.append((key, int(size) if size.isdecimal() else None, None if digest is None else digest[1]))
+    return entries, text_of(root, "NextContinuationToken") or ""

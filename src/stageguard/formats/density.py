@@ -217,15 +217,15 @@ def _with_line(message: Message, raw: RawDensity) -> Message:
 
 
 def match_columns(
-    names: Sequence[str], own: StageScheme | None = None, *, is_given: bool = False
+    names: Sequence[str], preferred: StageScheme | None = None, *, is_given: bool = False
 ) -> tuple[StageScheme, Indices]:
     """Scheme of these names and the column of each of its stages; a custom scheme where none fits.
 
-    `own` is a scheme that goes before all others when the names are exactly its stages. Known stages that are
+    `preferred` is a scheme that goes before all others when the names are exactly its stages. Known stages that are
     no standard scheme together are an error, unless the caller has given them (`is_given`).
     """
-    if own is not None and sorted(names) == sorted(own.names):
-        return own, np.array([list(names).index(name) for name in own.names], dtype=np.intp)
+    if preferred is not None and sorted(names) == sorted(preferred.names):
+        return preferred, np.array([list(names).index(name) for name in preferred.names], dtype=np.intp)
     try:
         scheme, columns = scheme_for(names)
         return scheme, np.asarray(columns, dtype=np.intp)

@@ -256,13 +256,13 @@ def _signal(path: Path, line: str) -> WfdbSignal:
         )
     gain, baseline, unit = DEFAULT_GAIN, None, "mV"
     if len(parts) > 2:
-        told = _GAIN.match(parts[2])
-        if told is None or not math.isfinite(_float(told[1])):
+        calibration = _GAIN.match(parts[2])
+        if calibration is None or not math.isfinite(_float(calibration[1])):
             raise file_error(
                 path, f"has a signal of gain {parts[2][:40]!r}, expected a number such as 200/mV."
             )
-        gain = _float(told[1]) or DEFAULT_GAIN
-        baseline, unit = told[2], told[3] or unit
+        gain = _float(calibration[1]) or DEFAULT_GAIN
+        baseline, unit = calibration[2], calibration[3] or unit
     zero = parts[4] if len(parts) > 4 else "0"
     if not re.fullmatch(r"-?\d{1,9}", baseline or zero):
         raise file_error(path, f"has a signal whose zero is {(baseline or zero)[:20]!r}, expected a number.")
@@ -339,8 +339,8 @@ def read_wfdb_annotations(path: Path) -> WfdbAnnotations:
 
 def _without_remarks(found: list[WfdbAnnotation]) -> WfdbAnnotations:
     """Take out what the file says about itself: texts that begin with ##, such as its time resolution."""
-    told = [_RESOLUTION.match(mark.text) for mark in found]
-    rates = [float(match[1]) for match in told if match is not None]
+    resolutions = [_RESOLUTION.match(mark.text) for mark in found]
+    rates = [float(match[1]) for match in resolutions if match is not None]
     marks = tuple(mark for mark in found if not mark.text.startswith("##"))
     return WfdbAnnotations(marks, rates[0] if rates and rates[0] > 0 else None)
 

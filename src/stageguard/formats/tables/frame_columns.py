@@ -36,7 +36,7 @@ class IndexColumns:
 def pandas_columns(source: Any) -> Columns:
     """Return the columns of a `pandas.DataFrame`, also those whose names are there twice."""
     names = [column_name(name) for name in source.columns]
-    return [(name, source.iloc[:, place].to_numpy()) for place, name in enumerate(names)]
+    return [(name, source.iloc[:, column_index].to_numpy()) for column_index, name in enumerate(names)]
 
 
 def polars_columns(source: Any) -> Columns:
@@ -60,12 +60,15 @@ def arrow_values(column: Any) -> Any:
 
 def arrow_columns(where: Where, table: Any) -> tuple[Columns, IndexColumns]:
     """Return the columns of a `pyarrow.Table`, and the index that pandas left in it."""
-    found = [(name, arrow_values(table.column(place))) for place, name in enumerate(table.column_names)]
+    found = [
+        (name, arrow_values(table.column(column_index)))
+        for column_index, name in enumerate(table.column_names)
+    ]
     index = next((values for name, values in found if name == NAMELESS[-1]), None)
     if index is not None:
         return [each for each in found if each[0] != NAMELESS[-1]], nameless_index(where, index)
-    told = (getattr(table.schema, "pandas_metadata", None) or {}).get("index_columns", [])
-    span = next((each for each in told if isinstance(each, dict) and each.get("kind") == "range"), None)
+    metadata = (getattr(table.schema, "pandas_metadata", None) or {}).get("index_columns", [])
+    span = next((each for each in metadata if isinstance(each, dict) and each.get("kind") == "range"), None)
     if span is None or span.get("name"):
         return found, IndexColumns()
     counts = np.arange(span.get("start", 0), span.get("stop", 0), span.get("step", 1))

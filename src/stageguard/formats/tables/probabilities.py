@@ -153,20 +153,20 @@ def stage_of(cell: str) -> str | None:
 
 
 def _find_layout(
-    path: Path, lines: Sequence[str], stages: Sequence[str] | None, own: StageScheme | None = None
+    path: Path, lines: Sequence[str], stages: Sequence[str] | None, profile_scheme: StageScheme | None = None
 ) -> Layout:
     """Header line and delimiter: the pair under which most cells are stage names."""
     wanted = set() if stages is None else {stage.casefold() for stage in stages}
-    own_names = set() if own is None or stages is not None else set(own.names)
+    profile_stages = set() if profile_scheme is None or stages is not None else set(profile_scheme.names)
 
     def n_stages(cells: Sequence[str]) -> int:
-        if own_names and own_names <= set(cells):
-            return len(own_names)
+        if profile_stages and profile_stages <= set(cells):
+            return len(profile_stages)
         return sum(stage_of(cell) is not None or cell.casefold() in wanted for cell in cells)
 
     best: tuple[int, str, int] = (1, "", -1)
     for number, line in enumerate(lines):
-        if not wanted and not own_names and NAMED.search(line) is None:
+        if not wanted and not profile_stages and NAMED.search(line) is None:
             continue
         line = _uncommented(line)
         for delimiter in DELIMITERS:
@@ -176,16 +176,19 @@ def _find_layout(
     if best[2] < 0:
         return _headerless_layout(path, lines, stages)
     header = split_line(_uncommented(lines[best[2]]), best[1])
-    columns, names = choose_columns(path, header, stages, own)
+    columns, names = choose_columns(path, header, stages, profile_scheme)
     return Layout(best[1], header, best[2], columns, names)
 
 
 def choose_columns(
-    path: Where, header: Sequence[str], stages: Sequence[str] | None, own: StageScheme | None = None
+    path: Where,
+    header: Sequence[str],
+    stages: Sequence[str] | None,
+    profile_scheme: StageScheme | None = None,
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Places and names of the stages' columns: the caller's, a scheme's own, or all that are one."""
-    if stages is None and own is not None and set(own.names) <= set(header):
-        stages = own.names
+    if stages is None and profile_scheme is not None and set(profile_scheme.names) <= set(header):
+        stages = profile_scheme.names
     if stages is not None:
         return tuple(_column_of(path, stage, header) for stage in stages), tuple(stages)
     columns = tuple(i for i, cell in enumerate(header) if stage_of(cell))
@@ -310,11 +313,11 @@ def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:
         lambda cell: stage_of(cell) is not None and stage_of(cell) == stage_of(stage),
     )
     for test in tests:
-        found = [i for i, cell in enumerate(header) if test(cell)]
-        if len(found) > 1:
-            raise file_error(path, f"{len(found)} columns could be stage {stage!r}. Keep one.")
-        if found:
-            return found[0]
+        matches = [i for i, cell in enumerate(header) if test(cell)]
+        if len(matches) > 1:
+            raise file_error(path, f"{len(matches)} columns could be stage {stage!r}. Keep one.")
+        if matches:
+            return matches[0]
     raise file_error(
         path, f"has no column for stage {stage!r}. Columns: {listed(header)}.{did_you_mean(stage, header)}"
     )

@@ -29,16 +29,16 @@ def is_night_column(name: str) -> bool:
 
 def refuse_many(path: Where, name: str, cells: Sequence[str] | None) -> None:
     """Refuse a table of several nights, channels or scorers by a column that names them."""
-    found = list(dict.fromkeys(cells or ()))
-    if len(found) < 2 or (len(found) == len(cells or ()) and _counts(found)):
+    values = list(dict.fromkeys(cells or ()))
+    if len(values) < 2 or (len(values) == len(cells or ()) and _counts(values)):
         return
     what = PART_COLUMNS.get(name.casefold(), "recordings")
     more = " or read each and put them together with sg.combine." if what == "channels" else (
-        f" for example with pandas: table[table[{name!r}] == {found[0][:40]!r}]."
+        f" for example with pandas: table[table[{name!r}] == {values[0][:40]!r}]."
     )  # fmt: skip
     raise file_error(
         path,
-        f"holds {len(found):,} {what} by its column {name} ({listed(found, 4)}), expected one. Keep the rows "
+        f"holds {len(values):,} {what} by its column {name} ({listed(values, 4)}), expected one. Keep the rows "
         f"of one of them,{more}",
     )
 
