@@ -341,9 +341,9 @@ def assert_same(found: object, expected: object, where: str = "results") -> None
 
 
 def test_keys_and_not_names_say_species_and_origin():
-    loaded = [sg.Profile.load(name) for name in sg.profiles()]
+    loaded = [Profile.load(name) for name in profiles()]
     assert {p.name for p in loaded if p.species == "mouse"} == {"mouse-eeg-emg-3", "kdd2026-mouse-eeg-emg"}
-    assert [p.name for p in loaded if p.reproduces_paper] == [n for n in sg.profiles() if "kdd2026" in n]
-    paper = sg.Profile.load("kdd2026-bioradar").replace(name="our lab")
+    assert [p.name for p in loaded if p.reproduces_paper] == [n for n in profiles() if "kdd2026" in n]
+    paper = Profile.load("kdd2026-bioradar").replace(name="our lab")
     assert default_rules(paper) == "kdd2026"
     assert default_rules(paper.replace(name="kdd2026", reproduces_paper=None)) == "graded"
