@@ -38,8 +38,8 @@ def refuse_many(path: Where, name: str, cells: Sequence[str] | None) -> None:
     )  # fmt: skip
     raise file_error(
         path,
-        f"holds {len(values):,} {what} by its column {name} ({listed(values, 4)}), expected one. Keep the rows "
-        f"of one of them,{more}",
+        f"holds {len(values):,} {what} by its column {name} ({listed(values, 4)}), expected one. Keep the "
+        f"rows of one of them,{more}",
     )
 
 
