@@ -221,8 +221,8 @@ def match_columns(
 ) -> tuple[StageScheme, Indices]:
     """Scheme of these names and the column of each of its stages; a custom scheme where none fits.
 
-    `preferred` is a scheme that goes before all others when the names are exactly its stages. Known stages that
-    are no standard scheme together are an error, unless the caller has given them (`is_given`).
+    `preferred` is a scheme that goes before all others when the names are exactly its stages. Known stages
+    that are no standard scheme together are an error, unless the caller has given them (`is_given`).
     """
     if preferred is not None and sorted(names) == sorted(preferred.names):
         return preferred, np.array([list(names).index(name) for name in preferred.names], dtype=np.intp)
