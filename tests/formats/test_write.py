@@ -372,7 +372,7 @@ def test_annotations_of_another_file_are_laid_beside_a_night_by_the_clock(tmp_pa
     )
     night().save(tmp_path / "n.hyp")
     with pytest.raises(
-        InputError, match=r"n\.hyp: U-Sleep \.hyp has no annotations besides stages\. Known: edf"
+        InputError, match=r"n\.hyp: U-Sleep \.hyp has no annotations besides stages\. Known: bids-events, edf"
     ):
         night().save(tmp_path / "o.edf", annotations_from=tmp_path / "n.hyp")
 
@@ -450,7 +450,8 @@ def test_the_name_tells_the_format_or_the_error_lists_them(tmp_path):
     ):
         night().save(tmp_path / "n.csv")
     with pytest.raises(
-        InputError, match=r"^n\.doc: no format has such a name\. Say which with target_format: npz, "
+        InputError,
+        match=r"^n\.doc: no format has such a name\. Say which with target_format: accusleepy-csv, npz, ",
     ):
         sg.convert(night(), tmp_path / "n.doc")
     with pytest.raises(
