@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.errors import InputError, Message, message_of
-from stageguard.cli.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
 from stageguard.cli.inputs import Input, Inputs, lights_of, scoring_of
 from stageguard.cli.present import run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, ScoredFile, read_night
+from stageguard.formats.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
 from stageguard.formats.companions import GroupedNight, read_groups
 from stageguard.formats.sample_lists import in_list_words
 from stageguard.measures.cohort import (

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from stageguard.base.arrays import NAN
 from stageguard.cli.cohort import CohortResult, Request, run_cohort
-from stageguard.cli.cohort_files import scoring_names
 from stageguard.cli.inputs import find_inputs
 from stageguard.cli.options import (
     AsJson,
@@ -34,6 +33,7 @@ from stageguard.cli.options import (
 from stageguard.cli.present import MOST_ROWS, end
 from stageguard.cli.scored_files import read_moment, read_options
 from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, print_list, table
+from stageguard.formats.cohort_files import scoring_names
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.statistics import StatisticsOptions

@@ -1,17 +1,17 @@
-"""The files `stats` writes: nights, group differences, hours, each with a codebook. Prints nothing."""
+"""The files `stats` writes: nights, group differences, hours, each with a codebook."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.files import CELL_WORDS, write_cell, write_together
+from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.base.version import __version__
-from stageguard.formats.outputs import REVIEW_SENTENCE, plain
+from stageguard.formats.codebooks import table_with_codebook
+from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.measures.cohort import (
     CohortTable,
     MeasuredNight,
@@ -98,23 +98,22 @@ def scoring_names(scorings: Iterable[str]) -> dict[str, str]:
 def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable[Path] = ()) -> list[Path]:
     """Write the tables and their codebooks, all or none and none over a file to spare; returns the paths."""
     names = scoring_names(cohort.table.values)
-    contents: dict[Path, str | bytes] = {path: _nights_tsv(cohort)}
-    contents[path.with_suffix(".json")] = _json(_nights_codebook(cohort))
+    contents = _with_codebook(path, *_nights(cohort), _nights_codebook(cohort))
     if cohort.differences:
-        place = path.with_name(f"{path.stem}-groups.tsv")
-        contents[place] = _tsv(
-            GROUP_COLUMNS, [difference_dict(d, names).values() for d in cohort.differences]
+        rows = [difference_dict(difference, names).values() for difference in cohort.differences]
+        codebook_of_groups = GROUP_COLUMNS | {"stageguard": _origin() | {"method": METHOD}}
+        contents |= _with_codebook(
+            path.with_name(f"{path.stem}-groups.tsv"), GROUP_COLUMNS, rows, codebook_of_groups
         )
-        contents[place.with_suffix(".json")] = _json(
-            GROUP_COLUMNS | {"stageguard": _origin() | {"method": METHOD}}
-        )
-    if any(own.hours for night in cohort.nights for own in night.measures.values()):
-        place = path.with_name(f"{path.stem}-hours.tsv")
-        header, rows = _hours(cohort.nights, names)
-        contents[place] = _tsv(header, rows)
-        contents[place.with_suffix(".json")] = _json(header | {"stageguard": _origin()})
+    if any(each.hours for night in cohort.nights for each in night.measures.values()):
+        header, hours = _hours(cohort.nights, names)
+        codebook_of_hours = header | {"stageguard": _origin()}
+        contents |= _with_codebook(path.with_name(f"{path.stem}-hours.tsv"), header, hours, codebook_of_hours)
     write_together(contents, overwrite=overwrite, spare=spare)
     return list(contents)
+
+
+_with_codebook = partial(table_with_codebook, digits=10)
 
 
 def difference_dict(found: GroupDifference, names: Mapping[str, str]) -> dict[str, Any]:
@@ -141,14 +140,14 @@ def difference_dict(found: GroupDifference, names: Mapping[str, str]) -> dict[st
     }
 
 
-def _nights_tsv(cohort: Cohort) -> str:
+def _nights(cohort: Cohort) -> tuple[list[str], list[list[Any]]]:
     own = _own_columns(cohort)
     columns = cohort.table.columns()
     rows = []
     for place, (night, facts) in enumerate(zip(cohort.nights, cohort.facts, strict=True)):
         first = {"id": night.night_id} | {name: getattr(facts, name) for name in own if name != "id"}
         rows.append([*first.values(), *(float(values[place]) for values in columns.values())])
-    return _tsv([*own, *columns], rows)
+    return [*own, *columns], rows
 
 
 def _own_columns(cohort: Cohort) -> list[str]:
@@ -207,24 +206,3 @@ def _hours(
 
 def _origin() -> dict[str, Any]:
     return {"version": __version__, "review": REVIEW_SENTENCE}
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _tsv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    lines = ["\t".join(header), *("\t".join(map(_text, row)) for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _text(value: Any) -> str:
-    if value is None or (isinstance(value, float) and isnan(value)):
-        return "n/a"
-    return (
-        f"{value:.10g}"
-        if isinstance(value, float)
-        else write_cell(value)
-        if isinstance(value, str)
-        else str(value)
-    )
