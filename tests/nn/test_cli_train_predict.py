@@ -122,9 +122,12 @@ def test_predict_takes_a_folder_another_profile_and_goes_on_after_a_failure(run,
     assert not (tmp_path / "out" / "b.hypnogram.tsv").exists()
     (tmp_path / "more").mkdir()
     twin = write_csv(tmp_path / "more" / "a.csv", feature_table(70))
-    line = error_line(run("predict", model, tmp_path / "in", twin, "-o", tmp_path / "out"))
-    assert "more/a.csv: has the same output as " in line
-    assert line.endswith("in/a.csv. Stage it into another folder.")
+    ran = run("predict", model, tmp_path / "in" / "a.csv", twin, "-o", tmp_path / "new", "--json")
+    assert ran.code == 1
+    first, second = ran.json
+    assert first["ok"]
+    assert second["file"].endswith("more/a.csv")
+    assert second["error"].startswith(f"a.csv: has the same output as {tmp_path / 'in' / 'a.csv'}.")
 
 
 @pytest.mark.parametrize(
