@@ -196,7 +196,8 @@ def test_several_nights_in_one_table_are_refused(tmp_path):
 def test_unknown_formats_are_listed_with_a_suggestion(tmp_path):
     path = write(tmp_path, "n.csv", "W,S", "1,0")
     with pytest.raises(
-        InputError, match=r"unknown format 'gsscsv'\. Known for probabilities: csv, accusleepy-csv, npy.*Did you mean"
+        InputError,
+        match=r"unknown format 'gsscsv'\. Known for probabilities: csv, accusleepy-csv, npy.*Did you mean",
     ):
         sg.read_density(path, format="gsscsv")
     with pytest.raises(InputError, match=r"format 'nsrr-xml' is not for probabilities\. Known"):
