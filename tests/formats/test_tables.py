@@ -277,6 +277,7 @@ def timed(folder: Path, header: str, *cells: str) -> Path:
     ("header", "cells", "note"),
     [
         ("onset,duration", ("0,20", "20,20", "40,20"), "onset and duration columns"),
+        ("start,end", ("0,20", "20,40", "40,60"), "start and end columns"),
         ("onset", ("0", "20", "40"), "onset column"),
         ("duration", ("20", "20.0", "2e1"), "duration column"),
         ("epoch,onset", ("1,0", "2,20", "3,40"), "onset column"),

@@ -71,6 +71,7 @@ class RowTimes:
     unread: tuple[str, ...] = ()  # names of those that hold something else
     notes: tuple[str, ...] = ()
     onset_name: str = "onset"
+    length_name: str = "duration"  # of the column that says how long rows last
 
     @property
     def columns(self) -> dict[str, Floats]:
@@ -176,6 +177,7 @@ def timing_of(
         lines,
         given=given,
         onset_name=times.onset_name,
+        length_name=times.length_name,
         missing=missing,
         fills_lead=fills_lead,
     )
@@ -203,7 +205,7 @@ def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], r
             start = dated.first - timedelta(seconds=float(onset[0]))
         if clocks and dated is None:
             notes += (f"the {clocks[0][0]} column tells a time of day without a date: no start time is kept",)
-    lasting = None
+    lasting, length_name = None, "duration"
     if "duration" in found:
         lasting = found["duration"][0][2].values
     elif "end" in found and onsets:
@@ -214,7 +216,7 @@ def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], r
                 f"its columns {name} and {found['end'][0][0]} tell times in different ways, expected both in "
                 "seconds or both of the clock.",
             )
-        lasting = _between(onsets[0][2], end[2])
+        lasting, length_name = _between(onsets[0][2], end[2]), end[0]
     elif "end" in found:
         name, _, ends = found["end"][0]
         onset, lasting, told = _before(where, name, ends)
@@ -225,7 +227,7 @@ def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], r
         lasting, told = durations_by_onsets(onset, lasting)
         notes += told
     epoch = found["epoch"][0][2].values if "epoch" in found else None
-    return RowTimes(onset, lasting, epoch, start, rest.used, rest.unread, notes, name)
+    return RowTimes(onset, lasting, epoch, start, rest.used, rest.unread, notes, name, length_name)
 
 
 def _before(where: Where, name: str, ends: Parsed) -> tuple[Floats, Floats, tuple[str, ...]]:

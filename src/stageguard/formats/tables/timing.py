@@ -35,6 +35,7 @@ def read_timing(
     *,
     given: float | None = None,
     onset_name: str = "onset",
+    length_name: str = "duration",
     missing: str = "read as without evidence",
     fills_lead: bool = True,
 ) -> Timing:
@@ -56,6 +57,8 @@ def read_timing(
         Epoch length the caller says, for the place of a single row.
     onset_name : str
         What the column of onsets is called.
+    length_name : str
+        What the column is called that says how long rows last.
     missing : str
         What missing epochs are, for the note.
     fills_lead : bool
@@ -69,7 +72,7 @@ def read_timing(
     found: dict[str, Indices] = {}
     if "onset" in columns and n_rows > 1:
         found[onset_name], step = _places(path, onset_name, columns["onset"], lines, seconds)
-        source = f"{onset_name} column" if seconds is None else f"{onset_name} and duration columns"
+        source = f"{onset_name} column" if seconds is None else f"{onset_name} and {length_name} columns"
         seconds = step if seconds is None else seconds
     if "epoch" in columns and n_rows > 1:
         found["epoch"], _ = _places(path, "epoch", columns["epoch"], lines, 1.0)
