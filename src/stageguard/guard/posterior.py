@@ -19,7 +19,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard.decode import decode_all
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.inputs import BatchKeywords, GuardOptions, NightKeywords, per_night
+from stageguard.guard.inputs import BatchKeywords, GuardOptions, NightKeywords, Training, per_night
 from stageguard.guard.smoother import Smoothed, Smoother, smoother_for
 from stageguard.guard.solver import Job
 from stageguard.guard.strength import chosen_trial
@@ -90,7 +90,16 @@ def posterior(
 def posterior(
     density: Any,
     profile: Profile | str,
-    **options: Any,
+    *,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Any = None,
+    pins: Any = None,
+    segments: Any = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
 ) -> Posterior | list[Posterior]:
     """Probability of each stage in each epoch, given the whole night and the profile.
 
@@ -116,7 +125,18 @@ def posterior(
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    results, batch = decode_all(density, profile, GuardOptions(**options))
+    options = GuardOptions(
+        stages=stages,
+        epoch_seconds=epoch_seconds,
+        logits=logits,
+        log=log,
+        quality=quality,
+        pins=pins,
+        segments=segments,
+        cohort=cohort,
+        trained=trained,
+    )
+    results, batch = decode_all(density, profile, options)
     posteriors = _smooth(results)
     return posteriors if batch else posteriors[0]
 
@@ -149,7 +169,15 @@ def sample(
     *,
     n: int,
     seed: int | Sequence[int] = 0,
-    **options: Any,
+    stages: Sequence[str] | None = None,
+    epoch_seconds: float | None = None,
+    quality: Any = None,
+    pins: Any = None,
+    segments: Any = None,
+    cohort: str | None = None,
+    trained: Training | None = None,
+    logits: bool = False,
+    log: bool = False,
 ) -> Labels | list[Labels]:
     """Whole nights drawn from the paths a profile allows, each with its probability.
 
@@ -182,7 +210,18 @@ def sample(
     (1000, 2)
     """
     n_draws = _count(n)
-    results, batch = decode_all(density, profile, GuardOptions(**options))
+    options = GuardOptions(
+        stages=stages,
+        epoch_seconds=epoch_seconds,
+        logits=logits,
+        log=log,
+        quality=quality,
+        pins=pins,
+        segments=segments,
+        cohort=cohort,
+        trained=trained,
+    )
+    results, batch = decode_all(density, profile, options)
     seeds = _seeds(seed, len(results), batch)
     if any(_is_greedy(result.profile) for result in results):
         warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=2)
