@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from importlib import import_module
 
 import pytest
 
 from cli_runner import Runner, error_line
 from dataset_files import sleep_accel_subject
 from file_server import serving
-from stageguard.datasets import dataset_names, getting, sleep_accel
+from stageguard.datasets import dataset_names, getting
 from stageguard.datasets.download import Patience
 
 STAGES = [0, 0, 1, 2, 3, 5]
@@ -27,10 +28,12 @@ def site(tmp_path, monkeypatch):
     home = tmp_path / "physionet"
     for subject in ("46343", "759667"):
         sleep_accel_subject(home, subject, STAGES)
-    files = {f"/s/{path.relative_to(home).as_posix()}": path.read_bytes() for path in home.rglob("*.txt")}
-    sums = [f"{hashlib.sha256(data).hexdigest()} {path[3:]}\n" for path, data in sorted(files.items())]
-    with serving(files={**files, "/s/SHA256SUMS.txt": "".join(sums).encode()}) as served:
-        monkeypatch.setattr(sleep_accel, "BASE_URL", f"{served.url}/s")
+    files = {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*.txt")}
+    sums = [f"{hashlib.sha256(data).hexdigest()} {path}\n" for path, data in sorted(files.items())]
+    files["SHA256SUMS.txt"] = "".join(sums).encode()
+    project = "/files/sleep-accel/1.0.0"
+    with serving(files={f"{project}/{path}": data for path, data in files.items()}) as served:
+        monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "PHYSIONET", served.url)
         quick = Patience(tries=2, first_wait_seconds=0.001, timeout_seconds=5)
         real = getting.download
         monkeypatch.setattr(getting, "download", lambda *a, **k: real(*a, **{**k, "patience": quick}))

@@ -15,7 +15,7 @@ from stageguard.base import extras as optional_module
 from stageguard.base.errors import FileFormatError, InputError, MissingExtraError
 from stageguard.datasets import entries, recordings
 from stageguard.datasets import samples as samples_module
-from stageguard.datasets.accusleep import reepoch
+from stageguard.night.timing import reepoch_labels
 
 pytest.importorskip("scipy")
 pytest.importorskip("h5py")
@@ -277,6 +277,6 @@ def test_new_epochs_get_the_stage_that_holds_longest(labels, lengths):
     expected = by_hand(labels, *lengths)
     if not expected:
         with pytest.raises(InputError, match="expected one epoch"):
-            reepoch(labels, *lengths)
+            reepoch_labels(labels, *lengths)
     else:
-        assert reepoch(labels, *lengths).tolist() == expected
+        assert reepoch_labels(labels, *lengths).tolist() == expected

@@ -32,6 +32,7 @@ from stageguard.datasets import (
     dataset_names,
     entries,
     recordings,
+    sleep_accel,
 )
 from stageguard.datasets import checking as checking
 from stageguard.datasets.checking import Problem, check
@@ -56,10 +57,9 @@ def made_up(**facts) -> Dataset:
         "title": "A test",
         "modality": "any",
         "access": "open",
-        "licence": "",
-        "ethics": "",
+        "how_to_get": "Ask.",
+        "find": sleep_accel.find,
     }
-    told |= {"url": "", "how_to_get": "Ask.", "page": "", "find": "sleep_accel:find"}
     return Dataset(**{**told, **facts})
 
 

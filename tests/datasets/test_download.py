@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib import import_module
 
 import pytest
 
@@ -11,8 +12,8 @@ from file_server import serving
 from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
 from stageguard.datasets import RemoteFile
 from stageguard.datasets import download as module
+from stageguard.datasets.dataset import osf_files, parse_sha256sums, physionet_files
 from stageguard.datasets.download import DownloadError, Patience, digest, download, fetch_bytes
-from stageguard.datasets.listings import osf_files, parse_sha256sums, physionet_files
 
 CONTENT = bytes(range(256)) * 4000  # 1,024,000 bytes
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -229,10 +230,12 @@ def test_lists_are_fetched_again_when_they_break_off(monkeypatch):
             fetch_bytes(f"{site.url}/list", patience=QUICK)
 
 
-def test_a_physionet_project_is_listed_by_its_sums(tmp_path):
+def test_a_physionet_project_is_listed_by_its_sums(tmp_path, monkeypatch):
     sums = f"{SHA256}  motion/1 a.txt\n{'a' * 64} *./labels/1.txt\n\n"
-    with serving(files={"/p/SHA256SUMS.txt": sums.encode(), "/p/motion/1%20a.txt": CONTENT}) as site:
-        files = physionet_files(lambda url: fetch_bytes(url, patience=QUICK), f"{site.url}/p/")
+    served = {"/files/p/1/SHA256SUMS.txt": sums.encode(), "/files/p/1/motion/1%20a.txt": CONTENT}
+    with serving(files=served) as site:
+        monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "PHYSIONET", site.url)
+        files = physionet_files(lambda url: fetch_bytes(url, patience=QUICK), "p/1")
         assert [file.path for file in files] == ["SHA256SUMS.txt", "motion/1 a.txt", "labels/1.txt"]
         assert download(files[1], tmp_path, patience=QUICK)
     assert digest(tmp_path / "motion" / "1 a.txt", "sha256") == SHA256
@@ -240,7 +243,7 @@ def test_a_physionet_project_is_listed_by_its_sums(tmp_path):
         parse_sha256sums("<html>")
 
 
-def test_an_osf_project_is_listed_through_folders_and_pages():
+def test_an_osf_project_is_listed_through_folders_and_pages(monkeypatch):
     def item(name, kind, **more):
         return {"attributes": {"name": name, "kind": kind, **more}}
 
@@ -256,7 +259,8 @@ def test_an_osf_project_is_listed_through_folders_and_pages():
         "api/2": {"data": [bare], "links": {"next": None}},
         "api/inner": {"data": [file], "links": {"next": None}},
     }
-    files = osf_files(lambda url: json.dumps(pages[url]).encode(), "abc", api="api")
+    monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "OSF_API", "api")
+    files = osf_files(lambda url: json.dumps(pages[url]).encode(), "abc")
     assert files == (
         RemoteFile("4-hour/Mouse01.zip", "https://osf.io/download/1", 5, "f" * 64, "e" * 32),
         RemoteFile("readme.txt", "https://osf.io/download/2"),

@@ -26,22 +26,13 @@ __all__ = [
     "recordings",
 ]
 
-# Name of a dataset -> the module that reads it and holds its DATASET. To add one: a module, and a line here.
-_HOMES = {
-    "accusleep": "accusleep",
-    "sleep-accel": "sleep_accel",
-    "sleepbrl": "sleepbrl",
-    "shhs": "shhs",
-    "sleep-edf": "sleep_edf",
-    "slpdb": "slpdb",
-    "dod": "dod",
-    "sample-list": "sample_list",
-}
+# Each is read by the module of its name, which holds its DATASET. To add one: a module, and its name here.
+_NAMES = ("accusleep", "sleep-accel", "sleepbrl", "shhs", "sleep-edf", "slpdb", "dod", "sample-list")
 
 
 def dataset_names() -> tuple[str, ...]:
     """Return the names of all datasets."""
-    return tuple(_HOMES)
+    return _NAMES
 
 
 def dataset(name: str) -> Dataset:
@@ -53,11 +44,12 @@ def dataset(name: str) -> Dataset:
         No dataset has this name.
     """
     key = name.strip().lower().replace("_", "-")
-    if key not in _HOMES:
-        hint = did_you_mean(name, _HOMES)
-        raise InputError(f"no dataset {name!r}; there are: {', '.join(_HOMES)}.{hint}")
-    found: Dataset = import_module(f"stageguard.datasets.{_HOMES[key]}").DATASET
-    return found
+    if key not in _NAMES:
+        hint = did_you_mean(name, _NAMES)
+        raise InputError(f"no dataset {name!r}; there are: {', '.join(_NAMES)}.{hint}")
+    module = import_module(f"stageguard.datasets.{key.replace('-', '_')}")
+    described: Dataset = module.DATASET
+    return described
 
 
 def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:

@@ -15,15 +15,13 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets.listings import Fetch, osf_files
+from stageguard.datasets.dataset import Dataset, Entry, osf_files
 from stageguard.datasets.samples import Scaled, broken, mat_row, table_columns
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
-from stageguard.night.timing import reepoch_labels as reepoch
+from stageguard.night.timing import reepoch_labels
 
-OSF_NODE = "py5eb"
 RATE_HZ = 512.0
 LABEL_SECONDS = 2.5
 EPOCH_SECONDS = 4.0
@@ -122,11 +120,6 @@ def find(
         yield Entry(
             one.id, subject, tuple(one.files.values()), partial(_read, one, subject, options), _missing(one)
         )
-
-
-def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
-    """List what OSF holds."""
-    return osf_files(fetch, OSF_NODE)
 
 
 def _sessions(folder: Path) -> dict[tuple[str, str, str], Session]:
@@ -240,7 +233,7 @@ def _scoring(session: Session, options: Options, seconds: float | None) -> Hypno
             f"{len(labels):,} labels of {options.label_seconds:g} s last {labelled:g} s, the signals at "
             f"{options.rate_hz:g} Hz {seconds:g} s. Give label_seconds or rate_hz as they were recorded.",
         )
-    stages = reepoch(labels, options.label_seconds, options.epoch_seconds)
+    stages = reepoch_labels(labels, options.label_seconds, options.epoch_seconds)
     return Hypnogram(stages, WNR3, options.epoch_seconds, scorer=scorer)
 
 
@@ -272,13 +265,12 @@ DATASET = Dataset(
     ethics="animal experiments; see the Methods of Barger et al. 2019 for the committee and protocol",
     url="https://osf.io/py5eb/",
     how_to_get="Fetch it from https://osf.io/py5eb/, or: stageguard data get accusleep FOLDER",
-    page="datasets/accusleep.md",
-    find="accusleep:find",
+    find=find,
     n_recordings=70,
     citation="Barger Z, Frye CG, Liu D, Dan Y, Bouchard KE (2019). Robust, automated sleep scoring by a "
     "compact neural network with distributional shift correction. PLOS ONE 14(12): e0224642. "
     "https://doi.org/10.1371/journal.pone.0224642",
-    files="accusleep:list_files",
+    files=partial(osf_files, node="py5eb"),
     has_archives=True,
     options={
         "epoch_seconds": "epoch length of the scorings (default 4)",
@@ -290,6 +282,3 @@ DATASET = Dataset(
         "codes": "stage names of other label codes",
     },
 )
-
-
-__all__ = ["Labels", "reepoch"]

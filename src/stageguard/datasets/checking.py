@@ -11,10 +11,9 @@ import numpy as np
 
 from stageguard.base.errors import MissingExtraError, StageGuardError
 from stageguard.base.files import faults_named, read_text
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
+from stageguard.datasets.dataset import SUMS, Dataset, Entry, RemoteFile, parse_sha256sums
 from stageguard.datasets.download import difference
 from stageguard.datasets.getting import Kept, missing_members, read_ledger
-from stageguard.datasets.listings import SUMS, parse_sha256sums
 from stageguard.night.recording import Recording, Series, Signal
 
 _BLOCK = 1 << 20  # samples

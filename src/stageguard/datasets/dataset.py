@@ -1,64 +1,51 @@
-"""What a dataset says of itself: terms, layout, files to fetch, one entry per recording."""
+"""What a dataset says of itself: terms, layout, one entry per recording, and the files its archive lists."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote, urlencode
+from xml.etree.ElementTree import ParseError
 
 from stageguard.base.errors import FileFormatError, InputError, StageGuardError
+from stageguard.base.files import parse_json
+from stageguard.formats.xml import children, local_name, text_of
 from stageguard.night.recording import Recording
 
 Access = Literal["open", "gated", "private"]
+Fetch = Callable[[str], bytes]
+
+SUMS = "SHA256SUMS.txt"  # in every project of PhysioNet, and in local copies, which are checked by it
+PHYSIONET = "https://physionet.org"
+OSF_API = "https://api.osf.io/v2"
+MOST_PAGES = 1000  # of a bucket's list; a page names a thousand files
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file that can be fetched.
+    """One file that can be fetched; size and digests where they are published."""
 
-    Parameters
-    ----------
-    path : str
-        Where it belongs below the dataset's folder, with forward slashes.
-    url : str
-        Where it comes from.
-    size : int, optional
-        Bytes, where published.
-    sha256, md5 : str, optional
-        Hexadecimal digest, where published.
-    """
-
-    path: str
+    path: str  # below the dataset's folder, with forward slashes
     url: str
-    size: int | None = None
-    sha256: str | None = None
+    size: int | None = None  # bytes
+    sha256: str | None = None  # hexadecimal
     md5: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One recording that was found in a folder and is not yet read.
-
-    Parameters
-    ----------
-    id, subject : str
-        As the recording will have them.
-    files : tuple of Path
-        Those it is made of, the main one first.
-    reader : callable
-        Called without arguments; returns the Recording. A `functools.partial` of a module's function, so that
-        entries can be sent to other processes.
-    missing : tuple of str
-        Files the layout promises and the folder lacks, by their path below it.
-    """
+    """One recording that was found in a folder and is not yet read."""
 
     id: str
     subject: str
-    files: tuple[Path, ...]
+    files: tuple[Path, ...]  # those it is made of, the main one first
+    # a `functools.partial` of a module's function, so that entries can be sent to other processes
     reader: Callable[[], Recording] = field(repr=False)
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # files the layout promises and the folder lacks, by their path below it
 
     def read(self) -> Recording:
         """Return the recording. Whatever a library says of a broken file is one line naming the file."""
@@ -89,53 +76,63 @@ class Dataset:
         One of `signals.modalities.MODALITIES`, or "any".
     access : "open", "gated" or "private"
         Whether anybody can fetch it, whoever signs an agreement, or nobody but its authors.
-    licence, ethics : str
-        As published; "" where nothing is.
-    url : str
-        Its home.
     how_to_get : str
         One or two sentences.
-    page : str
-        Its page below ``docs/``, such as "datasets/accusleep.md".
-    find : str
-        ``"module:function"`` below this package. The function takes the folder (a Path) and options by
-        name, and yields an `Entry` per recording, in a stable order and cheaply; the entry reads the signals.
+    find : callable
+        Takes the folder (a Path) and options by name, and yields an `Entry` per recording, in a stable order
+        and cheaply; the entry reads the signals.
+    licence, ethics, url, citation : str
+        As published; "" where nothing is.
     n_subjects, n_recordings : int, optional
         Of the complete dataset.
-    citation : str
-        What its authors ask to be cited.
-    files : tuple of RemoteFile or str
-        What `stageguard data get` fetches; ``"module:function"`` where a list must be fetched first. The
-        function takes ``fetch(url) -> bytes`` and returns the tuple.
+    files : callable, or tuple of RemoteFile
+        What `stageguard data get` fetches; a function takes ``fetch(url) -> bytes`` and returns the tuple.
     has_archives : bool
         Whether its zip files are to be unpacked when they have been fetched.
     options : mapping of str to str
-        Options of `find`, each with one line of explanation.
+        Options of `find`, each with one line of explanation. With "subjects" among them, `entries` returns
+        only theirs, and `find` need not know.
     """
 
     name: str
     title: str
     modality: str
     access: Access
-    licence: str
-    ethics: str
-    url: str
     how_to_get: str
-    page: str
-    find: str
+    find: Callable[..., Iterator[Entry]] = field(repr=False)
+    licence: str = ""
+    ethics: str = ""
+    url: str = ""
+    citation: str = ""
     n_subjects: int | None = None
     n_recordings: int | None = None
-    citation: str = ""
-    files: tuple[RemoteFile, ...] | str = ()
+    files: Callable[[Fetch], tuple[RemoteFile, ...]] | tuple[RemoteFile, ...] = ()
     has_archives: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def on_physionet(cls, project: str, *, name: str, **facts: Any) -> Dataset:
+        """Return an open dataset by its project on PhysioNet, such as "slpdb/1.0.0"."""
+        return cls(
+            name=name,
+            access="open",
+            url=f"{PHYSIONET}/content/{project}/",
+            how_to_get=f"Fetch it from PhysioNet, or: stageguard data get {name} FOLDER",
+            files=partial(physionet_files, project=project),
+            **{"licence": "Open Data Commons Attribution License v1.0", **facts},
+        )
+
+    @property
+    def page(self) -> str:
+        """Its page below ``docs/``."""
+        return f"datasets/{self.name}.md"
+
     def entries(self, folder: str | Path, **options: Any) -> Iterator[Entry]:
         """Find the recordings in a folder, without reading their signals."""
-        place = Path(folder)
-        if not place.exists():
+        path = Path(folder)
+        if not path.exists():
             raise InputError(
-                f"folder {place} does not exist, expected {self.title}. {self.how_to_get.rstrip('.')}. "
+                f"folder {path} does not exist, expected {self.title}. {self.how_to_get.rstrip('.')}. "
                 f"More: stageguard data show {self.name}"
             )
         unknown = sorted(set(options) - set(self.options))
@@ -144,25 +141,16 @@ class Dataset:
             raise InputError(
                 f"option {unknown[0]!r} is not one of dataset {self.name!r}; its options: {known}."
             )
-        found: Iterator[Entry] = resolve(self.find)(place, **options)
-        return found
+        wanted = _wanted_subjects(options.pop("subjects", None))
+        entries = self.find(path, **options)
+        return (entry for entry in entries if wanted is None or entry.subject.upper() in wanted)
 
-    def remote_files(self, fetch: Callable[[str], bytes]) -> tuple[RemoteFile, ...]:
+    def remote_files(self, fetch: Fetch) -> tuple[RemoteFile, ...]:
         """Return what can be fetched, asking for a list where there is one."""
-        if isinstance(self.files, tuple):
-            return self.files
-        listed: tuple[RemoteFile, ...] = resolve(self.files)(fetch)
-        return listed
+        return self.files(fetch) if callable(self.files) else self.files
 
 
-def resolve(reference: str) -> Callable[..., Any]:
-    """Return the function that ``"module:function"`` names, importing its module."""
-    module, _, name = reference.partition(":")
-    function: Callable[..., Any] = getattr(import_module(f"stageguard.datasets.{module}"), name)
-    return function
-
-
-def wanted_subjects(subjects: Sequence[str] | str | None) -> frozenset[str] | None:
+def _wanted_subjects(subjects: Sequence[str] | str | None) -> frozenset[str] | None:
     """Return subjects in capitals, given as a list or as text with commas; None means all."""
     if subjects is None:
         return None
@@ -173,10 +161,84 @@ def wanted_subjects(subjects: Sequence[str] | str | None) -> frozenset[str] | No
     return names
 
 
-def whole_number(value: int | str, what: str) -> int:
-    """Return an option that may come as text from the command line."""
+def parse_sha256sums(text: str) -> dict[str, str]:
+    """Return path -> digest from the lines of a SHA256SUMS file."""
+    digests = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        match = re.fullmatch(r"([0-9a-fA-F]{64})[ \t]+\*?(?:\./)?(.+?)\s*", line)
+        if match is None:
+            raise FileFormatError(
+                f"line {number} of {SUMS} is {line[:80]!r}, expected a SHA-256 digest and a path."
+            )
+        digests[match[2]] = match[1].lower()
+    return digests
+
+
+def physionet_files(fetch: Fetch, project: str) -> tuple[RemoteFile, ...]:
+    """List a PhysioNet project by its SHA256SUMS.txt, which comes first."""
+    base = f"{PHYSIONET}/files/{project}"
+    digests = parse_sha256sums(fetch(f"{base}/{SUMS}").decode("utf-8"))
+    listed = [RemoteFile(path, f"{base}/{quote(path)}", sha256=digest) for path, digest in digests.items()]
+    return (RemoteFile(SUMS, f"{base}/{SUMS}"), *listed)
+
+
+def osf_files(fetch: Fetch, node: str) -> tuple[RemoteFile, ...]:
+    """List the storage of an OSF project, folder by folder and page by page, with sizes and digests."""
+    return tuple(_osf_folder(fetch, f"{OSF_API}/nodes/{node}/files/osfstorage/", ""))
+
+
+def _osf_folder(fetch: Fetch, url: str | None, folder: str) -> Iterator[RemoteFile]:
+    while url:
+        page = parse_json(fetch(url))
+        for item in page["data"]:
+            facts = item["attributes"]
+            path = f"{folder}{facts['name']}"
+            if facts["kind"] == "folder":
+                inner = item["relationships"]["files"]["links"]["related"]["href"]
+                yield from _osf_folder(fetch, inner, f"{path}/")
+            else:
+                size, hashes = facts.get("size"), facts.get("extra", {}).get("hashes", {})
+                digests = (hashes.get("sha256"), hashes.get("md5"))
+                yield RemoteFile(
+                    path, item["links"]["download"], None if size is None else int(size), *digests
+                )
+        url = page["links"].get("next")
+
+
+def bucket_files(fetch: Fetch, bucket: str, folder: str, suffix: str) -> tuple[RemoteFile, ...]:
+    """List the files of a bucket with this suffix, with sizes and, where the list gives them, MD5 digests."""
+    listed: list[RemoteFile] = []
+    query = {"list-type": "2"}
+    for _ in range(MOST_PAGES):
+        page = _bucket_page(fetch(f"{bucket}/?{urlencode(query)}"), bucket)
+        for item in children(page, "Contents"):
+            key, size, tag = (text_of(item, name) or "" for name in ("Key", "Size", "ETag"))
+            if not key or ".." in key.split("/") or key.startswith("/"):
+                raise FileFormatError(
+                    f"the list of {bucket} names the file {key[:60]!r}, expected one below it."
+                )
+            if key.endswith(suffix) and not key.endswith("/"):
+                # an ETag with a dash is no digest of the file: it came in several parts
+                digest = re.fullmatch(r'"?([0-9a-f]{32})"?', tag)
+                n_bytes = int(size) if size.isdecimal() else None
+                url = f"{bucket}/{quote(key)}"
+                listed.append(RemoteFile(f"{folder}{key}", url, n_bytes, md5=digest and digest[1]))
+        query["continuation-token"] = text_of(page, "NextContinuationToken") or ""
+        if not query["continuation-token"]:
+            return tuple(listed)
+    raise FileFormatError(f"the list of {bucket} has no end, expected at most {MOST_PAGES:,} pages.")
+
+
+def _bucket_page(data: bytes, bucket: str) -> Any:
+    from defusedxml import DefusedXmlException  # type: ignore[import-untyped]
+    from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
+
     try:
-        number = int(str(value).strip())
-    except ValueError:
-        raise InputError(f"{what} is {value!r}, expected a whole number.") from None
-    return number
+        root = fromstring(data)
+    except (ParseError, DefusedXmlException, ValueError) as error:
+        raise FileFormatError(f"the list of {bucket} is not readable XML ({error}).") from None
+    if local_name(root) != "ListBucketResult":
+        raise FileFormatError(f"{bucket} answers with <{local_name(root)}>, expected a list of its files.")
+    return root

@@ -26,8 +26,7 @@ from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
-from stageguard.datasets.listings import Fetch, bucket_files
+from stageguard.datasets.dataset import Dataset, Entry, Fetch, RemoteFile, bucket_files
 from stageguard.datasets.samples import Scaled, broken, hdf5_row, named, reading
 from stageguard.formats.recordings.alignment import fit
 from stageguard.formats.recordings.raw import RawRecording
@@ -47,11 +46,8 @@ SCORERS_URL = "https://github.com/Dreem-Organization/dreem-learning-evaluation/a
 STUDIES = {"dodh": "healthy", "dodo": "apnoea"}
 
 
-def find(
-    folder: Path, *, scorers: str | Path | None = None, subjects: Sequence[str] | None = None
-) -> Iterator[Entry]:
+def find(folder: Path, *, scorers: str | Path | None = None) -> Iterator[Entry]:
     """Yield an entry per night, in the order of their names."""
-    wanted = wanted_subjects(subjects)
     nights = sorted(folder.rglob("*.h5"))
     if not nights:
         raise InputError(
@@ -66,8 +62,6 @@ def find(
         if path.parent.name.lower().startswith("scorer"):
             scorings.setdefault(path.stem, []).append(path)
     for path in nights:
-        if wanted is not None and path.stem.upper() not in wanted:
-            continue
         own = tuple(scorings.get(path.stem, ()))
         yield Entry(path.stem, path.stem, (path, *own), partial(read_night, path, own))
 
@@ -259,14 +253,13 @@ DATASET = Dataset(
     url="https://dreem-dodo-dodh.s3.eu-west-1.amazonaws.com/index.html",
     how_to_get="Fetch the .h5 files from the address above and the scorers from "
     "https://github.com/Dreem-Organization/dreem-learning-evaluation, or: stageguard data get dod FOLDER",
-    page="datasets/dod.md",
-    find="dod:find",
+    find=find,
     n_subjects=80,
     n_recordings=80,
     citation="Guillot A, Sauvet F, During EH, Thorey V (2020). Dreem Open Datasets: multi-scored sleep "
     "datasets to compare human and automated sleep staging. IEEE Transactions on Neural Systems and "
     "Rehabilitation Engineering 28(9): 1955-1965. https://doi.org/10.1109/TNSRE.2020.3011181",
-    files="dod:list_files",
+    files=list_files,
     options={
         "scorers": "folder with scorer_1, scorer_2, ... (default: below the dataset's folder)",
         "subjects": "only these nights",

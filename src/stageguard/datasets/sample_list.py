@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
-from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects
+from stageguard.datasets.dataset import Dataset, Entry
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
 from stageguard.formats.sample_lists import START_WORDS, numbered_rows, parse_start
 from stageguard.night.recording import Recording
@@ -31,17 +31,12 @@ PREFIXES = ("channel:", "unit:", "scoring:")
 NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
 
 
-def find(
-    folder: Path, *, table: str | Path | None = None, subjects: Sequence[str] | None = None
-) -> Iterator[Entry]:
+def find(folder: Path, *, table: str | Path | None = None) -> Iterator[Entry]:
     """Yield an entry per line; `folder` may be the list itself."""
-    wanted = wanted_subjects(subjects)
     path = _table(folder, table)
     for row in read_list(path):
         recording = path.parent / row["edf"]
         subject = row.get("subject") or row.get("id") or recording.stem
-        if wanted is not None and subject.upper() not in wanted:
-            continue
         scorings = {
             column.partition(":")[2] or EXPERT: path.parent / cell
             for column, cell in row.items()
@@ -162,12 +157,8 @@ DATASET = Dataset(
     title="Recordings of your own, by a list",
     modality="any",
     access="private",
-    licence="",
-    ethics="",
-    url="",
     how_to_get="Write a TSV with the columns id, subject, edf, scoring beside your recordings.",
-    page="datasets/sample-list.md",
-    find="sample_list:find",
+    find=find,
     options={
         "table": f"name of the list in the folder (default: {', '.join(NAMES[:2])})",
         "subjects": "only these",

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.datasets.dataset import Dataset, Entry, wanted_subjects, whole_number
+from stageguard.datasets.dataset import Dataset, Entry
 from stageguard.datasets.samples import broken
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
@@ -61,24 +61,21 @@ def find(
     visit: int = 1,
     sample: str | None = None,
     seed: int = PAPER_SEED,
-    subjects: Sequence[str] | None = None,
     annotations: str = "nsrr",
     ahi: str | None = None,
 ) -> Iterator[Entry]:
     """Yield an entry per recording of one visit, in the order of ids."""
-    visit = whole_number(visit, "visit")
+    visit = _whole_number(visit, "visit")
     if visit not in (1, 2):
         raise InputError(f"visit is {visit}, expected 1 or 2.")
     checks.choice(annotations, "annotations", ANNOTATIONS)
     participants = read_participants(folder, visit, ahi)
-    wanted = wanted_subjects(subjects)
+    drawn: Sequence[str] | None = None
     if sample is not None:
         checks.choice(sample, "sample", SAMPLES)
-        drawn = frozenset(_paper_sample(folder, participants, whole_number(seed, "seed"), visit))
-        wanted = drawn if wanted is None else wanted & drawn
+        drawn = _paper_sample(folder, participants, _whole_number(seed, "seed"), visit)
     recordings = _recordings(folder, visit)
-    names = sorted(recordings if wanted is None else wanted if sample is not None else wanted & {*recordings})
-    for name in names:
+    for name in sorted(recordings if drawn is None else drawn):
         path = recordings.get(name)
         scorings = _scorings(folder, path, visit, name)
         chosen = [scorings[kind] for kind in (annotations, *ANNOTATIONS) if kind in scorings][:1]
@@ -303,6 +300,14 @@ def _read_table(path: Path) -> list[dict[str, str]]:
     return replace(table, header=header).records()
 
 
+def _whole_number(value: int | str, what: str) -> int:
+    """Return an option that may come as text from the command line."""
+    try:
+        return int(str(value).strip())
+    except ValueError:
+        raise InputError(f"{what} is {value!r}, expected a whole number.") from None
+
+
 def _number(cell: str) -> float | None:
     try:
         value = float(cell)
@@ -321,8 +326,7 @@ DATASET = Dataset(
     url="https://sleepdata.org/datasets/shhs",
     how_to_get="Request access at https://sleepdata.org/datasets/shhs, sign the data access and use "
     "agreement, then fetch it with the NSRR's own tool: nsrr download shhs",
-    page="datasets/shhs.md",
-    find="shhs:find",
+    find=find,
     n_subjects=5793,
     n_recordings=5793,
     citation="Quan SF, Howard BV, Iber C, et al. (1997). The Sleep Heart Health Study: design, rationale, "

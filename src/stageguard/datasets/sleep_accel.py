@@ -12,14 +12,12 @@ import numpy as np
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic, open_text
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.datasets.dataset import Dataset, Entry
 from stageguard.datasets.samples import broken
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 
-BASE_URL = "https://physionet.org/files/sleep-accel/1.0.0"
 EPOCH_SECONDS = 30.0
 CODES = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"}  # 4 is stage 4 of older rules
 SCHEMES: dict[str, StageScheme] = {scheme.name: scheme for scheme in (AASM5, WNR3, WS2)}
@@ -80,11 +78,6 @@ def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterato
         lacking = [f"{subject}{ending}" for ending in wanted if ending not in own]
         reader = partial(_read_features, subject, own, SCHEMES[scheme])
         yield Entry(subject, subject, tuple(own.values()), reader, tuple(lacking))
-
-
-def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
-    """List what PhysioNet holds."""
-    return physionet_files(fetch, BASE_URL)
 
 
 def _natural(name: str) -> tuple[int, str]:
@@ -224,23 +217,18 @@ def _numbers(path: Path, n_columns: int) -> Floats:
     return rows
 
 
-DATASET = Dataset(
+DATASET = Dataset.on_physionet(
+    "sleep-accel/1.0.0",
     name="sleep-accel",
     title="Sleep-Accel (Apple Watch motion and heart rate with polysomnography)",
     modality="actigraphy",
-    access="open",
-    licence="Open Data Commons Attribution License v1.0",
     ethics="approved by the University of Michigan Institutional Review Board",
-    url="https://physionet.org/content/sleep-accel/1.0.0/",
-    how_to_get="Fetch it from PhysioNet, or: stageguard data get sleep-accel FOLDER",
-    page="datasets/sleep-accel.md",
-    find="sleep_accel:find",
+    find=find,
     n_subjects=31,
     n_recordings=31,
     citation="Walch O (2019). Motion and heart rate from a wrist-worn wearable and labeled sleep from "
     "polysomnography (version 1.0.0). PhysioNet. https://doi.org/10.13026/hmhs-py35; Walch O, Huang Y, "
     "Forger D, Goldstein C (2019). Sleep 42(12): zsz180. https://doi.org/10.1093/sleep/zsz180",
-    files="sleep_accel:list_files",
     options={
         "scheme": "stages of the scorings: aasm5 (default), wnr3 or ws2",
         "whole": "keep what was recorded after the last scored epoch (default false)",

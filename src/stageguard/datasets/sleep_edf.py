@@ -20,8 +20,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
-from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.datasets.dataset import Dataset, Entry
 from stageguard.datasets.samples import broken, reading
 from stageguard.formats.recordings.alignment import cropped
 from stageguard.formats.recordings.edf import read_edf_header
@@ -31,7 +30,6 @@ from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 
 STUDIES = {"cassette": "SC4", "telemetry": "ST7"}
-BASE_URL = "https://physionet.org/files/sleep-edfx/1.0.0"
 _PSG = re.compile(r"((?:SC4|ST7)(\d{2})(\d)[A-Z])[A-Z0-9]-PSG\.edf", re.IGNORECASE)
 _PERSON = re.compile(r"\b(Female|Male)_(\d{1,3})yr\b", re.IGNORECASE)
 
@@ -48,7 +46,6 @@ def find(
     folder: Path,
     *,
     study: str | None = None,
-    subjects: Sequence[str] | None = None,
     around_sleep_minutes: float | None = None,
     lights: bool | None = None,
 ) -> Iterator[Entry]:
@@ -57,7 +54,6 @@ def find(
         checks.choice(study, "study", STUDIES)
     if around_sleep_minutes is not None:
         around_sleep_minutes = checks.number(around_sleep_minutes, "around_sleep_minutes", low=0)
-    wanted = wanted_subjects(subjects)
     scorings: dict[str, list[Path]] = {}
     recordings: dict[str, Path] = {}
     for path in sorted(folder.rglob("S*.edf")):
@@ -74,9 +70,7 @@ def find(
     nights = read_tables(folder, lights)
     for key, path in recordings.items():
         subject = key[:5]
-        if (wanted is not None and subject not in wanted) or not key.startswith(
-            STUDIES.get(study or "", "S")
-        ):
+        if not key.startswith(STUDIES.get(study or "", "S")):
             continue
         hypnograms = tuple(sorted(scorings.get(key, ())))
         missing = () if hypnograms else (f"{key}?-Hypnogram.edf",)
@@ -217,29 +211,18 @@ def _second_of_day(time: datetime) -> float:
     return (time - time.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
 
 
-def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
-    """List what PhysioNet publishes, with its digests."""
-    return physionet_files(fetch, BASE_URL)
-
-
-DATASET = Dataset(
+DATASET = Dataset.on_physionet(
+    "sleep-edfx/1.0.0",
     name="sleep-edf",
     title="Sleep-EDF Expanded (cassette and telemetry)",
     modality="eeg-emg",
-    access="open",
-    licence="Open Data Commons Attribution License v1.0",
-    ethics="",
-    url="https://physionet.org/content/sleep-edfx/1.0.0/",
-    how_to_get="Fetch it from PhysioNet, or: stageguard data get sleep-edf FOLDER",
-    page="datasets/sleep-edf.md",
-    find="sleep_edf:find",
+    find=find,
     n_subjects=100,
     n_recordings=197,
     citation="Kemp B, Zwinderman AH, Tuk B, Kamphuisen HAC, Oberyé JJL (2000). Analysis of a sleep-dependent "
     "neuronal feedback loop: the slow-wave microcontinuity of the EEG. IEEE Transactions on Biomedical "
     "Engineering 47(9): 1185-1194. https://doi.org/10.1109/10.867928; Kemp B (2013). Sleep-EDF Database "
     "Expanded (version 1.0.0). PhysioNet. https://doi.org/10.13026/C2X676",
-    files="sleep_edf:list_files",
     options={
         "study": "cassette or telemetry (default both)",
         "subjects": "only these, such as SC400 or ST701",

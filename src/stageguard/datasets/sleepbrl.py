@@ -14,8 +14,7 @@ from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
-from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.datasets.dataset import Dataset, Entry
 from stageguard.datasets.radar_container import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
 from stageguard.formats.recordings.edf import read_edf_recording
@@ -26,7 +25,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
 
-BASE_URL = "https://physionet.org/files/sleepbrl/1.0.0"
 EPOCH_SECONDS = 30.0
 CODES = {"W": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "R"}
 N_PAIRS = 8
@@ -84,11 +82,6 @@ def find(
         missing = (f"{path.name}.atr",) if scoring is None else ()
         reader = partial(_read, path, scoring, SCHEMES[scheme], pair, facts.get(subject, {}))
         yield Entry(subject, subject, own, reader, missing)
-
-
-def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
-    """List what PhysioNet holds."""
-    return physionet_files(fetch, BASE_URL)
 
 
 def _annotations(path: Path) -> Path | None:
@@ -241,22 +234,18 @@ def _tag(element: Any) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-DATASET = Dataset(
+DATASET = Dataset.on_physionet(
+    "sleepbrl/1.0.0",
     name="sleepbrl",
     title="SLEEPBRL (Sleep Bioradiolocation Database)",
     modality="bioradar",
-    access="open",
     licence="as on its PhysioNet page (LICENSE.txt comes with the files)",
     ethics="as in Tataraidze et al. 2015; the files themselves do not say",
-    url="https://physionet.org/content/sleepbrl/1.0.0/",
-    how_to_get="Fetch it from PhysioNet, or: stageguard data get sleepbrl FOLDER",
-    page="datasets/sleepbrl.md",
-    find="sleepbrl:find",
+    find=find,
     n_subjects=32,
     n_recordings=32,
     citation="Tataraidze A et al. (2015). Sleep stage classification based on bioradiolocation signals. "
     "EMBC 2015: 362-365. https://doi.org/10.1109/EMBC.2015.7318374",
-    files="sleepbrl:list_files",
     options={
         "scheme": "stages of PhysioNet's scorings: wnr3 (default), aasm5 or ws2",
         "pair": "which of the eight I/Q pairs is the main one, 1 (default) to 8",

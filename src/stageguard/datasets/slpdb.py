@@ -16,8 +16,7 @@ import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, wanted_subjects
-from stageguard.datasets.listings import Fetch, physionet_files
+from stageguard.datasets.dataset import Dataset, Entry
 from stageguard.formats.recordings.alignment import Scoring, lay_over
 from stageguard.formats.recordings.read import build_recording
 from stageguard.formats.recordings.wfdb import (
@@ -30,7 +29,6 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5
 
-BASE_URL = "https://physionet.org/files/slpdb/1.0.0"
 EPOCH_SECONDS = 30.0
 OFF_GRID_SECONDS = 2.0  # an annotation this near to an epoch's begin belongs to it
 STAGES = {"W": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "R"}
@@ -56,9 +54,8 @@ def subject_of(record: str) -> str:
     return record if found is None else found[1]
 
 
-def find(folder: Path, *, subjects: Sequence[str] | None = None) -> Iterator[Entry]:
+def find(folder: Path) -> Iterator[Entry]:
     """Yield an entry per record, in the order of their names."""
-    wanted = wanted_subjects(subjects)
     headers = {path.stem: path for path in sorted(folder.rglob("slp*.hea"))}
     if not headers:
         raise InputError(
@@ -67,8 +64,6 @@ def find(folder: Path, *, subjects: Sequence[str] | None = None) -> Iterator[Ent
         )
     for record, path in headers.items():
         subject = subject_of(record)
-        if wanted is not None and subject.upper() not in wanted:
-            continue
         parts = [path.with_suffix(suffix) for suffix in (".dat", ".ecg", ".st")]
         there = tuple(part for part in parts if part.is_file())
         missing = tuple(part.name for part in parts if not part.is_file())
@@ -131,27 +126,16 @@ def _covariates(comments: Sequence[str]) -> dict[str, float | str]:
     return {}
 
 
-def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
-    """List what PhysioNet publishes, with its digests."""
-    return physionet_files(fetch, BASE_URL)
-
-
-DATASET = Dataset(
+DATASET = Dataset.on_physionet(
+    "slpdb/1.0.0",
     name="slpdb",
     title="MIT-BIH Polysomnographic Database",
     modality="cardiorespiratory",
-    access="open",
-    licence="Open Data Commons Attribution License v1.0",
-    ethics="",
-    url="https://physionet.org/content/slpdb/1.0.0/",
-    how_to_get="Fetch it from PhysioNet, or: stageguard data get slpdb FOLDER",
-    page="datasets/slpdb.md",
-    find="slpdb:find",
+    find=find,
     n_subjects=16,
     n_recordings=18,
     citation="Ichimaru Y, Moody GB (1999). Development of the polysomnographic database on CD-ROM. "
     "Psychiatry and Clinical Neurosciences 53: 175-177. https://doi.org/10.1046/j.1440-1819.1999.00527.x; "
     "MIT-BIH Polysomnographic Database (version 1.0.0). PhysioNet. https://doi.org/10.13026/C23K5S",
-    files="slpdb:list_files",
     options={"subjects": "only these, such as slp01 (two records)"},
 )
