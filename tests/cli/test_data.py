@@ -14,6 +14,7 @@ from stageguard.datasets import dataset_names, getting
 from stageguard.datasets.download import Patience
 
 STAGES = [0, 0, 1, 2, 3, 5]
+PROJECT = "/files/sleep-accel/1.0.0"
 
 
 @pytest.fixture
@@ -31,8 +32,7 @@ def site(tmp_path, monkeypatch):
     files = {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*.txt")}
     sums = [f"{hashlib.sha256(data).hexdigest()} {path}\n" for path, data in sorted(files.items())]
     files["SHA256SUMS.txt"] = "".join(sums).encode()
-    project = "/files/sleep-accel/1.0.0"
-    with serving(files={f"{project}/{path}": data for path, data in files.items()}) as served:
+    with serving(files={f"{PROJECT}/{path}": data for path, data in files.items()}) as served:
         monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "PHYSIONET", served.url)
         quick = Patience(tries=2, first_wait_seconds=0.001, timeout_seconds=5)
         real = getting.download
@@ -111,7 +111,7 @@ def test_a_dropped_connection_does_not_show(run, site, tmp_path):
 
 
 def test_failures_are_a_table_and_exit_with_1(run, site, tmp_path):
-    del site.files["/s/labels/46343_labeled_sleep.txt"]
+    del site.files[f"{PROJECT}/labels/46343_labeled_sleep.txt"]
     ran = run("data", "get", "sleep-accel", tmp_path / "copy")
     assert ran.code == 1
     assert "8 files fetched" in ran.out
