@@ -6,18 +6,57 @@ A field is made by one of the functions here, from its default, or without one, 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from math import inf
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
+from stageguard.base.files import toml_text, write_text_atomic
 
 Table = TypeVar("Table")
 Check = Callable[[object, str], Any]
 REQUIRED: Any = MISSING  # in place of a default
+
+
+class Document:
+    """What one document says and `to_dict` gives back; equal, hashed and pickled by it."""
+
+    __slots__ = ()
+    _cache: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document in plain TOML types."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the document as a TOML file that `load` reads back exactly."""
+        write_text_atomic(path, toml_text(self.to_dict()), overwrite=overwrite)
+
+    @property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of the document, the same however it is formatted."""
+        if "sha256" not in self._cache:
+            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+            self._cache["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+        return str(self._cache["sha256"])
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by document."""
+        return self.sha256 == other.sha256 if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Hash by document."""
+        return hash(self.sha256)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the document, without anything made from it."""
+        return type(self), (self.to_dict(),)
 
 
 def number(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +12,9 @@ from typing import Any, Literal
 
 from stageguard.base import checks
 from stageguard.base.errors import CohortError, FileFormatError, ProfileError, did_you_mean
-from stageguard.base.files import read_toml, toml_text, write_text_atomic
+from stageguard.base.files import read_toml
 from stageguard.base.lazy import load
+from stageguard.base.schema import Document
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
 from stageguard.profile.schema import KEYS, check_keys, document_of, parse_profile
@@ -31,7 +30,7 @@ _EXCLUDES = {
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class Profile:
+class Profile(Document):
     """What is known about the sleep of a population, as the decoder uses it.
 
     A profile has one way in, a document of the keys a profile file has: see `load` and
@@ -154,10 +153,6 @@ class Profile:
         """Return the document: plain TOML types in the order of a profile file, defaults left out."""
         return document_of(self)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the profile as a TOML file that `load` reads back exactly."""
-        write_text_atomic(path, toml_text(self.to_dict()), overwrite=overwrite)
-
     def replace(self, **changes: object) -> Profile:
         """Return a profile with some keys of its document changed; None puts a key back to its default.
 
@@ -175,14 +170,6 @@ class Profile:
         if not self.intervals or "intervals" in changes or _decodes_alike(self, changed):
             return changed
         return changed.replace(intervals=None)
-
-    @property
-    def sha256(self) -> str:
-        """Hexadecimal SHA-256 of the document, the same however it is formatted."""
-        if "sha256" not in self._cache:
-            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-            self._cache["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-        return str(self._cache["sha256"])
 
     def caution_for(self, cohort: str) -> Caution | None:
         """Return the caution against a cohort, refusals first, or None.
@@ -238,18 +225,6 @@ class Profile:
     def automaton(self, epoch_seconds: float | None = None) -> Any:
         """Return the states and edges this profile compiles to, at its own epoch length or another."""
         return load("guard.automaton:compile_automaton")(self, epoch_seconds)
-
-    def __eq__(self, other: object) -> bool:
-        """Compare by document."""
-        return self.sha256 == other.sha256 if isinstance(other, Profile) else NotImplemented
-
-    def __hash__(self) -> int:
-        """Hash by document."""
-        return hash(self.sha256)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the document, without anything compiled."""
-        return Profile, (self.to_dict(),)
 
     def __repr__(self) -> str:
         """Return name, scheme and the first digits of the hash."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,7 +13,7 @@ from typing import Any
 
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
-from stageguard.base.files import read_text, toml_text, write_text_atomic
+from stageguard.base.files import read_text
 from stageguard.base.schema import plain_table, read_table
 from stageguard.signals.modalities import modality_of
 
@@ -46,7 +44,7 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class Recipe:
+class Recipe(schema.Document):
     """How to turn a recording into what a network sees.
 
     A recipe has one way in, a document of the keys a recipe file has: see `load` and `from_dict`. All of it
@@ -78,7 +76,7 @@ class Recipe:
     scaling: Scaling
     settings: Any
     provenance: Mapping[str, Any]
-    _cache: dict[str, str]
+    _cache: dict[str, Any]
 
     def __init__(self, document: Mapping[str, object]) -> None:
         for name, value in {**_parse(document), "_cache": {}}.items():
@@ -118,30 +116,6 @@ class Recipe:
     def replace(self, **changes: object) -> Recipe:
         """Return a recipe with some keys of its document changed."""
         return Recipe({**self.to_dict(), **changes})
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the recipe as a TOML file that `load` reads back exactly."""
-        write_text_atomic(path, toml_text(self.to_dict()), overwrite=overwrite)
-
-    @property
-    def sha256(self) -> str:
-        """Hexadecimal SHA-256 of the document, the same however it is formatted."""
-        if "sha256" not in self._cache:
-            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-            self._cache["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-        return self._cache["sha256"]
-
-    def __eq__(self, other: object) -> bool:
-        """Compare by document."""
-        return self.sha256 == other.sha256 if isinstance(other, Recipe) else NotImplemented
-
-    def __hash__(self) -> int:
-        """Hash by document."""
-        return hash(self.sha256)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the document."""
-        return Recipe, (self.to_dict(),)
 
     def __repr__(self) -> str:
         """Return name, modality and the first digits of the hash."""
