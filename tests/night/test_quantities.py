@@ -25,7 +25,7 @@ from stageguard.night.quantities import (
     quantity_of,
 )
 from stageguard.night.stages import AASM5, WNR3
-from stageguard.report.statistics_table import ROWS
+from stageguard.report.tables import ROWS
 
 LABELS = np.array([0, 0, 1, 2, 2, 3, 2, 4, 4, 0, 2, 2, 0], dtype=np.int8)
 HYPNOGRAM = sg.Hypnogram(LABELS, AASM5, 30.0)

@@ -65,26 +65,21 @@ def aligned(expert: Hypnogram, decoding: Decoding) -> Hypnogram:
 
 def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOptions) -> Measured:
     """Measure a night, what it was before, and the expert's scoring of it."""
-    before, cuts, profile = hypnogram_before(decoding), cuts_of(decoding), decoding.profile
-    is_coarser = expert is not None and expert.scheme != decoding.hypnogram.scheme
-    fitting_expert = None if is_coarser else expert
-    scored_before = Scoring(
-        "before", options.measure(before), validity_of(before, profile, cuts, options.lights)
-    )
-    scored_after = Scoring(
-        "after",
-        options.measure(decoding),
-        validity_of(decoding.hypnogram, profile, cuts, options.lights, fitting_expert),
+    before, night, cuts = hypnogram_before(decoding), decoding.hypnogram, cuts_of(decoding)
+
+    def validity(scoring: Hypnogram, expert: Hypnogram | None = None) -> Validity:
+        return validity_of(scoring, decoding.profile, cuts, options.lights, expert)
+
+    is_coarser = expert is not None and expert.scheme != night.scheme
+    columns = (
+        Scoring("before", options.measure(before), validity(before)),
+        Scoring("after", options.measure(decoding), validity(night, None if is_coarser else expert)),
     )
     if expert is None:
-        return Measured(scored_before, scored_after, None, None, rare_events(decoding))
-    agreed_after = agreement(expert, decoding)
-    agreed_before = agreement(expert, before, pairs=agreed_after.pairs)
-    compared = ExpertScoring(
-        expert_name(expert),
-        options.measure(expert),
-        None if is_coarser else validity_of(expert, profile, cuts, options.lights),
+        return Measured(*columns, None, None, rare_events(decoding))
+    scored = ExpertScoring(
+        expert_name(expert), options.measure(expert), None if is_coarser else validity(expert)
     )
-    return Measured(
-        scored_before, scored_after, compared, (agreed_before, agreed_after), rare_events(decoding)
-    )
+    after = agreement(expert, decoding)
+    agreed = agreement(expert, before, pairs=after.pairs), after
+    return Measured(*columns, scored, agreed, rare_events(decoding))

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import read_text
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import explain
+from stageguard.guard.explain import explain, in_bouts
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.report import profile_words, tables, validity_table, words
-from stageguard.report.bands_svg import bands_svg
+from stageguard.profile.profile import Profile
+from stageguard.report import numbers, tables, words
+from stageguard.report.bands_svg import BandRow, bands_svg
 from stageguard.report.hypnogram_svg import page_strips
 from stageguard.report.measures import Measured, aligned, measure
-from stageguard.report.numbers import arrowed, sentence
-from stageguard.report.statistics_table import (
-    absent_reasons,
-    interval_notes,
-    interval_title,
-    night_intervals,
-    phase_rows,
-    statistic_groups,
-)
+from stageguard.report.night_panels import Mark
 from stageguard.report.svg import printable
 
 if TYPE_CHECKING:
@@ -76,26 +74,34 @@ def night_report(
     expert = None if expert is None else aligned(expert, decoding)
     options = StatisticsOptions(lights_off=lights_off, lights_on=lights_on, lights_on_phase=lights_on_phase)
     measured = measure(decoding, expert, options)
+    indicators = tables.indicator_rows(measured)
     context = {
         "title": title if title is not None else (decoding.source or "A night"),
         "version": __version__,
         "review": REVIEW_SENTENCE,
+        "decoding": decoding,
+        "measured": measured,
+        "indicators": indicators,
         "expert_title": "" if measured.expert is None else measured.expert.name.capitalize(),
-        "facts": tuple(words.facts(decoding)),
+        "facts": words.facts(decoding),
         "noun": words.noun(decoding),
         "headline": words.headline(decoding),
-        "summary": tuple(words.summary(decoding, measured)),
-        "tiles": tuple(words.tiles(decoding, measured)),
+        "summary": words.summary(decoding, measured),
+        "tiles": words.tiles(decoding, measured),
         "warnings": tuple(words.warnings_of(decoding)),
-        **_pictures(decoding, expert, measured, options),
-        **_tables(decoding, measured, options),
+        **_pictures(decoding, expert, measured, options, indicators),
+        **_tables(decoding, measured, options, indicators),
         **_origin(decoding, notes),
     }
     return _templates().get_template("night.html.j2").render(context)
 
 
 def _pictures(
-    decoding: Decoding, expert: Hypnogram | None, measured: Measured, options: StatisticsOptions
+    decoding: Decoding,
+    expert: Hypnogram | None,
+    measured: Measured,
+    options: StatisticsOptions,
+    indicators: Sequence[BandRow],
 ) -> dict[str, Any]:
     from markupsafe import Markup
 
@@ -108,64 +114,120 @@ def _pictures(
     zeitgeber = statistics.zeitgeber
     if zeitgeber is not None:  # counted from the start of time in bed
         zeitgeber -= statistics.lights_off_epoch * decoding.epoch_seconds
-    marks = tables.marks_of(measured.events)
+    marks = [Mark(event.epoch, event.fate) for event in measured.events]
     strips = page_strips(decoding, expert, marks=marks, lights=moments, zeitgeber=zeitgeber)
-    rows = validity_table.band_rows(measured)
+    banded = [row for row in indicators if row.has_band]
     scored = measured.expert
     compared = None if scored is None or scored.validity is None else scored.name
     return {
         # both are escaped where they are drawn
         "strips": tuple(Markup(strip) for strip in strips),
-        "bands_picture": Markup(bands_svg(rows, expert_name=compared)) if rows else "",
+        "bands_picture": Markup(bands_svg(banded, expert_name=compared)) if banded else "",
         "has_gaps": bool((decoding.argmax < 0).any()),
     }
 
 
-def _tables(decoding: Decoding, measured: Measured, options: StatisticsOptions) -> dict[str, Any]:
-    agreed, events = measured.agreement, measured.events
-    changes, intervals = explain(decoding), night_intervals(decoding, options)
+def _tables(
+    decoding: Decoding, measured: Measured, options: StatisticsOptions, indicators: Sequence[BandRow]
+) -> dict[str, Any]:
+    agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
+    changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
+    bands = decoding.profile.bands.values()
     return {
-        "indicators": validity_table.indicator_rows(measured),
-        "indicator_reasons": validity_table.indicator_reasons(measured),
-        "band_sources": validity_table.band_sources(decoding.profile),
+        "indicator_reasons": tables.indicator_reasons(measured, indicators),
+        "band_sources": dict.fromkeys(band.source for band in bands if band.source),
         "validity_notes": (
             *words.band_notes(decoding, measured.after.validity),
-            *validity_table.minimum_words(measured),
+            *tables.minimum_words(measured),
         ),
         "agreement_rows": () if agreed is None else tuple(tables.agreement_rows(*agreed)),
         "agreement_caption": ""
         if agreed is None
         else tables.agreement_caption(agreed[1], decoding.profile.scheme),
-        "columns": tuple(column.name.capitalize() for column in measured.columns),
-        "statistics_caption": words.statistics_caption(decoding, options, measured.after.statistics.assumed),
-        "statistic_groups": statistic_groups(measured, intervals),
-        "interval_title": interval_title(intervals),
-        "interval_notes": tuple(interval_notes(decoding, intervals, measured.after.statistics)),
-        "statistic_reasons": absent_reasons(measured),
-        "phases": phase_rows(measured),
-        "ledger": tables.ledger_rows(decoding, events),
-        "ledger_counts": tables.ledger_counts(events),
+        "statistics_caption": words.statistics_caption(decoding, options, statistics.assumed),
+        "statistic_groups": tables.statistic_groups(measured, intervals),
+        "interval_title": tables.interval_title(intervals),
+        "interval_notes": tables.interval_notes(decoding, intervals, statistics),
+        "statistic_reasons": tables.statistic_reasons(measured),
+        "ledger": tables.ledger(events),
+        "n_events": Counter((event.kind, event.fate) for event in events),
         "ledger_intro": tables.ledger_intro(decoding, events),
-        "ledger_caption": tables.ledger_caption(events),
-        "changes": tables.change_rows(decoding, changes),
+        "changes": tables.listed_changes(changes),
+        "n_changes": len(changes),
         "changes_intro": tables.changes_intro(changes),
-        "changes_caption": tables.changes_caption(changes),
     }
 
 
 def _origin(decoding: Decoding, notes: Sequence[str]) -> dict[str, Any]:
     profile = decoding.profile
     return {
-        "strength": arrowed(str(decoding.strength)),
-        "assumed": tuple(dict.fromkeys(map(sentence, (*notes, *decoding.assumed)))),
-        "advice": tuple(map(arrowed, decoding.advice())),
+        "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
+        "advice": decoding.advice(),
         "profile": profile,
-        "cautions": profile_words.caution_rows(profile),
-        "settings": tuple(profile_words.settings_rows(profile)),
-        "provenance": tuple(profile_words.provenance_rows(profile.provenance)),
-        "methods": decoding.methods_text(),
-        "versions": tuple(profile_words.version_rows(decoding)),
+        "settings": _settings(profile),
+        "provenance": tuple(_provenance(profile.provenance)),
+        "versions": _versions(decoding),
     }
+
+
+def _settings(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Return the settings that shaped the night."""
+    yield "Stages", ", ".join(profile.scheme.names)
+    yield "Epoch length", f"{profile.epoch_seconds:g} s"
+    rule = profile.strength
+    if rule is None:
+        yield "Strength", f"fixed transition weight {profile.transition_weight:g}"
+    elif rule.rule == "band":
+        low, high = rule.floor * rule.fi_target, rule.cap * rule.fi_target
+        yield (
+            "Strength",
+            f"per recording, the least that brings the fragmentation index into {low:.3f} to {high:.3f} "
+            f"({rule.floor:g} to {rule.cap:g} times the experts' {rule.fi_target:g})",
+        )
+    else:
+        yield "Strength", f"per recording, nearest to the experts' fragmentation index {rule.fi_target:g}"
+    minimum = ", ".join(f"{stage} {seconds:g} s" for stage, seconds in profile.min_bout_seconds.items())
+    yield "Minimum bouts", minimum or "none"
+    discouraged = ", ".join(f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare)
+    yield "Discouraged transitions", discouraged or "none"
+    yield "Transitions counted by TVR", ", ".join(f"{a}→{b}" for a, b in profile.tvr_pairs) or "none"
+    flip = profile.flip_flop
+    quick = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
+    yield "Penalty on quick returns", quick if flip.penalty_nats else "none"
+    temperature, biases = profile.calibration.temperature, profile.calibration.biases
+    if temperature != 1.0 or biases is not None:
+        shown = "" if biases is None else f", biases {', '.join(f'{bias:g}' for bias in biases)} nats"
+        yield "Calibration", f"temperature {temperature:g}{shown}"
+
+
+def _provenance(provenance: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Return nested provenance as flat rows of name and text."""
+    for key, value in provenance.items():
+        name = f"{prefix}{str(key).replace('_', ' ')}"
+        if isinstance(value, Mapping) and {"columns", "rows"} <= value.keys():
+            size = f"Table of {len(value['rows'])} rows in the profile."
+            yield name, f"{value['finding']} {size}" if "finding" in value else size
+        elif isinstance(value, Mapping):
+            yield from _provenance(value, f"{name} · ")
+        else:
+            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _versions(decoding: Decoding) -> Iterator[tuple[str, str]]:
+    """Return versions, options and hashes: what is needed to make the night again."""
+    made = decoding.provenance()
+    yield "StageGuard", f"{made['stageguard']}, {made['core']} core"
+    yield "NumPy, Python", f"{made['numpy']}, {made['python']}"
+    for name, value in made["options"].items():
+        if value is not None:
+            yield name.replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value)
+    if decoding.source:
+        yield "source", decoding.source
+    yield "SHA-256 of the profile", made["profile_sha256"]
+    probabilities = np.ascontiguousarray(decoding.density.probabilities, "<f8").tobytes()
+    yield "SHA-256 of the probabilities (float64)", hashlib.sha256(probabilities).hexdigest()
+    labels = np.ascontiguousarray(decoding.hypnogram.labels).tobytes()
+    yield "SHA-256 of the decoded labels (int8)", hashlib.sha256(labels).hexdigest()
 
 
 @cache
@@ -173,7 +235,7 @@ def _templates() -> jinja2.Environment:
     import jinja2
 
     folder = Path(__file__).with_name("templates")
-    return jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: read_text(folder / name, "text")),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -181,6 +243,17 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_page_text,
     )
+    written = (
+        numbers.arrowed,
+        numbers.difference,
+        numbers.duration,
+        numbers.shown,
+        numbers.time_of,
+        in_bouts,
+    )
+    templates.globals["infinity"] = math.inf
+    templates.filters |= {write.__name__: write for write in written}
+    return templates
 
 
 def _page_text(value: object) -> object:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stageguard.night.hypnogram import Hypnogram
 
 ABSENT = "–"
 
@@ -48,9 +52,18 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def count(number: int, noun: str, plural: str | None = None) -> str:
+def count(number: int, noun: str) -> str:
     """Write a number of things."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def time_of(epoch: int, night: Hypnogram) -> str:
+    """Write when an epoch begins: clock time, or time from the recording's start."""
+    clock = night.clock_at(epoch)
+    if clock is not None:
+        return f"{clock:%H:%M:%S}"
+    whole = int(epoch * night.epoch_seconds + night.offset_seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def duration(seconds: float) -> str:

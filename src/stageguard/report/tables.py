@@ -1,49 +1,55 @@
-"""Rows of the tables of agreement, rare events and changes, and the sentences beside them."""
+"""Rows of the report's tables, and the sentences beside them; the templates write the numbers."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.explain import Change, in_bouts
+from stageguard.guard.explain import Change
 from stageguard.measures.agreement import Agreement
+from stageguard.measures.intervals import Intervals, intervals, is_foreign, shortest_first_rem
 from stageguard.measures.rare_events import RareEvent
+from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
+from stageguard.measures.validity import Indicator
+from stageguard.night.quantities import NIGHT, STAGE, STAGE_INDICATORS, quantity_of
 from stageguard.night.stages import StageScheme
-from stageguard.report.night_panels import Mark
-from stageguard.report.numbers import arrowed, count, difference, duration, shown
+from stageguard.report.bands_svg import OUTSIDE, BandRow
+from stageguard.report.measures import Measured
+from stageguard.report.numbers import ABSENT, count, shown
+
+ROWS = tuple(sorted(NIGHT, key=lambda quantity: quantity.report_row))
+MOST_EVENTS = 150  # a mouse's day can hold hundreds; those decoding lost or made come first
+MOST_CHANGES = 200  # a mouse's day can hold thousands; those that cost most to keep come first
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementRow:
-    """A measure as shown."""
+class Row:
+    """A measure of the scorings there are; `interval` is empty without one."""
 
     name: str
-    before: str
-    after: str
-    change: str
+    decimals: int
+    before: float
+    after: float
+    expert: float = math.nan
+    _: KW_ONLY
+    unit: str = ""
+    interval: str = ""
 
 
-def agreement_rows(before: Agreement, after: Agreement) -> Iterator[AgreementRow]:
+def agreement_rows(before: Agreement, after: Agreement) -> Iterator[Row]:
     """Return accuracy, kappa, F1 by stage and the recall of rare transitions."""
-
-    def row(
-        name: str, value_before: float, value_after: float, decimals: int, unit: str = ""
-    ) -> AgreementRow:
-        change = difference(value_after, value_before, decimals)
-        return AgreementRow(name + unit, shown(value_before, decimals), shown(value_after, decimals), change)
-
-    yield row("Accuracy", 100 * before.accuracy, 100 * after.accuracy, 1, " (%)")
-    yield row("Cohen's κ", before.kappa, after.kappa, 3)
-    yield row("Macro F1", before.macro_f1, after.macro_f1, 3)
+    yield Row("Accuracy (%)", 1, 100 * before.accuracy, 100 * after.accuracy)
+    yield Row("Cohen's κ", 3, before.kappa, after.kappa)
+    yield Row("Macro F1", 3, before.macro_f1, after.macro_f1)
     for stage in after.f1:
-        yield row(f"F1, {stage}", before.f1[stage], after.f1[stage], 3)
+        yield Row(f"F1, {stage}", 3, before.f1[stage], after.f1[stage])
     if after.n_rare:
         title = f"Rare transitions found, of {after.n_rare:,}"
-        yield row(f"{title}, same epoch", 100 * before.rare_recall_0, 100 * after.rare_recall_0, 0, " (%)")
-        yield row(f"{title}, ± 2 epochs", 100 * before.rare_recall_2, 100 * after.rare_recall_2, 0, " (%)")
+        yield Row(f"{title}, same epoch (%)", 0, 100 * before.rare_recall_0, 100 * after.rare_recall_0)
+        yield Row(f"{title}, ± 2 epochs (%)", 0, 100 * before.rare_recall_2, 100 * after.rare_recall_2)
 
 
 def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
@@ -57,65 +63,206 @@ def agreement_caption(after: Agreement, scheme: StageScheme) -> str:
     return f"{scored} {majority}" if after.n_epochs else scored
 
 
-MOST_EVENTS = 150  # a mouse's day can hold hundreds; those decoding lost or made come first
+def indicator_rows(measured: Measured) -> tuple[BandRow, ...]:
+    """Return all indicators, with or without a band: those of the whole night first, then kind by kind."""
+    kinds = [kind.key for kind in STAGE_INDICATORS]
+
+    def rank(key: str) -> int:
+        return next((number for number, kind in enumerate(kinds) if key.startswith(kind)), -1)
+
+    def place(indicator: Indicator) -> str:
+        return "" if indicator.place == "no band" else indicator.place
+
+    rows = []
+    for key in sorted(measured.after.validity.indicators, key=rank):
+        before, after = measured.before.validity.indicators[key], measured.after.validity.indicators[key]
+        rows.append(
+            BandRow(
+                name=quantity_of(key).label,
+                unit=after.unit,
+                low=after.low,
+                high=after.high,
+                before=before.value,
+                after=after.value,
+                before_place=place(before),
+                after_place=place(after),
+                expert=math.nan if measured.expert is None else measured.expert.indicator(key),
+                key=key,
+            )
+        )
+    return tuple(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
-    """An event as shown."""
-
-    epoch: int
-    time: str
-    kind: str
-    before: str
-    after: str
-    fate: str
-    length: str
-    evidence: str
-    bout_evidence: str
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerCount:
-    """How many events of a kind were kept, lost and made."""
-
-    kind: str
-    kept: int
-    lost: int
-    new: int
-
-
-def marks_of(events: Sequence[RareEvent]) -> tuple[Mark, ...]:
-    """Return where events are marked below the hypnograms."""
-    return tuple(Mark(event.epoch, event.fate) for event in events)
-
-
-def ledger_counts(events: Sequence[RareEvent]) -> tuple[LedgerCount, ...]:
-    """Return one row per kind of event."""
-    n_events = Counter((event.kind, event.fate) for event in events)
-    kinds = dict.fromkeys(event.kind for event in events)
-    return tuple(
-        LedgerCount(arrowed(kind), *(n_events[kind, o] for o in ("kept", "lost", "new"))) for kind in kinds
+def bands_sentence(rows: Sequence[BandRow]) -> str:
+    """Return how many indicators lie inside their bands, and which still do not."""
+    rows = [row for row in rows if not (math.isnan(row.before) and math.isnan(row.after))]
+    if not rows:
+        return "No indicator with an expert band could be measured."
+    n_before = sum(row.before_place == "inside" for row in rows)
+    n_after = sum(row.after_place == "inside" for row in rows)
+    if n_before == n_after == len(rows):
+        return f"All {len(rows)} indicators with an expert band lie inside it, before and after."
+    sentence = (
+        f"Of {len(rows)} indicators with an expert band, {n_after} lie inside it after decoding, "
+        f"{n_before} before."
     )
+    outside = [f"{row.name} {row.after_place}" for row in rows if row.after_place in OUTSIDE]
+    if not outside:
+        return sentence
+    named = "; ".join(outside[:4]) + (f"; and {len(outside) - 4} more" if len(outside) > 4 else "")
+    return f"{sentence} Outside: {named}."
 
 
-def ledger_rows(decoding: Decoding, events: Sequence[RareEvent]) -> tuple[LedgerRow, ...]:
+def indicator_reasons(measured: Measured, rows: Sequence[BandRow]) -> tuple[str, ...]:
+    """Return why indicators have no value or no band: one sentence per reason."""
+
+    def reasons(key: str) -> dict[str, str]:
+        return {
+            column.name: "" if column.validity is None else column.validity.indicators[key].reason
+            for column in measured.columns
+        }
+
+    by_reason = _rows_by_reason((row.name, reasons(row.key)) for row in rows)
+    expert = measured.expert
+    if expert is not None and expert.validity is None:
+        stages = ", ".join(expert.statistics.scheme.names)
+        by_reason[f"scored in {stages}, too coarse for the profile's bands"] = [expert.name.capitalize()]
+    return tuple(f"{'; '.join(names)}: {reason.rstrip('.')}." for reason, names in by_reason.items())
+
+
+def statistic_reasons(measured: Measured) -> tuple[str, ...]:
+    """Return why statistics do not exist: one sentence per reason."""
+    by_reason = _rows_by_reason(
+        (
+            quantity.label,
+            {each.name: each.statistics.reasons.get(quantity.key, "") for each in measured.columns},
+        )
+        for quantity in (*ROWS, *STAGE)
+    )
+    return tuple(f"{'; '.join(names)}: {reason}." for reason, names in by_reason.items())
+
+
+def _rows_by_reason(rows: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, list[str]]:
+    """Return the rows and, if not all, the columns without a number, by the reason of each column."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reasons in rows:
+        for reason in dict.fromkeys(filter(None, reasons.values())):
+            columns = [column for column in reasons if reasons[column] == reason]
+            only = "" if len(columns) == len(reasons) else f" ({', '.join(columns)})"
+            by_reason.setdefault(reason, []).append(f"{name}{only}")
+    return by_reason
+
+
+def minimum_words(measured: Measured) -> Iterator[str]:
+    """Return how many bouts are shorter than the profile's minima, and which of the expert's that cost."""
+    before, after = measured.before.validity, measured.after.validity
+    for stage, n_after in after.bouts_below_minimum.items():
+        n_before = before.bouts_below_minimum[stage]
+        sentence = f"{stage}: {count(n_before, 'bout')} below the profile's minimum before, {n_after:,} after"
+        if after.expert_bouts_below_minimum is not None and after.expert_bouts_lost is not None:
+            n_expert, n_lost = after.expert_bouts_below_minimum[stage], after.expert_bouts_lost[stage]
+            sentence += (
+                f"; {n_expert:,} scored so short for comparison, {n_lost:,} of them without trace after"
+            )
+        yield f"{sentence}."
+
+
+def statistic_groups(measured: Measured, intervals: Intervals | None) -> dict[str, list[Row]]:
+    """Return rows by heading: the night as a whole, then minutes, shares and bouts of each stage."""
+    columns = [column.statistics for column in measured.columns]
+    groups = {
+        "Whole night": [
+            Row(
+                quantity.label,
+                quantity.decimals,
+                *(getattr(statistics, quantity.key) for statistics in columns),
+                unit=quantity.unit,
+                interval=_interval(intervals, quantity.key, quantity.decimals),
+            )
+            for quantity in ROWS
+        ]
+    }
+    after = measured.after.statistics
+    for kind in STAGE:
+        groups[kind.label] = [
+            Row(
+                stage,
+                kind.decimals,
+                *(getattr(statistics, kind.key).get(stage, math.nan) for statistics in columns),
+                unit=kind.unit,
+                interval=_interval(intervals, f"{kind.reported_key}_{stage}", kind.decimals),
+            )
+            for stage in after.scheme.names
+            if stage in getattr(after, kind.key)
+        ]
+    return groups
+
+
+def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:
+    """Return an interval as shown, a dash where it does not exist, nothing for what gets none."""
+    if intervals is None or key not in intervals:
+        return ""
+    if intervals[key].reason:
+        return ABSENT
+    return f"{shown(intervals[key].low, decimals)} to {shown(intervals[key].high, decimals)}"
+
+
+def night_intervals(decoding: Decoding, options: StatisticsOptions) -> Intervals | None:
+    """Return conformal intervals, or None where the profile knows no errors on nights like this one."""
+    if not decoding.profile.intervals.get("errors") or is_foreign(decoding):
+        return None
+    return intervals(decoding, lights_off=options.lights_off, lights_on=options.lights_on)
+
+
+def interval_title(intervals: Intervals | None) -> str:
+    """Return the heading of the column, or nothing without intervals."""
+    if intervals is None:
+        return ""
+    return f"{100 * intervals.level:.0f} % interval" if intervals.is_measured else "Interval"
+
+
+def interval_notes(
+    decoding: Decoding, intervals: Intervals | None, statistics: SleepStatistics
+) -> Iterator[str]:
+    """Return where the intervals come from, and how often such ones covered."""
+    fitted = decoding.profile.intervals
+    if intervals is None:
+        if fitted.get("errors"):
+            yield (
+                "No intervals are shown: the profile knows the errors on nights of "
+                f"{decoding.profile.cohort}, and this one is of {decoding.cohort}."
+            )
+        return
+    nights = (
+        f"{count(intervals.n_nights, 'scored night')} of {count(int(fitted.get('n_subjects', 0)), 'subject')}"
+    )
+    coverages = [each.measured_coverage for each in intervals.values()]
+    measured = [coverage for coverage in coverages if not math.isnan(coverage)]
+    covered = ""
+    if measured:
+        low, high = 100 * min(measured), 100 * max(measured)
+        share = f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
+        covered = f" There, each subject judged by the errors on the others, they held {share} of the values."
+    yield (
+        f"The {interval_title(intervals).lower()} is as wide as the errors against experts on {nights} that "
+        f"were held out from the fit.{covered} It holds for nights like those: same stager, same kind of "
+        "people."
+    )
+    shortest = shortest_first_rem(decoding.profile)
+    latency = intervals.get("rem_latency_minutes")
+    if shortest and latency is not None and not latency.reason:
+        moved = latency.value != statistics.rem_latency_minutes
+        here = f", here after {shown(latency.value, 1)} min" if moved else ""
+        yield (
+            f"That of REM latency is for the first REM bout of {shortest:g} s or more, as the profile was "
+            f"fitted{here}."
+        )
+
+
+def ledger(events: Sequence[RareEvent]) -> list[RareEvent]:
     """Return the events in order of time; of very many, those that decoding lost or made come first."""
     chosen = sorted(events, key=lambda event: event.fate == "kept")[:MOST_EVENTS]
-    return tuple(
-        LedgerRow(
-            epoch=event.epoch,
-            time=time_of(decoding, event.epoch),
-            kind=arrowed(event.kind),
-            before="yes" if event.in_before else "no",
-            after="yes" if event.in_after else "no",
-            fate=event.fate,
-            length=duration(event.n_epochs * decoding.epoch_seconds),
-            evidence=shown(event.evidence_nats, 2),
-            bout_evidence=shown(event.bout_evidence_nats, 1),
-        )
-        for event in sorted(chosen, key=lambda event: (event.epoch, event.kind))
-    )
+    return sorted(chosen, key=lambda event: (event.epoch, event.kind))
 
 
 def ledger_intro(decoding: Decoding, events: Sequence[RareEvent]) -> str:
@@ -134,70 +281,19 @@ def ledger_intro(decoding: Decoding, events: Sequence[RareEvent]) -> str:
 def fates(events: Sequence[RareEvent]) -> str:
     """Return how many events were kept, lost and made, in one sentence."""
     n = Counter(event.fate for event in events)
-    n_own = n["kept"] + n["lost"]
-    if not n_own:
+    n_before = n["kept"] + n["lost"]
+    if not n_before:
         return f"The stager has no rare event; decoding made {count(n['new'], 'new one')}."
-    of_stager = count(n_own, "rare event")
+    of_stager = count(n_before, "rare event")
     return (
         f"Of the stager's {of_stager}, decoding kept {n['kept']:,} and lost {n['lost']:,}; {n['new']:,} new."
     )
 
 
-def ledger_caption(events: Sequence[RareEvent]) -> str:
-    """Return what the columns mean, and how many rows are left out."""
-    meaning = (
-        "Evidence: log-probability of the stage gone to, less that of the best other stage; above 0 the "
-        "stager was for it. At its first epoch, and summed over the bout."
-    )
-    if len(events) <= MOST_EVENTS:
-        return meaning
-    return (
-        f"{meaning} {len(events) - MOST_EVENTS:,} of {len(events):,} are left out, kept ones before others."
-    )
-
-
-def time_of(decoding: Decoding, epoch: int) -> str:
-    """Return when an epoch begins: clock time, or time from the recording's start."""
-    seconds = epoch * decoding.epoch_seconds
-    if decoding.hypnogram.start is not None:
-        return f"{decoding.hypnogram.start + timedelta(seconds=seconds):%H:%M:%S}"
-    whole = int(seconds + decoding.hypnogram.offset_seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-MOST_CHANGES = 200  # a mouse's day can hold thousands; those that cost most to keep come first
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
-    """A change as shown."""
-
-    epoch: int
-    time: str
-    before: str
-    after: str
-    rule: str
-    probabilities: str
-    evidence: str
-    margin: str
-
-
-def change_rows(decoding: Decoding, changes: Sequence[Change]) -> tuple[ChangeRow, ...]:
+def listed_changes(changes: Sequence[Change]) -> list[Change]:
     """Return the changes in order of time; of very many, the most certain ones."""
     chosen = sorted(changes, key=lambda change: -change.margin_nats)[:MOST_CHANGES]
-    return tuple(
-        ChangeRow(
-            epoch=change.first_epoch,
-            time=time_of(decoding, change.first_epoch),
-            before=in_bouts(change.before),
-            after=in_bouts(change.after),
-            rule=change.rule,
-            probabilities=f"{change.probability_before:.2f} → {change.probability_after:.2f}",
-            evidence=shown(change.evidence_nats, 2),
-            margin="not allowed" if change.margin_nats == float("inf") else shown(change.margin_nats, 2),
-        )
-        for change in sorted(chosen, key=lambda change: change.first_epoch)
-    )
+    return sorted(chosen, key=lambda change: change.first_epoch)
 
 
 def changes_intro(changes: Sequence[Change]) -> str:
@@ -208,15 +304,3 @@ def changes_intro(changes: Sequence[Change]) -> str:
     made = ", ".join(f"{rule} {n:,}" for rule, n in rules.most_common())
     n_epochs = sum(change.n_epochs for change in changes)
     return f"{count(n_epochs, 'epoch')} in {count(len(changes), 'place')}. Decided by: {made}."
-
-
-def changes_caption(changes: Sequence[Change]) -> str:
-    """Return what the columns mean, and how many rows are left out."""
-    meaning = (
-        "Evidence given up: log-probability of the stager's choice less that of the decoded stages, as the "
-        "decoder weighed it. Cost of keeping: how much worse the best night is that keeps the stager's "
-        "choice there; near 0 it was a close call."
-    )
-    if len(changes) <= MOST_CHANGES:
-        return meaning
-    return f"{meaning} The {len(changes) - MOST_CHANGES:,} closest calls of {len(changes):,} are left out."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
-from stageguard.report.tables import fates
-from stageguard.report.validity_table import band_rows, bands_sentence
+from stageguard.report.tables import bands_sentence, fates, indicator_rows
 
 MANY_CHANGES = 0.10  # as decode warns
 MUCH_UNSCORED = 0.05  # our choice: worth a line of its own
@@ -50,13 +48,12 @@ def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
     """Return why, how much was changed, and how the result compares."""
     yield f"{_why(decoding)} {_how_much(decoding)}"
     yield from unscored_words(decoding)
-    rows = band_rows(measured)
-    if rows:
+    if rows := [row for row in indicator_rows(measured) if row.has_band]:
         yield bands_sentence(rows)
     if measured.events:
         yield fates(measured.events)
     if measured.agreement is not None and measured.expert is not None:
-        before, after = (found.kappa for found in measured.agreement)
+        before, after = (agreement.kappa for agreement in measured.agreement)
         verb = "rose" if after > before else "fell" if after < before else "stayed"
         if verb == "stayed" or math.isnan(before) or math.isnan(after):
             change = f"is κ {shown(before, 2)} before and {shown(after, 2)} after"
@@ -168,15 +165,6 @@ def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: 
     return ". ".join([*sentences, *assumed]) + "."
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A number worth seeing first."""
-
-    name: str
-    value: str
-    detail: str
-
-
 def facts(decoding: Decoding) -> Iterator[str]:
     """Return what was recorded."""
     hypnogram = decoding.hypnogram
@@ -190,34 +178,31 @@ def facts(decoding: Decoding) -> Iterator[str]:
         yield f"cohort {decoding.cohort}"
 
 
-def tiles(decoding: Decoding, measured: Measured) -> Iterator[Tile]:
-    """Return four numbers: how much changed, how often stages change, sleep, and agreement or wake."""
+def tiles(decoding: Decoding, measured: Measured) -> Iterator[tuple[str, str, str]]:
+    """Return the name, value and detail of four numbers worth seeing first.
+
+    How much changed, how often stages change, sleep, and agreement or wake.
+    """
     n_changed = int(np.count_nonzero(decoding.changed))
     n_scored = int(np.count_nonzero(decoding.argmax >= 0))
-    yield Tile("Epochs changed", f"{100 * decoding.changed_share:.1f} %", f"{n_changed:,} of {n_scored:,}")
+    yield "Epochs changed", f"{100 * decoding.changed_share:.1f} %", f"{n_changed:,} of {n_scored:,}"
     key = "transitions_per_hour"
-    changes_before, changes = (
-        column.validity.indicators[key] for column in (measured.before, measured.after)
-    )
-    band = f"experts {shown(changes.low, 1)} to {shown(changes.high, 1)}"
-    yield Tile(
-        quantity_of(key).title,
-        _change(changes_before.value, changes.value),
-        "no expert band" if math.isnan(changes.low) else band,
-    )
+    was, now = (column.validity.indicators[key] for column in (measured.before, measured.after))
+    band = f"experts {shown(now.low, 1)} to {shown(now.high, 1)}"
+    detail = "no expert band" if math.isnan(now.low) else band
+    yield quantity_of(key).title, _change(was.value, now.value), detail
     before, after = measured.before.statistics, measured.after.statistics
     slept = ABSENT if math.isnan(after.tst_minutes) else duration(60 * after.tst_minutes)
-    changed = difference(after.tst_minutes, before.tst_minutes, 1)
+    changed = f"{difference(after.tst_minutes, before.tst_minutes, 1)} min by decoding"
     same = after.tst_minutes == before.tst_minutes
-    by_decoding = "unchanged by decoding" if same else f"{changed} min by decoding"
-    yield Tile(quantity_of("tst_minutes").title, slept, by_decoding)
+    yield quantity_of("tst_minutes").title, slept, "unchanged by decoding" if same else changed
     if measured.agreement is not None and measured.expert is not None:
-        kappa_before, kappa = (agreement.kappa for agreement in measured.agreement)
         name = f"Agreement with the {measured.expert.name}"
-        yield Tile(name, f"κ {_change(kappa_before, kappa, 2)}", "1 is perfect, 0 is chance")
+        kappa_before, kappa = (agreement.kappa for agreement in measured.agreement)
+        yield name, f"κ {_change(kappa_before, kappa, 2)}", "1 is perfect, 0 is chance"
     else:
         waso = quantity_of("waso_minutes").title
-        yield Tile(waso, _change(before.waso_minutes, after.waso_minutes), "minutes")
+        yield waso, _change(before.waso_minutes, after.waso_minutes), "minutes"
 
 
 def _change(before: float, after: float, decimals: int = 1) -> str:
