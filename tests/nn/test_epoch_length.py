@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import stageguard.nn.evaluation as evaluation
+import stageguard.nn.inference as inference
 from feature_nights import cohort, feature_table, options
 from stageguard.base.errors import InputError
 from stageguard.nn.checkpoint import load_model
@@ -25,7 +25,7 @@ def nights(seconds: float | None, n: int = 4) -> list:
 )
 def test_loss_validation_and_card_have_the_same_epoch_length(tmp_path, monkeypatch, seconds, said, expected):
     seen = {}
-    make, decode = SemiMarkovLoss.__init__, evaluation.decode
+    make, decode = SemiMarkovLoss.__init__, inference.decode
 
     def made(self, *arguments, **keywords):
         make(self, *arguments, **keywords)
@@ -37,7 +37,7 @@ def test_loss_validation_and_card_have_the_same_epoch_length(tmp_path, monkeypat
         return found
 
     monkeypatch.setattr(SemiMarkovLoss, "__init__", made)
-    monkeypatch.setattr(evaluation, "decode", decoded)
+    monkeypatch.setattr(inference, "decode", decoded)
     said_options = options(loss="semi-markov", steps=1, evaluate_every=1, epoch_seconds=said)
     model = train(nights(seconds), said_options, tmp_path / "m")
     seen["card"] = model.card.epoch_seconds

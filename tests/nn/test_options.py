@@ -13,8 +13,7 @@ import torch
 from feature_nights import cohort, options
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.nn.backbones import training_recipe
-from stageguard.nn.options import TrainingOptions, read_config
-from stageguard.nn.plan import filled, in_steps, rate_at, recipe_of
+from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, read_config, recipe_of
 from stageguard.nn.training import train
 from stageguard.profile.profile import Profile
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
@@ -22,8 +22,21 @@ class Batch(NamedTuple):
     segment_ids: Tensor | None
 
 
-class SequenceLoss(nn.Module):
+class Parts(Protocol):
+    """What a loss is made of."""
+
+    @property
+    def total(self) -> Tensor:
+        """The part that is trained."""
+
+
+P = TypeVar("P", bound=Parts)
+
+
+class SequenceLoss(nn.Module, Generic[P]):
     """A loss of logits and scored stages that comes in parts; the one called `total` is trained."""
+
+    profile: Profile
 
     def forward(
         self,
@@ -46,8 +59,7 @@ class SequenceLoss(nn.Module):
         segment_ids : integer Tensor (batch, epochs), optional
             Epochs with the same number follow each other in time; a change begins another recording.
         """
-        total: Tensor = self.parts(logits, targets, mask, segment_ids=segment_ids).total
-        return total
+        return self.parts(logits, targets, mask, segment_ids=segment_ids).total
 
     def parts(
         self,
@@ -56,19 +68,16 @@ class SequenceLoss(nn.Module):
         mask: Tensor | None = None,
         *,
         segment_ids: Tensor | None = None,
-    ) -> Any:
+    ) -> P:
         """Return the loss with what it is made of; arguments as in `forward`."""
+        logits = check_logits(logits, self.profile.scheme)
+        targets, all_scored = check_targets(targets, logits, self.profile.scheme)
+        scored = scored_epochs(targets, all_scored, check_mask(mask, logits))
+        return self.parts_of(Batch(logits, targets, scored, check_segment_ids(segment_ids, logits)))
+
+    def parts_of(self, batch: Batch) -> P:
+        """Return the parts for a batch that was checked."""
         raise NotImplementedError
-
-
-def check_batch(
-    logits: Tensor, targets: Tensor, mask: Tensor | None, segment_ids: Tensor | None, scheme: StageScheme
-) -> Batch:
-    """Return the input of a loss, with the epochs that have a label and count."""
-    logits = check_logits(logits, scheme)
-    targets, all_scored = check_targets(targets, logits, scheme)
-    scored = scored_epochs(targets, all_scored, check_mask(mask, logits))
-    return Batch(logits, targets, scored, check_segment_ids(segment_ids, logits))
 
 
 def as_profile(profile: Profile | str) -> Profile:

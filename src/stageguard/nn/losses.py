@@ -126,7 +126,7 @@ def _exactly(a: Tensor, b: Tensor) -> Tensor:
         return a @ b
 
 
-class StageGuardLoss(inputs.SequenceLoss):
+class StageGuardLoss(inputs.SequenceLoss[LossParts]):
     """Cross-entropy plus `weight` times the transition penalty: the paper's training loss.
 
     Parameters
@@ -167,19 +167,8 @@ class StageGuardLoss(inputs.SequenceLoss):
                 warnings.simplefilter("ignore", StageGuardWarning)
             self.penalty = TransitionPenalty(self.profile)
 
-    def parts(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        mask: Tensor | None = None,
-        *,
-        segment_ids: Tensor | None = None,
-    ) -> LossParts:
-        """Return the loss and its parts, each a mean over the epochs or pairs of the batch that count.
-
-        Arguments as in `forward`. Half precision is raised to single, as autocast does.
-        """
-        batch = inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
+    def parts_of(self, batch: inputs.Batch) -> LossParts:
+        """Return means over the epochs or pairs that count; half precision is raised to single."""
         scores = inputs.stages_first(batch.logits, batch.mask)
         scored = batch.targets if batch.mask is None else batch.targets.masked_fill(~batch.mask, UNSCORED)
         cross_entropy = functional.cross_entropy(

@@ -21,7 +21,7 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import checked_file, parse_json, write_together
 from stageguard.nn.checkpoint import CARD, WEIGHTS, codec, first_difference, plain_tensors, safetensors
-from stageguard.nn.evaluation import Score
+from stageguard.nn.inference import Score
 from stageguard.nn.options import TrainingOptions
 from stageguard.nn.pytorch import Tensor, nn, torch
 

@@ -43,7 +43,7 @@ class SemiMarkovParts(NamedTuple):
     n_freed: int
 
 
-class SemiMarkovLoss(inputs.SequenceLoss):
+class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
     """Exact negative log-likelihood of the scored stages under the constrained model.
 
     The model is the decoder's: p(path) = exp(score(path)) / Z with the score that `stageguard.decode`
@@ -119,20 +119,8 @@ class SemiMarkovLoss(inputs.SequenceLoss):
         self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
         return 1.0
 
-    def parts(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        mask: Tensor | None = None,
-        *,
-        segment_ids: Tensor | None = None,
-    ) -> SemiMarkovParts:
-        """Return the loss in nats, computed in double precision, and how many labels it rests on.
-
-        Arguments as in `forward`. Each run of epochs that count is a recording of its own, with the profile's
-        rule for ends.
-        """
-        batch = inputs.check_batch(logits, targets, mask, segment_ids, self.profile.scheme)
+    def parts_of(self, batch: inputs.Batch) -> SemiMarkovParts:
+        """Return the loss in nats; each run of epochs that count is a recording with its ends."""
         evidence = self._evidence(batch.logits)
         paths = self._read(evidence, batch)
         apply: Callable[..., Tensor] = _NegativeLogLikelihood.apply

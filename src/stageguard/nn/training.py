@@ -27,16 +27,14 @@ from stageguard.nn.cohort import (
     fingerprint,
     split_subjects,
 )
-from stageguard.nn.evaluation import Score, Validation
 from stageguard.nn.feature_table import FeatureTable
+from stageguard.nn.inference import Score, Validation
 from stageguard.nn.losses import StageGuardLoss
-from stageguard.nn.normalise import Normalisation
-from stageguard.nn.options import TrainingOptions
-from stageguard.nn.plan import filled, in_steps, rate_at, recipe_of
+from stageguard.nn.normalise import Normalisation, Stretch, make_batch, round_of_batches
+from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
 from stageguard.nn.pytorch import Tensor, nn, torch
 from stageguard.nn.run_state import STATE, Location, Run, check_output, log, remember, resume, save, start
 from stageguard.nn.semi_markov import SemiMarkovLoss
-from stageguard.nn.sequences import Stretch, make_batch, round_of_batches
 from stageguard.profile.profile import Profile
 
 

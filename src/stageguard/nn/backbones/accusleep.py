@@ -6,11 +6,11 @@ neural network with distributional shift correction. PLOS ONE 14(12): e0224642.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Unpack, cast
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.nn.backbones.shared import RAW_FRAMES, Backbone, Spectrogram, scaled
+from stageguard.nn.backbones.shared import RAW_FRAMES, Backbone, Sizes, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
 
 
@@ -19,10 +19,6 @@ class AccuSleep(Backbone):
 
     Parameters
     ----------
-    n_frames, n_features, n_stages : int
-        Frames per epoch, features per frame, stages.
-    width : float
-        Multiplies the numbers of filters.
     depth : int, optional
         Number of convolutions, 3 by default.
     small : bool
@@ -32,36 +28,23 @@ class AccuSleep(Backbone):
     spectrum : bool
         Whether the features are neighbouring frequency bins, so that filters slide over them too, as
         published. Otherwise every feature is a channel and filters slide over time alone.
-    epoch_seconds : float
-        Length of an epoch, to find the sampling rate of raw samples.
     """
 
-    def __init__(
-        self,
-        *,
-        n_frames: int,
-        n_features: int,
-        n_stages: int,
-        width: float = 1.0,
-        depth: int | None = None,
-        small: bool = False,
-        window_epochs: int = 13,
-        spectrum: bool = False,
-        epoch_seconds: float = 30.0,
-    ) -> None:
-        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
+    def __init__(self, *, window_epochs: int = 13, spectrum: bool = False, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
         self.window_epochs = checks.count(window_epochs, "window_epochs")
         if self.window_epochs % 2 == 0:
             raise InputError(
                 f"window_epochs is {window_epochs}, expected an odd number: the middle one is scored."
             )
         spectrum = checks.flag(spectrum, "spectrum")
+        n_frames, n_features = self.n_frames, self.n_features
         self.spectrogram: Spectrogram | None = None
         if n_frames >= RAW_FRAMES:  # one spectrum per epoch, as published
-            self.spectrogram = Spectrogram(n_frames, n_features, epoch_seconds)
+            self.spectrogram = Spectrogram(n_frames, n_features, self.epoch_seconds)
             n_frames, n_features, spectrum = 1, n_features * self.spectrogram.n_bins, True
         self.spectrum = spectrum
-        width = width / 2 if small and not spectrum else width
+        width = self.width / 2 if self.small and not spectrum else self.width
         convolve = nn.Conv2d if spectrum else nn.Conv1d
         normalise = nn.BatchNorm2d if spectrum else nn.BatchNorm1d
         pool = nn.MaxPool2d if spectrum else nn.MaxPool1d
@@ -69,7 +52,7 @@ class AccuSleep(Backbone):
         size = [n_features, self.window_epochs * n_frames] if spectrum else [self.window_epochs * n_frames]
         n_in, n_out = (1, scaled(8, width)) if spectrum else (n_features, scaled(64, width))
         layers: list[nn.Module] = []
-        depth = checks.count(3 if depth is None else depth, "depth")
+        depth = self.depth_or(3)
         for level in range(depth):
             layers += [convolve(n_in, n_out, 3, padding=1), normalise(n_out), nn.ReLU()]
             if level < depth - 1:
@@ -78,7 +61,7 @@ class AccuSleep(Backbone):
                 size = [length // by for length, by in zip(size, step, strict=True)]
             n_in, n_out = n_out, n_out * 2 if spectrum else n_out
         self.picture = nn.Sequential(*layers)
-        self.output = nn.Linear(n_in * torch.Size(size).numel(), n_stages)
+        self.output = nn.Linear(n_in * torch.Size(size).numel(), self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return logits for an input that was checked."""

@@ -7,8 +7,9 @@ approach for sleep stage classification with single-channel EEG. IEEE Trans. Neu
 
 from __future__ import annotations
 
-from stageguard.base import checks
-from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
+from typing import Unpack
+
+from stageguard.nn.backbones.shared import Backbone, Sizes, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 # Attention runs along the places that pooling leaves of an epoch; with fewer there is nothing to attend to.
@@ -20,32 +21,17 @@ class AttnSleep(Backbone):
 
     Parameters
     ----------
-    n_frames, n_features, n_stages : int
-        Frames per epoch, features per frame (channels, for raw samples), stages.
-    width : float
-        Multiplies filters and units.
     depth : int, optional
         Encoder layers, 2 as published.
     small : bool
         Half the width, unless an epoch is one feature vector: the network is small then.
-    epoch_seconds : float
-        Length of an epoch, to find the sampling rate of raw samples.
     """
 
-    def __init__(
-        self,
-        *,
-        n_frames: int,
-        n_features: int,
-        n_stages: int,
-        width: float = 1.0,
-        depth: int | None = None,
-        small: bool = False,
-        epoch_seconds: float = 30.0,
-    ) -> None:
-        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
-        width = width / 2 if small and n_frames > 1 else width
-        rate = sampling_rate(n_frames, epoch_seconds)
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        n_frames, n_features = self.n_frames, self.n_features
+        width = self.width / 2 if self.small and n_frames > 1 else self.width
+        rate = sampling_rate(n_frames, self.epoch_seconds)
         filters = [scaled(64, width), scaled(128, width)]
         n_kept, n_hidden = scaled(30, width), scaled(120, width)
         drop = 0.5 if n_frames > 1 else 0.1  # half the numbers of a single vector are too many to lose
@@ -68,7 +54,7 @@ class AttnSleep(Backbone):
         self.recalibration = _Recalibration(filters[1], n_kept)
         n_places = self.fine.n_places + self.coarse.n_places
         self.dropout = nn.Dropout(drop)
-        layers = checks.count(2 if depth is None else depth, "depth")
+        layers = self.depth_or(2)
         if n_places >= FEWEST_PLACES:
             encoder = [_EncoderLayer(n_places, n_kept, n_hidden) for _ in range(layers)]
             self.encoder = nn.Sequential(*encoder, nn.LayerNorm(n_places), nn.Flatten())
@@ -76,7 +62,7 @@ class AttnSleep(Backbone):
             n_all = n_places * n_kept
             blocks = [_Residual(n_all, _feed_forward(n_all, n_hidden)) for _ in range(layers)]
             self.encoder = nn.Sequential(nn.Flatten(), *blocks, nn.LayerNorm(n_all))
-        self.output = nn.Linear(n_places * n_kept, n_stages)
+        self.output = nn.Linear(n_places * n_kept, self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return logits for an input that was checked."""

@@ -6,8 +6,9 @@ raw single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 25(11): 1998-2008
 
 from __future__ import annotations
 
-from stageguard.base import checks
-from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
+from typing import Unpack
+
+from stageguard.nn.backbones.shared import Backbone, Sizes, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 
@@ -16,33 +17,17 @@ class DeepSleepNet(Backbone):
 
     Parameters
     ----------
-    n_frames, n_features, n_stages : int
-        Frames per epoch, features per frame (channels, for raw samples), stages.
-    width : float
-        Multiplies filters and units.
     depth : int, optional
         LSTM layers per direction, 2 as published.
     small : bool
         A quarter of the width and one LSTM layer.
-    epoch_seconds : float
-        Length of an epoch, to find the sampling rate of raw samples.
     """
 
-    def __init__(
-        self,
-        *,
-        n_frames: int,
-        n_features: int,
-        n_stages: int,
-        width: float = 1.0,
-        depth: int | None = None,
-        small: bool = False,
-        epoch_seconds: float = 30.0,
-    ) -> None:
-        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
-        width = width / 4 if small else width
-        depth = checks.count((1 if small else 2) if depth is None else depth, "depth")
-        rate = sampling_rate(n_frames, epoch_seconds)
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        n_frames, n_features = self.n_frames, self.n_features
+        width, depth = (self.width / 4, self.depth_or(1)) if self.small else (self.width, self.depth_or(2))
+        rate = sampling_rate(n_frames, self.epoch_seconds)
         filters = [scaled(64, width), scaled(128, width)]
         self.fine = _Branch(
             n_frames,
@@ -67,7 +52,7 @@ class DeepSleepNet(Backbone):
         between = 0.5 if depth > 1 else 0.0
         self.forwards = nn.LSTM(n_epoch, n_units, depth, batch_first=True, dropout=between)
         self.backwards = nn.LSTM(n_epoch, n_units, depth, batch_first=True, dropout=between)
-        self.output = nn.Linear(2 * n_units, n_stages)
+        self.output = nn.Linear(2 * n_units, self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return logits for an input that was checked."""

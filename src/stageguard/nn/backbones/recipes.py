@@ -6,13 +6,15 @@ The published recipes are those of the authors' papers and code; ``source`` says
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, get_args
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
 
-OPTIMISERS = ("adamw", "adam", "adam-amsgrad", "sgd")
-SCHEDULES = ("one-cycle", "constant", "decay", "drop")
+Optimiser = Literal["adamw", "adam", "adam-amsgrad", "sgd"]
+Schedule = Literal["one-cycle", "constant", "decay", "drop"]
+OPTIMISERS, SCHEDULES = get_args(Optimiser), get_args(Schedule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +54,17 @@ class TrainingRecipe:
         See ``schedule``.
     """
 
-    optimiser: Literal["sgd", "adam", "adam-amsgrad", "adamw"]
+    optimiser: Optimiser
     learning_rate: float
-    weight_decay: float
-    schedule: Literal["constant", "decay", "drop", "one-cycle"]
     batch_size: int
     sequence_epochs: int
-    early_stopping_rounds: int | None
-    gradient_clip: float | None
     source: str
+    weight_decay: float = 0.0
+    schedule: Schedule = "constant"
     rounds: int | None = None
     steps: int | None = None
+    early_stopping_rounds: int | None = None
+    gradient_clip: float | None = None
     validate_every_steps: int | None = None
     momentum: float = 0.0
     balanced: bool = False
@@ -70,6 +72,10 @@ class TrainingRecipe:
     schedule_rounds: int = 1
 
 
+# What the code of Phan et al. has in common.
+_by_phan = partial(
+    TrainingRecipe, optimiser="adam", learning_rate=1e-4, batch_size=32, validate_every_steps=100
+)
 PUBLISHED = {
     "accusleep": TrainingRecipe(
         optimiser="sgd",
@@ -78,13 +84,11 @@ PUBLISHED = {
         weight_decay=1e-4,
         schedule="decay",
         schedule_factor=0.85,
-        schedule_rounds=1,
         batch_size=4,
         sequence_epochs=64,
         rounds=10,
         early_stopping_rounds=15,
         validate_every_steps=200,
-        gradient_clip=None,
         balanced=True,
         source="AccuSleep_train.m of Barger et al. 2019, with MATLAB's defaults for the rest. Its 256 "
         "pictures per step are 4 sequences of 64 here; rare stages were repeated until equally frequent.",
@@ -99,8 +103,6 @@ PUBLISHED = {
         batch_size=4,
         sequence_epochs=32,
         rounds=100,
-        early_stopping_rounds=None,
-        gradient_clip=None,
         balanced=True,
         source="config.json and trainer.py of Eldele et al. 2021. Its 128 epochs per step are 4 sequences of "
         "32 here, so that there are transitions. The weights of the stages in its loss are their rarity "
@@ -109,55 +111,36 @@ PUBLISHED = {
     "deepsleepnet": TrainingRecipe(
         optimiser="adam",
         learning_rate=1e-4,
-        weight_decay=0.0,
-        schedule="constant",
         batch_size=10,
         sequence_epochs=25,
         rounds=200,
-        early_stopping_rounds=None,
         gradient_clip=10.0,
         source="trainer.py of Supratak et al. 2017, second stage. The first trains the convolutions alone, "
         "100 rounds on batches of 100 with all stages equally frequent; they go on at a rate of 1e-6. Only "
         "the first fine filters decay, at 1e-3.",
     ),
-    "seqsleepnet": TrainingRecipe(
-        optimiser="adam",
-        learning_rate=1e-4,
+    "seqsleepnet": _by_phan(
         weight_decay=1e-3,
-        schedule="constant",
-        batch_size=32,
         sequence_epochs=20,
         rounds=10,
-        early_stopping_rounds=None,
-        validate_every_steps=100,
-        gradient_clip=None,
         source="seqsleepnet_sleep_config.py of Phan et al. 2019; the filter bank does not decay. The "
         "state with the best validation is kept.",
     ),
-    "sleeptransformer": TrainingRecipe(
-        optimiser="adam",
-        learning_rate=1e-4,
+    "sleeptransformer": _by_phan(
         weight_decay=1e-4,
-        schedule="constant",
-        batch_size=32,
         sequence_epochs=21,
         rounds=210,
         early_stopping_rounds=200,
-        validate_every_steps=100,
-        gradient_clip=None,
         source="config.py and run_seq21_block4.sh of Phan et al. 2022. A round there is a 21st of all "
         "overlapping sequences, and training stops after 100,000 steps at the earliest.",
     ),
     "usleep": TrainingRecipe(
         optimiser="adam-amsgrad",
         learning_rate=1e-7,
-        weight_decay=0.0,
-        schedule="constant",
         batch_size=64,
         sequence_epochs=35,
         rounds=12_000,
         early_stopping_rounds=200,
-        gradient_clip=None,
         balanced=True,
         source="usleep/hparams.yaml of Perslev et al. 2021. Sequences are drawn so that stages come up "
         "alike; parts of them are erased and channels dropped at random.",
@@ -174,7 +157,6 @@ def _small(learning_rate: float) -> TrainingRecipe:
         batch_size=16,
         sequence_epochs=100,
         steps=300,
-        early_stopping_rounds=None,
         validate_every_steps=50,
         gradient_clip=5.0,
         source="Our choice, on one feature vector per epoch of Sleep-EDF cassette and of Sleep-Accel.",
@@ -183,14 +165,7 @@ def _small(learning_rate: float) -> TrainingRecipe:
 
 # Also for a network of another package, which has no recipe of its own.
 GENERIC = _small(3e-3)
-SMALL = {
-    "accusleep": GENERIC,
-    "attnsleep": GENERIC,
-    "deepsleepnet": GENERIC,
-    "seqsleepnet": GENERIC,
-    "sleeptransformer": _small(1e-3),
-    "usleep": _small(1e-2),
-}
+SMALL = dict.fromkeys(PUBLISHED, GENERIC) | {"sleeptransformer": _small(1e-3), "usleep": _small(1e-2)}
 
 
 def training_recipe(name: str, *, small: bool = False) -> TrainingRecipe:

@@ -7,9 +7,11 @@ Eng. 27(3): 400-410.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
+from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Sizes, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
 
 
@@ -18,10 +20,6 @@ class SeqSleepNet(Backbone):
 
     Parameters
     ----------
-    n_frames, n_features, n_stages : int
-        Frames per epoch, features per frame, stages.
-    width : float
-        Multiplies filters and units.
     depth : int, optional
         GRU layers over the sequence, 1 as published.
     small : bool
@@ -31,29 +29,16 @@ class SeqSleepNet(Backbone):
         triangles, as published. Otherwise it is a plain linear layer.
     n_channels : int
         Channels whose spectra lie one after the other in the features.
-    epoch_seconds : float
-        Length of an epoch, to find the sampling rate of raw samples.
     """
 
-    def __init__(
-        self,
-        *,
-        n_frames: int,
-        n_features: int,
-        n_stages: int,
-        width: float = 1.0,
-        depth: int | None = None,
-        small: bool = False,
-        spectrum: bool = False,
-        n_channels: int = 1,
-        epoch_seconds: float = 30.0,
-    ) -> None:
-        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
+    def __init__(self, *, spectrum: bool = False, n_channels: int = 1, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
         spectrum = checks.flag(spectrum, "spectrum")
-        n_units, n_filters = scaled(64, width), scaled(32, width)
+        n_frames, n_features = self.n_frames, self.n_features
+        n_units, n_filters = scaled(64, self.width), scaled(32, self.width)
         self.spectrogram: Spectrogram | None = None
         if n_frames >= RAW_FRAMES:
-            self.spectrogram = Spectrogram(n_frames, n_features, epoch_seconds)
+            self.spectrogram = Spectrogram(n_frames, n_features, self.epoch_seconds)
             n_frames, spectrum, n_channels = self.spectrogram.n_frames, True, n_features
             n_features = n_channels * self.spectrogram.n_bins
         self.dropout = nn.Dropout(0.25)
@@ -73,9 +58,8 @@ class SeqSleepNet(Backbone):
                 bank = _Filterbank(n_features, n_channels, n_filters)
                 n_filters = bank.n_outputs
             self.within = _FrameRecurrence(bank, n_filters, n_units)
-        layers = checks.count(1 if depth is None else depth, "depth")
-        self.between = nn.GRU(2 * n_units, n_units, layers, batch_first=True, bidirectional=True)
-        self.output = nn.Linear(2 * n_units, n_stages)
+        self.between = nn.GRU(2 * n_units, n_units, self.depth_or(1), batch_first=True, bidirectional=True)
+        self.output = nn.Linear(2 * n_units, self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return logits for an input that was checked."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from math import sqrt
+import inspect
+from math import inf, sqrt
+from typing import Any, ClassVar, Required, TypedDict
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
@@ -12,10 +14,23 @@ from stageguard.nn.pytorch import Tensor, functional, nn, torch
 RAW_FRAMES = 200
 
 
+class Sizes(TypedDict, total=False):
+    """What every network takes, as in `build_backbone`; each says what depth and small are to it."""
+
+    n_frames: Required[int]
+    n_features: Required[int]
+    n_stages: Required[int]
+    width: float
+    depth: int | None
+    small: bool
+    epoch_seconds: float
+
+
 class Backbone(nn.Module):
     """A network from the epochs of a recording to the logits of their stages.
 
-    Subclasses implement ``logits``; ``forward`` checks the input and calls it.
+    Subclasses implement ``logits``; ``forward`` checks the input and calls it. Their constructors take
+    `Sizes` besides options of their own.
 
     Attributes
     ----------
@@ -25,16 +40,36 @@ class Backbone(nn.Module):
         The number of epochs it must be run at, as it was trained; None for any number.
     """
 
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Spell the sizes out in the signature, which `build_backbone` checks options by."""
+        super().__init_subclass__(**keywords)
+        _, *sizes, seconds = inspect.signature(Backbone.__init__).parameters.values()
+        _, *options, _ = inspect.signature(cls.__init__).parameters.values()
+        cls.__signature__ = inspect.Signature([*sizes, *options, seconds])
+
     def __init__(
-        self, *, n_frames: int, n_features: int, n_stages: int, training_length: int | None = None
+        self,
+        *,
+        n_frames: int,
+        n_features: int,
+        n_stages: int,
+        width: float = 1.0,
+        depth: int | None = None,
+        small: bool = False,
+        epoch_seconds: float = 30.0,
     ) -> None:
         super().__init__()
         self.n_frames = checks.count(n_frames, "n_frames")
         self.n_features = checks.count(n_features, "n_features")
         self.n_stages = checks.count(n_stages, "n_stages", low=2)
-        self.training_length = (
-            None if training_length is None else checks.count(training_length, "training_length")
-        )
+        self.width, self.depth, self.small, self.epoch_seconds = width, depth, small, epoch_seconds
+        self.training_length: int | None = None
+
+    def depth_or(self, default: int, high: float = inf) -> int:
+        """Return the depth that was asked for, or the network's own."""
+        return checks.count(default if self.depth is None else self.depth, "depth", high=high)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (batch, epochs, stages) for features (batch, epochs, frames, features)."""

@@ -7,9 +7,10 @@ staging with interpretability and uncertainty quantification. IEEE Trans. Biomed
 from __future__ import annotations
 
 from math import log, sqrt
+from typing import Unpack
 
 from stageguard.base import checks
-from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
+from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Sizes, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 N_HEADS = 8
@@ -21,41 +22,26 @@ class SleepTransformer(Backbone):
 
     Parameters
     ----------
-    n_frames, n_features, n_stages : int
-        Frames per epoch, features per frame, stages.
-    width : float
-        Multiplies all sizes.
     depth : int, optional
         Blocks in each of the two transformers, 4 as published.
     small : bool
         Half the width, two blocks and a training length of 100 epochs.
     training_length : int, optional
         Epochs in a training sequence, 21 as published. Longer inputs are refused.
-    epoch_seconds : float
-        Length of an epoch, to find the sampling rate of raw samples.
     """
 
-    def __init__(
-        self,
-        *,
-        n_frames: int,
-        n_features: int,
-        n_stages: int,
-        width: float = 1.0,
-        depth: int | None = None,
-        small: bool = False,
-        training_length: int | None = None,
-        epoch_seconds: float = 30.0,
-    ) -> None:
-        length = (100 if small else 21) if training_length is None else training_length
-        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages, training_length=length)
-        width = width / 2 if small else width
-        depth = checks.count((2 if small else 4) if depth is None else depth, "depth")
+    def __init__(self, *, training_length: int | None = None, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        length, width, depth = (100, self.width / 2, 2) if self.small else (21, self.width, 4)
+        length = length if training_length is None else training_length
+        self.training_length = checks.count(length, "training_length")
+        depth = self.depth_or(depth)
+        n_frames, n_features = self.n_frames, self.n_features
         size = N_HEADS * scaled(16, width)
         n_hidden = scaled(1024, width)
         self.spectrogram: Spectrogram | None = None
         if n_frames >= RAW_FRAMES:
-            self.spectrogram = Spectrogram(n_frames, n_features, epoch_seconds, skip_zero=True)
+            self.spectrogram = Spectrogram(n_frames, n_features, self.epoch_seconds, skip_zero=True)
             n_frames, n_features = self.spectrogram.n_frames, n_features * self.spectrogram.n_bins
         # The original attends to the 128 bins of a spectrum themselves, so 128 features need no projection.
         embed = nn.Identity() if n_features == size else nn.Linear(n_features, size)
@@ -75,7 +61,7 @@ class SleepTransformer(Backbone):
             nn.Linear(n_hidden, n_hidden),
             nn.ReLU(),
             nn.Dropout(DROPOUT),
-            nn.Linear(n_hidden, n_stages),
+            nn.Linear(n_hidden, self.n_stages),
         )
 
     def logits(self, x: Tensor) -> Tensor:

@@ -7,9 +7,9 @@ high-frequency sleep staging. npj Digital Medicine 4: 72.
 from __future__ import annotations
 
 from math import log2, sqrt
+from typing import Unpack
 
-from stageguard.base import checks
-from stageguard.nn.backbones.shared import Backbone, scaled
+from stageguard.nn.backbones.shared import Backbone, Sizes, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 KERNEL = 9
@@ -23,10 +23,6 @@ class USleep(Backbone):
 
     Parameters
     ----------
-    n_frames, n_features, n_stages : int
-        Frames per epoch, features per frame (channels, for raw samples), stages.
-    width : float
-        Multiplies the numbers of filters.
     depth : int, optional
         Levels, at most the published 12; by default as many as halve an epoch to one place, at least 4.
         Fewer levels are the innermost of the 12: what the outer ones do is to shorten the epoch.
@@ -34,24 +30,14 @@ class USleep(Backbone):
         Half the width.
     """
 
-    def __init__(
-        self,
-        *,
-        n_frames: int,
-        n_features: int,
-        n_stages: int,
-        width: float = 1.0,
-        depth: int | None = None,
-        small: bool = False,
-    ) -> None:
-        super().__init__(n_frames=n_frames, n_features=n_features, n_stages=n_stages)
-        width = width / 2 if small else width
-        by_frames = min(LEVELS, max(4, round(log2(n_frames))))
-        self.depth = checks.count(by_frames if depth is None else depth, "depth", high=LEVELS)
-        filters = [scaled(n, width) for n in _published_filters()[LEVELS - self.depth :]]
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        n_stages, width = self.n_stages, self.width / 2 if self.small else self.width
+        self.n_levels = self.depth_or(min(LEVELS, max(4, round(log2(self.n_frames)))), high=LEVELS)
+        filters = [scaled(n, width) for n in _published_filters()[LEVELS - self.n_levels :]]
         inner = filters[:-1]
         self.down = nn.ModuleList(
-            _convolution(a, b) for a, b in zip([n_features, *inner], filters, strict=True)
+            _convolution(a, b) for a, b in zip([self.n_features, *inner], filters, strict=True)
         )
         self.up = nn.ModuleList(_UpLevel(a, b) for a, b in zip(filters[:0:-1], inner[::-1], strict=True))
         n_votes = int(n_stages * COMPLEXITY)
@@ -65,7 +51,7 @@ class USleep(Backbone):
         """Return logits for an input that was checked."""
         n_epochs, n_frames = x.shape[1:3]
         places = x.flatten(1, 2).transpose(1, 2)  # (batch, features, epochs * frames)
-        places = functional.pad(places, (0, -places.shape[2] % (1 << self.depth)))
+        places = functional.pad(places, (0, -places.shape[2] % (1 << self.n_levels)))
         levels = []
         for down in self.down[:-1]:
             levels.append(down(places))
@@ -78,7 +64,7 @@ class USleep(Backbone):
         return result.transpose(1, 2)
 
     def _fewest_values(self, x: Tensor) -> int:
-        return x.shape[0] * -(-x.shape[1] * x.shape[2] // (1 << self.depth))
+        return x.shape[0] * -(-x.shape[1] * x.shape[2] // (1 << self.n_levels))
 
 
 class _UpLevel(nn.Module):
