@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
-from stageguard.report.hypnogram_svg import LEFT, PLOT, hypnogram_svg
+from stageguard.report.hypnogram_svg import FILE_FRAME, hypnogram_svg
 from stageguard.report.svg import COLOURS
 from stageguard.synthetic.night import simulate_night
 
@@ -47,7 +47,7 @@ def test_bars_are_as_long_as_the_stages(night, decoding):
         truth, before, after = covered(svg, COLOURS[name])
         for length, labels in ((truth, night.expert.labels), (before, decoding.argmax),
                                (after, decoding.hypnogram.labels)):  # fmt: skip
-            assert length / PLOT == pytest.approx(np.mean(labels == stage), abs=2e-3)
+            assert length / FILE_FRAME.plot == pytest.approx(np.mean(labels == stage), abs=2e-3)
 
 
 def test_panels_and_counts_are_named(night, decoding):
@@ -72,7 +72,9 @@ def test_a_start_time_gives_a_clock(night):
         element for element in ElementTree.fromstring(hypnogram_svg(decoding)).iter(f"{SVG}text")
         if element.text == "23:00"
     )  # fmt: skip
-    assert float(first_tick.get("x") or 0) == pytest.approx(LEFT + PLOT * 0.25 / 4, abs=0.1)
+    assert float(first_tick.get("x") or 0) == pytest.approx(
+        FILE_FRAME.left + FILE_FRAME.plot * 0.25 / 4, abs=0.1
+    )
 
 
 def test_text_cannot_break_out(decoding):

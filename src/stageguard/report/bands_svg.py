@@ -50,15 +50,7 @@ class BandRow:
 
 
 def bands_svg(rows: Sequence[BandRow], *, expert_name: str | None = None) -> str:
-    """Draw one row per indicator: every band the same bar, values where they lie relative to it.
-
-    Parameters
-    ----------
-    rows : sequence of BandRow
-        The indicators that have a band.
-    expert_name : str, optional
-        What to call the scoring compared with; None when there is none.
-    """
+    """Draw one row per indicator that has a band: every band the same bar, values relative to it."""
     height = TOP + ROW * len(rows) + 40
     bottom = height - 40
     edges = f"M{BAND_LEFT:.1f} {TOP - 4:.1f}V{bottom:.1f}", f"M{BAND_RIGHT:.1f} {TOP - 4:.1f}V{bottom:.1f}"

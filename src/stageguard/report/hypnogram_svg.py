@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,18 @@ import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.report.night_panels import MARKS, Axis, Frame, Mark, NightPicture, Panel, draw_night
-from stageguard.report.svg import GAP, GREY, INK, colour_of, document, rect, shortened, text_at, top_down
+from stageguard.report.night_panels import (
+    MARKS,
+    Axis,
+    Frame,
+    Mark,
+    NightPicture,
+    Panel,
+    draw_mark,
+    draw_night,
+)
+from stageguard.report.numbers import count
+from stageguard.report.svg import GAP, GREY, colour_of, document, rect, shortened, text_at, top_down
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -20,7 +31,6 @@ if TYPE_CHECKING:
 
 FILE_FRAME = Frame(width=1200.0, left=186.0, right=30.0, name_left=24.0)
 PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)
-LEFT, PLOT = FILE_FRAME.left, FILE_FRAME.plot
 LONGEST_STRIP_HOURS = 14.0  # beyond it a page shows strips of STRIP_HOURS each
 STRIP_HOURS = 6.0
 MOST_STRIPS = 28  # a week; of longer recordings each strip shows more
@@ -28,20 +38,14 @@ SYNTHETIC = "synthetic"  # scorer of a made-up night, whose stages are known
 
 
 def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: str | None = None) -> str:
-    """Draw a night as text: expert (if given), before, after, changed epochs and probabilities.
+    """Draw a night as text: expert, before, after, changed epochs and probabilities.
 
-    Parameters
-    ----------
-    decoding : Decoding
-        The night.
-    expert : Hypnogram, optional
-        A scoring to compare with, of the same length, in the same scheme or a coarser one.
-    title : str, optional
-        Headline; by default the source of the probabilities.
+    The expert's scoring has the same length, and the same scheme or a coarser one; the headline is by default
+    the source of the probabilities.
     """
     headline = title if title is not None else (decoding.source or "Hypnogram")
     subtitle = _subtitle(decoding)
-    picture = night_picture(decoding, expert)
+    picture = _night_picture(decoding, expert)
     axis = _axis(decoding, FILE_FRAME, 0, decoding.hypnogram.n_epochs)
     parts = [
         text_at(24, 36, shortened(headline, 80), font_size=22, font_weight=600),
@@ -49,14 +53,10 @@ def hypnogram_svg(decoding: Decoding, expert: Hypnogram | None = None, title: st
     ]
     drawn, y = draw_night(picture, axis, 84.0)
     y += 38
-    parts += [*drawn, *legend(picture, FILE_FRAME, y - 12)]
-    parts.append(
-        text_at(
-            FILE_FRAME.width - FILE_FRAME.right, y - 12,
-            "A trained scorer must review this before any clinical decision.",
-            font_size=11, text_anchor="end", fill=GREY,
-        )
-    )  # fmt: skip
+    review = "A trained scorer must review this before any clinical decision."
+    right = FILE_FRAME.width - FILE_FRAME.right
+    parts += [*drawn, *_legend(picture, FILE_FRAME, y - 12)]
+    parts.append(text_at(right, y - 12, review, font_size=11, text_anchor="end", fill=GREY))
     return document(headline, subtitle, parts, (FILE_FRAME.width, y))
 
 
@@ -70,65 +70,41 @@ def page_strips(
 ) -> list[str]:
     """Draw a night for an HTML page: one picture, or several below each other for a long recording.
 
-    Parameters
-    ----------
-    decoding, expert
-        As for `hypnogram_svg`.
-    marks : sequence of Mark
-        Rare events, drawn in a lane of their own.
-    lights : sequence of (epoch, text)
-        Lights off and on.
-    zeitgeber : float, optional
-        Seconds since the lights of a 12 h : 12 h cycle went on when the recording began; draws that cycle.
+    `marks` are rare events, `lights` the epochs and words of lights off and on. With `zeitgeber`, the seconds
+    since lights on when the recording began, a cycle of 12 h : 12 h is drawn.
     """
-    picture = night_picture(decoding, expert, marks=tuple(marks), lights=tuple(lights), zeitgeber=zeitgeber)
-    n_epochs = decoding.hypnogram.n_epochs
-    windows = _windows(n_epochs, decoding.epoch_seconds)
+    picture = replace(_night_picture(decoding, expert), marks=marks, lights=lights, zeitgeber=zeitgeber)
+    windows = _windows(decoding.hypnogram.n_epochs, decoding.epoch_seconds)
+    shown = "the stager's most probable stages, the decoded stages, changed epochs and stage probabilities"
+    compared = f"the {expert_name(expert)}'s stages, " if expert is not None else ""
+    description = f"From top to bottom: {compared}{shown}. {_subtitle(decoding)}."
     strips = []
     for number, (first, stop) in enumerate(windows):
         axis = _axis(decoding, PAGE_FRAME, first, stop)
         parts, y = draw_night(picture, axis, 16.0 if lights else 4.0)
         if number == 0:
             y += 22
-            parts += legend(picture, PAGE_FRAME, y - 4)
+            parts += _legend(picture, PAGE_FRAME, y - 4)
         span = f"{axis.time_text(first * axis.epoch_seconds)} to {axis.time_text(stop * axis.epoch_seconds)}"
         which = f", {span} ({axis.unit})" if len(windows) > 1 else ""
-        strips.append(
-            document(
-                f"Hypnogram before and after decoding{which}",
-                _description(decoding, expert),
-                parts,
-                (PAGE_FRAME.width, y + 6),
-                inline=f"night-{number + 1}",
-            )
-        )
+        title, size = f"Hypnogram before and after decoding{which}", (PAGE_FRAME.width, y + 6)
+        strips.append(document(title, description, parts, size, inline=f"night-{number + 1}"))
     return strips
 
 
-def night_picture(
-    decoding: Decoding,
-    expert: Hypnogram | None,
-    *,
-    marks: tuple[Mark, ...] = (),
-    lights: tuple[tuple[float, str], ...] = (),
-    zeitgeber: float | None = None,
-) -> NightPicture:
+def _night_picture(decoding: Decoding, expert: Hypnogram | None) -> NightPicture:
     """Gather what is drawn: the expert's panel first, then before and after."""
-    given = [("Before", decoding.argmax), ("After", decoding.hypnogram.labels)]
-    scheme = decoding.hypnogram.scheme
-    panels = [Panel(name, _details(labels, scheme, expert), labels) for name, labels in given]
+    scheme, scored = (
+        decoding.hypnogram.scheme,
+        {"Before": decoding.argmax, "After": decoding.hypnogram.labels},
+    )
+    panels = [
+        Panel(name, _details(labels, scheme, expert), labels, scheme) for name, labels in scored.items()
+    ]
     if expert is not None:
         name = expert_name(expert).capitalize()
         panels.insert(0, Panel(name, (_changes_text(expert.labels),), expert.labels, expert.scheme))
-    return NightPicture(
-        scheme,
-        tuple(panels),
-        np.asarray(decoding.changed),
-        decoding.density.probabilities,
-        marks,
-        lights,
-        zeitgeber,
-    )
+    return NightPicture(scheme, tuple(panels), decoding.changed, decoding.density.probabilities)
 
 
 def expert_name(expert: Hypnogram) -> str:
@@ -136,7 +112,7 @@ def expert_name(expert: Hypnogram) -> str:
     return "truth" if expert.scorer == SYNTHETIC else "expert"
 
 
-def legend(picture: NightPicture, frame: Frame, y: float) -> Iterator[str]:
+def _legend(picture: NightPicture, frame: Frame, y: float) -> Iterator[str]:
     """Draw what colours and marks mean."""
     scheme = picture.scheme
     entries = [(scheme.names[stage], colour_of(scheme, stage)) for stage in top_down(scheme)]
@@ -148,13 +124,9 @@ def legend(picture: NightPicture, frame: Frame, y: float) -> Iterator[str]:
         yield rect(x, y - 10, 14, 11, colour)
         yield text_at(x + 19, y, name, font_size=12)
         x += 34 + 8.0 * len(name)
-    kinds = {mark.kind for mark in picture.marks}
-    for kind in (kind for kind in MARKS if kind in kinds):
-        fill = INK if kind == "kept" else "none"
-        yield (
-            f'<path d="{MARKS[kind]}" transform="translate({x + 8:.1f} {y - 4.5:.1f})" fill="{fill}" '
-            f'stroke="{INK}" stroke-width="1.4"/>'
-        )
+    marked = {mark.kind for mark in picture.marks}
+    for kind in (kind for kind in MARKS if kind in marked):
+        yield draw_mark(kind, x + 8, y - 4.5)
         yield text_at(x + 17, y, f"{kind} rare event", font_size=12)
         x += 128
 
@@ -180,12 +152,6 @@ def _subtitle(decoding: Decoding) -> str:
     return f"Profile {decoding.profile.name} · {changed}"
 
 
-def _description(decoding: Decoding, expert: Hypnogram | None) -> str:
-    shown = "the stager's most probable stages, the decoded stages, changed epochs and stage probabilities"
-    compared = f"the {expert_name(expert)}'s stages, " if expert is not None else ""
-    return f"From top to bottom: {compared}{shown}. {_subtitle(decoding)}."
-
-
 def _details(labels: Labels, scheme: StageScheme, expert: Hypnogram | None) -> tuple[str, ...]:
     changes = _changes_text(labels)
     if expert is None:
@@ -202,4 +168,4 @@ def _details(labels: Labels, scheme: StageScheme, expert: Hypnogram | None) -> t
 def _changes_text(labels: Labels) -> str:
     both = (labels[1:] >= 0) & (labels[:-1] >= 0)
     n_changes = int(np.count_nonzero((labels[1:] != labels[:-1]) & both))
-    return f"{n_changes:,} stage change{'s' * (n_changes != 1)}"
+    return count(n_changes, "stage change")

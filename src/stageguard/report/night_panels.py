@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -108,12 +108,12 @@ MARKS = {"kept": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z", "lost": "M-3.4 -3.4l6.8 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A hypnogram to draw, and what is written beside it; `scheme` only where it is not the night's."""
+    """A hypnogram to draw, and what is written beside it."""
 
     name: str
     details: tuple[str, ...]
     labels: Labels
-    scheme: StageScheme | None = None
+    scheme: StageScheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ class NightPicture:
     panels: tuple[Panel, ...]
     changed: Mask
     probabilities: Floats
-    marks: tuple[Mark, ...] = ()
-    lights: tuple[tuple[float, str], ...] = ()
+    marks: Sequence[Mark] = ()
+    lights: Sequence[tuple[float, str]] = ()
     zeitgeber: float | None = None  # seconds since lights on at the first epoch
 
     @property
@@ -148,10 +148,9 @@ def draw_night(night: NightPicture, axis: Axis, y: float) -> tuple[list[str], fl
     parts: list[str] = []
     top = y
     for panel in night.panels:
-        scheme = panel.scheme or night.scheme
-        height = LANE_HEIGHT.get(scheme.n_stages, 19.0) * scheme.n_stages
-        tint = panel.name in ("Before", "After")
-        parts += _panel(panel, scheme, axis, y, height, night.changed if tint else None)
+        height = LANE_HEIGHT.get(panel.scheme.n_stages, 19.0) * panel.scheme.n_stages
+        tinted = night.changed if panel.name in ("Before", "After") else None
+        parts += _panel(panel, axis, y, height, tinted)
         y += height + 14
         if panel.name == "Before":
             parts += _changed_lane(night.changed, axis, y - 4)
@@ -169,15 +168,8 @@ def draw_night(night: NightPicture, axis: Axis, y: float) -> tuple[list[str], fl
     return parts, y + 24
 
 
-def _panel(
-    panel: Panel,
-    scheme: StageScheme,
-    axis: Axis,
-    y: float,
-    height: float,
-    changed: Mask | None,
-) -> Iterator[str]:
-    frame, order = axis.frame, top_down(scheme)
+def _panel(panel: Panel, axis: Axis, y: float, height: float, changed: Mask | None) -> Iterator[str]:
+    frame, order = axis.frame, top_down(panel.scheme)
     step = height / len(order)
     middle = {stage: y + step * (rank + 0.5) for rank, stage in enumerate(order)}
     yield text_at(frame.name_left, y + 15, panel.name, font_size=15, font_weight=600)
@@ -187,19 +179,16 @@ def _panel(
         yield f'<path d="{tint}" fill="{TINT}"/>'
     for stage, line in middle.items():
         yield f'<path d="M{frame.left:.1f} {line:.1f}h{frame.plot:.1f}" stroke="{PALE}" stroke-width="1"/>'
-        name = shortened(scheme.names[stage], 9)
-        yield text_at(frame.left - 8, line + 4, name, font_size=11.5, text_anchor="end", fill=INK)
-    yield from _bouts(panel.labels, scheme, axis, y, height, middle)
+        yield _lane_name(axis, line + 4, shortened(panel.scheme.names[stage], 9))
+    yield from _bouts(panel, axis, y, height, middle)
 
 
-def _bouts(
-    labels: Labels, scheme: StageScheme, axis: Axis, y: float, height: float, middle: dict[int, float]
-) -> Iterator[str]:
+def _bouts(panel: Panel, axis: Axis, y: float, height: float, middle: dict[int, float]) -> Iterator[str]:
     """Draw each bout as a bar in its stage's lane, joined by thin risers; unscored stretches as blocks."""
     risers: list[str] = []
     bars: dict[int, list[str]] = {stage: [] for stage in middle}
     previous = -1
-    for first, end, label in _drawn_runs(labels, axis):
+    for first, end, label in _drawn_runs(panel.labels, axis):
         left, right = axis.x(first), axis.x(end)
         if label >= 0:
             bars[int(label)].append(f"M{left:.2f} {middle[int(label)]:.1f}H{right:.2f}")
@@ -214,7 +203,7 @@ def _bouts(
     thickness = min(9.0, 0.5 * height / len(middle))
     for stage, path in bars.items():
         if path:
-            colour = colour_of(scheme, stage)
+            colour = colour_of(panel.scheme, stage)
             yield f'<path d="{"".join(path)}" stroke="{colour}" stroke-width="{thickness:.1f}"/>'
 
 
@@ -247,31 +236,38 @@ def _drawn_runs(values: npt.NDArray[Any], axis: Axis) -> Iterator[tuple[int, int
         yield axis.first + start * n_together, min(axis.first + end * n_together, axis.stop), value
 
 
+def _lane_name(axis: Axis, y: float, name: str) -> str:
+    return text_at(axis.frame.left - 8, y, name, font_size=11.5, text_anchor="end", fill=INK)
+
+
 def _changed_lane(changed: Mask, axis: Axis, y: float) -> Iterator[str]:
-    frame = axis.frame
-    yield text_at(frame.left - 8, y + 9, "changed", font_size=11.5, text_anchor="end", fill=INK)
-    yield rect(frame.left, y, frame.plot, 11, "#F6F7F8")
+    yield _lane_name(axis, y + 9, "changed")
+    yield rect(axis.frame.left, y, axis.frame.plot, 11, "#F6F7F8")
     if path := _blocks(changed, axis, y, 11):
         yield f'<path d="{path}" fill="{INK}"/>'
 
 
-def _marks_lane(marks: tuple[Mark, ...], axis: Axis, y: float) -> Iterator[str]:
-    frame = axis.frame
-    yield text_at(frame.left - 8, y + 9, "rare events", font_size=11.5, text_anchor="end", fill=INK)
-    yield rect(frame.left, y, frame.plot, 11, "#F6F7F8")
+def _marks_lane(marks: Sequence[Mark], axis: Axis, y: float) -> Iterator[str]:
+    yield _lane_name(axis, y + 9, "rare events")
+    yield rect(axis.frame.left, y, axis.frame.plot, 11, "#F6F7F8")
     drawn: dict[tuple[int, str], Mark] = {}  # marks of a kind on the same pixel are one
     for mark in marks:
         if axis.first <= mark.epoch < axis.stop:
             drawn.setdefault((round(axis.x(mark.epoch)), mark.kind), mark)
     for mark in drawn.values():
-        fill = INK if mark.kind == "kept" else "none"
-        yield (
-            f'<path d="{MARKS[mark.kind]}" transform="translate({axis.x(mark.epoch):.1f} {y + 5.5:.1f})" '
-            f'fill="{fill}" stroke="{INK}" stroke-width="1.4"/>'
-        )
+        yield draw_mark(mark.kind, axis.x(mark.epoch), y + 5.5)
 
 
-def _lights(lights: tuple[tuple[float, str], ...], axis: Axis, top: float, y: float) -> Iterator[str]:
+def draw_mark(kind: str, x: float, y: float) -> str:
+    """Return the mark of a rare event."""
+    fill = INK if kind == "kept" else "none"
+    return (
+        f'<path d="{MARKS[kind]}" transform="translate({x:.1f} {y:.1f})" fill="{fill}" '
+        f'stroke="{INK}" stroke-width="1.4"/>'
+    )
+
+
+def _lights(lights: Sequence[tuple[float, str]], axis: Axis, top: float, y: float) -> Iterator[str]:
     for epoch, text in lights:
         if axis.first <= epoch <= axis.stop:
             x = axis.x(epoch)
@@ -285,7 +281,7 @@ def _lights(lights: tuple[tuple[float, str], ...], axis: Axis, top: float, y: fl
 
 def _light_cycle(zeitgeber: float, axis: Axis, y: float) -> Iterator[str]:
     """Draw the light phase as an empty bar and the dark phase as a black one."""
-    yield text_at(axis.frame.left - 8, y + 9, "light / dark", font_size=11.5, text_anchor="end", fill=INK)
+    yield _lane_name(axis, y + 9, "light / dark")
     elapsed = np.arange(axis.first, axis.stop) * axis.epoch_seconds + zeitgeber
     for start, end, is_dark in runs(elapsed % (2 * HALF_DAY) >= HALF_DAY):
         left, right = axis.x(axis.first + start), axis.x(axis.first + end)

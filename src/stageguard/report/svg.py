@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any
@@ -33,23 +33,23 @@ def shortened(text: str, length: int) -> str:
 
 def text_at(x: float, y: float, text: str, **style: Any) -> str:
     """Return a text element; style is SVG attributes, with _ for -."""
-    attributes = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in style.items())
-    return f'<text x="{x:.1f}" y="{y:.1f}"{attributes}>{safe(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{_attributes(style)}>{safe(text)}</text>'
 
 
 def rect(x: float, y: float, width: float, height: float, fill: str, **style: Any) -> str:
     """Return a filled rectangle."""
-    attributes = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in style.items())
-    return (
-        f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height:.1f}" fill="{fill}"{attributes}/>'
-    )
+    size = f'width="{width:.2f}" height="{height:.1f}"'
+    return f'<rect x="{x:.2f}" y="{y:.1f}" {size} fill="{fill}"{_attributes(style)}/>'
+
+
+def _attributes(style: Mapping[str, Any]) -> str:
+    return "".join(f' {key.replace("_", "-")}="{value}"' for key, value in style.items())
 
 
 def runs(values: npt.NDArray[Any]) -> Iterator[tuple[int, int, Any]]:
     """Start, end and value of each run of equal values."""
     edges = np.flatnonzero(values[1:] != values[:-1]) + 1
-    bounds = [0, *edges.tolist(), len(values)]
-    for start, end in pairwise(bounds):
+    for start, end in pairwise([0, *edges.tolist(), len(values)]):
         yield start, end, values[start]
 
 
@@ -61,19 +61,9 @@ def document(
     *,
     inline: str | None = None,
 ) -> str:
-    """Return the picture around its parts.
+    """Return the picture around its parts, which are escaped already; a screen reader says the other texts.
 
-    Parameters
-    ----------
-    title, description : str
-        What a screen reader says.
-    parts : sequence of str
-        Elements, escaped already.
-    size : (float, float)
-        Width and height.
-    inline : str, optional
-        Prefix of the ids of a picture inside an HTML page, which scales with the page; by default a file of
-        its own.
+    `inline` is the prefix of the ids of a picture that scales with an HTML page; without, it is a file.
     """
     width, height = (f"{length:.0f}" for length in size)
     if inline is None:
