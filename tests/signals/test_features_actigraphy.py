@@ -12,8 +12,8 @@ from body_signals import recording, unscaled, wrist
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal
+from stageguard.signals.activity import find_counts
 from stageguard.signals.clock import Clock, clock_features
-from stageguard.signals.counts import find_counts
 from stageguard.signals.features import Recipe
 from stageguard.signals.features.actigraphy import (
     Settings,

@@ -17,7 +17,7 @@ from stageguard.signals.breathing import (
     read_belt,
 )
 from stageguard.signals.features import Recipe
-from stageguard.signals.oxygen import Oxygen, desaturations, oxygen_features, read_oxygen
+from stageguard.signals.features.cardiorespiratory import Oxygen, desaturations, oxygen_features, read_oxygen
 
 pytest.importorskip("scipy")
 

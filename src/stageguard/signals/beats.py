@@ -28,22 +28,10 @@ LOCAL_BEATS = 11
 
 @dataclass(frozen=True, slots=True)
 class Beats:
-    """Heartbeats in order of time.
+    """Heartbeats in order of time."""
 
-    Parameters
-    ----------
-    times : array (n,)
-        Of the beats, in seconds since the recording's start.
-    intervals : array (n,)
-        From the beat before to this one, in seconds; NaN where the signal was interrupted between them.
-    lost_starts, lost_ends : array (m,)
-        Stretches of time in which the sensor gave nothing.
-    """
-
-    times: Floats
-    intervals: Floats
-    lost_starts: Floats
-    lost_ends: Floats
+    times: Floats  # (n,) seconds since the recording's start
+    intervals: Floats  # (n,) seconds since the beat before; NaN where the signal was interrupted between them
 
     @property
     def is_plausible(self) -> Mask:
@@ -54,11 +42,8 @@ class Beats:
     def normal(self, tolerance: float) -> Mask:
         """Whether each interval is plausible and near its neighbours, as those of normal beats are.
 
-        Parameters
-        ----------
-        tolerance : float
-            Largest distance from the median of the 11 plausible intervals around, as a share of it. An
-            ectopic beat makes one interval too short and one too long.
+        Near is a share of the median of the 11 plausible intervals around. An ectopic beat makes one interval
+        too short and one too long.
         """
         kept = np.flatnonzero(self.is_plausible)
         normal = np.zeros(len(self.times), dtype=np.bool_)
@@ -100,7 +85,7 @@ def find_beats(recording: Recording) -> Beats:
             f"{LEAST_RATE_HZ:g} to find heartbeats. Map a faster one, or beat times as 'beats'."
         )
     times, lost = _detected(signal)
-    return Beats(times, _intervals(times, lost), lost[:, 0], lost[:, 1])
+    return Beats(times, _intervals(times, lost))
 
 
 def _given(recording: Recording, channel: Signal | Series) -> Beats:
@@ -122,11 +107,10 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
             f"channel 'beats' of recording {recording.id!r} has an interval of {usual:.3g} s in the median, "
             "expected 0.3 to 2 s. Say its unit, for example 'ms', or map another."
         )
-    empty = np.zeros(0)
-    return Beats(channel.times, intervals, empty, empty)
+    return Beats(channel.times, intervals)
 
 
-def _intervals(times: Floats, lost: Floats) -> Floats:
+def _intervals(times: Floats, lost: list[tuple[float, float]]) -> Floats:
     """Return the time from each beat to the one before, NaN where a lost stretch lies between."""
     intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
     for first, end in lost:
@@ -136,8 +120,8 @@ def _intervals(times: Floats, lost: Floats) -> Floats:
     return intervals
 
 
-def _detected(signal: Signal) -> tuple[Floats, Floats]:
-    """Return times of beats, and stretches (m, 2) of time without a signal."""
+def _detected(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:
+    """Return times of beats, and stretches of time without a signal."""
     sleepecg = library("sleepecg", "heartbeats from an ECG")
     beats: list[Floats] = []
     lost: list[tuple[float, float]] = []
@@ -161,7 +145,7 @@ def _detected(signal: Signal) -> tuple[Floats, Floats]:
     times = np.sort(np.concatenate(beats)) if beats else np.zeros(0)
     # where two blocks meet, a beat may be seen by both
     times = times[np.append(np.inf, np.diff(times)) >= REFRACTORY_SECONDS] if len(times) else times
-    return times, np.array(_joined(lost)).reshape(-1, 2)
+    return times, lost
 
 
 def _usable(samples: Floats, rate_hz: float) -> Mask:
@@ -200,17 +184,6 @@ def _refined(samples: Floats, peaks: npt.NDArray[np.integer], rate_hz: float) ->
     shift = vertex(left, centre, right, (centre >= left) & (centre >= right))
     refined = inner - reach - 1 + top + shift
     return np.asarray(refined[1:] if height[0] < LEAST_FIRST_HEIGHT * np.median(height) else refined)
-
-
-def _joined(stretches: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Join stretches of time that touch."""
-    joined: list[tuple[float, float]] = []
-    for first, end in sorted(stretches):
-        if joined and first <= joined[-1][1] + 1e-9:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((first, end))
-    return joined
 
 
 def _running_median(values: Floats, length: int) -> Floats:

@@ -38,24 +38,13 @@ BLOCK_WINDOWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Breathing:
-    """How breathing is measured.
+    """How breathing is measured."""
 
-    Parameters
-    ----------
-    use : {"if present", "always", "never"}
-        Whether to: those of the channels that are there, all of them, or none.
-    channels : list of str
-        Roles: "thorax", "abdomen", "airflow".
-    window_seconds : float
-        Length of the window around each epoch.
-    band : [lower, upper]
-        Frequencies of breathing in Hz.
-    """
-
+    # those of the channels that are there, all that are named, or none
     use: str = schema.choice("if present", *IF_PRESENT)
-    channels: tuple[str, ...] = schema.words("thorax", "abdomen")
-    window_seconds: float = schema.number(90.0, low=20.0, high=3600.0)
-    band: tuple[float, float] = schema.band(0.08, 0.8)
+    channels: tuple[str, ...] = schema.words("thorax", "abdomen")  # some of `ROLES`
+    window_seconds: float = schema.number(90.0, low=20.0, high=3600.0)  # around each epoch
+    band: tuple[float, float] = schema.band(0.08, 0.8)  # Hz
 
     def __post_init__(self) -> None:
         """Check the roles and the band."""
@@ -70,20 +59,10 @@ class Breathing:
 
 @dataclass(frozen=True, slots=True)
 class Belt:
-    """A belt's signal within the band of breathing, at a low rate.
+    """A belt's signal within the band of breathing, at a low rate."""
 
-    Parameters
-    ----------
-    values : array (n,)
-        Filtered; interpolated where nothing was recorded.
-    is_there : array of bool (n,)
-        Where something was.
-    rate_hz : float
-        Samples per second.
-    """
-
-    values: Floats
-    is_there: Mask
+    values: Floats  # (n,) filtered; interpolated where nothing was recorded
+    is_there: Mask  # (n,) where something was
     rate_hz: float
 
     def share(self, first: Floats, end: Floats) -> Floats:
@@ -96,20 +75,11 @@ class Belt:
 
 @dataclass(frozen=True, slots=True)
 class Breaths:
-    """Breaths in order of time; those next to a gap or a long pause have no interval.
+    """Breaths in order of time; those next to a gap or a long pause have no interval."""
 
-    Parameters
-    ----------
-    times : array (n,)
-        When each is deepest, in seconds.
-    intervals : array (n,)
-        To the next one in seconds, NaN if that does not follow.
-    depths : array (n,)
-        From its top to the lowest point before the next one, in the belt's own unit, NaN likewise.
-    """
-
-    times: Floats
-    intervals: Floats
+    times: Floats  # (n,) when each is deepest, in seconds
+    intervals: Floats  # (n,) seconds to the next one, NaN if that does not follow
+    # (n,) from its top to the lowest point before the next one, in the belt's own unit, NaN likewise
     depths: Floats
 
 

@@ -18,17 +18,10 @@ LOW_POINT_HOURS = 5.0  # when the body's drive to be awake is lowest
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Which features of time to add.
+    """Which features of time to add."""
 
-    Parameters
-    ----------
-    elapsed : bool
-        Hours since the start, and their cosine as in Walch et al. (2019).
-    time_of_day : {"if present", "always", "never"}
-        Cosine and sine of the clock, where the recording says when it began.
-    """
-
-    elapsed: bool = schema.flag(True)
+    elapsed: bool = schema.flag(True)  # hours since the start, and their cosine as in Walch et al. (2019)
+    # cosine and sine of the clock, where the recording says when it began
     time_of_day: str = schema.choice("if present", *IF_PRESENT)
 
 

@@ -38,22 +38,13 @@ def has_heart_rate(recording: Recording, wanted: str) -> bool:
 
 
 def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[str, ...]) -> Columns:
-    """Return heart-rate features of each epoch, by name.
+    """Return heart-rate features of each epoch, by name; rates outside the epochs are not used.
 
     ``heart_rate_bpm`` is the mean of the epoch, ``heart_rate_sd_bpm`` the standard deviation over 5 min
     around it, both of the rate interpolated to every second. ``heart_rate_change`` is Walch's: the standard
     deviation, from 285 s before the epoch to 285 s after it, of the rate filtered by a difference of two
     Gaussians (120 s less 0.75 times 600 s) and divided by the 90th percentile of its size in the recording.
-
-    Parameters
-    ----------
-    recording : Recording
-        With "heart_rate"; a recording that brings Walch's feature ready-made as "heart_rate_variability"
-        has ``heart_rate_change`` only.
-    epochs : EpochGrid
-        The epochs. Rates outside them are not used.
-    names : tuple of {"mean", "spread", "change"}
-        Which features.
+    It is the only one of a recording that brings it ready-made, as "heart_rate_variability".
     """
     if "heart_rate" not in recording.signals and READY_MADE in recording.signals:
         return {"heart_rate_change": _ready_made(recording, epochs)}

@@ -30,29 +30,16 @@ MOST_BEATS = 1200  # of a window, for sample entropy: its cost grows with the sq
 
 @dataclass(frozen=True, slots=True)
 class Heart:
-    """How the heart is measured.
-
-    Parameters
-    ----------
-    use : {"if present", "always", "never"}
-        Whether to.
-    groups : list of str
-        Which features: "epoch", "time", "frequency", "nonlinear".
-    window_seconds : float
-        Length of the window around each epoch.
-    ectopic_tolerance : float
-        An interval further than this share from the median of the 11 around it is left out.
-    resample_hz : float
-        Rate at which intervals are read for their spectrum.
-    bands : table of name = [lower, upper]
-        In Hz; the power of each, and shares of "lf" and "hf" where both are there.
-    """
+    """How the heart is measured."""
 
     use: str = schema.choice("always", *IF_PRESENT)
     groups: tuple[str, ...] = schema.words(*GROUPS)
-    window_seconds: float = schema.number(300.0, low=60.0, high=3600.0)
+    window_seconds: float = schema.number(300.0, low=60.0, high=3600.0)  # around each epoch
+    # an interval further than this share from the median of the 11 around it is left out
     ectopic_tolerance: float = schema.number(0.2, low=0.01, high=1.0)
+    # rate at which intervals are read for their spectrum
     resample_hz: float = schema.number(4.0, low=1.0, high=20.0)
+    # Hz; shares of "lf" and "hf" where both are there
     bands: Mapping[str, tuple[float, float]] = schema.bands(BANDS)
 
     def __post_init__(self) -> None:
@@ -71,21 +58,11 @@ class Heart:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """Normal-to-normal intervals.
+    """Normal-to-normal intervals."""
 
-    Parameters
-    ----------
-    times : array (n,)
-        When each interval ends, in seconds.
-    ms : array (n,)
-        Its length in milliseconds.
-    follows : array of bool (n,)
-        Whether it follows the one before directly, no beat left out.
-    """
-
-    times: Floats
-    ms: Floats
-    follows: Mask
+    times: Floats  # (n,) when each ends, in seconds
+    ms: Floats  # (n,) its length in milliseconds
+    follows: Mask  # (n,) whether it follows the one before directly, no beat left out
 
     @classmethod
     def of(cls, beats: Beats, tolerance: float) -> Normal:
@@ -120,15 +97,7 @@ def epoch_measures(ms: Floats, steps: Floats) -> dict[str, float]:
 
 
 def time_measures(ms: Floats, steps: Floats) -> dict[str, float]:
-    """Return measures of the time domain (Task Force 1996).
-
-    Parameters
-    ----------
-    ms : array (n,)
-        Normal intervals in milliseconds.
-    steps : array (m,)
-        Differences of those that follow each other directly.
-    """
+    """Return measures of the time domain (Task Force 1996); steps are between intervals that follow."""
     low, high = np.percentile(ms, [25, 75])
     some = len(steps) > 0
     return {
@@ -159,16 +128,8 @@ def nonlinear_measures(ms: Floats, steps: Floats) -> dict[str, float]:
 def sample_entropy(values: Floats, length: int, tolerance: float) -> float:
     """Return minus the log of the chance that runs alike for `length` values stay alike for one more.
 
-    Richman and Moorman (2000). Where none stays alike it is as if one did, so that the number is finite.
-
-    Parameters
-    ----------
-    values : array (n,)
-        A series.
-    length : int
-        Of the runs.
-    tolerance : float
-        Largest distance of values that are alike.
+    Richman and Moorman (2000). Values are alike up to the tolerance. Where no run stays alike it is as if one
+    did, so that the number is finite.
     """
     n = len(values)
     if n < length + 2:

@@ -9,50 +9,23 @@ from stageguard.base import checks
 
 @dataclass(frozen=True, slots=True)
 class Modality:
-    """What is recorded, and how the dataset that the paper uses for it is imitated.
+    """What is recorded, and how the dataset that the paper uses for it is imitated."""
 
-    Parameters
-    ----------
-    name : str
-        As in ``signal_quality(recording, name)``, in recipes and in datasets.
-    roles : tuple of str
-        Channels that show a recording to be of this modality.
-    recipe : str
-        Built-in recipe that suits the imitated dataset.
-    profile : str
-        Fitted profile that the bouts and transitions of simulated adults are those of.
-    dataset : str
-        Whose native layout is written; `stageguard.datasets` reads it by this name.
-    layouts : tuple of str
-        Kinds of files, the usual one first.
-    evening_minutes, morning_minutes : float
-        Mean time awake before lights off and after lights on.
-    hours : float
-        Length of a simulated recording unless another is asked for.
-    scheme, epoch_seconds : str, float
-        Stages and epochs the paper uses for the dataset.
-    default_epoch_seconds : float or None
-        Epoch length of signal quality where no scoring says it; None where it depends on the species.
-    is_mouse : bool
-        Whether the sleepers of the dataset are mice.
-    variants : tuple of str
-        Whose sleep can be simulated.
-    """
-
-    name: str
-    roles: tuple[str, ...]
-    recipe: str
-    profile: str
-    dataset: str
-    layouts: tuple[str, ...]
-    evening_minutes: float = 12.0
-    morning_minutes: float = 8.0
-    hours: float = 8.0
-    scheme: str = "wnr3"
-    epoch_seconds: float = 30.0
+    name: str  # as in ``signal_quality(recording, name)``, in recipes and in datasets
+    roles: tuple[str, ...]  # channels that show a recording to be of this modality
+    recipe: str  # built in; suits the imitated dataset
+    profile: str  # fitted; simulated adults have its bouts and transitions
+    dataset: str  # whose native layout is written; `stageguard.datasets` reads it by this name
+    layouts: tuple[str, ...]  # kinds of files, the usual one first
+    evening_minutes: float = 12.0  # mean time awake before lights off
+    morning_minutes: float = 8.0  # mean time awake after lights on
+    hours: float = 8.0  # length of a simulated recording unless another is asked for
+    scheme: str = "wnr3"  # stages the paper uses for the dataset
+    epoch_seconds: float = 30.0  # the paper's
+    # epoch length of signal quality where no scoring says it; None where it depends on the species
     default_epoch_seconds: float | None = 30.0
     is_mouse: bool = False
-    variants: tuple[str, ...] = ("adult", "narcolepsy", "infant")
+    variants: tuple[str, ...] = ("adult", "narcolepsy", "infant")  # whose sleep can be simulated
 
     @property
     def module(self) -> str:

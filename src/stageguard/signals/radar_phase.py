@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,20 +21,10 @@ FLAT_SECONDS = 2.0  # an echo that does not change for so long is no echo
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Phase at a steady rate.
+    """Phase at a steady rate."""
 
-    Parameters
-    ----------
-    values : array (n,)
-        Unwrapped, in rad; it stays where it is while nothing is recorded.
-    is_present : array (n,) of bool
-        Whether anything was recorded.
-    rate_hz : float
-        Samples per second.
-    """
-
-    values: Floats
-    is_present: Mask
+    values: Floats  # (n,) unwrapped, in rad; it stays where it is while nothing is recorded
+    is_present: Mask  # (n,) whether anything was recorded
     rate_hz: float
 
 
@@ -54,26 +45,19 @@ class Circle:
 
 
 def radar_phase(recording: Recording, rate_hz: float, demodulation: str = "auto") -> Phase:
-    """Return the phase of the echo, from "radar_phase" if there is such a channel, else from I and Q.
+    """Return the phase of the echo at a rate or above, from "radar_phase" if it is there, else from I and Q.
 
-    Parameters
-    ----------
-    recording : Recording
-        With "radar_phase" in rad, or "radar_i" and "radar_q" in one unit, whichever.
-    rate_hz : float
-        Lowest rate wanted.
-    demodulation : {"auto", "arctangent", "linear"}
-        "arctangent": the angle about the centre of the circle that I and Q move on, which is where
-        reflections of everything at rest put it. "linear": the way along their main axis, for arcs too short
-        to tell a circle; its unit is the mean distance from the origin, which is 1 rad if nothing else
-        reflects. "auto": the first where a circle is found, else the second, with a warning.
+    "arctangent" takes the angle about the centre of the circle that I and Q move on, which is where
+    reflections of everything at rest put it. "linear" takes the way along their main axis, for arcs too short
+    to tell a circle; its unit is the mean distance from the origin, which is 1 rad if nothing else reflects.
+    "auto" takes the first where a circle is found, else the second, with a warning.
     """
     channels = radar_channels(recording)
     if "radar_phase" in channels:
         # as points on a circle, so that it makes no difference whether it was unwrapped before
         signal = channels["radar_phase"]
-        real, rate = decimate(_Turned.of(signal, np.cos), rate_hz)
-        imaginary, _ = decimate(_Turned.of(signal, np.sin), rate_hz)
+        real, rate = decimate(phase_seen(signal, np.cos), rate_hz)
+        imaginary, _ = decimate(phase_seen(signal, np.sin), rate_hz)
         demodulation = "origin"
     else:
         (real, rate), (imaginary, _) = (decimate(signal, rate_hz) for signal in channels.values())
@@ -146,23 +130,19 @@ def _steps(
     """Return the change of phase from sample to sample, 0 where there is nothing to go by."""
     both = present & np.concatenate([[False], present[:-1]])
     points = np.where(present, real + 1j * imaginary, 0.0)
-    if demodulation != "linear":
-        centre = np.zeros(len(points), dtype=complex)
-        if demodulation != "origin":
-            centres = _centres(real, imaginary, present, rate)
-            if centres is None and demodulation == "auto":
-                warnings.warn(
-                    f"recording {name!r}: no circle fits I and Q, so the phase is the way along their main "
-                    "axis: rates hold, amplitudes are relative.",
-                    StageGuardWarning,
-                    stacklevel=7,
-                )
-                return _linear_steps(points, present, both, rate)
-            centre = centre if centres is None else centres
-        turned = points - centre
-        steps = np.angle(turned[1:] * np.conj(turned[:-1]), deg=False)
-        return np.where(both, np.concatenate([[0.0], steps]), 0.0)
-    return _linear_steps(points, present, both, rate)
+    centres = _centres(real, imaginary, present, rate) if demodulation in ("auto", "arctangent") else None
+    if centres is None and demodulation == "auto":
+        warnings.warn(
+            f"recording {name!r}: no circle fits I and Q, so the phase is the way along their main "
+            "axis: rates hold, amplitudes are relative.",
+            StageGuardWarning,
+            stacklevel=7,
+        )
+    if demodulation == "linear" or (centres is None and demodulation == "auto"):
+        return _linear_steps(points, present, both, rate)
+    turned = points if centres is None else points - centres
+    steps = np.angle(turned[1:] * np.conj(turned[:-1]), deg=False)
+    return np.where(both, np.concatenate([[0.0], steps]), 0.0)
 
 
 def _linear_steps(points: npt.NDArray[np.complex128], present: Mask, both: Mask, rate: float) -> Floats:
@@ -220,15 +200,11 @@ def _is_still(real: Floats, imaginary: Floats, rate: float) -> Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turned:
-    """Samples of a phase seen through cosine or sine."""
+class _Seen:
+    """Samples of a phase in rad, as a function of them; missing ones are NaN."""
 
     signal: Signal
-    turn: np.ufunc
-
-    @classmethod
-    def of(cls, signal: Signal, turn: np.ufunc) -> Signal:
-        return Signal(signal.name, cls(signal, turn), signal.rate_hz, "")
+    function: Callable[[Floats], Floats]
 
     def __len__(self) -> int:
         return self.signal.n_samples
@@ -236,4 +212,9 @@ class _Turned:
     def __getitem__(self, where: slice) -> Floats:
         values = self.signal.read(where.start, where.stop)
         angles = to_unit(values, self.signal.unit, "rad") if self.signal.unit else values
-        return np.asarray(self.turn(np.where(np.isfinite(angles), angles, np.nan)))
+        return np.asarray(self.function(np.where(np.isfinite(angles), angles, np.nan)))
+
+
+def phase_seen(signal: Signal, function: Callable[[Floats], Floats]) -> Signal:
+    """Return a phase through a function of its angles in rad, which is applied to each slice that is read."""
+    return Signal(signal.name, _Seen(signal, function), signal.rate_hz, "")

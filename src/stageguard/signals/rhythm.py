@@ -15,36 +15,18 @@ LEAST_PRESENT = 0.5  # of a window, for a rate to be told
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """The strongest rhythm of each window; NaN where less than half of the window is there.
-
-    Parameters
-    ----------
-    rate_hz : array (n,)
-        Its frequency.
-    amplitude : array (n,)
-        Half its range, if it were a sine: the square root of twice the power in the band.
-    concentration : array (n,)
-        Share of the band's power that lies at this frequency: near 1 for a clock, near 0.2 for noise.
-    """
+    """The strongest rhythm of each window; NaN where less than half of the window is there."""
 
     rate_hz: Floats
-    amplitude: Floats
+    amplitude: Floats  # half its range, if it were a sine: the square root of twice the power in the band
+    # share of the band's power at this frequency: near 1 for a clock, near 0.2 for noise
     concentration: Floats
 
 
 def band_pass(values: Floats, rate_hz: float, band: tuple[float, float], seconds: float) -> Floats:
-    """Return what of a gapless series lies within a band, without delay.
+    """Return what of a series without NaN lies within a band in Hz, whose edges are halved, without delay.
 
-    Parameters
-    ----------
-    values : array (n,)
-        Without NaN.
-    rate_hz : float
-        Sampling rate.
-    band : (low, high)
-        In Hz; both edges are halved.
-    seconds : float
-        Length of the filter; edges are about 3.3 over it wide.
+    The filter lasts so many seconds; its edges are about 3.3 over that wide.
     """
     n_taps = min(round(seconds * rate_hz), 2 * len(values) - 3) | 1
     taps = low_pass_taps(band[1] / rate_hz, n_taps) - low_pass_taps(band[0] / rate_hz, n_taps)
@@ -55,17 +37,7 @@ def band_pass(values: Floats, rate_hz: float, band: tuple[float, float], seconds
 
 
 def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float]) -> Rhythm:
-    """Return the strongest rhythm within a band.
-
-    Parameters
-    ----------
-    windows : array (n, n_samples)
-        Already within the band; NaN where there is nothing to go by.
-    rate_hz : float
-        Sampling rate.
-    band : (low, high)
-        Where to look, in Hz.
-    """
+    """Return the strongest rhythm within a band in Hz of windows (n, n_samples); NaN is nothing to go by."""
     present = np.isfinite(windows)
     share = present.mean(axis=1)
     usable = share >= LEAST_PRESENT

@@ -19,16 +19,8 @@ Taper = Literal["multitaper", "hann"]
 def tapers(kind: Taper, n_samples: int, time_bandwidth: float = 2.0, n_tapers: int = 3) -> Floats32:
     """Return tapers (n_tapers, n_samples), each of energy 1: one Hann window, or Slepian sequences.
 
-    Parameters
-    ----------
-    kind : {"multitaper", "hann"}
-        Slepian sequences average over several independent looks at the same window; needs scipy.
-    n_samples : int
-        Length of a window.
-    time_bandwidth : float
-        Half the bandwidth of the Slepian sequences times the length of the window.
-    n_tapers : int
-        How many of them.
+    These average over several independent looks at the same window. ``time_bandwidth`` is half their
+    bandwidth times the length of the window.
     """
     if kind == "hann":
         made = np.hanning(n_samples + 1)[None, :-1]  # periodic
@@ -51,27 +43,12 @@ def frequencies(n_samples: int, rate_hz: float) -> Floats:
 def power_spectra(
     windows: Floats, rate_hz: float, using: Floats32, end: int | None = None
 ) -> tuple[Floats32, Floats]:
-    """Return one-sided power densities of windows, and the share of each window that is missing.
+    """Return one-sided power densities (..., n_frequencies) of windows, and the share that each is missing.
 
     The mean is taken off first. Missing samples (NaN) count as 0 afterwards, and the power is divided by the
-    share of the taper's energy that is left, so that noise keeps its level.
-
-    Parameters
-    ----------
-    windows : array (..., n_samples)
-        May be overwritten.
-    rate_hz : float
-        Sampling rate.
-    using : array (n_tapers, n_samples)
-        Tapers of energy 1; the power is their mean.
-    end : int, optional
-        Keep the first so many frequencies.
-
-    Returns
-    -------
-    array (..., n_frequencies), array (...,)
-        Unit squared per Hz, zero for a window without a sample; share of missing samples. A window whose
-        samples are all the same is missing as a whole.
+    share of the taper's energy that is left, so that noise keeps its level. A window without a sample has no
+    power; one whose samples are all the same is missing as a whole. Windows may be overwritten; with ``end``
+    only the first so many frequencies are kept.
     """
     lost, centred = _centred(windows)
     n_frequencies = windows.shape[-1] // 2 + 1
@@ -117,17 +94,9 @@ def _is_flat(windows: Floats) -> Mask:
 
 
 def bin_matrix(lines: Floats, edges: npt.ArrayLike, what: str) -> Floats32:
-    """Return the matrix (n_lines, n_bins) that averages spectral lines into bins.
+    """Return the matrix (n_lines, n_bins) that averages evenly spaced spectral lines into bins.
 
-    Parameters
-    ----------
-    lines : array (n_lines,)
-        Frequencies of the spectrum, evenly spaced.
-    edges : array-like (n_bins, 2)
-        Lower and upper edge of each bin in Hz; a line on the lower edge belongs to it, one on the upper does
-        not. 0 Hz belongs to none.
-    what : str
-        Whose spectrum it is, for the errors.
+    A line on the lower edge of a bin belongs to it, one on the upper does not. 0 Hz belongs to none.
     """
     spacing = lines[1]
     matrix = np.zeros((len(lines), len(np.atleast_2d(np.asarray(edges)))), dtype=np.float32)

@@ -21,18 +21,10 @@ IF_PRESENT = ("if present", "always", "never")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows of one length on a signal, `per_epoch` of them in each epoch, in order of time.
+    """Windows of one length on a signal, `per_epoch` of them in each epoch, in order of time."""
 
-    Parameters
-    ----------
-    starts : array (n_epochs, per_epoch)
-        First sample of each; a window at either end of the recording is moved inside.
-    n_samples : int
-        Length of each.
-    """
-
-    starts: Ints
-    n_samples: int
+    starts: Ints  # (n_epochs, per_epoch) first samples; at either end of the recording moved inside
+    n_samples: int  # of each
 
     @classmethod
     def centred(cls, signal: Signal, epochs: EpochGrid, per_epoch: int, seconds: float) -> Windows:
@@ -55,19 +47,10 @@ class Windows:
         return cls(starts.reshape(epochs.n_epochs, per_epoch), n_samples)
 
     def read(self, signal: Signal, unit: str | None = None) -> Iterator[tuple[slice, Floats]]:
-        """Yield ``(epochs, samples)``: some epochs at a time and their windows' samples.
+        """Yield some epochs at a time and their windows' samples, fresh, (n_epochs, per_epoch, n_samples).
 
-        Parameters
-        ----------
-        signal : Signal
-            NaN and infinite samples, and those beyond its end, come as NaN.
-        unit : str, optional
-            Convert to this unit; a signal that names none stays as it is.
-
-        Yields
-        ------
-        slice, array (n_epochs, per_epoch, n_samples)
-            The array is fresh and may be written to.
+        NaN and infinite samples, and those beyond the signal's end, come as NaN. A signal that names no unit
+        is not converted.
         """
         n_epochs, per_epoch = self.starts.shape
         step = max(1, BLOCK_SAMPLES // (per_epoch * self.n_samples))
@@ -122,19 +105,10 @@ def timed_values(channel: Signal | Series, unit: str, what: str) -> tuple[Floats
 
 
 def decimate(signal: Signal, rate_hz: float, unit: str | None = None) -> tuple[Floats, float]:
-    """Return a signal at a lower rate, read piece by piece, and that rate.
+    """Return a signal at a lower rate, read piece by piece, and that rate: its own over a whole number.
 
     A windowed-sinc low-pass at 0.8 of the new Nyquist frequency comes first. Missing samples do not count;
-    where they weigh more than half the result is NaN.
-
-    Parameters
-    ----------
-    signal : Signal
-        At any rate.
-    rate_hz : float
-        The lowest rate wanted: the result's is the signal's over a whole number, and not below this.
-    unit : str, optional
-        Convert to this unit first, if the signal names one.
+    where they weigh more than half the result is NaN. ``rate_hz`` is the lowest rate wanted.
     """
     factor = max(1, int(signal.rate_hz / rate_hz + 1e-9))
     if factor == 1:
@@ -188,15 +162,7 @@ def window_edges(epochs: EpochGrid, seconds: float) -> tuple[Floats, Floats]:
 
 
 def covered_share(edges: Floats, starts: Floats, ends: Floats) -> Floats:
-    """Return the share of each epoch inside stretches of time, which may overlap.
-
-    Parameters
-    ----------
-    edges : array (n_epochs + 1,)
-        Of the epochs, in seconds.
-    starts, ends : array (n,)
-        Of the stretches, in seconds.
-    """
+    """Return the share of each epoch inside stretches of time in seconds, which may overlap."""
     if not len(starts):
         return np.zeros(len(edges) - 1)
     order = np.argsort(starts, kind="stable")
@@ -228,15 +194,8 @@ def vertex(left: Floats, centre: Floats, right: Floats, where: Mask | bool = Tru
 def assemble(columns: Mapping[str, Floats], known: Mask, what: str) -> tuple[Floats32, tuple[str, ...]]:
     """Return columns of features as an array (n_epochs, 1, n_features), and their names.
 
-    Parameters
-    ----------
-    columns : mapping of str to array (n_epochs,)
-        Features by name, NaN where not known.
-    known : array (n_epochs,)
-        Whether the epoch has a signal; one without is NaN throughout. In all others, what is missing is
-        interpolated between the epochs that have it.
-    what : str
-        Name of the recording, for the message.
+    An epoch that is not known to have a signal is NaN throughout. In all others, what is missing is
+    interpolated between the epochs that have it.
     """
     rows = np.flatnonzero(known)
     if not len(rows):

@@ -12,8 +12,8 @@ from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
+from stageguard.signals.activity import METHODS, Counts, find_counts
 from stageguard.signals.clock import Clock, clock_features
-from stageguard.signals.counts import METHODS, Counts, find_counts
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart_rate import FEATURES, has_heart_rate, heart_rate_features
 from stageguard.signals.windows import IF_PRESENT, Columns, assemble, window_edges
@@ -28,35 +28,17 @@ GAUSSIAN_SECONDS, GAUSSIAN_MARGIN_SECONDS = 50.0, 285.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options of a recipe for actigraphy.
+    """Options of a recipe for actigraphy."""
 
-    Parameters
-    ----------
-    counts : {"actigraph", "te-lindert"}
-        How counts are made from raw acceleration; counts that a device gives are taken as they are.
-    axis : {"vector", "x", "y", "z"}
-        Of the ActiGraph counts.
-    groups : list of str
-        Which features of activity: "epoch", "windows", "sadeh", "cole-kripke", "still", "gaussian".
-    windows_minutes : list of float
-        Lengths of the windows of "windows".
-    cap_counts_per_minute : float
-        Sadeh's and Cole and Kripke's indices see no more than this, as ActiLife has it; 0 for no limit.
-    cole_kripke_divisor : float
-        What counts are divided by before Cole and Kripke's weights, as ActiLife has it.
-    heart_rate : {"if present", "always", "never"}
-        Whether to add features of a heart-rate channel.
-    heart_rate_features : list of str
-        Which of them: "mean", "spread", "change".
-    clock : table
-        Which features of time to add.
-    """
-
+    # how counts are made from raw acceleration; counts that a device gives are taken as they are
     counts: str = schema.choice("actigraph", *METHODS)
-    axis: str = schema.choice("vector", "vector", "x", "y", "z")
-    groups: tuple[str, ...] = schema.words(*GROUPS)
+    axis: str = schema.choice("vector", "vector", "x", "y", "z")  # of the ActiGraph counts
+    groups: tuple[str, ...] = schema.words(*GROUPS)  # of features of activity
+    # lengths of the windows of "windows"
     windows_minutes: tuple[float, ...] = schema.numbers(5.0, 15.0, 60.0, low=0.5, high=1440.0)
+    # Sadeh's and Cole and Kripke's indices see no more, as ActiLife has it; 0 for no limit
     cap_counts_per_minute: float = schema.number(300.0, low=0.0)
+    # counts are divided by it before Cole and Kripke's weights, as in ActiLife
     cole_kripke_divisor: float = schema.number(100.0, positive=True)
     heart_rate: str = schema.choice("if present", *IF_PRESENT)
     heart_rate_features: tuple[str, ...] = schema.words(*FEATURES)
@@ -114,14 +96,7 @@ def activity_features(counts: Counts, epochs: EpochGrid, settings: Settings) -> 
 def window_statistics(per_minute: Floats, epochs: EpochGrid, minutes: float) -> Columns:
     """Return log mean, spread of the log, and share of epochs without movement, in windows around epochs.
 
-    Parameters
-    ----------
-    per_minute : array (n_epochs,)
-        Counts of each epoch per minute, NaN where not known.
-    epochs : EpochGrid
-        The epochs.
-    minutes : float
-        Length of the window; whole epochs whose middle is in it count.
+    Whole epochs whose middle is in the window count; counts per minute are NaN where not known.
     """
     first, end = window_edges(epochs, 60.0 * minutes)
     middle = (epochs.edges[:-1] + epochs.edges[1:]) / 2
@@ -150,17 +125,9 @@ def window_statistics(per_minute: Floats, epochs: EpochGrid, minutes: float) -> 
 def sadeh(minutes: Floats) -> Columns:
     """Return the terms of Sadeh et al. (1994) and their index, which is 0 or above in sleep.
 
-    Parameters
-    ----------
-    minutes : array (n_epochs, 11)
-        Counts of the minutes from 5 before to 5 after, NaN where not known.
-
-    Returns
-    -------
-    mapping of str to array (n_epochs,)
-        ``sadeh_mean`` of the 11 min, ``sadeh_moderate`` the number of them with 50 to 99 counts,
-        ``sadeh_sd`` of the minute and the five before it, ``sadeh_log`` of the minute plus 1, and
-        ``sadeh_index``. Missing minutes are left out.
+    Of the counts of the minutes from 5 before to 5 after (n_epochs, 11), those that are NaN left out:
+    ``sadeh_mean`` of the 11 min, ``sadeh_moderate`` the number of them with 50 to 99 counts, ``sadeh_sd`` of
+    the minute and the five before it, ``sadeh_log`` of the minute plus 1, and ``sadeh_index``.
     """
     n = np.isfinite(minutes).sum(axis=1)
     some = np.where(n > 0, n, np.nan)
@@ -185,14 +152,8 @@ def sadeh(minutes: Floats) -> Columns:
 def cole_kripke(minutes: Floats, divisor: float) -> Floats:
     """Return the index of Cole, Kripke et al. (1992), which is below 1 in sleep.
 
-    Weights of the minutes from 4 before to 2 after; those of missing minutes are given to the others.
-
-    Parameters
-    ----------
-    minutes : array (n_epochs, 11)
-        Counts of the minutes from 5 before to 5 after, NaN where not known.
-    divisor : float
-        What counts are divided by first.
+    Of the minutes around (n_epochs, 11) it weighs those from 4 before to 2 after; the weights of missing
+    minutes are given to the others.
     """
     seven = minutes[:, (MINUTES >= -4) & (MINUTES <= 2)] / divisor
     known = np.isfinite(seven)

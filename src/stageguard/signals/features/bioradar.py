@@ -15,6 +15,7 @@ from stageguard.night.recording import Recording
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.radar_phase import Phase, radar_phase
 from stageguard.signals.rhythm import Rhythm, band_pass, strongest_rhythm
+from stageguard.signals.windows import Columns
 
 SECOND = 1.0  # movement is told second by second
 LONGEST_STILL_MINUTES = 30.0
@@ -23,70 +24,20 @@ LEAST_PRESENT = 0.5  # of an epoch
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options of a recipe for radar.
+    """Options of a recipe for radar."""
 
-    Parameters
-    ----------
-    rate_hz : float
-        Lowest rate the phase is worked on at.
-    demodulation : {"auto", "arctangent", "linear"}
-        How I and Q become a phase; see `radar_phase`.
-    breathing_band, heart_band : (low, high)
-        Where to look for either, in Hz.
-    window_seconds : float
-        Rates are those of a window of this length around the epoch's middle.
-    movement_times : float
-        A second counts as movement when the phase runs this many times faster than it usually does.
-    variability_minutes, movement_minutes : float
-        Windows of the features that tell of change.
-    """
-
-    rate_hz: float = schema.number(25.0, low=4.0, high=1000.0)
+    rate_hz: float = schema.number(25.0, low=4.0, high=1000.0)  # lowest rate the phase is worked on at
+    # how I and Q become a phase; see `radar_phase`
     demodulation: str = schema.choice("auto", "auto", "arctangent", "linear")
-    breathing_band: tuple[float, float] = schema.band(0.1, 0.6)
-    heart_band: tuple[float, float] = schema.band(0.8, 2.2)
+    breathing_band: tuple[float, float] = schema.band(0.1, 0.6)  # where to look for it, in Hz
+    heart_band: tuple[float, float] = schema.band(0.8, 2.2)  # likewise
+    # rates are those of a window of this length around the epoch's middle
     window_seconds: float = schema.number(60.0, low=20.0, high=600.0)
+    # a second counts as movement when the phase runs this many times faster than usual
     movement_times: float = schema.number(4.0, low=1.5, high=100.0)
+    # windows of the features that tell of change
     variability_minutes: float = schema.number(5.0, low=1.0, high=60.0)
     movement_minutes: float = schema.number(10.0, low=1.0, high=120.0)
-
-
-@dataclass(frozen=True, slots=True)
-class RadarFeatures:
-    """What is told of each epoch, each an array (n_epochs,).
-
-    Parameters
-    ----------
-    breathing_rate_per_min, breathing_amplitude_rad, breathing_concentration : array
-        Breaths per minute; half the range of the phase from breath to breath; share of the breathing band's
-        power at that rate.
-    breathing_rate_sd_per_min, breathing_amplitude_cv : array
-        Standard deviation of the rate, and that of the amplitude over its mean, over some minutes: REM is
-        irregular.
-    heart_rate_per_min, heart_amplitude_rad, heart_concentration : array
-        Likewise of the heartbeat.
-    body_movement_index : array
-        Share of the epoch's seconds with movement, 0 to 1.
-    movement_speed_db : array
-        20 log10 of the root mean square speed of the phase in rad/s.
-    movement_around : array
-        Mean of the index over some minutes around.
-    minutes_since_movement : array
-        Until the epoch's end, at most 30.
-    """
-
-    breathing_rate_per_min: Floats
-    breathing_amplitude_rad: Floats
-    breathing_concentration: Floats
-    breathing_rate_sd_per_min: Floats
-    breathing_amplitude_cv: Floats
-    heart_rate_per_min: Floats
-    heart_amplitude_rad: Floats
-    heart_concentration: Floats
-    body_movement_index: Floats
-    movement_speed_db: Floats
-    movement_around: Floats
-    minutes_since_movement: Floats
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
@@ -110,17 +61,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
 
 
 def separate(phase: Phase, still: Mask, settings: Settings) -> tuple[Floats, Floats]:
-    """Return breathing and heartbeat in rad; what the phase ran while moving is left out.
-
-    Parameters
-    ----------
-    phase : Phase
-        Unwrapped.
-    still : array (n,) of bool
-        Samples without movement.
-    settings : Settings
-        The bands.
-    """
+    """Return breathing and heartbeat in rad; what the phase ran while not still is left out."""
     steps = np.diff(phase.values, prepend=phase.values[0])
     calm = np.cumsum(np.where(still & phase.is_present, steps, 0.0))
     calm -= calm.mean()
@@ -168,25 +109,25 @@ def _table(
     index, speed = _per_epoch(moving.astype(np.float64), epochs, second), _per_epoch(rms**2, epochs, second)
     breath, pulse = rhythms
     around = settings.variability_minutes * 60 / epochs.epoch_seconds
-    made = RadarFeatures(
-        60 * breath.rate_hz,
-        breath.amplitude,
-        breath.concentration,
-        _rolling_sd(60 * breath.rate_hz, around),
-        _rolling_sd(breath.amplitude, around) / np.maximum(_rolling_mean(breath.amplitude, around), 1e-12),
-        60 * pulse.rate_hz,
-        pulse.amplitude,
-        pulse.concentration,
-        index,
-        10 * np.log10(np.maximum(speed, 1e-12)),
-        _rolling_mean(index, settings.movement_minutes * 60 / epochs.epoch_seconds),
-        _minutes_since(moving, epochs, second),
-    )
-    names = tuple(item.name for item in fields(made))
-    values = np.stack([getattr(made, column) for column in names], axis=1)[:, None, :]
+    columns: Columns = {
+        "breathing_rate_per_min": 60 * breath.rate_hz,
+        "breathing_amplitude_rad": breath.amplitude,  # half the range of the phase from breath to breath
+        "breathing_concentration": breath.concentration,
+        "breathing_rate_sd_per_min": _rolling_sd(60 * breath.rate_hz, around),  # REM is irregular
+        "breathing_amplitude_cv": _rolling_sd(breath.amplitude, around)
+        / np.maximum(_rolling_mean(breath.amplitude, around), 1e-12),
+        "heart_rate_per_min": 60 * pulse.rate_hz,
+        "heart_amplitude_rad": pulse.amplitude,
+        "heart_concentration": pulse.concentration,
+        "body_movement_index": index,  # share of the epoch's seconds with movement
+        "movement_speed_db": 10 * np.log10(np.maximum(speed, 1e-12)),  # root mean square in rad/s
+        "movement_around": _rolling_mean(index, settings.movement_minutes * 60 / epochs.epoch_seconds),
+        "minutes_since_movement": _minutes_since(moving, epochs, second),
+    }
+    values = np.stack(list(columns.values()), axis=1)[:, None, :]
     present = _per_epoch(phase.is_present.astype(np.float64), epochs, 1 / phase.rate_hz)
     values[~(present >= LEAST_PRESENT)] = np.nan
-    return values.astype(np.float32), names
+    return values.astype(np.float32), tuple(columns)
 
 
 def _rhythms(

@@ -23,33 +23,17 @@ SMALLEST_POWER = np.finfo(np.float32).tiny  # the log of nothing has no place in
 
 @dataclass(frozen=True, slots=True)
 class Spectrogram:
-    """Power of some channels in frequency bins, frame by frame.
+    """Power of some channels in frequency bins, frame by frame."""
 
-    Parameters
-    ----------
-    channels : tuple of str
-        Roles, each with features of its own.
-    taper : {"multitaper", "hann"}
-        Window function.
-    time_bandwidth, n_tapers : float, int
-        Of the multitaper's Slepian sequences.
-    frames : int
-        Frames per epoch.
-    window_seconds : float
-        Length of the window around the middle of each frame.
-    bins : tuple of (low, high, width)
-        Runs of bins of one width, in Hz.
-    max_missing : float
-        Largest share of a window that may be missing; with more the epoch has no features.
-    """
-
-    channels: tuple[str, ...] = schema.words("eeg")
+    channels: tuple[str, ...] = schema.words("eeg")  # roles, each with features of its own
     taper: str = schema.choice("multitaper", "multitaper", "hann")
-    time_bandwidth: float = schema.number(2.0, low=1.0, high=20.0)
+    time_bandwidth: float = schema.number(2.0, low=1.0, high=20.0)  # of the multitaper's Slepian sequences
     n_tapers: int = schema.whole(3, low=1, high=40)
-    frames: int = schema.whole(1, low=1, high=1000)
-    window_seconds: float = schema.number(4.0, positive=True, high=600.0)
+    frames: int = schema.whole(1, low=1, high=1000)  # per epoch
+    window_seconds: float = schema.number(4.0, positive=True, high=600.0)  # around the middle of each frame
+    # runs of bins: low, high, width in Hz
     bins: tuple[tuple[float, float, float], ...] = schema.runs((0.5, 30.5, 1.0))
+    # share of a window; with more missing the epoch has no features
     max_missing: float = schema.number(0.3, low=0.0, high=0.9)
 
     def __post_init__(self) -> None:
@@ -72,18 +56,10 @@ class Spectrogram:
 
 @dataclass(frozen=True, slots=True)
 class BandPower:
-    """Power of some channels within a band, in the spectrogram's frames.
+    """Power of some channels within a band, in the spectrogram's frames."""
 
-    Parameters
-    ----------
-    channels : tuple of str
-        Roles; an empty list leaves it out.
-    band : (low, high)
-        In Hz.
-    """
-
-    channels: tuple[str, ...] = schema.words("emg")
-    band: tuple[float, float] = schema.band(20.0, 50.0)
+    channels: tuple[str, ...] = schema.words("emg")  # roles; an empty list leaves it out
+    band: tuple[float, float] = schema.band(20.0, 50.0)  # Hz
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,19 +27,13 @@ _REQUIRED = ("name", "modality", "epoch_seconds")
 class Scaling:
     """How features of different recordings are brought to one scale.
 
-    Parameters
-    ----------
-    method : {"robust", "none"}
-        "robust": less the median, over 1.4826 times the median distance from it, of this recording. With
-        labelled epochs for calibration, "robust" becomes the mixture's z-score instead.
-    clip : float
-        Largest distance from 0 afterwards; 0 leaves it open.
-    weights : mapping of stage to float
-        Share of each stage in the mixture that calibration epochs are weighted to.
+    "robust" is less the median, over 1.4826 times the median distance from it, of this recording; with
+    labelled epochs for calibration it becomes the mixture's z-score instead.
     """
 
     method: str = schema.choice("robust", "robust", "none")
-    clip: float = schema.number(0.0, low=0.0)
+    clip: float = schema.number(0.0, low=0.0)  # largest distance from 0 afterwards; 0 leaves it open
+    # share of each stage in the mixture that calibration epochs are weighted to
     weights: Mapping[str, float] = schema.shares({"W": 0.35, "N": 0.55, "R": 0.10})
 
 

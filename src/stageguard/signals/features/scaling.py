@@ -30,18 +30,7 @@ def scale(
 ) -> tuple[Floats32, str]:
     """Return the features on a common scale and the name of what was done; absolute ones stay.
 
-    Parameters
-    ----------
-    values : array (n_epochs, n_frames, n_features)
-        As computed; epochs without a signal are NaN.
-    names, absolute : tuple of str
-        All features, and those that keep their level.
-    scaling : Scaling
-        The recipe's.
-    epochs : EpochGrid
-        What the epochs are.
-    calibration : Hypnogram, optional
-        Stages of some of these epochs.
+    Epochs without a signal are NaN; calibration has the stages of some epochs.
     """
     has_signal = ~np.isnan(values[:, 0, 0])
     if calibration is None and (scaling.method == "none" or not has_signal.any()):
@@ -78,16 +67,7 @@ def mixture_moments(
 
     The mean is the weighted mean of the stages' means; the variance is the weighted mean of their variances
     plus the weighted squared distance of their means from it (the law of total variance), as in AccuSleep
-    (Barger et al. 2019).
-
-    Parameters
-    ----------
-    values : array (n, n_features)
-        Features.
-    labels : array (n,)
-        Index of the stage of each row, in the order of the weights.
-    weights : sequence of float
-        Share of each stage; relative to their sum.
+    (Barger et al. 2019). Labels are the stages' places among the weights, which are relative to their sum.
     """
     share = np.asarray(weights, dtype=np.float64)
     share = share / share.sum()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
-from stageguard.signals.acceleration import find_acceleration, stillness
-from stageguard.signals.counts import Counts, find_counts
+from stageguard.signals.activity import Counts, find_acceleration, find_counts, stillness
 from stageguard.signals.heart_rate import read_heart_rate
-from stageguard.signals.quality.reasons import Assessed, Stretches, from_epochs, from_stretches, runs_of
+from stageguard.signals.quality.rules import Assessed, Stretches, from_epochs, from_stretches, runs_of
 from stageguard.signals.windows import runs, timed_values
 
 PAPER_ZERO_EPOCHS = 3
@@ -41,30 +38,14 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 
     "kdd2026" marks three or more epochs in a row without a count, as the paper does; that is half of a
     healthy sleeper's night. "graded" marks the share of the epoch in which nothing was recorded, the device
-    was not worn, or its number was stuck.
-
-    Parameters
-    ----------
-    recording : Recording
-        With "counts" or raw acceleration; "temperature" and "heart_rate" help to tell a device on a table
-        from a quiet sleeper.
-    epochs : EpochGrid
-        Which epochs.
-    rules : {"kdd2026", "graded"}
-        See `signal_quality`.
+    was not worn, or its number was stuck; temperature and heart rate help to tell a device on a table from a
+    quiet sleeper.
     """
     counts = find_counts(recording)
     if rules == "kdd2026":
         return _paper(counts, epochs)
-    removals = find_removals(recording, counts)
     stretches: Stretches = {"counts: missing": _missing(counts, epochs), "counts: stuck": _stuck(counts)}
-    for reason in REASONS:
-        stretch = [item for item in removals if item.reason == reason]
-        stretches[reason] = (
-            np.array([item.first for item in stretch]),
-            np.array([item.end for item in stretch]),
-        )
-    return from_stretches(stretches, epochs.edges)
+    return from_stretches(stretches | _removals(recording, counts), epochs.edges)
 
 
 def _paper(counts: Counts, epochs: EpochGrid) -> Assessed:
@@ -93,24 +74,7 @@ def _stuck(counts: Counts) -> tuple[Floats, Floats]:
     return starts[keep], ends[keep]
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A stretch of time in which the device was not worn.
-
-    Parameters
-    ----------
-    first, end : float
-        Seconds since the recording's start.
-    reason : str
-        What speaks for it.
-    """
-
-    first: float
-    end: float
-    reason: str
-
-
-def find_removals(recording: Recording, counts: Counts) -> list[Removal]:
+def _removals(recording: Recording, counts: Counts) -> Stretches:
     """Return when the device was off, from all the recording has.
 
     Every movement ends a stretch, and so does every pulse: sleepers have both now and then, tables neither. A
@@ -121,16 +85,17 @@ def find_removals(recording: Recording, counts: Counts) -> list[Removal]:
     temperature = _temperature(recording)
     pulses = read_heart_rate(recording)[0] if "heart_rate" in recording.signals else np.zeros(0)
     finds_pulses = len(pulses) > 1 and float(np.median(np.diff(pulses))) <= 60.0 * USUAL_PULSE_MINUTES
-    removals: list[Removal] = []
+    off: dict[str, list[tuple[float, float]]] = {reason: [] for reason in REASONS}
     for first, end in _without_pulses(starts, ends, pulses):
         warmth = _warmth(temperature, first, end)
         if warmth == "cold":
-            removals.append(Removal(first, end, COLD))
+            off[COLD].append((first, end))
         elif warmth != "warm" and finds_pulses:
-            removals.append(Removal(first, end, PULSELESS))
+            off[PULSELESS].append((first, end))
         elif warmth != "warm" and end - first >= 60.0 * least_minutes:
-            removals.append(Removal(first, end, TOO_LONG))
-    return removals
+            off[TOO_LONG].append((first, end))
+    pairs = {reason: np.reshape(stretches, (-1, 2)) for reason, stretches in off.items()}
+    return {reason: (pair[:, 0], pair[:, 1]) for reason, pair in pairs.items()}
 
 
 def _without_pulses(starts: Floats, ends: Floats, pulses: Floats) -> list[tuple[float, float]]:
@@ -148,7 +113,7 @@ def _still_stretches(recording: Recording, counts: Counts) -> tuple[Floats, Floa
     """Return starts and ends of stretches without movement, and the minutes beyond which one is suspect."""
     acceleration = find_acceleration(recording)
     if acceleration is not None:
-        spread, _, has_data = stillness(acceleration, STILL_WINDOW_SECONDS)
+        spread, has_data = stillness(acceleration, STILL_WINDOW_SECONDS)
         first, end = runs(has_data & (spread < STILL_G).all(axis=1))
         seconds = np.arange(len(spread) + 1, dtype=np.float64) * STILL_WINDOW_SECONDS
         return seconds[first], seconds[end], STILL_ACCELERATION_MINUTES

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from stageguard.base.arrays import Floats
-from stageguard.base.units import to_unit
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
-from stageguard.signals.quality.reasons import Assessed, from_epochs, from_segments, runs_of, worst
-from stageguard.signals.quality.segments import measure_segments
-from stageguard.signals.radar_phase import radar_channels
+from stageguard.signals.quality.rules import (
+    Assessed,
+    from_epochs,
+    from_segments,
+    measure_segments,
+    runs_of,
+    worst,
+)
+from stageguard.signals.radar_phase import phase_seen, radar_channels
 
 PAPER_Z = 5.0
 PAPER_DROPOUT_EPOCHS = 2
@@ -22,19 +25,12 @@ FLAT = 0.001  # of the usual range
 
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
-    """Return beta and reasons per epoch: the worst of I and Q, or of the phase where that was recorded.
-
-    Parameters
-    ----------
-    recording : Recording
-        With "radar_phase", or "radar_i" and "radar_q".
-    epochs : EpochGrid
-        Which epochs.
-    rules : {"kdd2026", "graded"}
-        See `signal_quality`.
-    """
+    """Return beta and reasons per epoch: the worst of I and Q, or of the phase where that was recorded."""
     judge = _paper if rules == "kdd2026" else _graded
-    return worst([judge(signal, epochs, role) for role, signal in _channels(recording).items()])
+    channels = radar_channels(recording)
+    if "radar_phase" in channels:
+        channels["radar_phase"] = phase_seen(channels["radar_phase"], _unwrapped)
+    return worst([judge(signal, epochs, role) for role, signal in channels.items()])
 
 
 def _paper(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
@@ -66,28 +62,8 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     )
 
 
-def _channels(recording: Recording) -> dict[str, Signal]:
-    channels = radar_channels(recording)
-    phase = channels.get("radar_phase")
-    if phase is None:
-        return channels
-    return {"radar_phase": Signal(phase.name, _Unwrapped(phase), phase.rate_hz, "rad")}
-
-
-@dataclass(frozen=True, slots=True)
-class _Unwrapped:
-    """Samples of a phase without the jumps of a full turn, within each slice that is read."""
-
-    signal: Signal
-
-    def __len__(self) -> int:
-        return self.signal.n_samples
-
-    def __getitem__(self, where: slice) -> Floats:
-        values = self.signal.read(where.start, where.stop)
-        if self.signal.unit:
-            values = to_unit(values, self.signal.unit, "rad")
-        present = np.isfinite(values)
-        made = np.full(len(values), np.nan)
-        made[present] = np.unwrap(values[present])
-        return made
+def _unwrapped(angles: Floats) -> Floats:
+    """Return angles without the jumps of a full turn, passing over those that are missing."""
+    present = np.isfinite(angles)
+    angles[present] = np.unwrap(angles[present])
+    return angles

@@ -14,7 +14,7 @@ from stageguard.night.recording import Recording
 from stageguard.signals.beats import find_beats, has_beats
 from stageguard.signals.breathing import Belt, Breathing, read_belt
 from stageguard.signals.heart_rate import PLAUSIBLE_BPM, raw_heart_rate
-from stageguard.signals.quality.reasons import Assessed, from_epochs, named
+from stageguard.signals.quality.rules import Assessed, from_epochs, named
 from stageguard.signals.windows import covered_share, runs
 
 BELTS = ("thorax", "abdomen")
@@ -30,22 +30,12 @@ HEART_RATE = f"heart rate: outside {PLAUSIBLE_BPM[0]:g}-{PLAUSIBLE_BPM[1]:g} bpm
 
 @dataclass(frozen=True, slots=True)
 class Heart:
-    """Stretches of time with a heart rate, in order; between them there is none.
+    """Stretches of time with a heart rate, in order and never overlapping; between them there is none."""
 
-    Parameters
-    ----------
-    starts, ends : array (n,)
-        In seconds, never overlapping.
-    bpm : array (n,)
-        Heart rate of each.
-    is_odd : array of bool (n,)
-        Whether an interval between beats is far from its neighbours.
-    """
-
-    starts: Floats
-    ends: Floats
-    bpm: Floats
-    is_odd: Mask
+    starts: Floats  # (n,) seconds
+    ends: Floats  # (n,)
+    bpm: Floats  # (n,)
+    is_odd: Mask  # (n,) whether an interval between beats is far from its neighbours
 
     @property
     def is_implausible(self) -> Mask:
@@ -60,21 +50,11 @@ class Heart:
 
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
-    """Return beta and reasons per epoch.
+    """Return beta and reasons per epoch, from beats or heart rates, and the belts that are there.
 
     "kdd2026" marks an epoch whose heart rate is outside 30-200 bpm, or in which a segment of 5 s or more of
     the heart or of a belt is missing. "graded" takes the share of the epoch without a plausible heartbeat,
     or half of the share without breathing, whichever is more.
-
-    Parameters
-    ----------
-    recording : Recording
-        With "ecg" or "beats", else "heart_rate"; the belts "thorax" and "abdomen" are judged where they are
-        there.
-    epochs : EpochGrid
-        Which epochs.
-    rules : {"kdd2026", "graded"}
-        See `signal_quality`.
     """
     heart = _from_beats(recording) if has_beats(recording) else _from_rates(recording)
     present = [role for role in BELTS if role in recording.signals]

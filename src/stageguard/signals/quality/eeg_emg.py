@@ -11,8 +11,14 @@ from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.units import quantity_of
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
-from stageguard.signals.quality.reasons import Assessed, from_epochs, from_segments, worst
-from stageguard.signals.quality.segments import Segments, measure_segments
+from stageguard.signals.quality.rules import (
+    Assessed,
+    Segments,
+    from_epochs,
+    from_segments,
+    measure_segments,
+    worst,
+)
 from stageguard.signals.windows import steady_signal
 
 PAPER_Z = 3.0
@@ -25,23 +31,12 @@ PLAUSIBLE_UV = (0.5, 20_000.0)  # peak to peak within a second, from a quiet cha
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the graded rules allow a channel.
+    """What the graded rules allow a channel."""
 
-    Parameters
-    ----------
-    z, times : float
-        A segment is too large when its range is beyond both: this many robust standard deviations of the
-        log range, and this many times the usual range.
-    flat : float
-        A segment is flat when its range is below this share of the usual one.
-    has_high : bool
-        Whether power above 45 Hz speaks against it.
-    """
-
-    z: float
-    times: float
-    flat: float
-    has_high: bool
+    z: float  # too large: a range beyond so many robust deviations of the log range,
+    times: float  # and beyond so many times the usual range
+    flat: float  # a segment is flat when its range is below this share of the usual one
+    has_high: bool  # whether power above 45 Hz speaks against it
 
 
 # A tense muscle is up to a hundred times louder than a slack one, all above 20 Hz: wake, no artefact.
@@ -50,17 +45,7 @@ EMG = Limits(z=6.0, times=100.0, flat=0.001, has_high=False)
 
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
-    """Return beta and reasons per epoch: the worst of the EEG channel and, where there is one, the EMG.
-
-    Parameters
-    ----------
-    recording : Recording
-        With the role "eeg", and "emg" unless the recording has none.
-    epochs : EpochGrid
-        Which epochs.
-    rules : {"kdd2026", "graded"}
-        See `signal_quality`.
-    """
+    """Return beta and reasons per epoch: the worst of the EEG channel and, where there is one, the EMG."""
     roles = ["eeg", *(["emg"] if "emg" in recording.signals else [])]
     parts = []
     for role in roles:

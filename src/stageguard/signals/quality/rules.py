@@ -1,7 +1,8 @@
-"""Measures of a signal, segment by segment: missing, range, clipping, power at wrong frequencies."""
+"""What rules of quality share: measures of segments, and flags put together into beta and reasons."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,10 @@ from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Signal
 from stageguard.signals.spectra import frequencies, power_spectra, tapers
-from stageguard.signals.windows import Windows
+from stageguard.signals.windows import Windows, covered_share, runs
+
+Assessed = tuple[Floats, tuple[str, ...]]  # beta (n_epochs,); the reasons, one per epoch, "" where clean
+Stretches = dict[str, tuple[Floats, Floats]]  # bad time by reason: starts and ends in seconds
 
 HIGH_HZ = 45.0  # the paper's: power above it is muscle or noise
 HUM_HZ = (50.0, 60.0)
@@ -18,31 +22,19 @@ HUM_HALF_WIDTH_HZ = 1.5
 RAIL_SECONDS = 0.006  # a signal that stays this long at its utmost value has hit a limit
 RAIL_RUNS = 2  # and does so in at least so many segments; the highest peak of all does it once
 MAD_TO_SD = 1.4826
+LEAST_SHARE = 1e-3  # of an epoch; less is rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What was measured, each an array (n_epochs, n_segments).
+    """What was measured, each an array (n_epochs, n_segments)."""
 
-    Parameters
-    ----------
-    missing : array
-        Share of samples that are not there.
-    range : array
-        Largest less smallest sample; NaN where none is there.
-    clipped : array of bool
-        Whether the signal rests at the utmost value of the whole recording.
-    high : array
-        Share of power above 45 Hz, mains hum not counted; NaN where the rate or the signal does not tell.
-    hum : array
-        Share of power at 50 or 60 Hz that stands out from its surroundings; NaN likewise.
-    """
-
-    missing: Floats
-    range: Floats
-    clipped: Mask
+    missing: Floats  # share of samples that are not there
+    range: Floats  # largest less smallest sample; NaN where none is there
+    clipped: Mask  # whether the signal rests at the utmost value of the whole recording
+    # share of power above 45 Hz, mains hum not counted; NaN where the rate or the signal does not tell
     high: Floats
-    hum: Floats
+    hum: Floats  # share of power at 50 or 60 Hz that stands out from its surroundings; NaN likewise
 
     @property
     def usual_range(self) -> float:
@@ -129,10 +121,10 @@ def _rests(samples: Floats, ends: Floats, least_run: int) -> Mask:
     equal = samples == ends[..., None]
     at_end = equal.sum(axis=-1) >= least_run
     if at_end.any():
-        runs = np.lib.stride_tricks.sliding_window_view(
+        views = np.lib.stride_tricks.sliding_window_view(
             equal[at_end], min(least_run, equal.shape[-1]), axis=-1
         )
-        at_end[at_end] = runs.all(axis=-1).any(axis=-1)
+        at_end[at_end] = views.all(axis=-1).any(axis=-1)
     return np.asarray(at_end)
 
 
@@ -156,3 +148,62 @@ def _shares(power: Floats32, lines: Floats, known: Mask) -> tuple[Floats, Floats
     if lines[-1] <= HIGH_HZ:
         high[:] = np.nan
     return high, share
+
+
+def from_epochs(flags: Mapping[str, Mask]) -> Assessed:
+    """Return beta 1 for every epoch that a rule flags (n_epochs,), and the names of the rules that do."""
+    beta = np.any(list(flags.values()), axis=0).astype(np.float64)
+    return beta, _names(flags)
+
+
+def from_segments(flags: Mapping[str, Mask]) -> Assessed:
+    """Return the share of segments (n_epochs, n_segments) that any rule flags, and the rules that do."""
+    beta = np.any(list(flags.values()), axis=0).mean(axis=1)
+    return beta, _names({name: np.asarray(flag.any(axis=1)) for name, flag in flags.items()})
+
+
+def worst(parts: list[Assessed]) -> Assessed:
+    """Return the largest beta of several channels, and all of their reasons."""
+    beta = np.max([part[0] for part in parts], axis=0)
+    reasons = tuple(
+        "; ".join(filter(None, epoch)) for epoch in zip(*(part[1] for part in parts), strict=True)
+    )
+    return beta, reasons
+
+
+def runs_of(flags: Mask, at_least: int) -> Mask:
+    """Return the flags that stand in a row of at least so many."""
+    kept = np.zeros(len(flags), dtype=bool)
+    for first, end in zip(*runs(flags), strict=True):
+        kept[first:end] = end - first >= at_least
+    return kept
+
+
+def _names(flags: Mapping[str, Mask]) -> tuple[str, ...]:
+    rows = np.stack(list(flags.values()), axis=1)
+    names = list(flags)
+    flagged = np.flatnonzero(rows.any(axis=1))
+    reasons = [""] * len(rows)
+    for epoch in flagged:
+        reasons[epoch] = "; ".join(names[rule] for rule in np.flatnonzero(rows[epoch]))
+    return tuple(reasons)
+
+
+def from_stretches(stretches: Stretches, edges: Floats) -> Assessed:
+    """Return the share of each epoch that is bad for any reason, and the reasons; stretches may overlap."""
+    starts = np.concatenate([pair[0] for pair in stretches.values()])
+    ends = np.concatenate([pair[1] for pair in stretches.values()])
+    shares = {reason: covered_share(edges, *pair) for reason, pair in stretches.items()}
+    return named(covered_share(edges, starts, ends), shares)
+
+
+def named(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
+    """Return beta, 0 where it is next to nothing, and the reasons that have a share in it."""
+    beta = np.where(beta < LEAST_SHARE, 0.0, np.clip(beta, 0.0, 1.0))
+    names = list(shares)
+    rows = np.stack(list(shares.values()), axis=1)
+    reasons = [""] * len(beta)
+    for epoch in np.flatnonzero(beta):
+        named_here = [names[rule] for rule in np.flatnonzero(rows[epoch] >= LEAST_SHARE)]
+        reasons[epoch] = "; ".join(named_here or [names[int(rows[epoch].argmax())]])
+    return beta, tuple(reasons)
