@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -300,8 +301,8 @@ def test_the_state_is_kept_while_the_input_is_open(density, tmp_path, monkeypatc
 
     monkeypatch.setattr(stream_run, "_SECONDS_BETWEEN_WRITES", 0.0)
     profile = sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3)
-    options = stream_run.StreamOptions(profile, None, None, None, None, False, False, path, False)
-    stream_run.Run(options, lambda *_: None, lambda _: None).feed(Rows(text(density).encode()))
+    run = stream_run.Run(partial(sg.StreamingDecoder, profile), state=path, emit=lambda *_: None)
+    run.feed(Rows(text(density).encode()))
     assert seen[:5] == [None, None, 1, 2, 3]
 
 
@@ -313,8 +314,7 @@ def test_a_stream_that_ends_while_nobody_reads_keeps_its_state(density, tmp_path
 
     path = tmp_path / "s.bin"
     profile = sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3)
-    options = stream_run.StreamOptions(profile, None, None, None, None, False, False, path, True)
-    run = stream_run.Run(options, gone, lambda _: None)
+    run = stream_run.Run(partial(sg.StreamingDecoder, profile), state=path, finish=True, emit=gone)
     rows = text(density, slice(0, 1)).encode()
     with pytest.raises(BrokenPipeError):
         run.feed(io.BytesIO(rows))
@@ -343,11 +343,7 @@ def test_the_state_is_kept_while_the_input_pauses(density, tmp_path, monkeypatch
 
     monkeypatch.setattr(command, "_SECONDS_BETWEEN_WRITES", 0.2)
     profile = sg.Profile.load("mouse-eeg-emg-3").replace(transition_weight=0.3)
-    options = command.StreamOptions(
-        profile=profile, max_lag_seconds=None, stages=None, epoch_seconds=None, cohort=None,
-        logits=False, log=False, state=state, finish=False,
-    )  # fmt: skip
-    run = command.Run(options, lambda epoch, stage: None, lambda text: None)
+    run = command.Run(partial(sg.StreamingDecoder, profile), state=state, emit=lambda *_: None)
     run.feed(Pausing(b"0.8,0.1,0.1\n0.7,0.2,0.1\n"))
     assert seen == [True]
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0

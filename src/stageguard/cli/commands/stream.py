@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -52,12 +53,16 @@ Weight = Annotated[
 ]
 State = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Go on from it if it exists; the state is kept in it.",
-    ),
+    typer.Option(metavar="FILE", help="Go on from it if it exists; the state is kept in it."),
 ]
 Finish = Annotated[bool, typer.Option("--finish", help="With --state: the recording ends with this input.")]
+
+LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
+DELIMITERS = (";", "\t", ",")
+QUALITY = "quality"
+_SECONDS_BETWEEN_WRITES = 10.0  # what a killed process has to be fed again
+_MOST_ROWS_SINCE = 1000  # rows kept in memory to go back over
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name))
 
 
 def stream(
@@ -84,65 +89,46 @@ def stream(
     loaded = Profile.load(profile)
     if transition_weight is not None:
         loaded = loaded.replace(transition_weight=transition_weight)
-    options = StreamOptions(
-        profile=loaded,
+    new_decoder = partial(
+        StreamingDecoder,
+        loaded,
         max_lag_seconds=max_lag_seconds,
-        stages=column_names(stages),
         epoch_seconds=epoch_seconds,
         cohort=cohort,
         logits=logits,
         log=log,
-        state=state,
-        finish=finish,
     )
-
-    def emit(epoch: int, stage: str) -> None:
-        print(f"{epoch}\t{stage}", flush=True)
-
-    def say(text: str) -> None:
-        print(f"stageguard: {one_line(text)}", file=sys.stderr, flush=True)
-
-    run = Run(options, emit, say)
+    run = Run(new_decoder, column_names(stages), state, finish=finish)
     try:
         run.feed(sys.stdin.buffer)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to say at exit
-        kept = (
-            ""
-            if state is None
-            else (
-                f" The state is kept in {state}: {run.standing()}. Go on with the row after those taken in."
-            )
-        )
-        raise OutputError(f"whoever read the stages has gone.{kept}") from None
+        kept = f" The state is kept in {state}: {run.standing()}. Go on with the row after those taken in."
+        raise OutputError(f"whoever read the stages has gone.{'' if state is None else kept}") from None
 
 
-Emit = Callable[[int, str], None]
-_SECONDS_BETWEEN_WRITES = 10.0  # what a killed process has to be fed again
-_MOST_ROWS_SINCE = 1000  # rows kept in memory to go back over
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name))
+def _print_stage(epoch: int, stage: str) -> None:
+    print(f"{epoch}\t{stage}", flush=True)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """What the command line said."""
-
-    profile: Profile
-    max_lag_seconds: float | None
-    stages: tuple[str, ...] | None
-    epoch_seconds: float | None
-    cohort: str | None
-    logits: bool
-    log: bool
-    state: Path | None
-    finish: bool
+def _say(text: str) -> None:
+    print(f"stageguard: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 class Run:
     """A stream in progress: its decoder, once the columns are known, and what was given out."""
 
-    def __init__(self, options: StreamOptions, emit: Emit, say: Callable[[str], None]) -> None:
-        self._options, self._emit, self._say = options, emit, say
+    def __init__(
+        self,
+        new_decoder: Callable[..., StreamingDecoder],
+        stages: tuple[str, ...] | None = None,
+        state: Path | None = None,
+        *,
+        finish: bool = False,
+        emit: Callable[[int, str], None] = _print_stage,
+    ) -> None:
+        self._new_decoder, self._stages, self._state = new_decoder, stages, state
+        self._finish, self._emit = finish, emit
         self._decoder: StreamingDecoder | None = None
         self._header: Header | None = None
         # the state whose stages were all taken, and the rows since: what a failed write goes back to
@@ -150,11 +136,11 @@ class Run:
         self._since: list[tuple[Floats, float | None]] = []
         self._written = time.monotonic()
         self._has_alarm = False
-        if options.state is not None and _is_kept(options.state):
-            self._decoder = _restored(options.state, options)
-            say(f"goes on from {options.state}: {self.standing()}")
+        if state is not None and _is_kept(state):
+            self._decoder = self._restored(state)
+            _say(f"goes on from {state}: {self.standing()}")
         else:
-            _make(options, options.stages)  # a profile that cannot stream is refused before any row
+            self._make(stages)  # a profile that cannot stream is refused before any row
 
     def feed(self, stream: BinaryIO) -> None:
         """Take in all rows, then end the recording, or keep its state where there is a file for it.
@@ -164,15 +150,14 @@ class Run:
         """
         try:
             with self._saving_while_waiting():
-                for line in lines_of(stream):
+                for number, cells in lines_of(stream):
                     with _undisturbed():
-                        self._take(line)
+                        self._take(number, cells)
         except StageGuardError as error:
             kept = self._close(ended=False)
             raise InputError(message_of(error) + f" {kept}") from None
         except OSError:  # whoever reads the stages has gone: what they did not take is given out next time
-            if self._options.state is not None:
-                self._keep(self._options.state)
+            self._keep()
             raise
         except Stopped as stopped:
             stopped.done = self._close(ended=False).rstrip(".")
@@ -187,58 +172,56 @@ class Run:
         n_in, n_out = (0, 0) if decoder is None else (decoder.n_epochs, decoder.n_committed)
         return f"{count(n_in, 'epoch')} in, {n_out:,} out"
 
-    def _take(self, line: Line) -> None:
+    def _take(self, number: int, cells: Sequence[str]) -> None:
         if self._header is None:
-            named = line.cells if is_header(line) else None
-            self._begin(named, line)
-            if named is not None:
+            has_names = any(_number(cell) is None for cell in cells)
+            self._begin(cells if has_names else None, number)
+            if has_names:
                 return
         assert self._decoder is not None and self._header is not None
-        row, quality = read_row(line, self._header)
+        row, quality = self._header.read_row(number, cells)
         first = self._decoder.n_committed
         try:
             stages = self._decoder.push(row, quality)
         except InputError as error:
-            raise InputError(f"line {line.number}: " + message_of(error)) from None
-        if self._options.state is None:
-            self._give_out(first, stages)
-            return
+            raise InputError(f"line {number}: " + message_of(error)) from None
+        self._give_out(first, stages)
+        if self._state is not None:
+            self._since.append((row, quality))
+            self._save_now_and_then()
+
+    def _give_out(self, first: int, stages: Sequence[str]) -> None:
+        """Print stages; where they are not taken, forget the row: it has to be fed again."""
         try:
-            self._give_out(first, stages)
+            for epoch, stage in enumerate(stages, start=first):
+                self._emit(epoch, stage)
         except OSError:
-            self._go_back()
+            if self._state is not None:
+                self._decoder = _restored_quietly(self._taken)
+                for row, quality in self._since:
+                    self._decoder.push(row, quality)
             raise
-        self._since.append((row, quality))
-        self._save_now_and_then(self._options.state)
 
-    def _go_back(self) -> None:
-        """Forget the row whose stages were not taken: it has to be fed again."""
-        decoder = _restored_quietly(self._taken)
-        for row, quality in self._since:
-            decoder.push(row, quality)
-        self._decoder = decoder
-
-    def _save_now_and_then(self, path: Path) -> None:
+    def _save_now_and_then(self) -> None:
         is_due = time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES
         if is_due or len(self._since) >= _MOST_ROWS_SINCE:
             self._mark_taken()
         if is_due:
-            self._keep(path)
+            self._keep()
         elif self._has_alarm:
             signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_WRITES)
 
     @contextlib.contextmanager
     def _saving_while_waiting(self) -> Iterator[None]:
         """Save the state by an alarm, too: the next row may be long in coming."""
-        path = self._options.state
-        if path is None or not hasattr(signal, "setitimer"):
+        if self._state is None or not hasattr(signal, "setitimer"):
             yield
             return
 
         def save(*_: object) -> None:
             with _undisturbed():
                 self._mark_taken()
-                self._keep(path)
+                self._keep()
 
         before = signal.signal(signal.SIGALRM, save)
         self._has_alarm = True
@@ -253,116 +236,81 @@ class Run:
         assert self._decoder is not None
         self._taken, self._since = self._decoder.snapshot(), []
 
-    def _begin(self, names: Sequence[str] | None, line: Line) -> None:
+    def _begin(self, names: Sequence[str] | None, number: int) -> None:
         """Learn the columns from the header, or from what was said, and make the decoder."""
-        options = self._options
-        if names is not None and options.stages is not None:
+        if names is not None and self._stages is not None:
             raise InputError(
-                f"line {line.number} names the columns ({', '.join(names)[:80]}), and --stages does too. "
+                f"line {number} names the columns ({', '.join(names)[:80]}), and --stages does too. "
                 "Leave one of them out."
             )
-        decoder = self._decoder
         header = None if names is None else Header.of(names)
-        stages = options.stages if header is None else header.stages
+        stages = self._stages if header is None else header.stages
+        decoder = self._decoder
         if decoder is None:
-            decoder = _make(options, stages, loud=True)
+            decoder = self._make(stages, loud=True)
             for assumed in decoder.assumed:
-                self._say(f"assumed: {assumed}")
-        elif stages is not None or decoder.stages is not None:
-            _check_columns(stages, decoder)
-        if header is None:
-            header = Header.of(stages or decoder.profile.scheme.names)
-        self._decoder, self._header = decoder, header
-        if options.state is not None:
+                _say(f"assumed: {assumed}")
+        names = decoder.profile.scheme.names
+        began, now = decoder.stages or names, stages or names
+        if self._decoder is not None and tuple(now) != tuple(began):
+            raise InputError(
+                f"the columns are {', '.join(now)}, and the recording began with {', '.join(began)}. "
+                "Give the same."
+            )
+        self._decoder, self._header = decoder, header or Header.of(now)
+        if self._state is not None:
             self._mark_taken()
-
-    def _give_out(self, first: int, stages: Sequence[str]) -> None:
-        for epoch, stage in enumerate(stages, start=first):
-            self._emit(epoch, stage)
 
     def _close(self, *, ended: bool) -> str:
         """Give out the rest, or keep the state for it; returns what was done in a sentence."""
-        place, decoder = self._options.state, self._decoder
+        decoder = self._decoder
         if decoder is None:
             return "Nothing was taken in."
-        if place is not None and not (ended and self._options.finish):
-            self._keep(place)
-            return f"The state is kept in {place}: {self.standing()}."
-        if place is not None:
-            self._keep(place)  # until the rest is taken
+        self._keep()  # also until the rest is taken
+        if self._state is not None:
+            if not (ended and self._finish):
+                return f"The state is kept in {self._state}: {self.standing()}."
             self._mark_taken()
-        standing = f"{count(decoder.n_epochs, 'epoch')} in"
-        first = decoder.n_committed
-        rest = decoder.finish()
-        try:
-            self._give_out(first, rest)
-        except OSError:
-            if place is not None:
-                self._go_back()
-            raise
-        if place is not None:
-            place.unlink(missing_ok=True)
+        standing, first = f"{count(decoder.n_epochs, 'epoch')} in", decoder.n_committed
+        self._give_out(first, decoder.finish())
+        if self._state is not None:
+            self._state.unlink(missing_ok=True)
         return f"The recording ends there: {standing}, all given out."
 
-    def _keep(self, place: Path) -> None:
-        if self._decoder is not None:
-            write_together({place: self._decoder.snapshot()}, overwrite=True)
+    def _keep(self) -> None:
+        if self._state is not None and self._decoder is not None:
+            write_together({self._state: self._decoder.snapshot()}, overwrite=True)
             self._written = time.monotonic()
 
+    def _make(self, stages: Sequence[str] | None, *, loud: bool = False) -> StreamingDecoder:
+        """Return a new decoder; its warnings are printed only if `loud`."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StageGuardWarning)
+            decoder = self._new_decoder(stages=stages)
+        for warning in caught if loud else ():
+            print_warning(warning.message)
+        return decoder
 
-def _make(options: StreamOptions, stages: Sequence[str] | None, *, loud: bool = False) -> StreamingDecoder:
-    """Return a new decoder; its warnings are printed only if `loud`."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", StageGuardWarning)
-        decoder = StreamingDecoder(
-            options.profile,
-            max_lag_seconds=options.max_lag_seconds,
-            stages=stages,
-            epoch_seconds=options.epoch_seconds,
-            cohort=options.cohort,
-            logits=options.logits,
-            log=options.log,
-        )
-    for warning in caught if loud else ():
-        print_warning(warning.message)
-    return decoder
-
-
-def _is_kept(place: Path) -> bool:
-    """Whether there is a state; a name that no state can be written to is refused before any row."""
-    try:
-        checked_file(place, "an array")
-    except FileNotFoundError:
-        if not os.access(place.parent, os.W_OK):
-            problem = "cannot be written to" if place.parent.is_dir() else "is no folder"
-            raise OutputError(
-                f"cannot write {place}: {place.parent} {problem}. Choose a folder you can write to."
-            ) from None
-        return False
-    return True
-
-
-def _restored(place: Path, options: StreamOptions) -> StreamingDecoder:
-    """Return the decoder a state file holds, if it is the one that was asked for."""
-    kept = read_file(place, "an array")
-    try:
-        decoder = _restored_quietly(kept)
-    except StageGuardError as error:
-        raise InputError(f"{place}: " + message_of(error)) from None
-    asked = _make(options, options.stages if options.stages is not None else decoder.stages)
-    for name, own, wanted in (
-        ("profile", decoder.profile.name, asked.profile.name),
-        ("profile's SHA-256", decoder.profile.sha256[:12], asked.profile.sha256[:12]),
-        ("lag limit", decoder.max_lag_seconds, asked.max_lag_seconds),
-        ("epoch length", decoder.epoch_seconds, asked.epoch_seconds),
-        ("kind of numbers", decoder.scale, asked.scale),
-    ):
-        if own != wanted:
-            raise InputError(
-                f"{place}: its recording has {name} {own}, and {wanted} is asked for. Ask for the same, or "
-                "name another --state for a new recording."
-            )
-    return decoder
+    def _restored(self, path: Path) -> StreamingDecoder:
+        """Return the decoder a state file holds, if it is the one that was asked for."""
+        try:
+            decoder = _restored_quietly(read_file(path, "an array"))
+        except StageGuardError as error:
+            raise InputError(f"{path}: " + message_of(error)) from None
+        asked = self._make(self._stages if self._stages is not None else decoder.stages)
+        for name, kept, wanted in (
+            ("profile", decoder.profile.name, asked.profile.name),
+            ("profile's SHA-256", decoder.profile.sha256[:12], asked.profile.sha256[:12]),
+            ("lag limit", decoder.max_lag_seconds, asked.max_lag_seconds),
+            ("epoch length", decoder.epoch_seconds, asked.epoch_seconds),
+            ("kind of numbers", decoder.scale, asked.scale),
+        ):
+            if kept != wanted:
+                raise InputError(
+                    f"{path}: its recording has {name} {kept}, and {wanted} is asked for. Ask for the same, "
+                    "or name another --state for a new recording."
+                )
+        return decoder
 
 
 def _restored_quietly(snapshot: bytes) -> StreamingDecoder:
@@ -371,15 +319,18 @@ def _restored_quietly(snapshot: bytes) -> StreamingDecoder:
         return StreamingDecoder.restore(snapshot)
 
 
-def _check_columns(stages: Sequence[str] | None, decoder: StreamingDecoder) -> None:
-    """Refuse columns other than those the recording began with."""
-    began = decoder.stages or decoder.profile.scheme.names
-    now = stages or decoder.profile.scheme.names
-    if tuple(now) != tuple(began):
-        raise InputError(
-            f"the columns are {', '.join(now)}, and the recording began with {', '.join(began)}. Give the "
-            "same."
-        )
+def _is_kept(path: Path) -> bool:
+    """Whether there is a state; a name that no state can be written to is refused before any row."""
+    try:
+        checked_file(path, "an array")
+    except FileNotFoundError:
+        if not os.access(path.parent, os.W_OK):
+            problem = "cannot be written to" if path.parent.is_dir() else "is no folder"
+            raise OutputError(
+                f"cannot write {path}: {path.parent} {problem}. Choose a folder you can write to."
+            ) from None
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -395,41 +346,49 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
-DELIMITERS = (";", "\t", ",")
-QUALITY = "quality"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line with something on it: its number, counted from 1, and its cells."""
-
-    number: int
-    cells: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Which columns are stages, by name, and which is the quality."""
+    """What the columns are called, and which is the quality."""
 
-    stages: tuple[str, ...]
-    columns: tuple[int, ...]
+    names: tuple[str, ...]
     quality: int | None
-    n_columns: int
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Header:
         """Return what the columns are; `quality` is the only one that is no stage."""
-        columns = [i for i, name in enumerate(names) if name.casefold() != QUALITY]
-        others = [i for i in range(len(names)) if i not in columns]
+        others = [i for i, name in enumerate(names) if name.casefold() == QUALITY]
         if len(others) > 1:
             raise InputError(f"the header has {len(others)} columns {QUALITY!r}, expected one at most.")
-        stages = tuple(names[i] for i in columns)
-        return cls(stages, tuple(columns), others[0] if others else None, len(names))
+        return cls(tuple(names), others[0] if others else None)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The other columns."""
+        return tuple(name for i, name in enumerate(self.names) if i != self.quality)
+
+    def read_row(self, number: int, cells: Sequence[str]) -> tuple[Floats, float | None]:
+        """Return a line's numbers, NaN where missing, and its quality."""
+        if len(cells) != len(self.names):
+            names = (QUALITY if i == self.quality else name for i, name in enumerate(self.names))
+            raise InputError(
+                f"line {number} has {len(cells)} cells, expected {len(self.names)}: {', '.join(names)}."
+            )
+        values = []
+        for cell in cells:
+            value = _number(cell)
+            if value is None:
+                raise InputError(
+                    f"line {number} holds {cell[:40]!r}, expected a number, or NaN throughout for no "
+                    "evidence."
+                )
+            values.append(value)
+        quality = None if self.quality is None else values.pop(self.quality)
+        row = np.array(values)
+        return row, None if np.isnan(row).all() else quality
 
 
-def lines_of(stream: BinaryIO) -> Iterator[Line]:
-    """Yield lines as they come in, without the empty ones."""
+def lines_of(stream: BinaryIO) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the number, counted from 1, and the cells of lines as they come in, without the empty ones."""
     number, delimiter = 0, None
     while data := stream.readline(LONGEST_LINE + 1):
         number += 1
@@ -445,42 +404,10 @@ def lines_of(stream: BinaryIO) -> Iterator[Line]:
         if not text.strip():
             continue
         if delimiter is None:
-            delimiter = next((mark for mark in DELIMITERS if mark in text), None) or " "
+            delimiter = next((mark for mark in DELIMITERS if mark in text), " ")
         cells = text.split() if delimiter == " " else text.split(delimiter)
         decimal = "." if delimiter == "," else ","
-        yield Line(number, tuple(cell.strip().strip('"').replace(decimal, ".") for cell in cells))
-
-
-def is_header(line: Line) -> bool:
-    """Whether a line names columns: some cell is neither a number nor a missing one."""
-    return any(_number(cell) is None for cell in line.cells)
-
-
-def read_row(line: Line, header: Header) -> tuple[Floats, float | None]:
-    """Return a line's numbers in the header's order, NaN where missing, and its quality."""
-    if len(line.cells) != header.n_columns:
-        raise InputError(
-            f"line {line.number} has {len(line.cells)} cells, expected {header.n_columns}: "
-            f"{', '.join(_names(header))}."
-        )
-    values = []
-    for cell in line.cells:
-        value = _number(cell)
-        if value is None:
-            raise InputError(
-                f"line {line.number} holds {cell[:40]!r}, expected a number, or NaN throughout for no "
-                "evidence."
-            )
-        values.append(value)
-    row = np.array([values[i] for i in header.columns])
-    if header.quality is None or np.isnan(row).all():
-        return row, None
-    return row, values[header.quality]
-
-
-def _names(header: Header) -> list[str]:
-    names = dict(zip(header.columns, header.stages, strict=True))
-    return [names.get(i, QUALITY) for i in range(header.n_columns)]
+        yield number, tuple(cell.strip().strip('"').replace(decimal, ".") for cell in cells)
 
 
 def _number(cell: str) -> float | None:
