@@ -6,7 +6,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
@@ -210,6 +212,19 @@ def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> 
     from rich.progress import track
 
     return track(items, description=what, total=n_items, console=console(stderr=True), transient=True)
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
+    """Yield what moves a bar on stderr (total, completed, description), or None where nobody is watching."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        yield partial(bar.update, bar.add_task(what, total=None))
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:

@@ -7,15 +7,21 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from stageguard.base.errors import StageGuardWarning
 from stageguard.cli.options import AsJson, Device, Overwrite
-from stageguard.cli.terminal import console, error_text, one_line, print_error, print_json, print_list
+from stageguard.cli.terminal import (
+    console,
+    error_text,
+    print_error,
+    print_json,
+    print_list,
+    progress_bar,
+    warned_of,
+)
 from stageguard.datasets.dataset import Entry
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.feature_table import FeatureTable
@@ -24,6 +30,7 @@ from stageguard.profile.profile import Profile
 from stageguard.signals.features.recipe import Recipe
 
 if TYPE_CHECKING:
+    from stageguard.nn.card import ModelCard
     from stageguard.nn.training import Progress
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
@@ -64,10 +71,10 @@ def train(
     tables = _tables(said, options.load_profile(), config.parent, quiet=as_json)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StageGuardWarning)
-        with _Watcher(quiet=as_json) as watcher:
-            model = run(tables, options, folder, overwrite=overwrite, report=watcher)
-    remarks = [one_line(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
-    _print(model.card.training, folder, len(tables), model.card.temperature, remarks, as_json)
+        with progress_bar("Training", quiet=as_json) as move_bar:
+            watch = _watcher(move_bar, quiet=as_json)
+            model = run(tables, options, folder, overwrite=overwrite, report=watch)
+    _print(model.card, folder, len(tables), warned_of(caught), as_json=as_json)
 
 
 def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[FeatureTable]:
@@ -89,52 +96,30 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
     )
 
 
-class _Watcher:
-    """A progress bar with the parts of the loss on a terminal, a line per evaluation elsewhere."""
+def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[Progress], None]:
+    """Return what shows the parts of the loss on a bar, or a line per evaluation where there is none."""
+    kappa = ""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._bar: Any = None
-        self._task: Any = None
-        self._kappa = ""
-
-    def __enter__(self) -> Callable[[Progress], None]:
-        if not self._quiet and sys.stderr.isatty():
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-            )
-            self._bar = Bar(*columns, console=console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("Training", total=None)
-        return self._see
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def _see(self, progress: Progress) -> None:
-        shown = progress.parts if self._bar is not None or progress.means is None else progress.means
-        parts = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
+    def watch(progress: Progress) -> None:
+        nonlocal kappa
+        parts = progress.parts if move_bar or progress.means is None else progress.means
+        losses = "  ".join(f"{name} {value:.3f}" for name, value in parts.items())
         if progress.score is not None:
-            self._kappa = f"  validation kappa {progress.score.kappa:.3f}"
-        if self._bar is not None:
-            text = f"{parts}{self._kappa}".replace("_", "-")
-            self._bar.update(self._task, total=progress.n_steps, completed=progress.step, description=text)
-        elif progress.score is not None and not self._quiet:
-            line = f"step {progress.step} of {progress.n_steps}: {parts}{self._kappa}"
-            print(line.replace("_", "-"), file=sys.stderr)
+            kappa = f"  validation kappa {progress.score.kappa:.3f}"
+        text = f"{losses}{kappa}".replace("_", "-")
+        if move_bar:
+            move_bar(total=progress.n_steps, completed=progress.step, description=text)
+        elif progress.score is not None and not quiet:
+            print(f"step {progress.step} of {progress.n_steps}: {text}", file=sys.stderr)
+
+    return watch
 
 
-def _print(
-    training: Any, folder: Path, n_tables: int, temperature: float, remarks: list[str], as_json: bool
-) -> None:
-
+def _print(card: ModelCard, folder: Path, n_tables: int, remarks: list[str], *, as_json: bool) -> None:
+    training = card.training
     if as_json:
         report = {key: value for key, value in training.items() if key != "options"}
-        print_json(report | {"output": str(folder), "temperature": temperature, "warnings": remarks})
+        print_json(report | {"output": str(folder), "temperature": card.temperature, "warnings": remarks})
         return
     out = console()
     out.print(
@@ -144,6 +129,4 @@ def _print(
         f"{training['stopped_at']}."
     )
     print_list(out, "Warning", remarks)
-    print_list(
-        out, "Wrote", [str(folder / name) for name in ("model.safetensors", "model.json", "log.jsonl")]
-    )
+    print_list(out, "Wrote", [folder / name for name in ("model.safetensors", "model.json", "log.jsonl")])
