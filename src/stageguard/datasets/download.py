@@ -13,8 +13,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from stageguard.base.errors import (
     OVERWRITE,
@@ -47,32 +48,14 @@ class _Broken(Exception):
         self.wait = wait
 
 
-class _NoSuchRange(Exception):
-    """The server has nothing after the bytes that are there; `total` is how long it says the file is."""
-
-    def __init__(self, total: int | None) -> None:
-        super().__init__()
-        self.total = total
-
-
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often and how long to try.
+    """How often and how long to try."""
 
-    Parameters
-    ----------
-    tries : int
-        Attempts in a row that bring no single byte before it is given up.
-    first_wait_seconds, longest_wait_seconds : float
-        The wait after a failed attempt; it doubles each time.
-    timeout_seconds : float
-        Silence of the server after which a connection counts as broken.
-    """
-
-    tries: int = 6
-    first_wait_seconds: float = 1.0
+    tries: int = 6  # attempts in a row that bring no single byte before it is given up
+    first_wait_seconds: float = 1.0  # after a failed attempt; it doubles each time
     longest_wait_seconds: float = 60.0
-    timeout_seconds: float = 60.0
+    timeout_seconds: float = 60.0  # silence of the server after which a connection counts as broken
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
@@ -111,52 +94,26 @@ def download(
     patience: Patience | None = None,
     on_progress: Progress | None = None,
 ) -> bool:
-    """Fetch a file into a folder.
+    """Fetch a file into a dataset's folder; False when it was there already.
 
     What arrives goes to ``<name>.part`` and is kept when the connection breaks: this attempt, or the next
     call, goes on from there. The file takes its name when it is complete and its size and digest are those
-    published.
-
-    Parameters
-    ----------
-    file : RemoteFile
-        What to fetch.
-    folder : path-like
-        The dataset's folder; ``file.path`` is below it.
-    overwrite : bool
-        Replace a file that is there and differs from what was published.
-    patience : Patience, optional
-        How often to try.
-    on_progress : callable, optional
-        Called with the bytes that are there and the bytes that are to be, or None where that is unknown.
-
-    Returns
-    -------
-    bool
-        False when the file was there already.
-
-    Raises
-    ------
-    DownloadError
-        It could not be fetched, or is not what was published.
-    OutputExistsError
-        Another file of that name is there.
+    published. Progress is told as the bytes that are there, and those that are to be, or None.
     """
     patience = patience or Patience()
     target = place_of(file, folder)
     if _is_there(file, target, overwrite):
         return False
     part = _Part(target, file)
-    for is_last in (False, True):
+    for _ in range(2):
         _persist(file.url, lambda: _append(part, patience, on_progress), patience, lambda: part.size)
         wrong = difference(file, part.path)
         if wrong is None:
-            part.finish()
+            part.path.replace(target)
+            part.note.unlink(missing_ok=True)
             return True
         part.discard()  # a damaged beginning would stay damaged: once more, from the start
-        if is_last:
-            raise DownloadError(f"{file.url}: what arrived {wrong}; it was not kept. Has the file changed?")
-    raise AssertionError("unreachable")
+    raise DownloadError(f"{file.url}: what arrived {wrong}; it was not kept. Has the file changed?")
 
 
 def _is_there(file: RemoteFile, target: Path, overwrite: bool) -> bool:
@@ -178,10 +135,7 @@ def _is_there(file: RemoteFile, target: Path, overwrite: bool) -> bool:
 def place_of(file: RemoteFile, folder: str | Path) -> Path:
     """Return where a file belongs; a path that leads out of the folder is refused."""
     parts = PurePosixPath(file.path).parts
-    is_outside = (
-        not parts or parts[0] == "/" or ".." in parts or any("\\" in part or ":" in part for part in parts)
-    )
-    if is_outside:
+    if not parts or parts[0] == "/" or ".." in parts or "\\" in file.path or ":" in file.path:
         raise InputError(f"the file list names {file.path!r}, expected a path below the dataset's folder.")
     return Path(folder, *parts)
 
@@ -191,25 +145,19 @@ def difference(file: RemoteFile, path: Path) -> str | None:
     size = path.stat().st_size
     if file.size is not None and size != file.size:
         return f"has {size:,} bytes, expected {file.size:,}"
-    for name in ("sha256", "md5"):
-        expected = getattr(file, name)
+    for name, expected in (("sha256", file.sha256), ("md5", file.md5)):
         if expected:
             actual = digest(path, name)
-            return (
-                None
-                if actual == expected.lower()
-                else f"has {name} {actual[:12]}…, expected {expected[:12]}…"
-            )
+            is_same = actual == expected.lower()
+            return None if is_same else f"has {name} {actual[:12]}…, expected {expected[:12]}…"
     return None
 
 
 def digest(path: Path, name: str) -> str:
     """Return the hexadecimal digest of a file."""
-    state = hashlib.new(name, usedforsecurity=False)
     with open_file(path, "a recording") as stream:
-        while block := stream.read(BLOCK):
-            state.update(block)
-    return state.hexdigest()
+        new = partial(hashlib.new, name, usedforsecurity=False)
+        return hashlib.file_digest(stream, new).hexdigest()  # type: ignore[arg-type]
 
 
 class _Part:
@@ -237,13 +185,6 @@ class _Part:
                 return str(note["version"])
         return None
 
-    def begin(self, version: str) -> None:
-        self.note.write_text(json.dumps({"url": self.file.url, "version": version}), "utf-8")
-
-    def finish(self) -> None:
-        self.path.replace(self.target)
-        self.note.unlink(missing_ok=True)
-
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
@@ -256,14 +197,12 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
         return
     version = part.version() or ""
     headers = {"Range": f"bytes={have}-", **({"If-Range": version} if version else {})} if have else {}
-    try:
-        response = _open(part.file.url, headers, patience.timeout_seconds)
-    except _NoSuchRange as answer:
-        if answer.total == have:
-            return
-        part.discard()
-        raise _Broken("the file has changed since it was begun") from None
-    with response:
+    with _open(part.file.url, headers, patience.timeout_seconds) as response:
+        if response.status == 416:  # nothing comes after the bytes that are there
+            if response.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
+                return
+            part.discard()
+            raise _Broken("the file has changed since it was begun")
         goes_on = response.status == 206
         if goes_on and _range_start(response) != have:
             part.discard()
@@ -271,11 +210,18 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
         have = have if goes_on else 0
         length = response.headers.get("Content-Length")
         total = part.file.size if length is None else have + int(length)
-        _check_space(part.target, None if total is None else total - have)
+        wanted = 0 if total is None else total - have
+        check_space(part.target, wanted, f"cannot write {part.target}: it needs {wanted:,} more bytes")
         with part.path.open("ab" if goes_on else "wb") as stream:
-            part.begin(_version(response))
+            note = {"url": part.file.url, "version": _version(response)}
+            part.note.write_text(json.dumps(note), "utf-8")
             for block in _blocks(response):
-                _write(stream, block, part.target)
+                try:
+                    stream.write(block)
+                except OSError as error:
+                    raise OutputError(
+                        f"cannot write {part.target}: {error.strerror or error}. Make room and run it again."
+                    ) from error
                 have += len(block)
                 if on_progress is not None:
                     on_progress(have, total)
@@ -285,47 +231,35 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
         raise _Broken(f"it ended after {have:,} of {total:,} bytes")
 
 
-def _write(stream: IO[bytes], block: bytes, target: Path) -> None:
-    try:
-        stream.write(block)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {target}: {error.strerror or error}. Make room and run it again."
-        ) from error
-
-
 def _open(url: str, headers: dict[str, str], timeout: float) -> Any:
+    """Return the answer to a request, which may be that there is no such range."""
     if not url.startswith(("https://", "http://")):
         raise InputError(f"url {url!r} is not one of http or https.")
-    agent = f"stageguard/{__version__}"
     # no compression in transit: it would make ranges and lengths speak of other bytes than those on disk
-    request = urllib.request.Request(
-        url, headers={"User-Agent": agent, "Accept-Encoding": "identity", **headers}
-    )
+    usual = {"User-Agent": f"stageguard/{__version__}", "Accept-Encoding": "identity"}
+    request = urllib.request.Request(url, headers={**usual, **headers})
     try:
         return urllib.request.build_opener(_SafeRedirects).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
+        if error.code == 416:
+            return error
         with error:
-            raise _http_error(url, error) from None
+            raise _refused(url, error) from None
     except urllib.error.URLError as error:
         raise _Broken(str(error.reason)) from None
+    except StageGuardError:
+        raise
     except (OSError, http.client.HTTPException) as error:
-        if isinstance(error, StageGuardError):
-            raise
         raise _Broken(f"{type(error).__name__}: {error}") from None
 
 
-def _http_error(url: str, error: urllib.error.HTTPError) -> Exception:
+def _refused(url: str, error: urllib.error.HTTPError) -> Exception:
+    answer = f"the server answers {error.code} {error.reason}"
     if error.code in (408, 425, 429) or error.code >= 500:
         wait = error.headers.get("Retry-After", "")
-        return _Broken(
-            f"the server answers {error.code} {error.reason}", float(wait) if wait.isdigit() else 0.0
-        )
-    if error.code == 416:
-        total = error.headers.get("Content-Range", "").rpartition("/")[2]
-        return _NoSuchRange(int(total) if total.isdigit() else None)
-    hint = {401: " It needs an account or an agreement.", 403: " It needs an account or an agreement."}
-    return DownloadError(f"{url}: the server answers {error.code} {error.reason}.{hint.get(error.code, '')}")
+        return _Broken(answer, float(wait) if wait.isdigit() else 0.0)
+    hint = " It needs an account or an agreement." if error.code in (401, 403) else ""
+    return DownloadError(f"{url}: {answer}.{hint}")
 
 
 def _blocks(response: Any) -> Iterator[bytes]:
@@ -377,9 +311,8 @@ def _range_start(response: Any) -> int | None:
     return int(first) if unit == "bytes" and first.isdigit() else None
 
 
-def _check_space(target: Path, wanted: int | None) -> None:
-    free = shutil.disk_usage(target.parent).free
-    if wanted is not None and wanted > free:
-        raise OutputError(
-            f"cannot write {target}: it needs {wanted:,} more bytes, the disk has {free:,} free."
-        )
+def check_space(path: Path, n_bytes: int, need: str) -> None:
+    """Refuse what the disk of a path has no room for; the need is the beginning of the sentence."""
+    free = shutil.disk_usage(path.parent).free
+    if n_bytes > free:
+        raise OutputError(f"{need}, the disk has {free:,} free.")

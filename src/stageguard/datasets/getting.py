@@ -10,14 +10,14 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
 from stageguard.base.errors import (
     OVERWRITE,
     InputError,
     Message,
-    OutputError,
     OutputExistsError,
     StageGuardError,
 )
@@ -30,7 +30,7 @@ from stageguard.base.files import (
     write_text_atomic,
 )
 from stageguard.datasets.dataset import Dataset, RemoteFile
-from stageguard.datasets.download import Patience, download, fetch_bytes, place_of
+from stageguard.datasets.download import Patience, check_space, download, fetch_bytes, place_of
 from stageguard.datasets.samples import broken
 
 LEDGER = "stageguard-files.json"  # in the dataset's folder: what was fetched, and its published digests
@@ -60,16 +60,9 @@ class Kept:
 def list_remote(
     dataset: Dataset, only: Sequence[str] = (), *, fetch: Callable[[str], bytes] = fetch_bytes
 ) -> tuple[RemoteFile, ...]:
-    """List what can be fetched of a dataset.
+    """List what can be fetched of an open dataset: of everything, what matches one of some patterns.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        An open one; for others the error says how to get access.
-    only : sequence of str
-        Patterns of paths, such as ``"labels/*"``; by default everything. Lists of digests always come along.
-    fetch : callable
-        Returns the bytes of a URL.
+    Lists of digests always come along.
     """
     if dataset.access != "open":
         why = "needs an agreement" if dataset.access == "gated" else "is not public"
@@ -98,34 +91,18 @@ def get(
     patience: Patience | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Got]:
-    """Fetch a dataset, file by file; one that fails is told and the others go on.
+    """Fetch an open dataset, file by file; one that fails is told and the others go on.
 
-    What is there already is kept, and what broke off goes on where it stopped. Archives are unpacked, where
-    the dataset comes in archives, and then removed.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        An open one.
-    folder : path-like
-        Where it goes.
-    only : sequence of str
-        Patterns of paths; by default everything.
-    overwrite : bool
-        Replace files that are there and differ from what is published.
-    unpack : bool
-        Unpack archives.
-    files : sequence of RemoteFile, optional
-        What `list_remote` has returned.
-    patience : Patience, optional
-        How often to try.
-    on_progress : callable, optional
-        Called with the file, the bytes that are there, and how many there are to be.
+    What is there already is kept, and replaced only with ``overwrite`` where it differs from what is
+    published; what broke off goes on where it stopped. Archives are unpacked, where the dataset comes in
+    archives, and then removed. ``files`` are what `list_remote` has returned.
     """
-    destination = Path(folder)
     for file in list_remote(dataset, only) if files is None else files:
+        tell = None if on_progress is None else partial(on_progress, file)
+        fetch = partial(download, file, folder, overwrite=overwrite, patience=patience, on_progress=tell)
+        has_archive = unpack and dataset.has_archives and file.path.lower().endswith(".zip")
         try:
-            yield Got(file, _get_one(dataset, file, destination, overwrite, unpack, patience, on_progress))
+            yield Got(file, _get_one(dataset, file, Path(folder), fetch, has_archive, overwrite))
         except (StageGuardError, OSError) as error:
             yield Got(file, "failed", " ".join(str(error).split()))
 
@@ -134,24 +111,19 @@ def _get_one(
     dataset: Dataset,
     file: RemoteFile,
     folder: Path,
+    fetch: Callable[[], bool],
+    is_archive: bool,
     overwrite: bool,
-    unpack: bool,
-    patience: Patience | None,
-    on_progress: OnProgress | None,
 ) -> Literal["fetched", "unpacked", "there"]:
-    is_archive = unpack and dataset.has_archives and file.path.lower().endswith(".zip")
-    kept = read_ledger(folder)
-    before = kept.get(file.path)
+    ledger = read_ledger(folder)
+    before = ledger.get(file.path)
     if before and before.file == file and before.unpacked and not missing_members(before, folder):
         return "there"
-    tell = None if on_progress is None else lambda have, total: on_progress(file, have, total)
-    is_new = download(file, folder, overwrite=overwrite, patience=patience, on_progress=tell)
-    unpacked: dict[str, int] = {}
-    if is_archive:
-        archive = place_of(file, folder)
-        for member in unpack_archive(archive, overwrite=overwrite):
-            unpacked[member.relative_to(folder).as_posix()] = member.stat().st_size
-    _write_ledger(folder, dataset, {**kept, file.path: Kept(file, unpacked)})
+    is_new = fetch()
+    archive = place_of(file, folder)
+    members = unpack_archive(archive, overwrite=overwrite) if is_archive else ()
+    unpacked = {member.relative_to(folder).as_posix(): member.stat().st_size for member in members}
+    _write_ledger(folder, dataset, {**ledger, file.path: Kept(file, unpacked)})
     if is_archive:
         archive.unlink()
         return "unpacked"
@@ -160,8 +132,8 @@ def _get_one(
 
 def missing_members(kept: Kept, folder: Path) -> list[str]:
     """Return what an archive held and the folder lacks, or has in another size."""
-    places = {path: folder / path for path in kept.unpacked}
-    return [p for p, at in places.items() if not at.is_file() or at.stat().st_size != kept.unpacked[p]]
+    sizes = {path: folder / path for path in kept.unpacked}
+    return [p for p, at in sizes.items() if not at.is_file() or at.stat().st_size != kept.unpacked[p]]
 
 
 def read_ledger(folder: Path) -> dict[str, Kept]:
@@ -171,16 +143,13 @@ def read_ledger(folder: Path) -> dict[str, Kept]:
         return {}
     try:
         entries = parse_json(read_file(path, "JSON"))["files"]
-        return {each["path"]: _kept(each) for each in entries}
+        unpacked = [{str(name): int(size) for name, size in each.pop("unpacked").items()} for each in entries]
+        files = [RemoteFile(**each) for each in entries]
     except (ValueError, KeyError, TypeError) as error:
         raise broken(
             path, f"is damaged ({type(error).__name__}). Remove it; what is there is kept."
         ) from None
-
-
-def _kept(entry: dict[str, Any]) -> Kept:
-    unpacked = {str(path): int(size) for path, size in entry.pop("unpacked").items()}
-    return Kept(RemoteFile(**entry), unpacked)
+    return {file.path: Kept(file, sizes) for file, sizes in zip(files, unpacked, strict=True)}
 
 
 def _write_ledger(folder: Path, dataset: Dataset, kept: dict[str, Kept]) -> None:
@@ -198,42 +167,31 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
     try:
         with zipfile.ZipFile(checked_file(archive, "a recording")) as opened:
             members = [item for item in opened.infolist() if not item.is_dir() and not _is_litter(item)]
-            places = _places(archive, members)
-            _check_space(archive, members)
-            for item, destination in zip(members, places, strict=True):
+            targets = _targets(archive, members)
+            wanted = sum(item.file_size for item in members)
+            check_space(archive, wanted, f"cannot unpack {archive}: it needs {wanted:,} bytes")
+            for item, destination in zip(members, targets, strict=True):
                 _extract(opened, item, destination, overwrite)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise broken(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
-    return tuple(places)
+    return tuple(targets)
 
 
 def _is_litter(item: zipfile.ZipInfo) -> bool:
     return any(part in _LITTER for part in PurePosixPath(item.filename).parts)
 
 
-def _places(archive: Path, members: list[zipfile.ZipInfo]) -> list[Path]:
+def _targets(archive: Path, members: list[zipfile.ZipInfo]) -> list[Path]:
     paths = [PurePosixPath(item.filename) for item in members]
     for item, path in zip(members, paths, strict=True):
-        is_link = stat.S_ISLNK(item.external_attr >> 16)
-        if (
-            is_link
-            or path.is_absolute()
-            or ".." in path.parts
-            or "\\" in item.filename
-            or ":" in item.filename
-        ):
+        is_outside = path.is_absolute() or ".." in path.parts or set("\\:") & set(item.filename)
+        if is_outside or stat.S_ISLNK(item.external_attr >> 16):
             raise broken(
                 archive, f"holds {item.filename!r}, which leads out of its folder. It is not unpacked."
             )
     has_own_folder = all(path.parts[0] == archive.stem and len(path.parts) > 1 for path in paths)
     top = archive.parent if has_own_folder else archive.parent / archive.stem
     return [top.joinpath(*path.parts) for path in paths]
-
-
-def _check_space(archive: Path, members: list[zipfile.ZipInfo]) -> None:
-    wanted, free = sum(item.file_size for item in members), shutil.disk_usage(archive.parent).free
-    if wanted > free:
-        raise OutputError(f"cannot unpack {archive}: it needs {wanted:,} bytes, the disk has {free:,} free.")
 
 
 def _extract(opened: zipfile.ZipFile, item: zipfile.ZipInfo, destination: Path, overwrite: bool) -> None:
