@@ -16,7 +16,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
 from stageguard.datasets.dataset import Dataset, Entry, osf_files
-from stageguard.datasets.samples import Scaled, broken, mat_row, table_columns
+from stageguard.datasets.samples import broken, mat_row, scaled, table_columns
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
@@ -206,7 +206,7 @@ def _signals(session: Session, options: Options) -> dict[str, Signal | Series]:
     unit = "uV" if options.unit else ""
     if options.unit:
         factor, _ = scale_to(options.unit, "uV")
-        rows = rows if factor == 1 else {role: Scaled(row, factor) for role, row in rows.items()}
+        rows = rows if factor == 1 else {role: scaled(row, factor) for role, row in rows.items()}
     return {role: Signal(role.upper(), row, options.rate_hz, unit) for role, row in rows.items()}
 
 

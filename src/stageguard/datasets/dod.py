@@ -23,11 +23,10 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.base.extras import library
-from stageguard.base.files import checked_file, parse_json, read_file
+from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.datasets.dataset import Dataset, Entry, Fetch, RemoteFile, bucket_files
-from stageguard.datasets.samples import Scaled, broken, hdf5_row, named, reading
+from stageguard.datasets.samples import broken, hdf5_file, hdf5_row, scaled
 from stageguard.formats.recordings.alignment import fit
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.recordings.read import build_recording
@@ -68,8 +67,7 @@ def find(folder: Path, *, scorers: str | Path | None = None) -> Iterator[Entry]:
 
 def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
     """Read one night: signals, the file's own hypnogram as "consensus", and each scorer's."""
-    h5py = library("h5py", f"reading {named(path)}")
-    with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
+    with hdf5_file(path) as file:
         signals = _signals(path, file)
         start = _start(file.attrs.get("start_time"))
         own = _labels(path, np.asarray(file["hypnogram"][()]), "hypnogram") if "hypnogram" in file else None
@@ -171,7 +169,7 @@ def _signals(path: Path, file: Any) -> dict[str, Signal]:
             unit = str(facts.get("unit") or facts.get("unit_name") or UNIT)
             row: Samples = hdf5_row(path, dataset)
             factor, offset = scale_to(unit, standard_unit(unit), what=name)
-            samples = row if factor == 1.0 and not offset else Scaled(row, factor)
+            samples = row if factor == 1.0 and not offset else scaled(row, factor)
             found[name] = Signal(name, samples, _rate(path, facts.get("fs", RATE_HZ)), standard_unit(unit))
     return found
 

@@ -18,7 +18,7 @@ from stageguard.base.files import is_synthetic, read_text
 from stageguard.base.units import scale_to
 from stageguard.datasets.dataset import Entry
 from stageguard.datasets.radar_files import SUFFIXES, RadarFile, open_radar_file, time_axis
-from stageguard.datasets.samples import Scaled, broken
+from stageguard.datasets.samples import broken, scaled
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.read import read_hypnogram
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -223,7 +223,7 @@ def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
     samples = file.row(channel.name, channel.column, channel.part)
     wanted = _UNITS.get(role)
     if wanted and unit and unit != wanted:
-        samples = Scaled(samples, scale_to(unit, wanted, what=role)[0])
+        samples = scaled(samples, scale_to(unit, wanted, what=role)[0])
     return Signal(channel.name, samples, float(rate), wanted or unit)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file
-from stageguard.datasets.samples import Array, Hdf5Row, Spooled, broken, named
+from stageguard.datasets.samples import Array, broken, hdf5_samples, named, seen_through, spooled
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.night.recording import Samples, Signal
 
@@ -84,7 +84,7 @@ class NpzFile:
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
         """Return samples that are unpacked at the first slice."""
         shape = self.shape(name)
-        return Spooled(shape[time_axis(shape)], lambda: self._blocks(name, column, part), self.path)
+        return spooled(shape[time_axis(shape)], lambda: self._blocks(name, column, part), self.path)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
         """Return an array."""
@@ -162,11 +162,9 @@ class Hdf5File:
         """Return samples that stay in the file."""
         shape = self.shape(name)
         axis = time_axis(shape)
-        place = tuple(None if i == axis else column or 0 for i in range(len(shape)))
-        row = Hdf5Row(self.path, name, shape[axis], place)
-        with self._file() as file:
-            is_complex = file[name].dtype.kind == "c"
-        return ComplexPart(row, part or "real") if is_complex else row
+        index = tuple(None if i == axis else column or 0 for i in range(len(shape)))
+        row = hdf5_samples(self.path, name, shape[axis], index)
+        return seen_through(row, lambda values: _numbers(values, part))
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
         """Return an attribute of the file, or a dataset."""
@@ -193,22 +191,6 @@ class Hdf5File:
 
 def _decoded(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
-
-
-@dataclass(frozen=True, slots=True)
-class ComplexPart:
-    """The real or the imaginary part of complex samples."""
-
-    samples: Samples
-    part: str
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self.samples)
-
-    def __getitem__(self, where: slice) -> Array:
-        """Return those of a slice with step 1."""
-        return _numbers(np.asarray(self.samples[where]), self.part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +45,23 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (StageGuardError, MemoryError):
         raise
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        raise broken(path, _told(error)) from error
     except Exception as error:
-        raise broken(path, _told(error)) from error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        detail = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
+        raise broken(path, f"cannot be read ({detail}). Is it damaged?") from error
 
 
-def _told(error: Exception) -> str:
-    detail = " ".join(str(error).split())
-    return f"cannot be read ({type(error).__name__}{': ' * bool(detail)}{detail[:200]}). Is it damaged?"
+@contextmanager
+def hdf5_file(path: Path, what: str = "") -> Iterator[Any]:
+    """Open an HDF5 file; ``what`` needs the library, by default reading it."""
+    h5py = library("h5py", what or f"reading {named(path)}")
+    with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
+        yield file
 
 
-def spool(blocks: Iterable[Array], path: Path) -> Array:
-    """Put blocks one after another into a file nobody sees, and return it as one array outside of memory."""
-    return spool_columns(((block,) for block in blocks), path, 1)[0]
-
-
-def spool_columns(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -> list[Array]:
-    """Like `spool`, for several columns that come together."""
+def spool(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -> list[Array]:
+    """Put blocks of columns into files nobody sees, and return each as one array outside of memory."""
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile(prefix="stageguard-")) for _ in range(n_columns)]
         length, dtypes = 0, [np.dtype(np.float64)] * n_columns
@@ -84,14 +82,12 @@ def spool_columns(rows: Iterable[Sequence[Array]], path: Path, n_columns: int) -
         ]
 
 
-@dataclass(slots=True)
-class Spooled:
-    """Samples of a file that can only be read whole: read at the first slice, then kept on disk."""
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """Samples that a function reads, from a first one to an end."""
 
     length: int
-    load: Callable[[], Iterable[Array]] = field(repr=False)
-    path: Path
-    _array: Array | None = field(default=None, init=False, repr=False)
+    read: Callable[[int, int], Array] = field(repr=False)
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -99,55 +95,43 @@ class Spooled:
 
     def __getitem__(self, where: slice) -> Array:
         """Return those of a slice with step 1."""
-        first, end = bounds(where, self.length)
-        if self._array is None:
-            self._array = spool(self.load(), self.path)
-            if len(self._array) != self.length:
-                raise broken(
-                    self.path, f"holds {len(self._array):,} samples, its header says {self.length:,}."
-                )
-        return np.asarray(self._array[first:end])
+        return self.read(*bounds(where, self.length))
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """Samples times a factor."""
-
-    samples: Samples
-    factor: float
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self.samples)
-
-    def __getitem__(self, where: slice) -> Array:
-        """Return those of a slice with step 1."""
-        return np.asarray(self.samples[where], dtype=np.float64) * self.factor
+def seen_through(samples: Samples, function: Callable[[Array], Array]) -> Samples:
+    """Return samples through a function, which is applied to each slice that is read."""
+    return Sliced(len(samples), lambda first, end: function(np.asarray(samples[first:end])))
 
 
-@dataclass(frozen=True, slots=True)
-class Hdf5Row:
-    """A one-dimensional HDF5 dataset, or one row or column of a larger one."""
-
-    path: Path
-    name: str
-    length: int
-    place: tuple[int | None, ...]  # fixed index per axis; None for the axis of time
-
-    def __len__(self) -> int:
-        """Return how many samples there are."""
-        return self.length
-
-    def __getitem__(self, where: slice) -> Array:
-        """Return those of a slice with step 1."""
-        first, end = bounds(where, self.length)
-        h5py = library("h5py", f"reading {named(self.path)}")
-        with reading(self.path), h5py.File(checked_file(self.path, "a recording"), "r") as file:
-            where_in = tuple(slice(first, end) if at is None else at for at in self.place)
-            return np.asarray(file[self.name][where_in])
+def scaled(samples: Samples, factor: float) -> Samples:
+    """Return samples times a factor."""
+    return seen_through(samples, lambda values: values.astype(np.float64) * factor)
 
 
-def hdf5_row(path: Path, dataset: Any) -> Hdf5Row:
+def spooled(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Samples:
+    """Return samples of a file that can only be read whole: at the first slice, then kept on disk."""
+
+    @cache
+    def array() -> Array:
+        (values,) = spool(((block,) for block in load()), path, 1)
+        if len(values) != length:
+            raise broken(path, f"holds {len(values):,} samples, its header says {length:,}.")
+        return values
+
+    return Sliced(length, lambda first, end: np.asarray(array()[first:end]))
+
+
+def hdf5_samples(path: Path, name: str, length: int, index: tuple[int | None, ...]) -> Samples:
+    """Return a row or column of an HDF5 dataset by its index per axis, which is None for that of time."""
+
+    def read(first: int, end: int) -> Array:
+        with hdf5_file(path) as file:
+            return np.asarray(file[name][tuple(slice(first, end) if at is None else at for at in index)])
+
+    return Sliced(length, read)
+
+
+def hdf5_row(path: Path, dataset: Any) -> Samples:
     """Return the samples of an HDF5 dataset with one long axis; MATLAB's 1 x N and N x 1 are such."""
     shape = tuple(int(n) for n in dataset.shape)
     long = [axis for axis, n in enumerate(shape) if n > 1]
@@ -157,9 +141,8 @@ def hdf5_row(path: Path, dataset: Any) -> Hdf5Row:
             path, f"{dataset.name.lstrip('/')} has shape {shape}{kind}, expected one row of numbers."
         )
     axis = long[0] if long else len(shape) - 1
-    return Hdf5Row(
-        path, dataset.name, shape[axis], tuple(None if i == axis else 0 for i in range(len(shape)))
-    )
+    index = tuple(None if i == axis else 0 for i in range(len(shape)))
+    return hdf5_samples(path, dataset.name, shape[axis], index)
 
 
 def mat_row(path: Path, variable: str) -> Samples:
@@ -169,8 +152,7 @@ def mat_row(path: Path, variable: str) -> Samples:
     if head.startswith(b"MATLAB 5.0") and _HDF5 not in head:
         return _mat5_row(path, variable)
     if _HDF5 in head:
-        h5py = library("h5py", f"{named(path)} is a MAT-file of version 7.3; reading it")
-        with reading(path), h5py.File(checked_file(path, "a recording"), "r") as file:
+        with hdf5_file(path, f"{named(path)} is a MAT-file of version 7.3; reading it") as file:
             return hdf5_row(path, file[_pick(path, variable, [n for n in file if n != "#refs#"])])
     raise broken(path, "is no MAT-file of version 5 to 7.3. Was it written completely?")
 
@@ -184,14 +166,12 @@ def _mat5_row(path: Path, variable: str) -> Samples:
     length = int(np.prod(shape))
     if length < 1 or max(shape) != length:
         raise broken(path, f"{name} has shape {shape}, expected one row of numbers.")
-    return Spooled(length, lambda: _mat5_blocks(path, name), path)
 
+    def load() -> Iterator[Array]:
+        with reading(path):
+            yield np.ravel(io.loadmat(checked_file(path, "a recording"), variable_names=[name])[name])
 
-def _mat5_blocks(path: Path, name: str) -> Iterator[Array]:
-    io = library("scipy.io", f"reading {named(path)}")
-    with reading(path):
-        values = np.ravel(io.loadmat(checked_file(path, "a recording"), variable_names=[name])[name])
-    yield values
+    return spooled(length, load, path)
 
 
 def _pick(path: Path, wanted: str, names: Sequence[str]) -> str:
@@ -211,9 +191,15 @@ def table_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
     return _csv_columns(path, wanted)
 
 
-def _parquet_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
+@contextmanager
+def _parquet_file(path: Path) -> Iterator[Any]:
     parquet = library("pyarrow.parquet", f"reading {named(path)}")
     with reading(path), parquet.ParquetFile(checked_file(path, "a recording")) as file:
+        yield file
+
+
+def _parquet_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
+    with _parquet_file(path) as file:
         facts = file.metadata
         names = [name for name in wanted if name in file.schema_arrow.names]
         rows = [facts.row_group(i).num_rows for i in range(facts.num_row_groups)]
@@ -221,22 +207,14 @@ def _parquet_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
         raise broken(path, "has no rows.")
     ends = tuple(np.cumsum(rows).tolist())
     if max(rows) > LARGEST_ROW_GROUP:
-        return {name: Spooled(ends[-1], _Batches(path, name), path) for name in names}
+        return {name: spooled(ends[-1], partial(_batches, path, name), path) for name in names}
     return {name: ParquetColumn(path, name, ends) for name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class _Batches:
-    """A Parquet column, some rows at a time."""
-
-    path: Path
-    column: str
-
-    def __call__(self) -> Iterator[Array]:
-        parquet = library("pyarrow.parquet", f"reading {named(self.path)}")
-        with reading(self.path), parquet.ParquetFile(checked_file(self.path, "a recording")) as file:
-            for batch in file.iter_batches(batch_size=_BLOCK, columns=[self.column]):
-                yield batch.column(0).to_numpy(zero_copy_only=False)
+def _batches(path: Path, column: str) -> Iterator[Array]:
+    with _parquet_file(path) as file:
+        for batch in file.iter_batches(batch_size=_BLOCK, columns=[column]):
+            yield batch.column(0).to_numpy(zero_copy_only=False)
 
 
 @dataclass(slots=True)
@@ -265,8 +243,7 @@ class ParquetColumn:
         return values[first - begin : end - begin]
 
     def _groups(self, groups: range) -> Array:
-        parquet = library("pyarrow.parquet", f"reading {named(self.path)}")
-        with reading(self.path), parquet.ParquetFile(checked_file(self.path, "a recording")) as file:
+        with _parquet_file(self.path) as file:
             values: Array = file.read_row_groups(list(groups), columns=[self.column]).column(0).to_numpy()
         if values.dtype.kind not in "iuf":
             raise broken(self.path, f"column {self.column!r} holds {values.dtype} values, expected numbers.")
@@ -290,4 +267,4 @@ def _csv_columns(path: Path, wanted: Sequence[str]) -> dict[str, Samples]:
         ) as reader,
     ):
         rows = ([column.to_numpy(zero_copy_only=False) for column in batch.columns] for batch in reader)
-        return dict(zip(names, spool_columns(rows, path, len(names)), strict=True))
+        return dict(zip(names, spool(rows, path, len(names)), strict=True))
