@@ -17,6 +17,7 @@ from stageguard.cli.terminal import (
     one_line,
     print_error,
     print_heading,
+    print_json,
     print_list,
     progress,
     table,
@@ -69,6 +70,25 @@ def run_shown(
     """Return what became of each file, with a progress bar on a terminal."""
     found = run_files(work, tasks, output_of=output_of, jobs=jobs, fatal=(typer.BadParameter,))
     return list(progress(found, what, len(tasks), quiet=quiet))
+
+
+def run_and_show(
+    work: Callable[[TaskType], Value],
+    tasks: Sequence[TaskType],
+    what: str,
+    show: Callable[[list[Outcome[Value]]], None],
+    *,
+    as_json: bool,
+    output_of: Callable[[TaskType], Path],
+    jobs: int = 1,
+) -> None:
+    """Do something with each file, show what came of it or print it as JSON, and end as `end` does."""
+    outcomes = run_shown(work, tasks, what, quiet=as_json, output_of=output_of, jobs=jobs)
+    if as_json:
+        print_json([outcome.to_dict() for outcome in outcomes])
+    else:
+        show(outcomes)
+    end(outcomes, as_json=as_json)
 
 
 def end(outcomes: Outcomes, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stageguard.base.errors import InputError
+from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.cli.options import parse_dataset_options, parse_pairs
 from stageguard.datasets import dataset as described
 from stageguard.formats.recordings.read import SUFFIXES, read_recording_file
@@ -45,6 +45,16 @@ Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Recordings at a tim
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """What recordings are, besides their paths."""
+
+    channel: Channel = None
+    dataset: DatasetName = None
+    dataset_option: DatasetOption = None
+    scoring: Scoring = None
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A recording that is read when its turn comes; can be sent to another process.
 
@@ -74,18 +84,19 @@ class Source:
         """Folder and name of its outputs."""
         return self.folder / self.id
 
+    def new_file(self, suffix: str, *, overwrite: bool) -> Path:
+        """Return the path of an output, and refuse one that is there: before the work, not after it."""
+        path = self.folder / (self.id + suffix)
+        if path.exists() and not overwrite:
+            raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
+        return path
 
-def find_sources(
-    paths: Sequence[Path],
-    dataset: str | None,
-    dataset_option: Sequence[str] | None,
-    channel: Sequence[str] | None,
-    scoring: Path | None,
-    output: Path | None,
-) -> list[Source]:
+
+def find_sources(paths: Sequence[Path], given: RecordingOptions, output: Path | None) -> list[Source]:
     """Return what there is to read, in order, checked against the options that go together."""
-    channels = parse_pairs(channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
-    options = parse_dataset_options(dataset_option, "--dataset-option")
+    dataset, scoring = given.dataset, given.scoring
+    channels = parse_pairs(given.channel, "--channel", "a role and a channel's name, such as eeg=C4-M1")
+    options = parse_dataset_options(given.dataset_option, "--dataset-option")
     if dataset is None:
         if options:
             raise typer.BadParameter("--dataset-option needs --dataset: say which dataset it is.")

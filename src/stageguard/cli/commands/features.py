@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stageguard.base.errors import InputError, OutputExistsError, did_you_mean
-from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds
-from stageguard.cli.present import end, run_shown
-from stageguard.cli.recordings import (
-    Channel,
-    DatasetName,
-    DatasetOption,
-    Jobs,
-    Recordings,
-    Scoring,
-    Source,
-    find_sources,
-)
-from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
+from stageguard.base.errors import InputError, did_you_mean
+from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds, spread
+from stageguard.cli.present import run_and_show
+from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
+from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
@@ -79,28 +71,14 @@ Scorer = Annotated[
 FormatOption = Annotated[Format, typer.Option("--format", help="TSV where an epoch is one frame.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to do with every recording."""
-
-    recipe: Any
-    epoch_seconds: float | None
-    calibration: Path | None
-    scorer: str | None
-    suffix: str
-    overwrite: bool
-
-
+@spread
 def features(
     recordings: Recordings,
     recipe: RecipeName,
     output: Output,
     recipes: ListRecipes = False,
     epoch_seconds: EpochSeconds = None,
-    channel: Channel = None,
-    dataset: DatasetName = None,
-    dataset_option: DatasetOption = None,
-    scoring: Scoring = None,
+    given: RecordingOptions = RecordingOptions(),  # noqa: B008 - a group of options
     scorer: Scorer = None,
     calibration: Calibration = None,
     format: FormatOption = Format.npz,
@@ -113,23 +91,18 @@ def features(
     Writes NAME.npz for each recording: what `train` and `predict` read.
     """
     loaded = Recipe.load(recipe)
-    sources = find_sources(recordings, dataset, dataset_option, channel, scoring, output)
+    sources = find_sources(recordings, given, output)
     if calibration is not None and len(sources) != 1:
         raise typer.BadParameter("--calibration belongs to one recording: give the recordings one by one.")
-    request = Request(loaded, epoch_seconds, calibration, scorer, f".{format}", overwrite)
-    outcomes = run_shown(
-        partial(extract_one, request),
+    run_and_show(
+        partial(_extract, loaded, epoch_seconds, calibration, scorer, f".{format}", overwrite),
         sources,
         "Extracting",
-        quiet=as_json,
-        output_of=lambda source: source.output,
+        _show,
+        as_json=as_json,
+        output_of=attrgetter("output"),
         jobs=jobs,
     )
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    else:
-        _print(succeeded(outcomes))
-    end(outcomes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +112,11 @@ class ExtractedRecording:
     recording: str
     subject: str
     is_synthetic: bool
-    recipe_name: str
-    recipe_sha256: str
+    recipe: Mapping[str, str]
     n_epochs: int
     epoch_seconds: float
     n_frames: int
+    n_features: int
     features: tuple[str, ...]
     scaling: str
     n_without_signal: int
@@ -153,60 +126,44 @@ class ExtractedRecording:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
-        return {
-            "recording": self.recording,
-            "subject": self.subject,
-            "is_synthetic": self.is_synthetic,
-            "recipe": {"name": self.recipe_name, "sha256": self.recipe_sha256},
-            "n_epochs": self.n_epochs,
-            "epoch_seconds": self.epoch_seconds,
-            "n_frames": self.n_frames,
-            "n_features": len(self.features),
-            "features": list(self.features),
-            "scaling": self.scaling,
-            "n_without_signal": self.n_without_signal,
-            "n_scored": self.n_scored,
-            "notes": list(self.notes),
-            "output": str(self.output),
-        }
+        return asdict(self) | {"output": str(self.output)}
 
 
-def extract_one(request: Request, source: Source) -> ExtractedRecording:
+def _extract(
+    recipe: Recipe,
+    epoch_seconds: float | None,
+    calibration: Path | None,
+    scorer: str | None,
+    suffix: str,
+    overwrite: bool,
+    source: Source,
+) -> ExtractedRecording:
     """Compute the features of one recording and write them."""
-    path = source.folder / (source.id + request.suffix)
-    if path.exists() and not request.overwrite:  # before the work, not after it
-        raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
+    path = source.new_file(suffix, overwrite=overwrite)
     recording, notes = source.read()
-    length = request.epoch_seconds or request.recipe.epoch_seconds
-    calibration = None
-    if request.calibration is not None:
-        calibration = _read_calibration(request.calibration, length)
-    made = compute(recording, request.recipe, epoch_seconds=length, calibration=calibration)
-    scoring, remarks = _scoring(recording, request.scorer, made.epoch_seconds)
-    write_features(
-        made, path, scoring=scoring, is_synthetic=recording.is_synthetic, overwrite=request.overwrite
-    )
+    length = epoch_seconds or recipe.epoch_seconds
+    scored = None
+    if calibration is not None:
+        scored = read_hypnogram_file(calibration, HypnogramOptions(default_epoch_seconds=length)).hypnogram
+    made = compute(recording, recipe, epoch_seconds=length, calibration=scored)
+    scoring, remarks = _scoring(recording, scorer, made.epoch_seconds)
+    write_features(made, path, scoring=scoring, is_synthetic=recording.is_synthetic, overwrite=overwrite)
     return ExtractedRecording(
-        recording.id,
-        recording.subject,
-        recording.is_synthetic,
-        made.recipe.name,
-        made.recipe.sha256,
-        made.n_epochs,
-        made.epoch_seconds,
-        int(made.values.shape[1]),
-        tuple(made.names),
-        made.scaling,
-        int((~made.has_signal).sum()),
-        0 if scoring is None else int((scoring.labels[: made.n_epochs] >= 0).sum()),
-        (*notes, *remarks),
-        path,
+        recording=recording.id,
+        subject=recording.subject,
+        is_synthetic=recording.is_synthetic,
+        recipe={"name": made.recipe.name, "sha256": made.recipe.sha256},
+        n_epochs=made.n_epochs,
+        epoch_seconds=made.epoch_seconds,
+        n_frames=int(made.values.shape[1]),
+        n_features=len(made.names),
+        features=tuple(made.names),
+        scaling=made.scaling,
+        n_without_signal=int((~made.has_signal).sum()),
+        n_scored=0 if scoring is None else int((scoring.labels[: made.n_epochs] >= 0).sum()),
+        notes=(*notes, *remarks),
+        output=path,
     )
-
-
-def _read_calibration(path: Path, epoch_seconds: float) -> Hypnogram:
-
-    return read_hypnogram_file(path, HypnogramOptions(default_epoch_seconds=epoch_seconds)).hypnogram
 
 
 def _scoring(
@@ -236,12 +193,14 @@ def _scoring(
     return merged, [*remarks, f"stages are the {merged.scorer}"]
 
 
-def _print(done: Sequence[Outcome[ExtractedRecording]]) -> None:
+def _show(outcomes: Sequence[Outcome[ExtractedRecording]]) -> None:
+    done = succeeded(outcomes)
     if not done:
         return
     out, first = console(), done[0].result
     out.print(
-        f"Recipe {first.recipe_name} ({first.recipe_sha256[:12]}): {count(len(first.features), 'feature')}, "
+        f"Recipe {first.recipe['name']} ({first.recipe['sha256'][:12]}): "
+        f"{count(first.n_features, 'feature')}, "
         f"{count(first.n_frames, 'frame')} per epoch of {first.epoch_seconds:g} s, scaling {first.scaling}"
     )
     numbers = ("epochs", "no signal", "scored", "seconds")

@@ -9,29 +9,22 @@ from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from math import ceil
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
-from stageguard.base.errors import InputError, OutputExistsError
+from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.base.version import __version__
-from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds, one_of
-from stageguard.cli.present import end, run_shown
-from stageguard.cli.recordings import (
-    Channel,
-    DatasetName,
-    DatasetOption,
-    Jobs,
-    Recordings,
-    Scoring,
-    Source,
-    find_sources,
-)
-from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
+from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds, one_of, spread
+from stageguard.cli.present import run_and_show
+from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
+from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.codebooks import table_with_codebook
+from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome, succeeded
 from stageguard.signals.modalities import MODALITIES
 from stageguard.signals.quality import SignalQuality, signal_quality
@@ -73,25 +66,13 @@ Output = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to do with every recording."""
-
-    modality: str | None
-    rules: Literal["kdd2026", "graded"]
-    epoch_seconds: float | None
-    overwrite: bool
-
-
+@spread
 def quality(
     recordings: Recordings,
     modality: ModalityOption = None,
     rules: RulesOption = Rules.kdd2026,
     epoch_seconds: EpochSeconds = None,
-    channel: Channel = None,
-    dataset: DatasetName = None,
-    dataset_option: DatasetOption = None,
-    scoring: Scoring = None,
+    given: RecordingOptions = RecordingOptions(),  # noqa: B008 - a group of options
     output: Output = None,
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
@@ -101,23 +82,15 @@ def quality(
 
     Writes NAME.quality.tsv and NAME.quality.json for each recording: what `decode --quality` takes.
     """
-    sources = find_sources(recordings, dataset, dataset_option, channel, scoring, output)
-    request = Request(modality, rules.value, epoch_seconds, overwrite)
-    outcomes = run_shown(
-        partial(assess_one, request),
-        sources,
+    run_and_show(
+        partial(_assess, modality, rules.value, epoch_seconds, overwrite),
+        find_sources(recordings, given, output),
         "Assessing",
-        quiet=as_json,
-        output_of=lambda source: source.output,
+        _show,
+        as_json=as_json,
+        output_of=attrgetter("output"),
         jobs=jobs,
     )
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    elif len(outcomes) > 1:
-        print_many(succeeded(outcomes))
-    elif outcomes[0].ok:
-        print_one(outcomes[0])
-    end(outcomes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +100,6 @@ class AssessedRecording:
     recording: str
     subject: str
     is_synthetic: bool
-    modality: str
     start: datetime | None
     quality: SignalQuality
     notes: tuple[str, ...]
@@ -137,6 +109,11 @@ class AssessedRecording:
     def clean_percent(self) -> float:
         """Share of the epochs that nothing speaks against."""
         return 100 * float(1 - self.quality.is_bad.mean())
+
+    @property
+    def n_lost(self) -> int:
+        """Epochs that nothing can be told from."""
+        return int((self.quality.beta >= 1).sum())
 
     @property
     def first(self) -> dict[str, int]:
@@ -154,14 +131,14 @@ class AssessedRecording:
             "recording": self.recording,
             "subject": self.subject,
             "is_synthetic": self.is_synthetic,
-            "modality": self.modality,
+            "modality": quality.modality,
             "rules": quality.rules,
             "n_epochs": quality.n_epochs,
             "epoch_seconds": quality.epoch_seconds,
             "start": None if self.start is None else self.start.isoformat(),
             "mean_beta": float(quality.beta.mean()),
             "n_marked": int(quality.is_bad.sum()),
-            "n_lost": int((quality.beta >= 1).sum()),
+            "n_lost": self.n_lost,
             "reasons": quality.counts(),
             "notes": list(self.notes),
         }
@@ -172,32 +149,35 @@ class AssessedRecording:
         return self.facts() | {"beta": self.quality.beta.tolist(), "first": self.first, "outputs": outputs}
 
 
-def assess_one(request: Request, source: Source) -> AssessedRecording:
+def _assess(
+    modality: str | None,
+    rules: Literal["kdd2026", "graded"],
+    epoch_seconds: float | None,
+    overwrite: bool,
+    source: Source,
+) -> AssessedRecording:
     """Assess one recording and write its table."""
-    tsv, book = (source.folder / (source.id + suffix) for suffix in (TSV_SUFFIX, JSON_SUFFIX))
-    for path in (tsv, book):
-        if path.exists() and not request.overwrite:  # before the work, not after it
-            raise OutputExistsError(f"{path} exists already. Use --overwrite to replace it.")
+    tsv, book = (source.new_file(suffix, overwrite=overwrite) for suffix in (TSV_SUFFIX, JSON_SUFFIX))
     recording, notes = source.read()
-    modality, remark = _modality(recording, request.modality or source.modality)
-    found = signal_quality(recording, modality, epoch_seconds=request.epoch_seconds, rules=request.rules)
+    modality, remark = _modality(recording, modality or source.modality)
+    quality = signal_quality(recording, modality, epoch_seconds=epoch_seconds, rules=rules)
     assessed = AssessedRecording(
         recording.id,
         recording.subject,
         recording.is_synthetic,
-        modality,
         recording.start,
-        found,
+        quality,
         (*notes, *remark),
         {"tsv": tsv, "json": book},
     )
+    seconds = quality.epoch_seconds
     rows = [
-        (f"{epoch * found.epoch_seconds:.9g}", f"{found.epoch_seconds:.9g}", beta, reason)
-        for epoch, (beta, reason) in enumerate(zip(found.beta.tolist(), found.reasons, strict=True))
+        (f"{epoch * seconds:.9g}", f"{seconds:.9g}", beta, reason)
+        for epoch, (beta, reason) in enumerate(zip(quality.beta.tolist(), quality.reasons, strict=True))
     ]
     codebook = COLUMNS | {"stageguard": {"version": __version__, **assessed.facts()}}
     contents = table_with_codebook(tsv, COLUMNS, rows, codebook, digits=6)
-    write_together(contents, overwrite=request.overwrite, make_folders=True)
+    write_together(contents, overwrite=overwrite, make_folders=True)
     return assessed
 
 
@@ -209,15 +189,15 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-def _modality(recording: Any, wanted: str | None) -> tuple[str, list[str]]:
+def _modality(recording: Recording, wanted: str | None) -> tuple[str, list[str]]:
     """Return what was recorded, and a remark if that was guessed from the channels."""
     if wanted:
         return wanted, []
-    found = [one.name for one in MODALITIES.values() if any(role in recording.signals for role in one.roles)]
-    if len(found) == 1:
-        return found[0], [f"modality {found[0]} by the channels"]
+    names = [each.name for each in MODALITIES.values() if not recording.signals.keys().isdisjoint(each.roles)]
+    if len(names) == 1:
+        return names[0], [f"modality {names[0]} by the channels"]
     known = ", ".join(recording.signals) or "none"
-    what = f"has channels of {' and '.join(found)}" if found else "has no channel that tells its modality"
+    what = f"has channels of {' and '.join(names)}" if names else "has no channel that tells its modality"
     raise InputError(
         f"recording {recording.id!r} {what} ({known}). Say which to assess with --modality, and map channels "
         "with --channel ROLE=NAME."
@@ -262,7 +242,15 @@ def _time(seconds: float, begin: datetime | None) -> str:
     return f"{begin + timedelta(seconds=seconds):%H:%M}"
 
 
-def print_one(outcome: Outcome[AssessedRecording]) -> None:
+def _show(outcomes: Sequence[Outcome[AssessedRecording]]) -> None:
+    done = succeeded(outcomes)
+    if len(outcomes) > 1 and done:
+        _show_many(done)
+    elif done:
+        _show_one(done[0])
+
+
+def _show_one(outcome: Outcome[AssessedRecording]) -> None:
     """Print the strip chart of one recording, the reasons, and where the table is."""
     out, made = console(), outcome.result
     quality = made.quality
@@ -271,7 +259,7 @@ def print_one(outcome: Outcome[AssessedRecording]) -> None:
     out.print(
         Text.assemble(
             (one_line(made.recording), "bold"),
-            f"{synthetic}: {made.modality}, {count(n_epochs, 'epoch')} of {seconds:g} s "
+            f"{synthetic}: {quality.modality}, {count(n_epochs, 'epoch')} of {seconds:g} s "
             f"({n_epochs * seconds / 3600:.1f} h), rules {quality.rules}",
         )
     )
@@ -280,10 +268,9 @@ def print_one(outcome: Outcome[AssessedRecording]) -> None:
         out.print(Text.assemble((f"{time:>6} ", "dim"), _coloured(marks)))
     out.print(Text(f"{'':7}{CLEAN} clean   {BARS[0]} to {BARS[-1]} share that is lost", "dim"))
     out.print()
-    n_lost = int((quality.beta >= 1).sum())
     out.print(
-        f"Clean {made.clean_percent:.1f} % of epochs; lost altogether {count(n_lost, 'epoch')}; mean of beta "
-        f"{quality.beta.mean():.3f}."
+        f"Clean {made.clean_percent:.1f} % of epochs; lost altogether {count(made.n_lost, 'epoch')}; mean of "
+        f"beta {quality.beta.mean():.3f}."
     )
     if reasons := quality.counts():
         shown = table("reason", "epochs", "share", "first at", right=("epochs", "share", "first at"))
@@ -296,15 +283,11 @@ def print_one(outcome: Outcome[AssessedRecording]) -> None:
     print_list(out, "Wrote", made.outputs.values())
 
 
-def print_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
+def _show_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
     """Print one row per recording."""
-    if not done:
-        return
-    out = console()
-    numbers = ("epochs", "clean", "mean beta")
+    out, numbers = console(), ("epochs", "clean", "mean beta")
     shown = table("recording", *numbers, "mostly", "course", right=numbers)
-    for outcome in done:
-        made = outcome.result
+    for made in (outcome.result for outcome in done):
         shown.add_row(
             one_line(made.recording) + (" (synthetic)" if made.is_synthetic else ""),
             f"{made.quality.n_epochs:,}",
@@ -321,8 +304,5 @@ def print_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
 
 
 def _coloured(marks: str) -> Text:
-
-    made = Text()
-    for mark in marks:
-        made.append(mark, "green" if mark == CLEAN else "yellow" if mark in BARS[:4] else "red")
-    return made
+    styles = {CLEAN: "green"} | dict.fromkeys(BARS[:4], "yellow") | dict.fromkeys(BARS[4:], "red")
+    return Text.assemble(*((mark, styles[mark]) for mark in marks))
