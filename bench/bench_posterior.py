@@ -20,7 +20,6 @@ import stageguard as sg
 from stageguard.base.arrays import CLIP
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.posterior import sample_like
-from stageguard.guard.smoother import smoother_for
 from stageguard.guard.solver import solver_for
 
 N_DRAWS = 200
@@ -42,11 +41,9 @@ def draw_kernel(profile: sg.Profile, night: np.ndarray) -> Callable[[], tuple[An
 
 def _rules(profile: sg.Profile) -> tuple[Any, ...]:
     solver = solver_for(profile, profile.epoch_seconds)
-    assert smoother_for(profile, profile.epoch_seconds).is_structured
-    stay, change = solver.scores([1.0], products=True)
+    assert solver.sums_bouts
     table, weight = np.zeros(1, dtype=np.int32), np.ones((1, solver.n_stages))
-    censored = profile.ends == "censored"
-    return True, CLIP, table, weight, stay, change, solver.tables.minimum_epochs, censored
+    return True, CLIP, table, weight, *solver.bouts([1.0], products=True)
 
 
 def automaton_kernels(profile: sg.Profile, night: np.ndarray) -> dict[str, Callable[[], object]]:

@@ -1,8 +1,10 @@
 """What `decode` takes, what it refuses, and how it says so."""
 
+import inspect
 import math
 import re
 import warnings
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import stageguard as sg
 from small import night, profile_of, refusal
 from stageguard.base.errors import InputError, PinError, ProfileError, StageGuardWarning
+from stageguard.guard.inputs import GuardOptions
 
 
 @pytest.mark.parametrize(
@@ -398,3 +401,11 @@ def test_quality_that_leaves_nothing_is_refused(backend):
     with pytest.raises(InputError) as error:
         sg.decode(night(), profile_of(), quality=np.ones(len(night())))
     refusal(error, r"1 \(lost\) at every epoch", r"other way round")
+
+
+@pytest.mark.parametrize("verb", [sg.decode, sg.posterior, sg.sample])
+def test_every_verb_lists_the_options_and_refuses_others_under_its_name(verb):
+    listed = inspect.signature(verb).parameters
+    assert set(listed) >= {option.name for option in fields(GuardOptions)} and "options" not in listed
+    with pytest.raises(TypeError, match=rf"{verb.__name__}\(\) got an unexpected keyword argument 'qualty'"):
+        verb([[0.5, 0.5]], "kdd2026-actigraphy", qualty=[0.0])

@@ -14,7 +14,6 @@ from small import refusal
 from stageguard.base.errors import PinError, StageGuardError
 from stageguard.guard import kernels
 from stageguard.guard.kernels import reference as reference_module
-from stageguard.guard.smoother import smoother_for
 from stageguard.guard.solver import solver_for
 from stageguard.synthetic.night import simulate_night
 
@@ -191,11 +190,10 @@ def test_a_path_that_products_lose_is_noticed():
         pytest.skip("logarithms lose nothing")
     solver = solver_for(no_way_back(), 30.0)
     probabilities = np.repeat([[1.0, 0.0], [0.0, 1.0]], [60, 200], axis=0)
-    stay, change = solver.scores([1.0], products=True)
     table, weight = np.zeros(2, dtype=np.int32), np.ones((2, 2))
-    minimum = solver.tables.minimum_epochs
+    bouts = solver.bouts([1.0], products=True)
     harmless = random_probabilities(np.random.default_rng(5), 50, 2)
-    rules = ([probabilities, harmless], True, 1e-12, table, weight, stay, change, minimum, True)
+    rules = ([probabilities, harmless], True, 1e-12, table, weight, *bouts)
     assert kernels.active.smooth(*rules, 1)[2].tolist() == [False, True]
     streams = np.zeros((2, 1), dtype=np.uint64)
     assert kernels.active.draw(*rules, streams, 1)[2].tolist() == [False, True]
@@ -300,12 +298,9 @@ def test_the_result_does_not_depend_on_threads():
     rng = np.random.default_rng(9)
     solver = solver_for(sg.Profile.from_dict(plain(3, min_bout_seconds={"N": 90.0})), 30.0)
     pieces = [random_probabilities(rng, n, 3) for n in (5, 60, 1, 33)]
-    stay, change = solver.scores([1.0], products=True)
-    rules = (True, 1e-12, np.zeros(4, dtype=np.int32), np.ones((4, 3)), stay, change)
-    runs = [
-        kernels.active.smooth(pieces, *rules, solver.tables.minimum_epochs, True, n_threads)
-        for n_threads in (1, 3)
-    ]
+    bouts = solver.bouts([1.0], products=True)
+    rules = (True, 1e-12, np.zeros(4, dtype=np.int32), np.ones((4, 3)), *bouts)
+    runs = [kernels.active.smooth(pieces, *rules, n_threads) for n_threads in (1, 3)]
     for one, other in zip(*runs, strict=True):
         assert np.array_equal(one, other)
 
@@ -370,8 +365,8 @@ def test_cohorts_are_heeded(backend):
 
 def test_a_profile_is_compiled_once(backend):
     profile = sg.Profile.from_dict(plain(3))
-    assert smoother_for(profile, 30.0) is smoother_for(profile, 30.0)
-    assert smoother_for(profile, 30.0) is not smoother_for(profile, 10.0)
+    assert solver_for(profile, 30.0) is solver_for(profile, 30.0)
+    assert solver_for(profile, 30.0) is not solver_for(profile, 10.0)
 
 
 def test_a_switch_too_costly_for_a_double_is_still_a_way(backend):

@@ -179,10 +179,9 @@ def test_products_and_logarithms_draw_the_same_nights(products):
     streams = rng.integers(0, 2**63, size=(1, 50), dtype=np.uint64)
     found = []
     for module in (kernels.active, reference):
-        stay, change = solver.scores([1.0], products=products)
         piece = probabilities if products else np.log(probabilities)
-        rules = (np.zeros(1, dtype=np.int32), np.ones((1, 3)), stay, change, solver.tables.minimum_epochs)
-        found.append(module.draw([piece], products, 1e-12, *rules, True, streams, 1))
+        rules = (np.zeros(1, dtype=np.int32), np.ones((1, 3)), *solver.bouts([1.0], products=products))
+        found.append(module.draw([piece], products, 1e-12, *rules, streams, 1))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 

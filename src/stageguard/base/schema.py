@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -20,31 +22,40 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import toml_text, write_text_atomic
 
 Table = TypeVar("Table")
+Made = TypeVar("Made")
 Check = Callable[[object, str], Any]
 REQUIRED: Any = MISSING  # in place of a default
 
 
 class Document:
-    """What one document says and `to_dict` gives back; equal, hashed and pickled by it."""
+    """What is made of one document and cannot be changed: saved, compared and pickled as that document."""
 
     __slots__ = ()
-    _cache: dict[str, Any]
+    _cache: dict[Any, Any]
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the document in plain TOML types."""
-        raise NotImplementedError
+        """Return the document: plain TOML types."""
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the document as a TOML file that `load` reads back exactly."""
+        """Write it as a TOML file that `load` reads back exactly."""
         write_text_atomic(path, toml_text(self.to_dict()), overwrite=overwrite)
 
     @property
     def sha256(self) -> str:
         """Hexadecimal SHA-256 of the document, the same however it is formatted."""
-        if "sha256" not in self._cache:
-            canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-            self._cache["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-        return str(self._cache["sha256"])
+        return self._once("sha256", self._hash)
+
+    def _hash(self) -> str:
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what `make` returns, made at the first call with this key."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        made: Made = self._cache[key]
+        return made
 
     def __eq__(self, other: object) -> bool:
         """Compare by document."""
@@ -55,7 +66,7 @@ class Document:
         return hash(self.sha256)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the document, without anything made from it."""
+        """Pickle as the document, without anything compiled."""
         return type(self), (self.to_dict(),)
 
 
@@ -63,20 +74,17 @@ def number(
     default: float | None = REQUIRED, *, low: float = -inf, high: float = inf, positive: bool = False
 ) -> Any:
     """Declare a number within a range."""
-    return declare(
-        default,
-        lambda value, where: checks.number(value, where, low=low, high=high, positive=positive),
-    )
+    return declare(default, partial(checks.number, low=low, high=high, positive=positive))
 
 
 def whole(default: int = REQUIRED, *, low: int = 0, high: int = 1_000_000) -> Any:
     """Declare a whole number within a range."""
-    return declare(default, lambda value, where: checks.whole(value, where, low=low, high=high))
+    return declare(default, partial(checks.whole, low=low, high=high))
 
 
 def count(default: int | None = REQUIRED, *, low: int = 1, high: float = inf) -> Any:
     """Declare a number of things; 20.0 is one, too."""
-    return declare(default, lambda value, where: checks.count(value, where, low=low, high=high))
+    return declare(default, partial(checks.count, low=low, high=high))
 
 
 def flag(default: bool | None = REQUIRED) -> Any:
@@ -86,12 +94,12 @@ def flag(default: bool | None = REQUIRED) -> Any:
 
 def text(default: str | None = REQUIRED, *, empty: bool = False) -> Any:
     """Declare a text."""
-    return declare(default, lambda value, where: checks.text(value, where, empty=empty))
+    return declare(default, partial(checks.text, empty=empty))
 
 
 def choice(default: str | None, *options: str) -> Any:
     """Declare one of some words; the default may be `REQUIRED`."""
-    return declare(default, lambda value, where: checks.choice(value, where, options))
+    return declare(default, partial(checks.choice, options=options))
 
 
 def words(*default: str) -> Any:
@@ -101,15 +109,7 @@ def words(*default: str) -> Any:
 
 def numbers(*default: float, low: float = -inf, high: float = inf) -> Any:
     """Declare a list of numbers within a range."""
-
-    def check(value: object, where: str) -> tuple[float, ...]:
-        return checks.items(
-            value,
-            where,
-            lambda item, at: checks.number(item, at, low=low, high=high),
-        )
-
-    return declare(default, check)
+    return declare(default, partial(checks.items, check=partial(checks.number, low=low, high=high)))
 
 
 def band(low: float, high: float) -> Any:
@@ -119,19 +119,17 @@ def band(low: float, high: float) -> Any:
 
 def runs(*default: tuple[float, float, float]) -> Any:
     """Declare runs of bins of one width in Hz: lower end, upper end, width."""
-    return declare(default, lambda value, where: checks.items(value, where, _run))
+    return declare(default, partial(checks.items, check=_run))
 
 
 def bands(default: Mapping[str, tuple[float, float]]) -> Any:
     """Declare named pairs of frequencies in Hz."""
-    kept = MappingProxyType(dict(default))
-    return field(default_factory=lambda: kept, metadata={"check": _bands})
+    return _named(default, _band, "name = [lower, upper]")
 
 
 def shares(default: Mapping[str, float]) -> Any:
     """Declare named shares of a whole; they are used relative to their sum."""
-    kept = MappingProxyType(dict(default))
-    return field(default_factory=lambda: kept, metadata={"check": _shares})
+    return _named(default, partial(checks.number, positive=True), "stage = share")
 
 
 def table(of: type) -> Any:
@@ -152,16 +150,8 @@ def declare(default: Any, check: Check) -> Any:
 def read_table(of: type[Table], given: object, where: str = "", *, complete: bool = False) -> Table:
     """Return a dataclass declared by these functions from a mapping; any wrong key or value is an InputError.
 
-    Parameters
-    ----------
-    of : type
-        The dataclass.
-    given : mapping
-        Values by key; those left out keep their default.
-    where : str
-        Name of the table within its document, for messages; empty for the whole of it.
-    complete : bool
-        Whether every key is required, those with a default too, as in what `plain_table` gave.
+    Messages name the table by `where`, its name within the document. If it is `complete`, as what
+    `plain_table` gave, keys that have a default are required, too.
     """
     assert is_dataclass(of)
     declared: dict[str, Field[Any]] = {item.name: item for item in fields(of)}
@@ -204,18 +194,18 @@ def plain_table(value: object, *, defaults: bool = True) -> Any:
 
 def text_list(value: object, where: str) -> tuple[str, ...]:
     """Return a list of words as a tuple."""
-    return checks.items(value, where, lambda item, at: checks.text(item, at, empty=False))
+    return checks.items(value, where, partial(checks.text, empty=False))
 
 
 def _band(value: object, where: str) -> tuple[float, float]:
-    pair = checks.items(value, where, lambda item, at: checks.number(item, at, low=0))
+    pair = checks.items(value, where, partial(checks.number, low=0))
     if len(pair) != 2 or not pair[0] < pair[1]:
         raise InputError(f"{where} is {checks.shown(value)}, expected [lower, upper] in Hz.")
     return pair[0], pair[1]
 
 
 def _run(value: object, where: str) -> tuple[float, float, float]:
-    triple = checks.items(value, where, lambda item, at: checks.number(item, at, low=0))
+    triple = checks.items(value, where, partial(checks.number, low=0))
     low, high, width = triple if len(triple) == 3 else (0.0, 0.0, 0.0)
     n_bins = (high - low) / width if width else 0.0
     if n_bins < 1 - 1e-6 or abs(n_bins - round(n_bins)) > 1e-6:
@@ -225,15 +215,11 @@ def _run(value: object, where: str) -> tuple[float, float, float]:
     return low, high, width
 
 
-def _bands(value: object, where: str) -> Mapping[str, tuple[float, float]]:
-    if not isinstance(value, Mapping) or not value:
-        raise InputError(f"{where} is {checks.shown(value)}, expected a table of name = [lower, upper].")
-    return MappingProxyType({str(key): _band(pair, f"{where}.{key}") for key, pair in value.items()})
+def _named(default: Mapping[str, Any], check_item: Check, entries: str) -> Any:
+    def check(value: object, where: str) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping) or not value:
+            raise InputError(f"{where} is {checks.shown(value)}, expected a table of {entries}.")
+        return MappingProxyType({str(key): check_item(item, f"{where}.{key}") for key, item in value.items()})
 
-
-def _shares(value: object, where: str) -> Mapping[str, float]:
-    if not isinstance(value, Mapping) or not value:
-        raise InputError(f"{where} is {checks.shown(value)}, expected a table of stage = share.")
-    return MappingProxyType(
-        {str(key): checks.number(share, f"{where}.{key}", positive=True) for key, share in value.items()}
-    )
+    kept = MappingProxyType(dict(default))
+    return field(default_factory=lambda: kept, metadata={"check": check})

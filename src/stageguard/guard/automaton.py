@@ -22,21 +22,11 @@ MOST_STATES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A profile's rules at one epoch length, in nats and epochs, before the transition weight.
+    """A profile's rules at one epoch length, in nats and epochs, before the transition weight."""
 
-    Attributes
-    ----------
-    stay : array (n_stages,)
-        Score of one more epoch in the stage.
-    change : array (n_stages, n_stages)
-        Score of leaving the row's stage for the column's; -inf where forbidden and on the diagonal.
-    minimum_epochs : int array (n_stages,)
-        Shortest complete bout.
-    """
-
-    stay: Floats
-    change: Floats
-    minimum_epochs: Ints32
+    stay: Floats  # (n_stages,) score of one more epoch in the stage
+    change: Floats  # (n_stages, n_stages) from row to column; -inf where forbidden and on the diagonal
+    minimum_epochs: Ints32  # (n_stages,) shortest complete bout
 
 
 def compile_tables(profile: Profile, epoch_seconds: float) -> Tables:
@@ -155,17 +145,14 @@ class Automaton:
             table = profile.durations.get(name)
             lengths = f", bout lengths tabulated for 1 to {len(table)} epochs" if table else ""
             lines.append(f"  {name}: {np.sum(self.stage == i)} states, minimum bout {bout}{lengths}")
-        flip = profile.flip_flop
-        if flip.penalty_nats == 0:
-            lines.append("  flip-flop: off")
-        elif flip.method == "greedy":
-            lines.append(
-                f"  flip-flop: {flip.penalty_nats:g} nats within {flip.window_epochs} epochs; "
-                "`decode` uses the paper's greedy pass, this automaton the exact window"
+        flip, window = profile.flip_flop, "off"
+        if flip.penalty_nats:
+            window = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs" + (
+                "; `decode` uses the paper's greedy pass, this automaton the exact window"
+                if flip.is_greedy
+                else ", exact"
             )
-        else:
-            lines.append(f"  flip-flop: {flip.penalty_nats:g} nats within {flip.window_epochs} epochs, exact")
-        lines.append(f"  stay = {profile.stay}, ends = {profile.ends}")
+        lines += [f"  flip-flop: {window}", f"  stay = {profile.stay}, ends = {profile.ends}"]
         return "\n".join(lines)
 
 
@@ -175,15 +162,12 @@ class _State(NamedTuple):
     stage: int
     is_cut: bool  # the recording's start cut this bout (told apart only where bout lengths have a table)
     negative_age: int  # older bouts first
-    seen: tuple[
-        tuple[int, int], ...
-    ]  # (other stage, epochs since it was last seen) while it can still matter
+    seen: tuple[tuple[int, int], ...]  # (other stage, epochs since it was last seen) while that matters
 
 
 def compile_automaton(profile: Profile, epoch_seconds: float | None = None) -> Automaton:
     """Compile everything a profile states, flip-flop window and bout lengths included, into one automaton."""
-    compiler = _Compiler(profile, epoch_seconds or profile.epoch_seconds)
-    return compiler.compile()
+    return _Compiler(profile, epoch_seconds or profile.epoch_seconds).compile()
 
 
 class _Compiler:
@@ -215,7 +199,7 @@ class _Compiler:
         for source, target, scaled, fixed in edges:
             incoming[order[target]].append((source.stage != target.stage, order[source], scaled, fixed))
         flat = [edge for group in incoming for edge in sorted(group)]
-        starts = set(self._starts())
+        starts = {self._start(stage) for stage in range(len(self.cap))}
         return Automaton(
             profile=self.profile,
             epoch_seconds=self.epoch_seconds,
@@ -229,9 +213,6 @@ class _Compiler:
             final=np.array([self._survival(s) for s in order]),
         )
 
-    def _starts(self) -> list[_State]:
-        return [self._start(s) for s in range(len(self.cap))]
-
     def _start(self, stage: int) -> _State:
         if self.profile.ends == "paper":
             return _State(stage, False, -1, ())
@@ -240,7 +221,7 @@ class _Compiler:
         return _State(stage, False, -self.cap[stage], ())  # a cut bout is as old as it needs to be
 
     def _explore(self) -> tuple[set[_State], list[tuple[_State, _State, float, float]]]:
-        states = set(self._starts())
+        states = {self._start(stage) for stage in range(len(self.cap))}
         frontier, edges = list(states), []
         while frontier:
             state = frontier.pop()
@@ -295,18 +276,15 @@ class _Compiler:
         return float(self.durations[state.stage].log_survival[-state.negative_age - 1])
 
     def _too_large(self) -> str:
-        names = self.profile.scheme.names
         longest = int(np.argmax(self.cap))
+        name = self.profile.scheme.names[longest]
         if self.window and sum(self.cap) <= MOST_STATES:
             key, value = "flip_flop.window_epochs", f"{self.window}"
         elif longest in self.durations:
-            key, value = (
-                f"durations.{names[longest]}",
-                f"{len(self.profile.durations[names[longest]])} entries",
-            )
+            key, value = f"durations.{name}", f"{len(self.profile.durations[name])} entries"
         else:
-            key = f"min_bout_seconds.{names[longest]}"
-            value = f"{self.profile.min_bout_seconds[names[longest]]:g} ({self.cap[longest]} epochs)"
+            key = f"min_bout_seconds.{name}"
+            value = f"{self.profile.min_bout_seconds[name]:g} ({self.cap[longest]} epochs)"
         return (
             f"{key} = {value} makes an automaton of more than {MOST_STATES:,} states. "
             "Choose a smaller value, or merge stages."

@@ -8,17 +8,22 @@ from dataclasses import replace
 from typing import Any, Unpack, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from stageguard.base import checks
 from stageguard.base.errors import CohortError, InputError, PinError, StageGuardWarning
 from stageguard.guard import inputs
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.evidence import Night
-from stageguard.guard.inputs import BatchKeywords, GuardOptions, NightInput, NightKeywords, Training
-from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, solver_for
+from stageguard.guard.inputs import (
+    BatchKeywords,
+    GuardOptions,
+    NightInput,
+    NightKeywords,
+    OneNight,
+    takes_options,
+)
+from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, run_grouped, solver_for
 from stageguard.guard.strength import Strength, run_searches
-from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 
@@ -27,35 +32,17 @@ _MANY_CHANGES = 0.10
 
 
 @overload
-def decode(
-    density: Hypnodensity | npt.NDArray[Any],
-    profile: Profile | str,
-    **options: Unpack[NightKeywords],
-) -> Decoding: ...
+def decode(density: OneNight, profile: Profile | str, **options: Unpack[NightKeywords]) -> Decoding: ...
 
 
 @overload
 def decode(
-    density: Sequence[Hypnodensity | npt.NDArray[Any]],
-    profile: Profile | str,
-    **options: Unpack[BatchKeywords],
+    density: Sequence[OneNight], profile: Profile | str, **options: Unpack[BatchKeywords]
 ) -> list[Decoding]: ...
 
 
-def decode(
-    density: Any,
-    profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Any = None,
-    pins: Any = None,
-    segments: Any = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
-) -> Decoding | list[Decoding]:
+@takes_options
+def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> Decoding | list[Decoding]:
     """Most plausible hypnogram under a physiological profile.
 
     Finds the stage sequence that maximises evidence plus the profile's transition scores under its
@@ -98,17 +85,6 @@ def decode(
     >>> result.stages.tolist()
     ['W', 'W', 'W']
     """
-    options = GuardOptions(
-        stages=stages,
-        epoch_seconds=epoch_seconds,
-        logits=logits,
-        log=log,
-        quality=quality,
-        pins=pins,
-        segments=segments,
-        cohort=cohort,
-        trained=trained,
-    )
     results, batch = decode_all(density, profile, options)
     _warn_of_many_changes(results)
     return results if batch else results[0]
@@ -117,8 +93,9 @@ def decode(
 def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
     """Decode what one call of a verb passed; also return whether it is a list."""
     profile = profile if isinstance(profile, Profile) else Profile.load(profile)
-    natural = _is_natural(options.trained)
-    check_cohort(profile, options.cohort, stacklevel=4)
+    if options.trained is not None:
+        checks.choice(options.trained, "trained", ("natural", "balanced"))
+    check_cohort(profile, options.cohort, stacklevel=5)
     profile = profile.for_cohort(options.cohort)
     batch = inputs.is_batch(density)
     items = list(density) if batch else [density]
@@ -127,8 +104,12 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
     said = options.of_each_night(len(items)) if batch else [options]
     given = [inputs.read_night(night, profile, each) for night, each in zip(items, said, strict=True)]
     nights = inputs.check_nights(given, profile, is_batch=batch)
+
+    def solve(seconds: float, chosen: list[Night]) -> list[tuple[Path, Strength]]:
+        return run_searches(profile, solver_for(profile, seconds), chosen, options.trained == "natural")
+
     try:
-        solved = _solve(profile, given, nights, natural=natural)
+        solved = run_grouped(nights, [night.epoch_seconds for night in given], solve)
     except NoPathError as failure:
         index = next(i for i, night in enumerate(nights) if night is failure.job.night)
         raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
@@ -137,12 +118,6 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
         for request, night, (path, strength) in zip(given, nights, solved, strict=True)
     ]
     return results, batch
-
-
-def _is_natural(trained: object) -> bool:
-    if trained is None:
-        return False
-    return checks.choice(trained, "trained", ("natural", "balanced")) == "natural"
 
 
 def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
@@ -156,21 +131,6 @@ def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> No
     if caution.action == "refuse":
         raise CohortError(f"{message} Use the stager's own argmax, or a profile fitted to that cohort.")
     warnings.warn(message, StageGuardWarning, stacklevel=stacklevel)
-
-
-def _solve(
-    profile: Profile, given: Sequence[NightInput], nights: Sequence[Night], *, natural: bool
-) -> list[tuple[Path, Strength]]:
-    """Solve every night, those of one epoch length together."""
-    by_length: dict[float, list[int]] = {}
-    for i, night in enumerate(given):
-        by_length.setdefault(night.epoch_seconds, []).append(i)
-    solved: dict[int, tuple[Path, Strength]] = {}
-    for seconds, members in by_length.items():
-        solver = solver_for(profile, seconds)
-        chosen = [nights[i] for i in members]
-        solved.update(zip(members, run_searches(profile, solver, chosen, natural), strict=True))
-    return [solved[i] for i in range(len(nights))]
 
 
 def _explain_no_path(failure: NoPathError, which: str) -> InputError:
@@ -226,5 +186,5 @@ def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
         f"{max(many):.0%} of scored epochs were changed{' at most' if which else ''}{which} (more than "
         f"{_MANY_CHANGES:.0%}): {many_changes_advice(results[0].profile)}",
         StageGuardWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

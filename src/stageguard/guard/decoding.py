@@ -91,12 +91,8 @@ class Decoding(ExportableStages):
             return self.known_score
         # Only a path without transition scores comes without one: evidence alone, along the labels.
         added = chosen_trial(self.profile, self.night, self.strength).log_weight
-        rows = np.flatnonzero(self.hypnogram.labels >= 0)
-        return float(
-            self.night.evidence(None if added is None else np.array(added))[
-                rows, self.hypnogram.labels[rows]
-            ].sum()
-        )
+        rows, labels = np.flatnonzero(self.hypnogram.labels >= 0), self.hypnogram.labels
+        return float(self.night.evidence(added)[rows, labels[rows]].sum())
 
     @property
     def argmax(self) -> Labels:

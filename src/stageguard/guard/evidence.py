@@ -65,11 +65,11 @@ class Night:
         """Return the likeliest stage of each epoch by itself, -1 on NaN rows; pins and quality apart."""
         return best_stages(self.probabilities, self.calibration, log_weight)
 
-    def evidence(self, log_weight: Floats | None) -> Floats:
+    def evidence(self, log_weight: Sequence[float] | None) -> Floats:
         """Return log-evidence with a score added per stage (minus the weighted log prior)."""
         scores = self.calibrated()
         if log_weight is not None:
-            scores = scores + log_weight
+            scores = scores + np.array(log_weight)
         uniform = -np.log(scores.shape[1])
         if self.quality is not None:
             beta = self.quality[:, None]

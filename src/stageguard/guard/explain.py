@@ -1,9 +1,4 @@
-"""`explain`: what a decoding changed, and which rule decided.
-
-Which rule decided is found by leaving it out: the night is decoded again without pins, without quality,
-without minimum bouts and so on, and a change that does not happen then was made by that rule. What keeping
-the stager's choice would have cost is the score of the best night in which that choice is pinned.
-"""
+"""`explain`: what a decoding changed, and which rule decided: the one without which it does not change."""
 
 from __future__ import annotations
 
@@ -128,7 +123,8 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     trial = chosen_trial(result.profile, result.night, result.strength)
     night, names = result.night, result.profile.scheme.names
     rules = _deciding_rules(result, trial, regions)
-    kept = _counterfactual_scores(result, trial, regions)
+    solver = solver_for(result.profile, result.epoch_seconds)
+    kept = solver.keep(Job(night, trial), night.argmax, regions).tolist()
     evidence = _evidence_given_up(result, trial)
     prior = _prior_gained(result, trial, regions)
     changes = []
@@ -170,17 +166,13 @@ def _regions(result: Decoding) -> list[tuple[int, int]]:
     ]
 
 
-def _added(trial: Trial) -> Floats | None:
-    return None if trial.log_weight is None else np.array(trial.log_weight)
-
-
 def _without_pins(night: Night) -> Night:
     return replace(night, pins={}) if night.pins else night
 
 
 def _evidence_given_up(result: Decoding, trial: Trial) -> Floats:
     """Return evidence of the stager's choice less that of the output, per epoch (0 where nothing changed)."""
-    scores = _without_pins(result.night).evidence(_added(trial))
+    scores = _without_pins(result.night).evidence(trial.log_weight)
     given_up = np.zeros(len(scores))
     rows = np.flatnonzero(result.changed)
     before, after = result.night.argmax[rows], result.hypnogram.labels[rows]
@@ -221,13 +213,6 @@ def _bout_starts(labels: Labels) -> Indices:
     return starts
 
 
-def _counterfactual_scores(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[float]:
-    """Return the score of the best night that keeps the stager's choice in each region."""
-    solver = solver_for(result.profile, result.epoch_seconds)
-    scores: list[float] = solver.keep(Job(result.night, trial), result.night.argmax, regions).tolist()
-    return scores
-
-
 def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[Rule]:
     """Return for each region the rule that decided it.
 
@@ -237,7 +222,11 @@ def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int,
     argmax, output = result.night.argmax, result.hypnogram.labels
     pinned = np.zeros(len(argmax), dtype=bool)
     pinned[list(result.night.pins)] = True
-    agreeing = [(rule, labels == output) for rule, labels in _choices_of_evidence(result, trial)]
+    agreeing: list[tuple[Rule, Mask]] = []
+    if result.night.calibration is not None:
+        agreeing.append(("calibration", result.night.choices() == output))
+    if trial.log_weight is not None:
+        agreeing.append(("prior", result.night.choices(trial.log_weight) == output))
     without = [(rule, labels == argmax) for rule, labels in _solve(_ablations(result, trial))]
     alone = [(rule, labels == output) for rule, labels in _solve(_single_rules(result, trial))]
     decided: list[Rule] = []
@@ -265,17 +254,6 @@ def _solve(variants: Iterator[tuple[Rule, Solver, Job]]) -> list[tuple[Rule, Lab
     return [(rule, solver.solve([job])[0].labels) for rule, solver, job in variants]
 
 
-def _choices_of_evidence(result: Decoding, trial: Trial) -> list[tuple[Rule, Labels]]:
-    """Return what evidence alone chooses after calibration, and after the prior too."""
-    night = result.night
-    chosen: list[tuple[Rule, Labels]] = []
-    if night.calibration is not None:
-        chosen.append(("calibration", night.choices()))
-    if trial.log_weight is not None:
-        chosen.append(("prior", night.choices(trial.log_weight)))
-    return chosen
-
-
 def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
     """Yield the night without each rule that acts on it, the most particular rule first."""
     profile, night, seconds = result.profile, result.night, result.epoch_seconds
@@ -285,14 +263,11 @@ def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, J
     if night.quality is not None:
         yield "quality", solver, Job(replace(night, quality=None), trial)
     if not trial.is_free:
+        job = Job(night, trial)
         if profile.min_bout_seconds:
-            yield (
-                "minimum bout",
-                solver_for(_without(profile, "min_bout_seconds"), seconds),
-                Job(night, trial),
-            )
+            yield "minimum bout", solver_for(_without(profile, "min_bout_seconds"), seconds), job
         if profile.flip_flop.penalty_nats:
-            yield "flip-flop", solver_for(_without(profile, "flip_flop"), seconds), Job(night, trial)
+            yield "flip-flop", solver_for(_without(profile, "flip_flop"), seconds), job
         yield "transition", solver, Job(night, trial._replace(transition_weight=0.0))
     if trial.log_weight is not None:
         yield "prior", solver, Job(night, trial._replace(log_weight=None))
@@ -314,10 +289,7 @@ def _single_rules(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver
 
 def _without(profile: Profile, key: str) -> Profile:
     """Return the profile without one of its rules, made once."""
-    kept = profile._cache.get(("without", key))
-    if kept is None:
-        kept = profile._cache["without", key] = profile.replace(**{key: None})
-    return kept
+    return profile._once(("without", key), lambda: profile.replace(**{key: None}))
 
 
 class PathScorer:
@@ -325,15 +297,6 @@ class PathScorer:
 
     Minimum bouts forbid and give nothing, so that a path they forbid has a score here too. A transition or
     bout length of probability 0 counts as -1000 nats.
-
-    Parameters
-    ----------
-    profile : Profile
-        Whose rules.
-    epoch_seconds : float
-        Length of an epoch.
-    transition_weight : float
-        How much transitions and bout lengths count.
     """
 
     def __init__(self, profile: Profile, epoch_seconds: float, transition_weight: float) -> None:

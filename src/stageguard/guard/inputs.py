@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import datetime
+from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -29,6 +31,7 @@ from stageguard.profile.profile import Profile
 
 Training = Literal["natural", "balanced"]
 Pins = Mapping[int, str | int]
+OneNight = Hypnodensity | npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +43,13 @@ class GuardOptions:
 
     stages: Sequence[str] | None = None
     epoch_seconds: float | None = None
-    logits: bool = False
-    log: bool = False
     quality: Any = None
     pins: Any = None
     segments: Any = None
     cohort: str | None = None
     trained: Training | None = None
+    logits: bool = False
+    log: bool = False
 
     @property
     def scale(self) -> str:
@@ -59,13 +62,29 @@ class GuardOptions:
         """Return the options of every night of a batch."""
         names = ("quality", "pins", "segments")
         values = [per_night(getattr(self, name), n_nights, name) for name in names]
-        return [
-            replace(self, quality=quality, pins=pins, segments=segments)
-            for quality, pins, segments in zip(*values, strict=True)
-        ]
+        return [replace(self, **dict(zip(names, each, strict=True))) for each in zip(*values, strict=True)]
 
 
 NOTHING_SAID = GuardOptions()
+
+
+def takes_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a verb take the fields of `GuardOptions` as keywords, listed by `help`, and get one object."""
+
+    @wraps(verb)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        said = {option.name: keywords.pop(option.name) for option in options if option.name in keywords}
+        return verb(*arguments, options=GuardOptions(**said), **keywords)
+
+    options = fields(GuardOptions)
+    own = signature(verb)
+    listed = [parameter for parameter in own.parameters.values() if parameter.name != "options"]
+    listed += [
+        Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
+        for option in options
+    ]
+    call.__signature__ = own.replace(parameters=listed)  # type: ignore[attr-defined]
+    return call
 
 
 class _Keywords(TypedDict, total=False):
@@ -131,7 +150,11 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
     """Return a night's matrix in the profile's stage order, unchecked as yet, with what was assumed."""
     assumed: list[str] = []
     if isinstance(night, Hypnodensity):
-        _refuse_for_density(options)
+        if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
+            raise InputError(
+                "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of "
+                "it. Leave them out."
+            )
         matrix = night.probabilities
         if night.scheme.names != profile.scheme.names:
             matrix = _reorder(matrix, night.scheme.names, profile.scheme, assumed)
@@ -159,14 +182,6 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
     else:
         epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
     return NightInput(matrix, epoch_seconds, options, assumed=assumed)
-
-
-def _refuse_for_density(options: GuardOptions) -> None:
-    if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
-        raise InputError(
-            "stages, epoch_seconds, logits and log describe a bare array, but a Hypnodensity says all of it. "
-            "Leave them out."
-        )
 
 
 def checked_names(stages: Any) -> tuple[str, ...]:

@@ -1,33 +1,42 @@
-"""`posterior` and `sample`: how probable each stage of a night is, and draws of whole nights.
-
-`decode` returns the path with the highest score. Here every path counts, in proportion to the exponential of
-its score: `posterior` adds them up, `sample` draws from them.
-"""
+"""`posterior` adds up all paths of a night, each in proportion to exp(score); `sample` draws from them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack, overload
+from itertools import islice
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import Labels
+from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.guard import kernels as kernels_module
 from stageguard.guard.decode import decode_all
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.inputs import BatchKeywords, GuardOptions, NightKeywords, Training, per_night
-from stageguard.guard.smoother import Smoothed, Smoother, smoother_for
-from stageguard.guard.solver import Job
+from stageguard.guard.inputs import (
+    BatchKeywords,
+    GuardOptions,
+    NightKeywords,
+    OneNight,
+    per_night,
+    takes_options,
+)
+from stageguard.guard.kernels import reference
+from stageguard.guard.solver import Job, Solver, run_grouped, solver_for, stage_weights, table_rows
 from stageguard.guard.strength import chosen_trial
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 
 MOST_DRAWS = 10_000_000
 EXACT_WINDOW = "the flip-flop window is exact: the profile's greedy one exists for decode alone"
+
+Verb = Literal["smooth", "draw"]
+Route = Literal["free", "automaton", "automaton logarithms", "probabilities", "likelihoods", "logarithms"]
+Streams = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -72,35 +81,17 @@ class Posterior(Hypnodensity):
 
 
 @overload
-def posterior(
-    density: Hypnodensity | npt.NDArray[Any],
-    profile: Profile | str,
-    **options: Unpack[NightKeywords],
-) -> Posterior: ...
+def posterior(density: OneNight, profile: Profile | str, **options: Unpack[NightKeywords]) -> Posterior: ...
 
 
 @overload
 def posterior(
-    density: Sequence[Hypnodensity | npt.NDArray[Any]],
-    profile: Profile | str,
-    **options: Unpack[BatchKeywords],
+    density: Sequence[OneNight], profile: Profile | str, **options: Unpack[BatchKeywords]
 ) -> list[Posterior]: ...
 
 
-def posterior(
-    density: Any,
-    profile: Profile | str,
-    *,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Any = None,
-    pins: Any = None,
-    segments: Any = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
-) -> Posterior | list[Posterior]:
+@takes_options
+def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) -> Posterior | list[Posterior]:
     """Probability of each stage in each epoch, given the whole night and the profile.
 
     Sums over every path the profile allows, exactly. A path counts in proportion to exp(score), the score
@@ -125,17 +116,6 @@ def posterior(
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    options = GuardOptions(
-        stages=stages,
-        epoch_seconds=epoch_seconds,
-        logits=logits,
-        log=log,
-        quality=quality,
-        pins=pins,
-        segments=segments,
-        cohort=cohort,
-        trained=trained,
-    )
     results, batch = decode_all(density, profile, options)
     posteriors = _smooth(results)
     return posteriors if batch else posteriors[0]
@@ -143,18 +123,13 @@ def posterior(
 
 @overload
 def sample(
-    density: Hypnodensity | npt.NDArray[Any],
-    profile: Profile | str,
-    *,
-    n: int,
-    seed: int = 0,
-    **options: Unpack[NightKeywords],
+    density: OneNight, profile: Profile | str, *, n: int, seed: int = 0, **options: Unpack[NightKeywords]
 ) -> Labels: ...
 
 
 @overload
 def sample(
-    density: Sequence[Hypnodensity | npt.NDArray[Any]],
+    density: Sequence[OneNight],
     profile: Profile | str,
     *,
     n: int,
@@ -163,21 +138,9 @@ def sample(
 ) -> list[Labels]: ...
 
 
+@takes_options
 def sample(
-    density: Any,
-    profile: Profile | str,
-    *,
-    n: int,
-    seed: int | Sequence[int] = 0,
-    stages: Sequence[str] | None = None,
-    epoch_seconds: float | None = None,
-    quality: Any = None,
-    pins: Any = None,
-    segments: Any = None,
-    cohort: str | None = None,
-    trained: Training | None = None,
-    logits: bool = False,
-    log: bool = False,
+    density: Any, profile: Profile | str, *, n: int, seed: int | Sequence[int] = 0, options: GuardOptions
 ) -> Labels | list[Labels]:
     """Whole nights drawn from the paths a profile allows, each with its probability.
 
@@ -210,21 +173,10 @@ def sample(
     (1000, 2)
     """
     n_draws = _count(n)
-    options = GuardOptions(
-        stages=stages,
-        epoch_seconds=epoch_seconds,
-        logits=logits,
-        log=log,
-        quality=quality,
-        pins=pins,
-        segments=segments,
-        cohort=cohort,
-        trained=trained,
-    )
     results, batch = decode_all(density, profile, options)
     seeds = _seeds(seed, len(results), batch)
-    if any(_is_greedy(result.profile) for result in results):
-        warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=2)
+    if any(result.profile.flip_flop.is_greedy for result in results):
+        warnings.warn(f"sample: {EXACT_WINDOW}.", StageGuardWarning, stacklevel=3)
     drawn = _draw(results, n_draws, seeds)
     return drawn if batch else drawn[0]
 
@@ -240,52 +192,48 @@ def posterior_like(result: Decoding) -> Posterior:
 
 
 def _smooth(results: Sequence[Decoding]) -> list[Posterior]:
-    smoothed: dict[int, Smoothed] = {}
-    for smoother, members in _by_smoother(results):
-        sums = smoother.smooth([_job(results[i]) for i in members])
-        smoothed.update(zip(members, sums, strict=True))
-    return [_posterior(result, smoothed[i]) for i, result in enumerate(results)]
+    no_streams = [np.empty((len(result.night.spans), 0), dtype=np.uint64) for result in results]
+    posteriors = []
+    for result, (arrays, log_sum) in zip(results, _sum_paths("smooth", results, no_streams), strict=True):
+        night, marginals = result.night, arrays[0]
+        if len(marginals) != len(night.probabilities):
+            marginals = np.full(night.probabilities.shape, np.nan)
+            for (start, stop), rows in zip(night.spans, arrays, strict=True):
+                marginals[start:stop] = rows
+        posteriors.append(_posterior(result, marginals, log_sum))
+    return posteriors
 
 
 def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> list[Labels]:
-    by_night: dict[int, Labels] = {}
-    for smoother, members in _by_smoother(results):
-        jobs = [_job(results[i]) for i in members]
-        drawn = smoother.draw(jobs, n_draws, [seeds[i] for i in members])
-        by_night.update(zip(members, drawn, strict=True))
-    return [by_night[i] for i in range(len(results))]
+    """Return labels (n_draws, n_epochs) of every night, -1 in gaps; each stretch has its own streams."""
+    streams = [
+        np.stack([_streams(seed, stretch, n_draws) for stretch in range(len(result.night.spans))])
+        for result, seed in zip(results, seeds, strict=True)
+    ]
+    draws = []
+    for result, (arrays, _) in zip(results, _sum_paths("draw", results, streams), strict=True):
+        labels, n_epochs = arrays[0], result.hypnogram.n_epochs
+        if labels.shape[1] != n_epochs:
+            labels = np.full((n_draws, n_epochs), -1, dtype=np.int8)
+            for (start, stop), drawn in zip(result.night.spans, arrays, strict=True):
+                labels[:, start:stop] = drawn
+        draws.append(labels)
+    return draws
 
 
-def _by_smoother(results: Sequence[Decoding]) -> list[tuple[Smoother, list[int]]]:
-    """Group nights of one epoch length; all were decoded under one profile."""
-    by_length: dict[float, list[int]] = {}
-    for i, result in enumerate(results):
-        by_length.setdefault(result.epoch_seconds, []).append(i)
-    return [(smoother_for(results[at[0]].profile, seconds), at) for seconds, at in by_length.items()]
-
-
-def _job(result: Decoding) -> Job:
-    """Return the night with the strength it was decoded with."""
-    return Job(result.night, chosen_trial(result.profile, result.night, result.strength))
-
-
-def _is_greedy(profile: Profile) -> bool:
-    return profile.flip_flop.penalty_nats > 0 and profile.flip_flop.method == "greedy"
-
-
-def _posterior(result: Decoding, smoothed: Smoothed) -> Posterior:
+def _posterior(result: Decoding, marginals: Floats, log_sum: float) -> Posterior:
     assumed = list(result.assumed)
-    if _is_greedy(result.profile):
+    if result.profile.flip_flop.is_greedy:
         assumed.append(EXACT_WINDOW)
     if result.strength.rule != "fixed":
         assumed.append(f"the strength is what decode chooses on this night: {result.strength}")
     return Posterior(
-        smoothed.marginals,
+        marginals,
         result.profile.scheme,
         result.epoch_seconds,
         start=result.hypnogram.start,
         source=result.source,
-        log_evidence=smoothed.log_sum,
+        log_evidence=log_sum,
         transition_weight=result.strength.transition_weight,
         prior_exponent=result.strength.prior_exponent,
         profile=result.profile,
@@ -304,12 +252,136 @@ def _count(n: object) -> int:
 
 def _seeds(seed: Any, n_nights: int, batch: bool) -> list[int]:
     """Return one seed per night."""
-    given = [seed] * n_nights
+    seeds = [seed] * n_nights
     if isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str):
         if not batch:
             raise InputError("seed is a list, expected one whole number for one night.")
-        given = per_night(seed, n_nights, "seed")
-    for number in given:
+        seeds = per_night(seed, n_nights, "seed")
+    for number in seeds:
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
             raise InputError(f"seed is {checks.shown(number)}, expected a whole number from 0.")
-    return [int(number) for number in given]
+    return [int(number) for number in seeds]
+
+
+class _Pieces(NamedTuple):
+    """Stretches of several nights that one kernel takes together."""
+
+    matrices: list[Floats]
+    jobs: list[Job]  # whose stretch each is
+    shift: list[float]  # nats to add to each log-sum
+    streams: Streams  # (n_pieces, n_draws)
+
+
+def _sum_paths(
+    verb: Verb, results: Sequence[Decoding], streams: Sequence[Streams]
+) -> list[tuple[list[Any], float]]:
+    """Return each night's arrays, one per stretch, and its log-sum, at the strength it was decoded with."""
+
+    def run(
+        key: tuple[Solver, Route], members: list[tuple[Job, Streams]]
+    ) -> Iterator[tuple[list[Any], float]]:
+        solver, route = key
+        pieces = _gather([job for job, _ in members], route, np.concatenate([s for _, s in members]))
+        arrays, log_sums = map(iter, _sum(solver, verb, route, pieces))
+        for job, _ in members:
+            n = len(job.night.spans)
+            yield list(islice(arrays, n)), float(sum(islice(log_sums, n)))
+
+    jobs = [Job(r.night, chosen_trial(r.profile, r.night, r.strength)) for r in results]
+    solvers = [solver_for(result.profile, result.epoch_seconds) for result in results]
+    keys = [(solver, _route(solver, job)) for solver, job in zip(solvers, jobs, strict=True)]
+    return run_grouped(list(zip(jobs, streams, strict=True)), keys, run)
+
+
+def _route(solver: Solver, job: Job) -> Route:
+    if solver.is_free(job.trial):
+        return "free"
+    if not solver.sums_bouts:
+        return "automaton"
+    if kernels_module.active is reference:
+        return "logarithms"  # it reckons with nothing else
+    return "probabilities" if job.night.is_plain else "likelihoods"
+
+
+def _sum(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float]]:
+    """Return each piece's array and log-sum; what products cannot hold is summed as logarithms."""
+    if route == "free":
+        return _free(verb, pieces)
+    arrays, log_sums, certified = _call(solver, verb, route, pieces)
+    doubtful = np.flatnonzero(~certified).tolist()
+    if doubtful:
+        logs = pieces.matrices
+        if route != "automaton":
+            jobs = list({id(job): job for job in pieces.jobs}.values())
+            logs = _gather(jobs, "logarithms", pieces.streams).matrices
+        chosen, jobs = [logs[i] for i in doubtful], [pieces.jobs[i] for i in doubtful]
+        again = _Pieces(chosen, jobs, [0.0] * len(chosen), pieces.streams[doubtful])
+        exact: Route = "automaton logarithms" if route == "automaton" else "logarithms"
+        exact_arrays, exact_sums, _ = _call(solver, verb, exact, again)
+        for i, array, log_sum in zip(doubtful, exact_arrays, exact_sums, strict=True):
+            arrays[i], log_sums[i], pieces.shift[i] = array, log_sum, 0.0
+    return arrays, [total + shift for total, shift in zip(log_sums, pieces.shift, strict=True)]
+
+
+def _call(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[list[Any], list[float], Mask]:
+    """Run one kernel and cut what it returns into one array per piece."""
+    kernels, n_pieces, n_draws = kernels_module.active, len(pieces.matrices), pieces.streams.shape[1]
+    table, transition_weights = table_rows(pieces.jobs)
+    rules: tuple[Any, ...]
+    if route.startswith("automaton"):
+        kernel = kernels.smooth_automaton if verb == "smooth" else kernels.draw_automaton
+        rules = (route == "automaton", table, *solver.automaton_tables(transition_weights))
+    else:
+        kernel = kernels.smooth if verb == "smooth" else kernels.draw
+        products, clip = route != "logarithms", CLIP if route == "probabilities" else 0.0
+        weight = stage_weights(pieces.jobs, solver.n_stages)
+        if route != "probabilities":  # it is in the evidence already
+            weight = np.ones_like(weight)
+        bouts = solver.bouts(transition_weights, products=products)
+        rules = (products, clip, table, weight, *bouts)
+    if verb == "smooth":
+        totals, flat, certified = kernel(pieces.matrices, *rules, kernels_module.threads_for(n_pieces))
+        ends = np.cumsum([len(matrix) for matrix in pieces.matrices])[:-1]
+        return np.split(flat, ends), totals.tolist(), certified
+    threads = kernels_module.threads_for(n_pieces * n_draws)
+    flat, totals, certified = kernel(pieces.matrices, *rules, pieces.streams, threads)
+    return _cut_draws(flat, pieces), totals.tolist(), certified
+
+
+def _streams(seed: int, stretch: int, n_draws: int) -> Streams:
+    """Return one random stream per draw; those of the first draws do not depend on how many there are."""
+    words = np.random.SeedSequence(seed, spawn_key=(stretch,)).generate_state(n_draws, np.uint64)
+    return words.astype(np.uint64, copy=False)
+
+
+def _gather(jobs: Sequence[Job], route: Route, streams: Streams) -> _Pieces:
+    """Return the jobs' stretches in the form a route takes."""
+    pieces = _Pieces([], [], [], streams)
+    for job in jobs:
+        night = job.night
+        whole = night.probabilities if route == "probabilities" else night.evidence(job.trial.log_weight)
+        for start, stop in night.spans:
+            matrix, shift = whole[start:stop], 0.0
+            if route in ("likelihoods", "free"):
+                top = matrix.max(axis=1, keepdims=True)
+                matrix = np.exp(matrix - top)
+                shift = float(top.sum() + np.log(matrix.sum(axis=1)).sum())
+            pieces.matrices.append(matrix)
+            pieces.jobs.append(job)
+            pieces.shift.append(shift)
+    return pieces
+
+
+def _free(verb: Verb, pieces: _Pieces) -> tuple[list[Any], list[float]]:
+    """Sum where nothing ties one epoch to the next."""
+    if verb == "smooth":
+        return [rows / rows.sum(axis=1, keepdims=True) for rows in pieces.matrices], pieces.shift
+    threads = kernels_module.threads_for(pieces.streams.size)
+    flat = kernels_module.active.draw_each(pieces.matrices, pieces.streams, threads)
+    return _cut_draws(flat, pieces), pieces.shift
+
+
+def _cut_draws(flat: Labels, pieces: _Pieces) -> list[Any]:
+    n_draws = pieces.streams.shape[1]
+    ends = np.cumsum([n_draws * len(matrix) for matrix in pieces.matrices])[:-1]
+    return [drawn.reshape(n_draws, -1) for drawn in np.split(flat, ends)]

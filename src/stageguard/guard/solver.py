@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,18 @@ from stageguard.profile.profile import Profile
 _PRODUCT_RANGE_NATS = 690.0
 _RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp
 
+# What the compiled sums take without an automaton; the reference keeps to it, so that both draw alike.
+SUMS_STAGES = 8
+SUMS_MINIMUM = 8
+
 NO_PATH = (
     "no path obeys the profile's forbidden transitions, bout lengths and minimum bouts. Give every "
     "transition that may occur a probability above 0, or shorten min_bout_seconds."
 )
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
 Route = Literal["argmax", "free", "greedy", "automaton", "products", "logarithms"]
 
 
@@ -68,23 +75,20 @@ class Solver:
         self.tables = compile_tables(profile, epoch_seconds)
         self.n_stages = profile.scheme.n_stages
         flip = profile.flip_flop
-        flips = flip.penalty_nats > 0
         kernels = kernels_module.for_stages(self.n_stages)
-        self.is_greedy = flips and flip.method == "greedy" and not profile.durations
+        self.is_greedy = flip.is_greedy and not profile.durations
+        has_only_bouts = flip.penalty_nats == 0 and not profile.durations
+        longest = int(self.tables.minimum_epochs.max())
         self.is_structured = (
-            not flips
-            and not profile.durations
-            and int(self.tables.minimum_epochs.max()) <= kernels.LONGEST_MINIMUM
-            and self.n_stages <= kernels.MOST_STAGES
+            has_only_bouts and longest <= kernels.LONGEST_MINIMUM and self.n_stages <= kernels.MOST_STAGES
         )
+        self.sums_bouts = has_only_bouts and longest <= SUMS_MINIMUM and self.n_stages <= SUMS_STAGES
         # the other kernels need it for posteriors and counterfactuals alone
         self._automaton = (
             None if self.is_greedy or self.is_structured else compile_automaton(profile, epoch_seconds)
         )
         # At transition weight 0 nothing else ties one epoch to the next.
-        self.is_free_at_zero = (
-            not flips and not profile.durations and bool(np.all(self.tables.minimum_epochs == 1))
-        )
+        self.is_free_at_zero = has_only_bouts and longest == 1
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         self._reach_epochs = _reach_epochs(self.tables)
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
@@ -94,16 +98,9 @@ class Solver:
         """Whether every epoch is decided by itself, which makes the path argmax, ties included."""
         return trial.is_free or (self.is_free_at_zero and trial.transition_weight == 0.0)
 
-    def solve(self, jobs: Sequence[Job], n_threads: int | None = None) -> list[Path]:
+    def solve(self, jobs: Sequence[Job]) -> list[Path]:
         """Return the best path of every job, in order."""
-        groups: dict[Route, list[int]] = {}
-        for i, job in enumerate(jobs):
-            groups.setdefault(self._route(job), []).append(i)
-        paths: dict[int, Path] = {}
-        for route, members in groups.items():
-            chosen = [jobs[i] for i in members]
-            paths.update(zip(members, self._run(route, chosen, n_threads), strict=True))
-        return [paths[i] for i in range(len(jobs))]
+        return run_grouped(jobs, [self._route(job) for job in jobs], self._run)
 
     def solve_feasible(self, jobs: Sequence[Job]) -> list[Path]:
         """Return the best path of every job; raise NoPathError where there is none."""
@@ -128,9 +125,9 @@ class Solver:
         worst = -LOG_CLIP + spread + job.trial.transition_weight * self._largest_score
         return "products" if worst * self._reach_epochs <= _PRODUCT_RANGE_NATS else "logarithms"
 
-    def _run(self, route: Route, jobs: Sequence[Job], n_threads: int | None) -> list[Path]:
+    def _run(self, route: Route, jobs: Sequence[Job]) -> list[Path]:
         pieces, owners = _pieces(jobs, probabilities=route in ("argmax", "products"))
-        threads = kernels_module.threads_for(len(pieces), n_threads)
+        threads = kernels_module.threads_for(len(pieces))
         kernels = kernels_module.for_stages(self.n_stages)
         weight = stage_weights(jobs, self.n_stages)[owners]  # (n_pieces, n_stages)
         if route == "argmax":
@@ -142,29 +139,30 @@ class Solver:
             tables = self.automaton_tables(transition_weights)
             result = kernels_module.active.automaton(pieces, table, *tables, threads)
         elif route == "greedy":
-            flip = self.profile.flip_flop
-            stay, change = self.scores(transition_weights, products=False)
-            bouts = (stay, change, self.tables.minimum_epochs, self.profile.ends == "censored")
-            result = kernels.greedy(pieces, table, *bouts, flip.penalty_nats, flip.window_epochs, threads)
+            result = kernels.greedy(pieces, table, *self._greedy_rules(transition_weights), threads)
         else:
             products = route == "products"
-            stay, change = self.scores(transition_weights, products=products)
-            minimum = self.tables.minimum_epochs
+            stay, change, minimum, censored = self.bouts(transition_weights, products=products)
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
-            bouts = (stay, change, minimum, self.profile.ends == "censored")
+            bouts = (stay, change, minimum, censored)
             result = kernels.structured(pieces, products, table, weight, *bouts, threads)
         labels, scores, switches = result
         if route == "free":
             labels, switches = _chosen_by_epoch(jobs, labels)
         return _assemble(jobs, owners, labels, switches, scores)
 
-    def scores(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Floats, Floats]:
-        """Return stays and changes, a row per transition weight, as probabilities or in nats."""
+    def bouts(
+        self, transition_weights: Sequence[float], *, products: bool
+    ) -> tuple[Floats, Floats, Ints32, bool]:
+        """Return stays and changes (a row per transition weight, as probabilities or in nats), and minima."""
         rows = [self._scores_at(tau, products) for tau in transition_weights]
-        if len(rows) == 1:
-            return rows[0]
-        return np.concatenate([stay for stay, _ in rows]), np.concatenate([change for _, change in rows])
+        stay, change = rows[0] if len(rows) == 1 else map(np.concatenate, zip(*rows, strict=True))
+        return stay, change, self.tables.minimum_epochs, self.profile.ends == "censored"
+
+    def _greedy_rules(self, transition_weights: Sequence[float]) -> tuple[Any, ...]:
+        flip = self.profile.flip_flop
+        return *self.bouts(transition_weights, products=False), flip.penalty_nats, flip.window_epochs
 
     def _scores_at(self, transition_weight: float, products: bool) -> tuple[Floats, Floats]:
         """Return a one-row table at one transition weight, kept for the next night."""
@@ -202,16 +200,14 @@ class Solver:
         table = np.zeros(len(pieces), dtype=np.int32)
         if trial.is_free:
             return _keep_free(job, labels, regions)
+        rules: tuple[Any, ...]
         if self.is_greedy:
-            flip = self.profile.flip_flop
-            stay, change = self.scores([trial.transition_weight], products=False)
-            bouts = (stay, change, self.tables.minimum_epochs, self.profile.ends == "censored")
-            scores, kept = kernels_module.for_stages(self.n_stages).keep_greedy(
-                pieces, flat, rows, table, *bouts, flip.penalty_nats, flip.window_epochs, threads
-            )
+            kernel = kernels_module.for_stages(self.n_stages).keep_greedy
+            rules = self._greedy_rules([trial.transition_weight])
         else:
-            tables = self.automaton_tables([trial.transition_weight])
-            scores, kept = kernels_module.active.keep_automaton(pieces, flat, rows, table, *tables, threads)
+            kernel = kernels_module.active.keep_automaton
+            rules = self.automaton_tables([trial.transition_weight])
+        scores, kept = kernel(pieces, flat, rows, table, *rules, threads)
         whole: Floats = kept + (scores.sum() - scores[piece])
         return whole
 
@@ -219,16 +215,25 @@ class Solver:
 def solver_for(profile: Profile, epoch_seconds: float) -> Solver:
     """Return the profile compiled for an epoch length and the active kernels, once for all calls."""
     key = ("solver", epoch_seconds, kernels_module.active.NAME)
-    solver = profile._cache.get(key)
-    if solver is None:
-        solver = profile._cache[key] = Solver(profile, epoch_seconds)
-    return solver
+    return profile._once(key, lambda: Solver(profile, epoch_seconds))
+
+
+def run_grouped(
+    items: Sequence[Item], keys: Sequence[Key], run: Callable[[Key, list[Item]], Iterable[Result]]
+) -> list[Result]:
+    """Run the items of each key together; return the result of every item, in order."""
+    groups: dict[Key, list[int]] = {}
+    for i, key in enumerate(keys):
+        groups.setdefault(key, []).append(i)
+    results: dict[int, Result] = {}
+    for key, members in groups.items():
+        results.update(zip(members, run(key, [items[i] for i in members]), strict=True))
+    return [results[i] for i in range(len(items))]
 
 
 def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> Floats:
     """Return the same where every epoch is decided by itself."""
-    weight = None if job.trial.log_weight is None else np.array(job.trial.log_weight)
-    scores = job.night.evidence(weight)
+    scores = job.night.evidence(job.trial.log_weight)
     best = scores.max(axis=1)
     total = sum(float(best[start:stop].sum()) for start, stop in job.night.spans)
     return np.array(
@@ -257,8 +262,7 @@ def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], 
     pieces: list[Floats] = []
     owners: list[int] = []
     for i, (night, trial) in enumerate(jobs):
-        weight = None if trial.log_weight is None or probabilities else np.array(trial.log_weight)
-        matrix = night.probabilities if probabilities else night.evidence(weight)
+        matrix = night.probabilities if probabilities else night.evidence(trial.log_weight)
         pieces += [matrix[start:stop] for start, stop in night.spans]
         owners += [i] * len(night.spans)
     return pieces, np.array(owners, dtype=np.intp)
@@ -298,18 +302,12 @@ def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, Ints]
     return labels, np.array(switches, dtype=np.int64)
 
 
-def _sum_by_job(values: npt.NDArray[Any], owners: Indices, n_jobs: int) -> list[Any]:
-    if len(owners) == n_jobs:  # one piece each
-        return list(values.tolist())
-    return list(np.bincount(owners, weights=values, minlength=n_jobs).tolist())
-
-
 def _assemble(
     jobs: Sequence[Job], owners: Indices, labels: Labels, switches: Ints, scores: Floats | None = None
 ) -> list[Path]:
     """Put each job's pieces together."""
-    totals = _sum_by_job(switches, owners, len(jobs))
-    sums = [None] * len(jobs) if scores is None else _sum_by_job(scores, owners, len(jobs))
+    totals = np.bincount(owners, weights=switches).tolist()
+    sums = [None] * len(jobs) if scores is None else np.bincount(owners, weights=scores).tolist()
     paths, offset = [], 0
     for (night, _), total, score in zip(jobs, totals, sums, strict=True):
         n_epochs = len(night.probabilities)

@@ -24,7 +24,7 @@ from stageguard.base.errors import (
 )
 from stageguard.guard import inputs, kernels
 from stageguard.guard import snapshot as snapshot_module
-from stageguard.guard.automaton import Automaton, compile_automaton, weigh
+from stageguard.guard.automaton import compile_automaton, weigh
 from stageguard.guard.decode import check_cohort
 from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
 from stageguard.guard.inputs import GuardOptions
@@ -115,16 +115,20 @@ class StreamingDecoder:
         blank = np.zeros((1, self._n_columns))
         given = inputs.read_night(blank, self.profile, self._options)
         self.epoch_seconds = given.epoch_seconds
-        self.max_lag_seconds = _lag(max_lag_seconds)
-        flip = self.profile.flip_flop
-        is_greedy = flip.penalty_nats > 0 and flip.method == "greedy"
-        notes = (EXACT_WINDOW,) if is_greedy else ()
+        self.max_lag_seconds = None
+        if max_lag_seconds is not None and max_lag_seconds != math.inf:
+            self.max_lag_seconds = checks.number(max_lag_seconds, "max_lag_seconds", low=0.0)
+        self._limits = snapshot_module.Limits(
+            _most_bridged(self.epoch_seconds), _lag_epochs(self.max_lag_seconds, self.epoch_seconds)
+        )
+        notes = (EXACT_WINDOW,) if self.profile.flip_flop.is_greedy else ()
         self.assumed = (*inputs.assumptions(self.profile, given), *notes)
         self._automaton = compile_automaton(self.profile, self.epoch_seconds)
         self._names = (*self.profile.scheme.names, UNSCORED_NAME)  # label -1 is the last
         self._is_plain = stages is None and not logits and not log
+        self._log_weight = fixed_log_weight(self.profile)
         self._stream = self._new_stream()
-        trial = Trial(self.profile.transition_weight, fixed_log_weight(self.profile))
+        trial = Trial(self.profile.transition_weight, self._log_weight)
         self._is_free = solver_for(self.profile, self.epoch_seconds).is_free(trial)
         self._choices: deque[int] = deque()  # of the epochs that wait, where each is decided by itself
         self._push: Callable[[Floats, float], tuple[int, ...] | int] = self._stream.push
@@ -159,7 +163,8 @@ class StreamingDecoder:
         if labels.__class__ is int:
             raise self._refusal(labels, values)
         if self._is_free:
-            self._choices.append(-1 if beta == 1.0 else self._choice(values))
+            (choice,) = best_stages(values[None], self.profile.calibration, self._log_weight)
+            self._choices.append(-1 if beta == 1.0 else int(choice))
             labels = self._by_choice(labels)  # type: ignore[arg-type]
         names = self._names
         return tuple([names[label] for label in labels]) if labels else ()  # type: ignore[union-attr]
@@ -235,8 +240,7 @@ class StreamingDecoder:
                 "the snapshot's profile compiles to other states here than where it was made. Restore it "
                 "with the StageGuard that made it, or begin a new stream."
             )
-        limits = snapshot_module.Limits(_most_bridged(decoder.epoch_seconds), decoder._max_lag_epochs())
-        snapshot_module.check_state(state, decoder._automaton.stage, profile.scheme.n_stages, limits)
+        snapshot_module.check_state(state, decoder._automaton.stage, profile.scheme.n_stages, decoder._limits)
         decoder._stream.restore(*state)
         n_choices = decoder.n_pending if decoder._is_free else 0
         if len(choices) != n_choices or not all(-1 <= label < profile.scheme.n_stages for label in choices):
@@ -259,54 +263,31 @@ class StreamingDecoder:
         )
 
     def _new_stream(self) -> Any:
-        a, profile = self._automaton, self.profile
-        weight, final = _weighed(a, profile)
-        calibration, n_stages = profile.calibration, profile.scheme.n_stages
-        biases = np.zeros(n_stages) if calibration.biases is None else np.array(calibration.biases)
+        calibration, nothing = self.profile.calibration, (0.0,) * self.profile.scheme.n_stages
         is_calibrated = calibration.temperature != 1.0 or bool(calibration.biases)
-        added = fixed_log_weight(profile)
         return kernels.active.Stream(
-            a.stage,
-            a.first,
-            a.source,
-            weight,
-            a.initial,
-            final,
-            CLIP,
-            SUM_TOLERANCE,
-            ROUNDING,
+            *self._arrays(),
+            *(CLIP, SUM_TOLERANCE, ROUNDING),
             calibration.temperature if is_calibrated else 0.0,
-            biases,
-            np.zeros(n_stages) if added is None else np.array(added),
-            self._max_lag_epochs(),
-            _most_bridged(self.epoch_seconds),
+            np.array(calibration.biases or nothing),
+            np.array(self._log_weight or nothing),
+            self._limits.max_lag,
+            self._limits.most_bridged,
         )
 
-    def _max_lag_epochs(self) -> int:
-        lag = self.max_lag_seconds
-        return -1 if lag is None else _lag_epochs(lag, self.epoch_seconds)
-
-    def _choice(self, row: Floats) -> int:
-        """Return the likeliest stage of an epoch by itself, as `decode` has it."""
-        profile = self.profile
-        return int(best_stages(row[None], profile.calibration, fixed_log_weight(profile))[0])
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the automaton's arrays at the profile's transition weight."""
+        a, tau = self._automaton, self.profile.transition_weight or 0.0
+        return a.stage, a.first, a.source, weigh(a.scaled, tau) + a.fixed, a.initial, weigh(a.final, tau)
 
     def _by_choice(self, labels: Sequence[int]) -> tuple[int, ...]:
         """Return the choices of the epochs given out; those that said nothing keep the label beside them."""
-        chosen = [self._choices.popleft() for _ in labels]
-        return tuple(
-            [
-                choice if choice >= 0 and label >= 0 else label
-                for choice, label in zip(chosen, labels, strict=True)
-            ]
-        )
+        chosen = [(self._choices.popleft(), label) for label in labels]
+        return tuple([choice if choice >= 0 and label >= 0 else label for choice, label in chosen])
 
     def _fingerprint(self) -> str:
         """Return a hash of the compiled states, whose order a snapshot relies on."""
-        a = self._automaton
-        weight, final = _weighed(a, self.profile)
-        parts = (a.stage, a.first, a.source, weight, a.initial, final)
-        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+        return hashlib.sha256(b"".join(array.tobytes() for array in self._arrays())).hexdigest()
 
     def _read(self, row: npt.ArrayLike) -> Floats:
         """Return a row that comes in any other form as probabilities in the profile's order."""
@@ -317,8 +298,7 @@ class StreamingDecoder:
         names_values = hasattr(row, "index") and not callable(row.index)  # a row of a table, in its order
         if array.shape != (self._n_columns,) or names_values:
             names = self.profile.scheme.names if self._options.stages is None else self._options.stages
-            got = checks.shown(row)
-            advice = ""
+            got, advice = checks.shown(row), ""
             if names_values:
                 got = f"a {checks.type_name(row)}, which names its values"
                 advice = " Pass them as an array in this order."
@@ -348,20 +328,15 @@ class StreamingDecoder:
         )
 
     def _refusal(self, code: Any, row: Floats) -> InputError:
-        if code == BAD_ROW:
-            if len(row) != self.profile.scheme.n_stages:
-                return InputError(
-                    f"epoch {self.n_epochs} has {len(row)} numbers, expected {self.profile.scheme.n_stages}, "
-                    f"one per stage: {', '.join(self.profile.scheme.names)}."
-                )
-            return self._of_epoch(explain_bad_probabilities(row[None], self.profile.scheme.names))
-        return InputError(f"epoch {self.n_epochs}: {NO_PATH}")
-
-
-def _weighed(a: Automaton, profile: Profile) -> tuple[Floats, Floats]:
-    """Return the weights of edges and ends at the profile's transition weight."""
-    tau = profile.transition_weight or 0.0
-    return weigh(a.scaled, tau) + a.fixed, weigh(a.final, tau)
+        scheme, epoch = self.profile.scheme, f"epoch {self.n_epochs}"
+        if code != BAD_ROW:
+            return InputError(f"{epoch}: {NO_PATH}")
+        if len(row) != scheme.n_stages:
+            return InputError(
+                f"{epoch} has {len(row)} numbers, expected {scheme.n_stages}, one per stage: "
+                f"{', '.join(scheme.names)}."
+            )
+        return self._of_epoch(explain_bad_probabilities(row[None], scheme.names))
 
 
 def _softmax(row: list[float]) -> Floats | None:
@@ -372,15 +347,9 @@ def _softmax(row: list[float]) -> Floats | None:
     return np.array([value / total for value in odds]) if math.isfinite(total) else None
 
 
-def _lag(seconds: object) -> float | None:
-    if seconds is None or seconds == math.inf:
-        return None
-    return checks.number(seconds, "max_lag_seconds", low=0.0)
-
-
-def _lag_epochs(seconds: float, epoch_seconds: float) -> int:
-    """Return the limit in whole epochs, -1 for one that no recording reaches."""
-    epochs = seconds / epoch_seconds + _SLACK
+def _lag_epochs(seconds: float | None, epoch_seconds: float) -> int:
+    """Return the limit in whole epochs, -1 for none, or one that no recording reaches."""
+    epochs = math.inf if seconds is None else seconds / epoch_seconds + _SLACK
     return math.floor(epochs) if epochs < _ENDLESS_EPOCHS else -1
 
 

@@ -7,7 +7,7 @@ that each round of many nights' searches is decoded in one call. It returns the 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -106,13 +106,9 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
     if profile.strength.rule == "match":
         return _match(profile, fi_before, target)
     band = (profile.strength.floor * target, profile.strength.cap * target)
-    return _band(solver, night, fi_before, band, _lifting(profile.strength.lift, natural))
-
-
-def _lifting(lift: bool | None, natural: bool) -> Lifting:
-    if lift is None:
-        return "tried" if natural else "unasked"
-    return "tried" if lift else "off"
+    liftings: dict[bool | None, Lifting] = {True: "tried", False: "off", None: "unasked"}
+    lifting = liftings[True if natural and profile.strength.lift is None else profile.strength.lift]
+    return _band(solver, night, fi_before, band, lifting)
 
 
 def run_searches(
@@ -140,28 +136,14 @@ def run_searches(
         for i, trials in asked.items():
             tried[i] = {trial: next(paths) for trial in trials}
             replies[i] = [path.fragmentation_index for path in tried[i].values()]
-    return _keep(solver, nights, before, tried, results)
-
-
-def _keep(
-    solver: Solver,
-    nights: Sequence[Night],
-    before: Sequence[Path],
-    tried: Sequence[Mapping[Trial, Path]],
-    results: Mapping[int, tuple[Trial, Strength]],
-) -> list[tuple[Path, Strength]]:
-    """Return each night's chosen path; a search may settle on a trial that was not its last."""
-    kept: dict[int, Path] = {}
-    open_jobs: dict[int, Job] = {}
     for i, (trial, _) in results.items():
-        if trial in tried[i]:
-            kept[i] = tried[i][trial]
-        elif trial == UNTOUCHED and nights[i].is_plain:
-            kept[i] = before[i]
-        else:
-            open_jobs[i] = Job(nights[i], trial)
-    kept.update(zip(open_jobs, solver.solve_feasible(list(open_jobs.values())), strict=True))
-    return [(kept[i], results[i][1]) for i in range(len(nights))]
+        if trial == UNTOUCHED and nights[i].is_plain:
+            tried[i].setdefault(trial, before[i])
+    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # not of the last round
+    paths = iter(solver.solve_feasible([Job(nights[i], trial) for i, trial in late.items()]))
+    for i, trial in late.items():
+        tried[i][trial] = next(paths)
+    return [(tried[i][results[i][0]], results[i][1]) for i in range(len(nights))]
 
 
 def _argmax_path(night: Night) -> Path:

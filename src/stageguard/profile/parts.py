@@ -1,13 +1,25 @@
-"""The small types a profile is made of, and what a document may say of each."""
+"""What a profile is made of: small types, and how a document's value of each key is read and written back.
+
+A reader gets the document's value, its key and the stages, and returns the field's value or an InputError.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from numbers import Integral, Real
+from types import MappingProxyType
+from typing import Any, Literal
 
-from stageguard.base import schema
-from stageguard.base.errors import InputError
+from stageguard.base import checks, schema
+from stageguard.base.arrays import DAY_SECONDS, SUM_TOLERANCE
+from stageguard.base.errors import InputError, did_you_mean
+from stageguard.night.quantities import indicators_of
+from stageguard.night.stages import SCHEMES, StageScheme, canonical_name
+
+Reader = Callable[[Any, str, StageScheme], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +30,14 @@ class Caution:
     aliases: tuple[str, ...] = schema.words()
     action: Literal["warn", "refuse"] = schema.choice("warn", "warn", "refuse")
     reason: str = schema.text()
+
+    def concerns(self, wanted: tuple[str, ...]) -> bool:
+        """Whether the name or an alias is among the words, or the words are in the plain sentence."""
+        if not wanted:
+            return False
+        if not self.cohort:
+            return _contains(words_of(self.reason), wanted)
+        return any(_contains(wanted, words_of(name)) for name in (self.cohort, *self.aliases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +72,18 @@ class FlipFlop:
     window_epochs: int = schema.whole(5, low=2, high=60)
     method: Literal["greedy", "exact"] = schema.choice("exact", "greedy", "exact")
 
+    @property
+    def is_greedy(self) -> bool:
+        """Whether it costs anything, by the paper's pass over each path's own past."""
+        return self.penalty_nats > 0 and self.method == "greedy"
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Correction of a stager's confidence: temperature, then one bias per stage in nats."""
 
     temperature: float = schema.number(1.0, low=0.01, high=100)
-    biases: tuple[float, ...] | None = schema.declare(
-        None, lambda value, where: value
-    )  # by the scheme, later
+    biases: tuple[float, ...] | None = schema.declare(None, lambda value, where: value)  # read_calibration
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +95,252 @@ class Band:
     source: str = schema.text("", empty=True)
     unit: str = schema.text("", empty=True)
 
-    @classmethod
-    def read(cls, value: object, where: str) -> Band:
-        """Return the range that a document says."""
-        band = schema.read_table(cls, value, where)
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the words of a text, whatever their case."""
+    return tuple(re.findall(r"\w+", text.replace("_", " ").casefold()))
+
+
+def _contains(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
+    starts = range(len(words) - len(phrase) + 1)
+    return bool(phrase) and any(all(map(_same_word, words[i:], phrase)) for i in starts)
+
+
+def _same_word(word: str, other: str) -> bool:
+    """Whether two words are equal but for their endings: narcoleptics and narcolepsy are one."""
+    shared = next(
+        (i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
+    )
+    return word == other or (shared >= 7 and max(len(word), len(other)) - shared <= 4)
+
+
+def read_scheme(given: Mapping[str, Any]) -> StageScheme:
+    """Return the stages, by the name of a standard scheme or by names of one's own."""
+    if "scheme" in given:
+        return SCHEMES[checks.choice(given["scheme"], "scheme", SCHEMES)]
+    names = checks.items(given["stages"], "stages", lambda name, where: name)
+    try:
+        return StageScheme.custom(names, given.get("wake"), given.get("rem"))
+    except InputError as error:
+        raise InputError(f"stages: {error}") from None
+
+
+def is_standard(scheme: StageScheme) -> bool:
+    """Whether a scheme is one of those that have a name."""
+    return SCHEMES.get(scheme.name) == scheme
+
+
+def by_check(check: Callable[..., Any], *arguments: Any, **options: Any) -> Reader:
+    """Return a reader by a check that needs no scheme."""
+    return lambda value, where, scheme: check(value, where, *arguments, **options)
+
+
+def read_strength(value: object, where: str, scheme: StageScheme) -> StrengthRule:
+    """Return the rule that sets the weight per recording."""
+    rule = schema.read_table(StrengthRule, value, where)
+    for name in ("floor", "cap", "lift"):
+        if name in checks.mapping(value, where) and rule.rule != "band":
+            raise InputError(f"{where}.{name} is given, but only rule = 'band' has it. Drop it.")
+    return rule
+
+
+def read_prior(value: object, where: str, scheme: StageScheme) -> tuple[float, ...]:
+    """Return the share of each stage."""
+    table = _stage_mapping(value, where, scheme, complete=True)
+    prior = tuple(
+        checks.number(table[name], f"{where}.{name}", positive=True, high=1) for name in scheme.names
+    )
+    _check_sum(prior, where)
+    return prior
+
+
+def read_pairs(value: object, where: str, scheme: StageScheme, *, with_probability: bool) -> tuple[Any, ...]:
+    """Return pairs of stages, each with or without a probability."""
+    pairs = checks.items(
+        value, where, lambda item, at: _pair(item, at, scheme, lengths=(2, 3) if with_probability else (2,))
+    )
+    ends = [pair[:2] for pair in pairs]
+    for index, (source, target) in enumerate(ends):
+        if (source, target) in ends[:index]:
+            raise InputError(f"{where} lists {source} -> {target} twice. Keep one of them.")
+    return pairs
+
+
+def _pair(item: object, where: str, scheme: StageScheme, *, lengths: Sequence[int]) -> tuple[Any, ...]:
+    values = checks.items(item, where, lambda value, at: value)
+    if len(values) not in lengths:
+        shape = "[from, to] or [from, to, probability]" if 3 in lengths else "[from, to]"
+        raise InputError(f"{where} is {checks.shown(item)}, expected {shape}.")
+    for stage in values[:2]:
+        _check_stage(stage, where, scheme)
+    if values[0] == values[1]:
+        raise InputError(f"{where} goes from {values[0]!r} to itself, expected two different stages.")
+    return (*values[:2], *(probability(share, where) for share in values[2:]))
+
+
+def read_transitions(value: object, where: str, scheme: StageScheme) -> tuple[tuple[float, ...], ...]:
+    """Return the matrix of transitions, rows and columns in the scheme's order."""
+    rows = _stage_mapping(value, where, scheme, complete=True)
+    matrix = []
+    for source in scheme.names:
+        inside = f"{where}.{source}"
+        row = _stage_mapping(rows[source], inside, scheme)
+        matrix.append(tuple(probability(row.get(to, 0.0), f"{inside}.{to}") for to in scheme.names))
+        _check_sum(matrix[-1], inside)
+    return tuple(matrix)
+
+
+def read_calibration(value: object, where: str, scheme: StageScheme) -> Calibration:
+    """Return temperature and biases, these in the scheme's order."""
+    calibration = schema.read_table(Calibration, value, where)
+    if calibration.biases is None:
+        return calibration
+    given = _stage_mapping(calibration.biases, f"{where}.biases", scheme)
+    biases = tuple(
+        checks.number(given.get(name, 0.0), f"{where}.biases.{name}", low=-1000, high=1000)
+        for name in scheme.names
+    )
+    return Calibration(calibration.temperature, biases)
+
+
+def write_calibration(calibration: Calibration, scheme: StageScheme) -> dict[str, Any]:
+    """Return what differs from no calibration, biases by stage."""
+    document: dict[str, Any] = schema.plain_table(calibration, defaults=False)
+    if calibration.biases is not None:
+        document["biases"] = by_stage(calibration.biases, scheme)
+    return document
+
+
+def read_durations(value: object, where: str) -> tuple[float, ...]:
+    """Return the probabilities of bouts of 1, 2, ... epochs."""
+    table = checks.items(value, where, probability)
+    if not table:
+        raise InputError(f"{where} is empty, expected probabilities for 1, 2, ... epochs.")
+    if sum(table) > 1 + 1e-9:
+        raise InputError(f"{where} sums to {sum(table):.6g}, expected at most 1; the rest is the tail.")
+    if table[-1] == 0:
+        raise InputError(
+            f"{where} ends in 0, expected a last entry above 0: its hazard carries on as the tail."
+        )
+    return table
+
+
+def read_bands(value: object, where: str, scheme: StageScheme) -> Mapping[str, Band]:
+    """Return the experts' range of each indicator."""
+    table = checks.mapping(value, where, indicators_of(scheme.names))
+    bands = {}
+    for name, given in table.items():
+        band = bands[name] = schema.read_table(Band, given, f"{where}.{name}")
         if band.low > band.high:
-            raise InputError(f"{where} has low {band.low:g} above high {band.high:g}. Swap them.")
-        return band
+            raise InputError(f"{where}.{name} has low {band.low:g} above high {band.high:g}. Swap them.")
+    return MappingProxyType(bands)
+
+
+def read_intervals(value: object, where: str, scheme: StageScheme) -> Mapping[str, Any]:
+    """Return what is known of errors on scored nights, numbers where numbers are read."""
+    intervals = read_tree(value, where, scheme)
+    for name, errors in checks.mapping(intervals.get("errors", {}), f"{where}.errors").items():
+        checks.items(errors, f"{where}.errors.{name}", checks.number)
+    for key in ("coverage", "model_coverage"):
+        for name, share in checks.mapping(intervals.get(key, {}), f"{where}.{key}").items():
+            probability(share, f"{where}.{key}.{name}")
+    for key, high in (("n_nights", inf), ("n_subjects", inf), ("min_first_rem_seconds", DAY_SECONDS)):
+        checks.number(intervals.get(key, 0), f"{where}.{key}", low=0.0, high=high)
+    probability(intervals.get("level_of_coverage", 0.9), f"{where}.level_of_coverage")
+    return intervals
+
+
+def read_cautions(value: object, where: str, scheme: StageScheme) -> tuple[Caution, ...]:
+    """Return whom the profile is not for; a plain sentence is a caution without a cohort."""
+    if isinstance(value, str):
+        return (Caution(cohort="", reason=checks.text(value, where)),) if value else ()
+    return checks.items(value, where, lambda item, at: schema.read_table(Caution, item, at))
+
+
+def write_cautions(cautions: Sequence[Caution], scheme: StageScheme) -> str | list[dict[str, Any]]:
+    """Return the sentence, or a table per cohort."""
+    if cautions and not cautions[0].cohort:
+        return cautions[0].reason
+    return schema.plain_table(cautions) or ""
+
+
+def read_tree(value: object, where: str, scheme: StageScheme) -> Mapping[str, Any]:
+    """Return a table of free form, made of plain TOML types only, that nobody can change."""
+    frozen: Mapping[str, Any] = _frozen(checks.mapping(value, where), where)
+    return frozen
+
+
+def _frozen(value: object, where: str) -> Any:
+    if isinstance(value, str):
+        return checks.text(value, where)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return checks.number(value, where)
+    if isinstance(value, list | tuple):
+        return checks.items(value, where, _frozen)
+    if isinstance(value, Mapping):
+        checked = checks.mapping(value, where)
+        return MappingProxyType({key: _frozen(item, f"{where}.{key}") for key, item in checked.items()})
+    raise InputError(
+        f"{where} is {checks.shown(value)}, expected text, a number, true, false, a list or a table. "
+        "Write it as text, in quotes."
+    )
+
+
+def _stage_mapping(
+    value: object, where: str, scheme: StageScheme, *, complete: bool = False
+) -> Mapping[str, Any]:
+    table = checks.mapping(value, where)
+    for stage in table:
+        _check_stage(stage, where, scheme)
+    missing = [name for name in scheme.names if name not in table]
+    if complete and missing:
+        raise InputError(f"{where} lacks stage {missing[0]!r}, expected one entry each for {_names(scheme)}.")
+    return table
+
+
+def per_stage(check: Callable[..., Any], **options: Any) -> Reader:
+    """Return a reader of a value for some of the stages."""
+
+    def read(value: object, where: str, scheme: StageScheme) -> Mapping[str, Any]:
+        table = _stage_mapping(value, where, scheme)
+        given = [stage for stage in scheme.names if stage in table]
+        return MappingProxyType({s: check(table[s], f"{where}.{s}", **options) for s in given})
+
+    return read
+
+
+def _check_stage(stage: object, where: str, scheme: StageScheme) -> None:
+    if isinstance(stage, str) and stage in scheme.names:
+        return
+    meant = canonical_name(stage) if isinstance(stage, str) else None
+    hint = f" Did you mean {meant!r}?" if meant in scheme.names else did_you_mean(str(stage), scheme.names)
+    got = f"{where}: {checks.shown(stage)} is not a stage of scheme {scheme.name!r}"
+    raise InputError(f"{got}. Known: {_names(scheme)}.{hint}")
+
+
+def _check_sum(values: Sequence[float], where: str) -> None:
+    if abs(sum(values) - 1) > SUM_TOLERANCE:
+        raise InputError(f"{where} sums to {sum(values):.6g}, expected 1 (within {SUM_TOLERANCE:g}).")
+
+
+def probability(value: object, where: str) -> float:
+    """Return a number from 0 to 1."""
+    return checks.number(value, where, low=0.0, high=1.0)
+
+
+def by_stage(values: Sequence[Any], scheme: StageScheme) -> dict[str, Any]:
+    """Return values in the scheme's order by the names of its stages."""
+    return dict(zip(scheme.names, values, strict=True))
+
+
+def _names(scheme: StageScheme) -> str:
+    return ", ".join(scheme.names)
+
+
+def given_parts(value: Any, scheme: StageScheme) -> Any:
+    """Return what differs from the defaults."""
+    return schema.plain_table(value, defaults=False)

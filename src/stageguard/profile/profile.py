@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,7 +15,7 @@ from stageguard.base.files import read_toml
 from stageguard.base.lazy import load
 from stageguard.base.schema import Document
 from stageguard.night.stages import StageScheme
-from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule
+from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule, words_of
 from stageguard.profile.schema import KEYS, check_keys, document_of, parse_profile
 
 FOLDER = Path(__file__).with_name("builtin")
@@ -178,8 +177,8 @@ class Profile(Document):
         is misspelt is an error, since it may not pass for an unknown one. A caution that is a plain
         sentence concerns every cohort it mentions.
         """
-        wanted = _words(checks.text(cohort, "cohort"))
-        cautions = [caution for caution in self.not_for if _concerns(caution, wanted)]
+        wanted = words_of(checks.text(cohort, "cohort"))
+        cautions = [caution for caution in self.not_for if caution.concerns(wanted)]
         if not cautions:
             self._refuse_misspelt(cohort, wanted)
         return min(cautions, key=lambda caution: caution.action != "refuse", default=None)
@@ -188,7 +187,7 @@ class Profile(Document):
         known = {name for caution in self.not_for for name in (caution.cohort, *caution.aliases) if name}
         # of names that share a word, the shortest stands last and stays
         names = sorted(known, key=len, reverse=True)
-        words = {word: name for name in names for word in _words(name) if len(word) >= 6}
+        words = {word: name for name in names for word in words_of(name) if len(word) >= 6}
         for word in wanted:
             near = get_close_matches(word, words, n=1, cutoff=0.85) if word not in words else []
             if near:
@@ -199,7 +198,7 @@ class Profile(Document):
 
     def is_of(self, cohort: str) -> bool:
         """Whether the profile was fitted on this cohort, or on none in particular."""
-        return self.cohort is None or _words(cohort) == _words(self.cohort)
+        return self.cohort is None or words_of(cohort) == words_of(self.cohort)
 
     def for_cohort(self, cohort: str | None) -> Profile:
         """Return the profile to use for a cohort: itself, unless it was fitted on another one.
@@ -210,17 +209,17 @@ class Profile(Document):
         """
         if cohort is None or self.is_of(cohort):
             return self
-        if "elsewhere" not in self._cache:
-            kept = self.to_dict().get("intervals")  # of other people: whoever uses them has to say so
-            changes: dict[str, object] = {"prior_exponent": None, "intervals": kept}
-            if self.calibration.biases is not None:
-                changes["calibration"] = {"temperature": self.calibration.temperature}
-            if self.other_cohorts == "argmax":
-                changes |= {"transition_weight": 0.0, "min_bout_seconds": None, "flip_flop": None}
-                changes |= {"durations": None}
-            self._cache["elsewhere"] = self.replace(**changes)
-        elsewhere: Profile = self._cache["elsewhere"]
-        return elsewhere
+        return self._once("elsewhere", self._elsewhere)
+
+    def _elsewhere(self) -> Profile:
+        kept = self.to_dict().get("intervals")  # of other people: whoever uses them has to say so
+        changes: dict[str, object] = {"prior_exponent": None, "intervals": kept}
+        if self.calibration.biases is not None:
+            changes["calibration"] = {"temperature": self.calibration.temperature}
+        if self.other_cohorts == "argmax":
+            changes |= dict.fromkeys(("min_bout_seconds", "flip_flop", "durations"))
+            changes["transition_weight"] = 0.0
+        return self.replace(**changes)
 
     def automaton(self, epoch_seconds: float | None = None) -> Any:
         """Return the states and edges this profile compiles to, at its own epoch length or another."""
@@ -264,29 +263,3 @@ def _is_file(path: Path) -> bool:
 def _decodes_alike(one: Profile, other: Profile) -> bool:
     a, b = one.to_dict(), other.to_dict()
     return all(a.get(name) == b.get(name) for name, key in KEYS.items() if key.decodes)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"\w+", text.replace("_", " ").casefold()))
-
-
-def _concerns(caution: Caution, wanted: tuple[str, ...]) -> bool:
-    """Whether the caution's name or an alias is among the words, or the words are in its plain sentence."""
-    if not wanted:
-        return False
-    if not caution.cohort:
-        return _contains(_words(caution.reason), wanted)
-    return any(_contains(wanted, _words(name)) for name in (caution.cohort, *caution.aliases))
-
-
-def _contains(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
-    starts = range(len(words) - len(phrase) + 1)
-    return bool(phrase) and any(all(map(_same_word, words[i:], phrase)) for i in starts)
-
-
-def _same_word(word: str, other: str) -> bool:
-    """Whether two words are equal but for their endings: narcoleptics and narcolepsy are one."""
-    shared = next(
-        (i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
-    )
-    return word == other or (shared >= 7 and max(len(word), len(other)) - shared <= 4)

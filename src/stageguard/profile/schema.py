@@ -12,71 +12,29 @@ from stageguard.base import checks, schema
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, ProfileError, message_of
 from stageguard.night.stages import StageScheme
-from stageguard.profile.parts import FlipFlop, RarePair
-from stageguard.profile.readers import (
-    Reader,
-    by_check,
-    by_stage,
-    given_parts,
-    is_standard,
-    per_stage,
-    probability,
-    read_bands,
-    read_calibration,
-    read_cautions,
-    read_durations,
-    read_intervals,
-    read_pairs,
-    read_prior,
-    read_scheme,
-    read_strength,
-    read_transitions,
-    read_tree,
-    write_calibration,
-    write_cautions,
-)
+from stageguard.profile import parts
 
 Writer = Callable[[Any, StageScheme], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a profile's document.
+    """A key of a profile's document."""
 
-    Attributes
-    ----------
-    name : str
-        In the document, and of the field of `Profile`.
-    meaning : str
-        For people, in Markdown.
-    read : callable or None
-        From the document's value, the key's name and the scheme to the field's value, or an InputError. None
-        for the keys that make up the scheme, which is read before all others.
-    default : object
-        What the document says where it leaves the key out; None: nothing.
-    shown : str
-        The default for people, where it is not plain from `default`.
-    write : callable
-        From the field's value and the scheme back to the document's.
-    field : str
-        Of `Profile`, where it is not the name: what was given, and not what follows from it.
-    decodes : bool
-        Whether it changes how nights are decoded.
-    """
-
-    name: str
-    meaning: str
-    read: Reader | None
-    default: Any = None
-    shown: str = ""
-    write: Writer = lambda value, scheme: schema.plain_table(value)
-    field: str = ""
-    decodes: bool = True
+    name: str  # in the document, and of the field of `Profile`
+    meaning: str  # for people, in Markdown
+    read: parts.Reader | None  # None: part of the scheme, which is read before all others
+    default: Any = None  # what the document says where it leaves the key out; None: nothing
+    shown: str = ""  # the default for people, where it is not plain from `default`
+    write: Writer = lambda value, scheme: schema.plain_table(value)  # back to the document's value
+    field: str = ""  # of `Profile`, where it is not the name: what was given, not what follows from it
+    decodes: bool = True  # whether it changes how nights are decoded
 
     @property
     def row(self) -> str:
         """The key in the table of `docs/profiles.md`."""
-        default = self.shown or ("" if self.default in (None, "") else f"`{json.dumps(self.default)}`")
+        default = "" if self.default in (None, "") else f"`{json.dumps(self.default)}`"
+        default = self.shown or ("none" if self.default in ({}, []) else default)
         return f"| `{self.name}` | {default} | {self.meaning} |"
 
 
@@ -116,7 +74,7 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
     for one, other in (("transition_weight", "strength"), *(("scheme", name) for name in _OWN_SCHEME)):
         if one in given and other in given:
             raise InputError(f"keys {one!r} and {other!r} exclude each other. Keep one of them.")
-    scheme = read_scheme(given)
+    scheme = parts.read_scheme(given)
     fields: dict[str, Any] = {"scheme": scheme}
     for key in KEYS.values():
         if key.read is not None:
@@ -125,10 +83,9 @@ def _parse(document: Mapping[str, object]) -> dict[str, Any]:
             fields[key.field or key.name] = key.read(value, key.name, scheme) if is_set else None
     if fields["strength"] is not None:
         fields["transition_weight"] = None
-    usual = fields["rare_probability"]
-    fields["rare"] = tuple(RarePair(*pair, *([usual] if len(pair) == 2 else [])) for pair in fields["_rare"])
-    listed = fields["_tvr_pairs"]
-    fields["tvr_pairs"] = tuple(pair[:2] for pair in fields["_rare"]) if listed is None else listed
+    usual, pairs, counted = fields["rare_probability"], fields["_rare"], fields["_tvr_pairs"]
+    fields["rare"] = tuple(parts.RarePair(*(*pair, usual)[:3]) for pair in pairs)
+    fields["tvr_pairs"] = tuple(pair[:2] for pair in pairs) if counted is None else counted
     _check_together(fields)
     return fields
 
@@ -154,26 +111,26 @@ def _check_together(parsed: Mapping[str, Any]) -> None:
 
 
 def _own_role(role: str, scheme: StageScheme, _: StageScheme) -> str | None:
-    return None if is_standard(scheme) else getattr(scheme, role)
+    return None if parts.is_standard(scheme) else getattr(scheme, role)
 
 
 REQUIRED = ("name", "scheme", "epoch_seconds", "transitions")
 _OWN_SCHEME = ("stages", "wake", "rem")
 _TABLE = (
-    Key("name", "what it is called", by_check(checks.text, empty=False), decodes=False),
-    Key("summary", "what it is", by_check(checks.text), "", decodes=False),
-    Key("intended_for", "whom it is for", by_check(checks.text), "", decodes=False),
+    Key("name", "what it is called", parts.by_check(checks.text, empty=False), decodes=False),
+    Key("summary", "what it is", parts.by_check(checks.text), "", decodes=False),
+    Key("intended_for", "whom it is for", parts.by_check(checks.text), "", decodes=False),
     Key(
         "species",
         "whose sleep it is; simulated sleepers are of this kind",
-        by_check(checks.text, empty=False),
+        parts.by_check(checks.text, empty=False),
         "human",
         decodes=False,
     ),
     Key(
         "reproduces_paper",
         "whether it repeats the published method; `predict` then judges signals by the paper's rules",
-        by_check(checks.flag),
+        parts.by_check(checks.flag),
         False,
         decodes=False,
     ),
@@ -181,7 +138,7 @@ _TABLE = (
         "cohort",
         "the cohort a fitted profile was fitted on; `decode(..., cohort=...)` with any other leaves out what "
         "belongs to that cohort alone",
-        by_check(checks.text, empty=False),
+        parts.by_check(checks.text, empty=False),
         shown="none",
         decodes=False,
     ),
@@ -189,7 +146,7 @@ _TABLE = (
         "other_cohorts",
         'what happens then: `"unweighted"` = without `prior_exponent` and `biases`, `"argmax"` = the profile '
         "steps aside",
-        by_check(checks.choice, ("unweighted", "argmax")),
+        parts.by_check(checks.choice, ("unweighted", "argmax")),
         "unweighted",
         decodes=False,
     ),
@@ -197,23 +154,23 @@ _TABLE = (
         "not_for",
         'a sentence, or tables of `cohort`, `aliases`, `action` (`"warn"` or `"refuse"`) and `reason`: what '
         "`decode(..., cohort=...)` looks up",
-        read_cautions,
+        parts.read_cautions,
         "",
         shown="none",
-        write=write_cautions,
+        write=parts.write_cautions,
         decodes=False,
     ),
     Key(
         "scheme",
         '`"aasm5"` = W N1 N2 N3 R, `"wldr4"` = W Light Deep R, `"wnr3"` = W N R, `"ws2"` = W S',
         None,
-        write=lambda scheme, _: scheme.name if is_standard(scheme) else None,
+        write=lambda scheme, _: scheme.name if parts.is_standard(scheme) else None,
     ),
     Key(
         "stages",
         "instead of `scheme`: your own stage names in order",
         None,
-        write=lambda scheme, _: None if is_standard(scheme) else list(scheme.names),
+        write=lambda scheme, _: None if parts.is_standard(scheme) else list(scheme.names),
         field="scheme",
     ),
     *(
@@ -229,55 +186,54 @@ _TABLE = (
         "stay",
         'what one more epoch in a stage scores: `"self"` = log of its self transition, `"free"` = 0, as in '
         "the paper",
-        by_check(checks.choice, ("self", "free")),
+        parts.by_check(checks.choice, ("self", "free")),
         "self",
     ),
     Key(
         "ends",
         '`"censored"`: the recording cut the first and the last bout, neither has a minimum; `"paper"`: the '
         "first must reach it",
-        by_check(checks.choice, ("censored", "paper")),
+        parts.by_check(checks.choice, ("censored", "paper")),
         "censored",
     ),
     Key(
         "transition_weight",
         "τ, how much the prior counts against the evidence; 0 switches it off",
-        by_check(checks.number, low=0, high=1000),
+        parts.by_check(checks.number, low=0, high=1000),
         1.0,
     ),
     Key(
         "strength",
         "instead of `transition_weight`: a rule that sets it per recording, see below",
-        read_strength,
+        parts.read_strength,
         shown="none",
-        write=given_parts,
+        write=parts.given_parts,
     ),
     Key(
         "prior_exponent",
         "w: each epoch's evidence becomes log p − w · log `prior`",
-        by_check(checks.number, low=0),
+        parts.by_check(checks.number, low=0),
         0.0,
     ),
-    Key("prior", "share of each stage", read_prior, shown="none", write=by_stage),
+    Key("prior", "share of each stage", parts.read_prior, shown="none", write=parts.by_stage),
     Key(
         "rare_probability",
         "probability of the rare changes that carry none of their own",
-        by_check(probability),
+        parts.by_check(parts.probability),
         0.001,
     ),
     Key(
         "rare",
         'discouraged changes `["W", "R"]`, or with a probability of their own `["W", "R", 0.1]`; it replaces '
         "the counted one, without renormalising",
-        lambda value, where, scheme: read_pairs(value, where, scheme, with_probability=True),
+        lambda value, where, scheme: parts.read_pairs(value, where, scheme, with_probability=True),
         [],
-        shown="none",
         field="_rare",
     ),
     Key(
         "tvr_pairs",
         "which changes TVR counts; counting is not discouraging",
-        lambda value, where, scheme: read_pairs(value, where, scheme, with_probability=False),
+        lambda value, where, scheme: parts.read_pairs(value, where, scheme, with_probability=False),
         shown="those of `rare`",
         field="_tvr_pairs",
         decodes=False,
@@ -285,67 +241,57 @@ _TABLE = (
     Key(
         "min_bout_seconds",
         "shortest complete bout per stage; rounded up to whole epochs",
-        per_stage(checks.number, positive=True, high=DAY_SECONDS),
+        parts.per_stage(checks.number, positive=True, high=DAY_SECONDS),
         {},
-        shown="none",
     ),
     Key(
         "flip_flop",
         "`penalty_nats` for returning to a stage seen in the last `window_epochs` (2 to 60, counted in "
         'epochs); `method` `"exact"` or the paper\'s `"greedy"`',
-        lambda value, where, scheme: schema.read_table(FlipFlop, value, where),
+        lambda value, where, scheme: schema.read_table(parts.FlipFlop, value, where),
         {},
         shown="off",
-        write=given_parts,
+        write=parts.given_parts,
     ),
     Key(
         "transitions",
         "one row per stage, its own included, that sums to 1 within 0.001; a stage left out of a row has "
         "probability 0, a forbidden change",
-        read_transitions,
-        write=lambda rows, scheme: by_stage([by_stage(row, scheme) for row in rows], scheme),
+        parts.read_transitions,
+        write=lambda rows, scheme: parts.by_stage([parts.by_stage(row, scheme) for row in rows], scheme),
     ),
     Key(
         "calibration",
         "`temperature` that divides the log-probabilities, then `biases` per stage in nats",
-        read_calibration,
+        parts.read_calibration,
         {},
-        shown="none",
-        write=write_calibration,
+        write=parts.write_calibration,
     ),
     Key(
         "durations",
         "per stage the probabilities of bouts of 1, 2, … epochs; the hazard of the last entry carries on as "
         "a geometric tail",
-        per_stage(read_durations),
+        parts.per_stage(parts.read_durations),
         {},
-        shown="none",
     ),
     Key(
         "bands",
         "range of an indicator over expert scorings: `low`, `high`, `source`, `unit`",
-        read_bands,
+        parts.read_bands,
         {},
-        shown="none",
-        write=given_parts,
+        write=parts.given_parts,
         decodes=False,
     ),
     Key(
         "intervals",
         "errors on scored nights by statistic, written by [fit](fit.md); `replace` of what decodes "
         "[drops them](intervals.md)",
-        read_intervals,
+        parts.read_intervals,
         {},
-        shown="none",
         decodes=False,
     ),
     Key(
-        "provenance",
-        "where the numbers come from, in any form TOML has",
-        read_tree,
-        {},
-        shown="none",
-        decodes=False,
+        "provenance", "where the numbers come from, in any form TOML has", parts.read_tree, {}, decodes=False
     ),
 )
 KEYS = {key.name: key for key in _TABLE}

@@ -89,9 +89,9 @@ def for_stages(n_stages: int) -> Any:
     return active if n_stages <= active.MOST_STAGES else reference
 
 
-def threads_for(n_pieces: int, wanted: int | None = None) -> int:
-    """Return how many threads to decode pieces on: by default as many as this process has processors."""
-    if n_pieces < 2 or wanted is not None:
-        return min(n_pieces, wanted or 1)
+def threads_for(n_pieces: int) -> int:
+    """Return how many threads to decode pieces on: as many as this process has processors."""
+    if n_pieces < 2:
+        return n_pieces
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(n_pieces, processors)

@@ -5,13 +5,14 @@ Arguments, results and the rule for ties: see `stageguard.guard.kernels`. Scores
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels, Mask
 from stageguard.guard.kernels.reference_stream import Stream as Stream
+from stageguard.guard.kernels.reference_sums import Automaton, Bouts
 from stageguard.guard.kernels.reference_sums import draw as draw
 from stageguard.guard.kernels.reference_sums import draw_automaton as draw_automaton
 from stageguard.guard.kernels.reference_sums import draw_each as draw_each
@@ -36,46 +37,17 @@ def argmax(pieces: Sequence[Floats], weight: Floats, n_threads: int = 1) -> tupl
     return np.concatenate(labels), _count_switches(labels), np.array(bad)
 
 
-def structured(
-    pieces: Sequence[Floats],
-    products: bool,
-    table: Ints32,
-    weight: Floats,
-    stay: Floats,
-    change: Floats,
-    minimum: Ints32,
-    censored: bool,
-    n_threads: int = 1,
-) -> Result:
-    """Viterbi for minimum bouts and a transition matrix.
-
-    With `products`, pieces, weight, stay and change are probabilities; otherwise all are logarithms.
-    """
-    n_stages = len(minimum)
-
-    def decode_piece(i: int) -> Outcome:
-        evidence, log_stay, log_change = (
-            pieces[i],
-            stay[table[i]],
-            change[table[i]].reshape(n_stages, n_stages),
-        )
-        if products:
-            rows = evidence / evidence.sum(axis=1, keepdims=True)
-            evidence = np.log(np.maximum(rows, CLIP)) + np.log(weight[i])
-            log_stay, log_change = np.log(log_stay), np.log(log_change)
-        return _viterbi_bouts(evidence, log_stay, log_change, minimum, censored)
-
-    return _collect(pieces, decode_piece)
+def structured(pieces: Sequence[Floats], products: bool, *arguments: Any) -> Result:
+    """Viterbi for minimum bouts and a transition matrix."""
+    *rules, _ = arguments
+    return _collect(_viterbi_bouts(*bouts) for bouts in Bouts.of_pieces(pieces, products, CLIP, *rules))
 
 
 def _viterbi_bouts(
     evidence: Floats, stay: Floats, change: Floats, minimum: Ints32, censored: bool
 ) -> Outcome:
     n_epochs, n_stages = evidence.shape
-    depth = int(minimum.max())
-    change = change.copy()
-    np.fill_diagonal(change, -np.inf)
-    young = np.full((n_stages, depth + 1), -np.inf)  # [stage, age] for ages 1 .. minimum - 1
+    young = np.full((n_stages, int(minimum.max()) + 1), -np.inf)  # [stage, age] for ages 1 .. minimum - 1
     mature = np.full((n_epochs, n_stages), -np.inf)  # best path whose bout has reached its minimum
     stayed = np.zeros((n_epochs, n_stages), dtype=bool)
     origin = np.zeros((n_epochs, n_stages), dtype=np.int64)  # the stage left by a bout that begins here
@@ -113,35 +85,24 @@ def _viterbi_bouts(
             t -= 1
         return max(0, t - int(minimum[s]) + 1)
 
-    def previous(start: int, s: int) -> tuple[int, int]:
-        before = int(origin[start, s])
-        return before, began(start - 1, before)
+    labels = np.empty(n_epochs, dtype=np.int8)
+    end, start = n_epochs, n_epochs - age if age else began(n_epochs - 1, s)
+    labels[start:end] = s
+    while start > 0:
+        s, end = int(origin[start, s]), start
+        start = began(end - 1, s)
+        labels[start:end] = s
+    return labels, float(best)
 
-    start = n_epochs - age if age else began(n_epochs - 1, s)
-    return _lay_bouts(n_epochs, s, start, previous), float(best)
 
-
-def greedy(
-    pieces: Sequence[Floats],
-    table: Ints32,
-    stay: Floats,
-    change: Floats,
-    minimum: Ints32,
-    censored: bool,
-    penalty_nats: float,
-    window_epochs: int,
-    n_threads: int = 1,
-) -> Result:
+def greedy(pieces: Sequence[Floats], table: Ints32, *arguments: Any) -> Result:
     """Viterbi with the paper's greedy flip-flop: the penalty is read off each survivor's own past."""
-    n_stages = len(minimum)
-
-    def decode_piece(i: int) -> Outcome:
-        switch = change[table[i]].reshape(n_stages, n_stages)
-        return _viterbi_greedy(
-            pieces[i], stay[table[i]], switch, minimum, censored, penalty_nats, window_epochs
-        )
-
-    return _collect(pieces, decode_piece)
+    stay, change, minimum, censored, penalty_nats, window_epochs, _ = arguments
+    shape, rules = (len(minimum), len(minimum)), (minimum, censored, penalty_nats, window_epochs)
+    return _collect(
+        _viterbi_greedy(piece, stay[row], change[row].reshape(shape), *rules)
+        for piece, row in zip(pieces, table, strict=True)
+    )
 
 
 def _viterbi_greedy(
@@ -192,42 +153,35 @@ def _viterbi_greedy(
     return np.array(labels, dtype=np.int8), best
 
 
-def automaton(
-    pieces: Sequence[Floats],
-    table: Ints32,
-    stage: Ints32,
-    first: Ints32,
-    source: Ints32,
-    weight: Floats,
-    initial: Floats,
-    final_weight: Floats,
-    n_threads: int = 1,
-) -> Result:
+def automaton(pieces: Sequence[Floats], table: Ints32, *arguments: Any) -> Result:
     """Viterbi on an automaton: states with a stage, weighted edges grouped by the state they lead to."""
-    n_states = len(stage)
+    *rules, _ = arguments
+    a = Automaton(*rules)
+    return _collect(_viterbi_automaton(piece, a, row) for piece, row in zip(pieces, table, strict=True))
 
-    def decode_piece(i: int) -> Outcome:
-        evidence, row = pieces[i][:, stage], table[i]  # (n_epochs, n_states)
-        came_by = np.zeros((len(evidence), n_states), dtype=np.int64)  # edge into each state
-        score = initial[row] + evidence[0]  # (n_states,)
-        for t in range(1, len(evidence)):
-            arriving = score[source] + weight[row]  # (n_edges,)
-            score = np.full(n_states, -np.inf)
-            for j in range(n_states):
-                if first[j] < first[j + 1]:
-                    came_by[t, j] = first[j] + int(np.argmax(arriving[first[j] : first[j + 1]]))
-                    score[j] = arriving[came_by[t, j]] + evidence[t, j]
-        total = score + final_weight[row]
-        state = int(np.argmax(total))
-        best = float(total[state])
-        labels = np.empty(len(evidence), dtype=np.int8)
-        for t in range(len(evidence) - 1, -1, -1):
-            labels[t] = stage[state]
-            if t > 0:
-                state = int(source[came_by[t, state]])
-        return labels, best
 
-    return _collect(pieces, decode_piece)
+def _viterbi_automaton(piece: Floats, a: Automaton, row: int) -> Outcome:
+    evidence = piece[:, a.stage]  # (n_epochs, n_states)
+    n_epochs, n_states = evidence.shape
+    came_by = np.zeros((n_epochs, n_states), dtype=np.int64)  # edge into each state
+    score = a.initial[row] + evidence[0]  # (n_states,)
+    for t in range(1, n_epochs):
+        arriving = score[a.source] + a.weight[row]  # (n_edges,)
+        score = np.full(n_states, -np.inf)
+        for j in range(n_states):
+            first, end = a.first[j : j + 2]
+            if first < end:
+                came_by[t, j] = first + int(np.argmax(arriving[first:end]))
+                score[j] = arriving[came_by[t, j]] + evidence[t, j]
+    total = score + a.final_weight[row]
+    state = int(np.argmax(total))
+    best = float(total[state])
+    labels = np.empty(n_epochs, dtype=np.int8)
+    for t in range(n_epochs - 1, 0, -1):
+        labels[t] = a.stage[state]
+        state = int(a.source[came_by[t, state]])
+    labels[0] = a.stage[state]
+    return labels, best
 
 
 def keep_greedy(
@@ -262,22 +216,10 @@ def _keep(
     return score(pieces, table), np.array(kept)
 
 
-def _lay_bouts(n_epochs: int, s: int, start: int, previous: Callable[[int, int], tuple[int, int]]) -> Labels:
-    labels = np.empty(n_epochs, dtype=np.int8)
-    end = n_epochs
-    while True:
-        labels[start:end] = s
-        if start == 0:
-            return labels
-        end = start
-        s, start = previous(start, s)
-
-
-def _collect(pieces: Sequence[Floats], decode_piece: Callable[[int], Outcome]) -> Result:
+def _collect(outcomes: Iterable[Outcome]) -> Result:
     with np.errstate(invalid="ignore", divide="ignore"):  # -inf scores are the forbidden paths
-        outcomes = [decode_piece(i) for i in range(len(pieces))]
-    labels = [labels for labels, _ in outcomes]
-    return np.concatenate(labels), np.array([score for _, score in outcomes]), _count_switches(labels)
+        labels, scores = zip(*outcomes, strict=True)
+    return np.concatenate(labels), np.array(scores), _count_switches(labels)
 
 
 def _count_switches(labels: Sequence[Labels]) -> Ints:

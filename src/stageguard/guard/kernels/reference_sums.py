@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Ints32, Labels, Mask
+from stageguard.base.arrays import Floats, Indices, Ints32, Labels, Mask
 
 Streams = npt.NDArray[np.uint64]  # (n_pieces, n_draws)
 
@@ -35,6 +35,31 @@ class Bouts(NamedTuple):
     change: Floats  # (n_stages, n_stages), -inf on the diagonal
     minimum: Ints32  # (n_stages,)
     censored: bool
+
+    @classmethod
+    def of_pieces(
+        cls,
+        pieces: Sequence[Floats],
+        products: bool,
+        clip: float,
+        table: Ints32,
+        weight: Floats,
+        stay: Floats,
+        change: Floats,
+        minimum: Ints32,
+        censored: bool,
+    ) -> Iterator[Bouts]:
+        """Yield each piece with its rules, as logarithms."""
+        n_stages = len(minimum)
+        for i, piece in enumerate(pieces):
+            evidence, log_stay = piece, stay[table[i]]
+            log_change = change[table[i]].reshape(n_stages, n_stages).copy()
+            if products:
+                rows = piece / piece.sum(axis=1, keepdims=True)
+                evidence = np.log(np.maximum(rows, clip)) + np.log(weight[i])
+                log_stay, log_change = np.log(log_stay), np.log(log_change)
+            np.fill_diagonal(log_change, -np.inf)
+            yield cls(evidence, log_stay, log_change, minimum, censored)
 
     def stretch(self, begin: int, end: int, s: int) -> float:
         """Return evidence and stays of a bout of s over [begin, end)."""
@@ -90,36 +115,12 @@ def _backward(b: Bouts) -> tuple[Floats, Floats]:
     return after, begun
 
 
-def _bouts(
-    pieces: Sequence[Floats],
-    products: bool,
-    clip: float,
-    table: Ints32,
-    weight: Floats,
-    stay: Floats,
-    change: Floats,
-    minimum: Ints32,
-    censored: bool,
-) -> Iterator[Bouts]:
-    """Yield each piece with its rules, as logarithms."""
-    n_stages = len(minimum)
-    for i, piece in enumerate(pieces):
-        evidence, log_stay = piece, stay[table[i]]
-        log_change = change[table[i]].reshape(n_stages, n_stages).copy()
-        if products:
-            rows = piece / piece.sum(axis=1, keepdims=True)
-            evidence = np.log(np.maximum(rows, clip)) + np.log(weight[i])
-            log_stay, log_change = np.log(log_stay), np.log(log_change)
-        np.fill_diagonal(log_change, -np.inf)
-        yield Bouts(evidence, log_stay, log_change, minimum, censored)
-
-
 def smooth(pieces: Sequence[Floats], *arguments: Any) -> tuple[Floats, Floats, Mask]:
     """Log-sum per piece and marginals per epoch, for minimum bouts and a transition matrix."""
     *rules, _ = arguments
     totals, marginals = [], []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for b in _bouts(pieces, *rules):
+        for b in Bouts.of_pieces(pieces, *rules):
             forward = _forward(b)
             after, begun = _backward(b)
             chances = np.exp(forward.mature + after - forward.total)  # (n_epochs, n_stages)
@@ -138,7 +139,7 @@ def draw(pieces: Sequence[Floats], *arguments: Any) -> tuple[Labels, Floats, Mas
     *rules, streams, _ = arguments
     labels, totals = [], []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for b, seeds in zip(_bouts(pieces, *rules), streams, strict=True):
+        for b, seeds in zip(Bouts.of_pieces(pieces, *rules), streams, strict=True):
             forward = _forward(b)
             totals.append(forward.total)
             if forward.total == -np.inf:
@@ -193,50 +194,56 @@ def draw_each(pieces: Sequence[Floats], streams: Streams, n_threads: int = 1) ->
     return np.concatenate(labels)
 
 
-def _forward_automaton(
-    evidence: Floats, source: Ints32, target: Ints32, weight: Floats, initial: Floats
-) -> Floats:
-    alpha = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
-    alpha[0] = initial + evidence[0]
-    for t in range(1, len(evidence)):
-        np.logaddexp.at(alpha[t], target, alpha[t - 1, source] + weight)
-        alpha[t] += evidence[t]
-    return alpha
+class Automaton(NamedTuple):
+    """The arrays of an automaton; weights have a row per table."""
+
+    stage: Ints32  # (n_states,)
+    first: Ints32  # (n_states + 1,)
+    source: Ints32  # (n_edges,)
+    weight: Floats  # (n_tables, n_edges)
+    initial: Floats  # (n_tables, n_states)
+    final_weight: Floats  # (n_tables, n_states)
+
+    @property
+    def target(self) -> Indices:
+        """The state that each edge leads to, (n_edges,)."""
+        return np.repeat(np.arange(len(self.stage)), np.diff(self.first))
+
+    def forward(self, evidence: Floats, row: int) -> Floats:
+        """Return the log-sum over all ways that lead to each state in each epoch."""
+        alpha, target = np.full(evidence.shape, -np.inf), self.target  # (n_epochs, n_states), (n_edges,)
+        alpha[0] = self.initial[row] + evidence[0]
+        for t in range(1, len(evidence)):
+            np.logaddexp.at(alpha[t], target, alpha[t - 1, self.source] + self.weight[row])
+            alpha[t] += evidence[t]
+        return alpha
 
 
 def forward_backward(
-    pieces: Sequence[Floats],
-    table: Ints32,
-    stage: Ints32,
-    first: Ints32,
-    source: Ints32,
-    weight: Floats,
-    initial: Floats,
-    final_weight: Floats,
-    want_edges: bool,
-    n_threads: int = 1,
+    pieces: Sequence[Floats], table: Ints32, *arguments: Any
 ) -> tuple[Floats, Floats, Floats]:
     """Sum over all paths: log-partition per piece, stage marginals per epoch, expected uses of each edge."""
-    target = np.repeat(np.arange(len(stage), dtype=np.int32), np.diff(first))  # (n_edges,)
-    n_stages = pieces[0].shape[1]
+    *rules, want_edges, _ = arguments
+    a = Automaton(*rules)
+    source, target = a.source, a.target
     log_partitions, marginals = [], []
     counts = np.zeros((len(pieces), len(source)))
-    for i, piece in enumerate(pieces):
-        evidence, edge_weight = piece[:, stage], weight[table[i]]  # (n_epochs, n_states), (n_edges,)
-        alpha = _forward_automaton(evidence, source, target, edge_weight, initial[table[i]])
+    for i, (piece, row) in enumerate(zip(pieces, table, strict=True)):
+        evidence, edge_weight = piece[:, a.stage], a.weight[row]  # (n_epochs, n_states), (n_edges,)
+        alpha = a.forward(evidence, row)
         beta = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
-        beta[-1] = final_weight[table[i]]
+        beta[-1] = a.final_weight[row]
         for t in range(len(evidence) - 1, 0, -1):
             np.logaddexp.at(beta[t - 1], source, edge_weight + (evidence[t] + beta[t])[target])
         total = np.logaddexp.reduce(alpha[-1] + beta[-1])
         log_partitions.append(total)
         states = np.exp(alpha + beta - total) if total > -np.inf else np.full(evidence.shape, np.nan)
-        marginals.append(np.stack([states[:, stage == s].sum(axis=1) for s in range(n_stages)], axis=1))
+        of_stages = [states[:, a.stage == s].sum(axis=1) for s in range(piece.shape[1])]
+        marginals.append(np.stack(of_stages, axis=1))
         if want_edges and total > -np.inf:
             for t in range(1, len(evidence)):
-                counts[i] += np.exp(
-                    alpha[t - 1, source] + edge_weight + (evidence[t] + beta[t])[target] - total
-                )
+                following = (evidence[t] + beta[t])[target]
+                counts[i] += np.exp(alpha[t - 1, source] + edge_weight + following - total)
     return np.array(log_partitions), np.concatenate(marginals), counts
 
 
@@ -244,10 +251,8 @@ def smooth_automaton(
     pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
 ) -> tuple[Floats, Floats, Mask]:
     """Log-sum per piece and marginals per epoch; `products` is how the compiled twin reckons."""
-    stage, first, source, weight, initial, final_weight, _ = arguments
-    totals, marginals, _ = forward_backward(
-        pieces, table, stage, first, source, weight, initial, final_weight, False
-    )
+    *rules, n_threads = arguments
+    totals, marginals, _ = forward_backward(pieces, table, *rules, False, n_threads)
     marginals /= marginals.sum(axis=1, keepdims=True)
     return totals, marginals, np.ones(len(pieces), dtype=bool)
 
@@ -256,13 +261,13 @@ def draw_automaton(
     pieces: Sequence[Floats], products: bool, table: Ints32, *arguments: Any
 ) -> tuple[Labels, Floats, Mask]:
     """Draw paths: labels, then log-sums; arguments as of `smooth_automaton`, then `streams`, then threads."""
-    stage, first, source, weight, initial, final_weight, streams, _ = arguments
-    target = np.repeat(np.arange(len(stage), dtype=np.int32), np.diff(first))  # (n_edges,)
+    *rules, streams, _ = arguments
+    a = Automaton(*rules)
     labels, totals = [], []
     for piece, row, seeds in zip(pieces, table, streams, strict=True):
         random = [uniforms(seed) for seed in seeds.tolist()]
-        alpha = _forward_automaton(piece[:, stage], source, target, weight[row], initial[row])
-        ending = alpha[-1] + final_weight[row]  # (n_states,)
+        alpha = a.forward(piece[:, a.stage], row)
+        ending = alpha[-1] + a.final_weight[row]  # (n_states,)
         totals.append(np.logaddexp.reduce(ending))
         drawn = np.zeros((len(random), len(piece)), dtype=np.int8)
         labels.append(drawn.reshape(-1))
@@ -270,30 +275,24 @@ def draw_automaton(
             continue
         chances = np.exp(ending - totals[-1])
         states = [_pick(chances, next(numbers)) for numbers in random]
-        for t in range(len(piece) - 1, -1, -1):
-            drawn[:, t] = stage[states]
-            if t > 0:
-                states = _draw_sources(alpha[t - 1], states, first, source, weight[row], random)
+        for t in range(len(piece) - 1, 0, -1):
+            drawn[:, t] = a.stage[states]
+            states = _draw_sources(a, row, alpha[t - 1], states, random)
+        drawn[:, 0] = a.stage[states]
     return np.concatenate(labels), np.array(totals), np.ones(len(pieces), dtype=bool)
 
 
 def _draw_sources(
-    alpha: Floats,
-    states: list[int],
-    first: Ints32,
-    source: Ints32,
-    weight: Floats,
-    random: Sequence[Iterator[float]],
+    a: Automaton, row: int, alpha: Floats, states: list[int], random: Sequence[Iterator[float]]
 ) -> list[int]:
     """Return the state before each; a state that can be reached in one way takes no random number."""
     chances: dict[int, Floats] = {}
     for state in set(states):
-        edges = slice(first[state], first[state + 1])
-        ways = alpha[source[edges]] + weight[edges]
+        edges = slice(a.first[state], a.first[state + 1])
+        ways = alpha[a.source[edges]] + a.weight[row, edges]
         chances[state] = np.exp(ways - np.logaddexp.reduce(ways))
     sources = []
     for state, numbers in zip(states, random, strict=True):
-        ways_chances = chances[state]
-        edge = 0 if len(ways_chances) == 1 else _pick(ways_chances, next(numbers))
-        sources.append(int(source[first[state] + edge]))
+        edge = 0 if len(chances[state]) == 1 else _pick(chances[state], next(numbers))
+        sources.append(int(a.source[a.first[state] + edge]))
     return sources
