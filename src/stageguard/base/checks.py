@@ -37,15 +37,7 @@ def array_of(value: object, what: str, reader: str) -> npt.NDArray[Any]:
     """Return plain values as an array; refuse a table, whose names NumPy ignores, and what is no array.
 
     NumPy takes anything with a length for a list and asks it for its items one by one, which may never end.
-
-    Parameters
-    ----------
-    value : array-like
-        An array, a tensor, or nested lists of numbers or names.
-    what : str
-        What the values are, for the message.
-    reader : str
-        What reads files, tables and other tools' objects instead, for the message.
+    Messages say `what` the values are, and which `reader` takes files, tables and other tools' objects.
     """
     if isinstance(value, str | os.PathLike):
         raise InputError(
@@ -100,12 +92,7 @@ def _refuse_opaque(value: object, what: str, reader: str) -> None:
 
 
 def number(
-    value: object,
-    where: str,
-    *,
-    low: float = -inf,
-    high: float = inf,
-    positive: bool = False,
+    value: object, where: str, *, low: float = -inf, high: float = inf, positive: bool = False
 ) -> float:
     """Return a finite real number within ``[low, high]`` as float; ``True`` is not a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -119,7 +106,9 @@ def number(
     if positive and result <= 0:
         raise InputError(f"{where} is {shown(value)}, expected a number above 0.")
     if not low <= result <= high:
-        raise InputError(f"{where} is {shown(value)}, expected {_range(low, high)}.")
+        within = f"at most {high:g}" if low == -inf else f"a number from {low:g} to {high:g}"
+        within = f"at least {low:g}" if high == inf else within
+        raise InputError(f"{where} is {shown(value)}, expected {within}.")
     return result
 
 
@@ -219,19 +208,9 @@ def start(value: object) -> None:
 
 def frozen_array(array: npt.NDArray[Any], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
     """Return a read-only C-ordered array nobody else can write to, copying only if that is needed."""
-    if (
-        array.dtype == dtype
-        and array.flags.owndata
-        and array.flags.c_contiguous
-        and not array.flags.writeable
-    ):
+    flags = array.flags
+    if array.dtype == dtype and flags.owndata and flags.c_contiguous and not flags.writeable:
         return array
     copy = np.array(array, dtype=dtype, order="C")
     copy.flags.writeable = False
     return copy
-
-
-def _range(low: float, high: float) -> str:
-    if high == inf:
-        return f"at least {low:g}"
-    return f"at most {high:g}" if low == -inf else f"a number from {low:g} to {high:g}"

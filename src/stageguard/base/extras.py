@@ -9,17 +9,7 @@ from stageguard.base.errors import MissingExtraError
 
 
 def library(name: str, what: str, extra: str = "recordings") -> Any:
-    """Return a module of an optional library, or say how to get it.
-
-    Parameters
-    ----------
-    name : str
-        Module, such as "scipy.signal".
-    what : str
-        What needs it, for the message: "heartbeats from an ECG".
-    extra : str
-        The extra of this package that brings it.
-    """
+    """Return a module ("scipy.signal") that `what` ("heartbeats from an ECG") needs, or say how to get it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -129,15 +129,7 @@ def faults_named(name: str) -> Iterator[None]:
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """Return a TOML document; what is not there is Python's own FileNotFoundError.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file, with or without a byte order mark.
-    what : str
-        What the document is, for the message: "a profile".
-    """
+    """Return a TOML document (`what`: "a profile"); what is not there is Python's own FileNotFoundError."""
     try:
         data = read_file(path, "TOML")
     except IsADirectoryError:
@@ -168,23 +160,16 @@ def toml_text(document: Mapping[str, object]) -> str:
 
 def file_error(path: Path | str, reason: str, code: str = "") -> FileFormatError:
     """Return an error whose line begins with the file's name, or with what an object is called."""
-    if isinstance(path, Path):
-        name = path.name if path.name not in ("", "..") else path.resolve().name or str(path)
-    else:
-        name = path
+    name = path if isinstance(path, str) else path.name
+    if isinstance(path, Path) and name in ("", ".."):
+        name = path.resolve().name or str(path)
     error = FileFormatError(Message(name, ": ", reason))
     error.reason, error.code = reason, code
     return error
 
 
 def is_synthetic(path: str | Path) -> bool:
-    """Return whether a file or folder lies in a simulated cohort.
-
-    Parameters
-    ----------
-    path : path-like
-        A recording's file or folder. The mark may lie beside it or up to six folders above.
-    """
+    """Return whether a file or folder lies in a simulated cohort, marked beside it or some folders above."""
     inner = Path(path).absolute()
     folders = (inner, *inner.parents)[: SYNTHETIC_DEPTH + 1]
     return any((folder / SYNTHETIC_FILE).is_file() for folder in folders)
@@ -244,7 +229,10 @@ def write_together(
             if make_folders:
                 target.parent.mkdir(parents=True, exist_ok=True)
             written[target], stream = new_temporary(target)
-            _write(streams.enter_context(stream), data, durable=durable)
+            streams.enter_context(stream).write(data)
+            stream.flush()
+            if durable:
+                os.fsync(stream.fileno())
         if os.name == "nt":  # where an open file cannot be renamed
             streams.close()
         _move_all(written)
@@ -283,31 +271,27 @@ def as_path(path: object, what: str) -> Path:
 def check_places(paths: Iterable[Path], *, overwrite: bool = False) -> None:
     """Refuse names that no file can have, and files that exist already unless they may be replaced."""
     for path in paths:
-        _check_place(path, overwrite)
-
-
-def _check_place(path: Path, overwrite: bool) -> None:
-    n_bytes = len(os.fsencode(path.name))
-    if n_bytes > MOST_NAME_BYTES:
-        raise OutputError(
-            f"cannot write {path.name[:40]}...: its name has {n_bytes} bytes, expected at most "
-            f"{MOST_NAME_BYTES}. Choose a shorter name."
-        )
-    try:
-        if path.is_dir():
+        n_bytes = len(os.fsencode(path.name))
+        if n_bytes > MOST_NAME_BYTES:
+            raise OutputError(
+                f"cannot write {path.name[:40]}...: its name has {n_bytes} bytes, expected at most "
+                f"{MOST_NAME_BYTES}. Choose a shorter name."
+            )
+        try:
+            is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
+            is_under_file = path.parent.exists() and not path.parent.is_dir()
+        except OSError as error:
+            raise _explain(path, error) from error
+        if is_folder:
             raise OutputError(f"cannot write {path}: it is a folder, expected a file name.")
-        if path.exists() and not path.is_file():
+        if exists and not is_file:
             raise OutputError(f"cannot write {path}: it is a device or a pipe, expected a file name.")
-        if path.exists() and not overwrite:
+        if exists and not overwrite:
             raise OutputExistsError(
                 Message(f"{path} exists already. ", OVERWRITE, " to replace it, or choose another name.")
             )
-        if path.parent.exists() and not path.parent.is_dir():
+        if is_under_file:
             raise OutputError(f"cannot write {path}: {path.parent} is a file, expected a folder.")
-    except OutputError:
-        raise
-    except OSError as error:
-        raise _explain(path, error) from error
 
 
 def check_apart(paths: Iterable[Path], spare: Iterable[Path]) -> None:
@@ -389,17 +373,10 @@ def _is_same(stream: BinaryIO, path: Path) -> bool:
         return False
 
 
-def _write(stream: BinaryIO, data: bytes, *, durable: bool) -> None:
-    stream.write(data)
-    stream.flush()
-    if durable:
-        os.fsync(stream.fileno())
-
-
 def _move_all(written: Mapping[Path, Path]) -> None:
-    is_alone = len(written) == 1
-    kept = [] if is_alone else [target for target in written if target.exists()]
-    before = {target: read_file(target, "a recording") for target in kept}
+    before: dict[Path, bytes] = {}
+    if len(written) > 1:
+        before = {target: read_file(target, "a recording") for target in written if target.exists()}
     moved: list[Path] = []
     try:
         for target, temporary in written.items():
@@ -407,11 +384,10 @@ def _move_all(written: Mapping[Path, Path]) -> None:
             moved.append(target)
     except BaseException:
         for target in moved:
-            old = before.get(target)
-            if old is None:
-                target.unlink(missing_ok=True)
+            if target in before:
+                target.write_bytes(before[target])
             else:
-                target.write_bytes(old)
+                target.unlink(missing_ok=True)
         raise
 
 

@@ -17,12 +17,7 @@ def load(name: str) -> Any:
 def public_names(package: str, public: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
     """Return the ``__getattr__`` of a package and its public names, each imported when it is first used.
 
-    Parameters
-    ----------
-    package : str
-        Whose they are, as in ``"stageguard.nn"``.
-    public : mapping of str to str
-        The names by the module they live in, separated by spaces.
+    `public` has the names by the module they live in, separated by spaces.
     """
     homes = {name: module for module, names in public.items() for name in names.split()}
 

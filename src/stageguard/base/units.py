@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ _QUANTITIES: dict[str, dict[str, tuple[float, float]]] = {
 }
 
 # Spellings met in EDF, WFDB, HDF5 and watch files, in lower case with the micro sign written u.
-_SPELLINGS = {
+SPELLINGS = {
     "uV": ("uv", "muv", "microv", "microvolt", "microvolts", "uv rms", "uvrms", "uv-mrs"),
     "nV": ("nv", "nanovolt", "nanovolts"),
     "mV": ("mv", "millivolt", "millivolts"),
@@ -55,11 +54,10 @@ _SPELLINGS = {
     "kPa": ("kpa",),
     "counts": ("counts", "count"),
 }
-_BY_SPELLING = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings}
+_BY_SPELLING = {spelling: unit for unit, spellings in SPELLINGS.items() for spelling in spellings}
 _QUANTITY_OF = {unit: quantity for quantity, units in _QUANTITIES.items() for unit in units}
-_MICRO = str.maketrans(
-    {"µ": "u", "μ": "u", "Â": None}
-)  # Â comes before µ and ° where UTF-8 was taken for Latin-1
+# Â comes before µ and ° where UTF-8 was taken for Latin-1
+_MICRO = str.maketrans({"µ": "u", "μ": "u", "Â": None})
 
 
 def known_unit(text: str) -> str | None:
@@ -93,20 +91,8 @@ def standard_unit(text: str) -> str:
     return text.strip() if quantity is None else next(iter(_QUANTITIES[quantity]))
 
 
-def can_convert(unit: str, wanted: str) -> bool:
-    """Whether values of one unit can be given in another."""
-    quantity = quantity_of(unit)
-    return unit == wanted or (quantity is not None and quantity == quantity_of(wanted))
-
-
 def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float, float]:
-    """Return factor and offset: value in ``wanted`` = value in ``unit`` x factor + offset.
-
-    Raises
-    ------
-    InputError
-        The units measure different things, or one is unknown; the line says which.
-    """
+    """Return factor and offset: value in ``wanted`` = value in ``unit`` x factor + offset."""
     if unit == wanted:
         return 1.0, 0.0
     source, target = known_unit(unit), known_unit(wanted)
@@ -120,30 +106,13 @@ def scale_to(unit: str, wanted: str, *, what: str = "the signal") -> tuple[float
             f"{what} is in {unit!r} ({quantity}), expected {wanted!r} ({_QUANTITY_OF[target]}). "
             "Map another channel, or correct its unit."
         )
-    if source == target:
-        return 1.0, 0.0
     units = _QUANTITIES[quantity]
     (factor, offset), (target_factor, target_offset) = units[source], units[target]
     return factor / target_factor, (offset - target_offset) / target_factor
 
 
 def to_unit(values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the signal") -> Floats:
-    """Return values given in one unit as float64 in another.
-
-    Parameters
-    ----------
-    values : array-like of numbers
-        NaN stays NaN.
-    unit, wanted : str
-        Any known spelling: ``"mV"``, ``"µV"``, ``"m/s^2"``, ``"°C"``, ...
-    what : str
-        Whose values they are, for the error.
-
-    Returns
-    -------
-    array of float64
-        A new array unless nothing had to be done.
-    """
+    """Return values given in one unit as float64 in another, a new array unless nothing had to be done."""
     array = np.asarray(values, dtype=np.float64)
     factor, offset = scale_to(unit, wanted, what=what)
     if factor == 1.0 and offset == 0.0:
@@ -151,11 +120,6 @@ def to_unit(values: npt.ArrayLike, unit: str, wanted: str, *, what: str = "the s
     return array * factor + offset if offset else array * factor
 
 
-def spellings() -> Iterable[str]:
-    """Return every unit under its usual name."""
-    return _SPELLINGS.keys()
-
-
 def _unknown(unit: str, before: str, after: str = "") -> str:
-    hint = did_you_mean(unit, [*_BY_SPELLING, *_SPELLINGS])
-    return f"{before} the unknown unit {checks.shown(unit)}{after}. Known: {', '.join(_SPELLINGS)}.{hint}"
+    hint = did_you_mean(unit, [*_BY_SPELLING, *SPELLINGS])
+    return f"{before} the unknown unit {checks.shown(unit)}{after}. Known: {', '.join(SPELLINGS)}.{hint}"

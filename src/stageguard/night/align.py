@@ -1,16 +1,12 @@
-"""Nights of one recording, brought to the same stages and to the same epochs.
-
-What is cut or assumed is in the notes of the result, and a warning.
-"""
+"""Nights of one recording, brought to the same stages and to the same epochs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import overload
-
-import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
@@ -199,32 +195,26 @@ def _refuse_apart(
 def _cut_notes(number: int, n_first: int, n_last: int) -> tuple[str, ...]:
     """Say how many epochs a night loses at either end, and how many it gets."""
     notes = []
-    for count, where in ((n_first, "first"), (n_last, "last")):
-        if count:
-            what = "left out" if count > 0 else "not there, and unscored"
-            n = abs(count)
-            notes.append(Message(NightNumber(number), f": the {where} {n:,} epoch{'s' * (n != 1)} {what}"))
+    for n, where in ((n_first, "first"), (n_last, "last")):
+        epochs = f"{abs(n):,} epoch{'s' * (abs(n) != 1)}"
+        what = "left out" if n > 0 else "not there, and unscored"
+        notes += [Message(NightNumber(number), f": the {where} {epochs} {what}")] if n else []
     return tuple(notes)
 
 
 def _between_lights(
-    night: Night,
-    first: int,
-    end: int,
-    off: datetime | float | None,
-    on: datetime | float | None,
+    night: Night, first: int, end: int, off: datetime | float | None, on: datetime | float | None
 ) -> tuple[int, int, tuple[str, ...]]:
     """Return the first epoch after lights off and the one after the last before lights on, with notes."""
-    seconds = night.epoch_seconds
     low, high = first, end
     notes: list[str] = []
     if off is not None:
         since, notes = _since(night, off, "lights_off")
-        low = max(first, int(np.ceil(since / seconds - TIE)))
+        low = max(first, math.ceil(since / night.epoch_seconds - TIE))
     if on is not None:
         since, on_notes = _since(night, on, "lights_on")
         notes = [*notes, *on_notes]
-        high = min(end, int(np.floor(since / seconds + TIE)))
+        high = min(end, math.floor(since / night.epoch_seconds + TIE))
     if low >= high:
         raise InputError("no epoch lies between lights off and lights on. Are the times right?")
     if (low, high) != (first, end):
@@ -252,10 +242,9 @@ def _apart(night: Night, moment: datetime, what: str) -> float:
     if night.start is None:
         raise InputError(f"{what} is a time, but the first night has no start to count from. Give seconds.")
     if (night.start.tzinfo is None) != (moment.tzinfo is None):
-        which = (
-            ("the first night's start", what) if moment.tzinfo is None else (what, "the first night's start")
-        )
-        raise InputError(f"{which[0]} has a time zone, but {which[1]} has none. Give both one, or seconds.")
+        names = ["the first night's start", what]
+        zoned, bare = names if moment.tzinfo is None else reversed(names)
+        raise InputError(f"{zoned} has a time zone, but {bare} has none. Give both one, or seconds.")
     apart = elapsed(night.start, moment)
     if apart <= -DAY_SECONDS:
         raise InputError(

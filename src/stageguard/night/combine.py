@@ -61,17 +61,10 @@ def combine(
         pooled = np.exp(logs - logs.max(axis=1, keepdims=True))
     pooled[~known] = np.nan
     pooled[known] /= pooled[known].sum(axis=1, keepdims=True)
-    names = [part.source or "?" for part in parts]
-    source = f"{method} of {', '.join(names)}"
+    source = f"{method} of {', '.join(part.source or '?' for part in parts)}"
     start = next((part.start for part in parts if part.start is not None), None)
-    return Hypnodensity(
-        pooled,
-        parts[0].scheme,
-        parts[0].epoch_seconds,
-        start,
-        source,
-        offset_seconds=parts[0].offset_seconds,
-    )
+    combined: Hypnodensity = parts[0].with_rows(pooled, start=start, source=source, assumed=())
+    return combined
 
 
 _MERGE = Message("Merge the finer one: ", Argument("merge", python="density.merge(scheme)"))
@@ -94,16 +87,8 @@ def _refuse_different(parts: Sequence[Any]) -> None:
             ("number of epochs", part.n_epochs, parts[0].n_epochs, _CUT),
         ):
             if value != first:
-                raise InputError(
-                    Message(
-                        NightNumber(number),
-                        f" has the {what} {value}, ",
-                        FIRST_NIGHT,
-                        f" {first}. ",
-                        do,
-                        ".",
-                    )
-                )
+                has = f" has the {what} {value}, ", FIRST_NIGHT, f" {first}. "
+                raise InputError(Message(NightNumber(number), *has, do, "."))
         if part.scheme != parts[0].scheme:
             raise InputError(
                 Message(NightNumber(number), " has other stages than ", FIRST_NIGHT, ". Merge them first.")
@@ -113,16 +98,9 @@ def _refuse_different(parts: Sequence[Any]) -> None:
                 begins = f" begins at {part.start}, ", FIRST_NIGHT, f" at {parts[0].start}. Use "
                 raise InputError(Message(NightNumber(number), *begins, _ALIGN, "."))
         elif part.offset_seconds != parts[0].offset_seconds:
-            raise InputError(
-                Message(
-                    NightNumber(number),
-                    f" begins {part.offset_seconds:g} s after the recording's start, ",
-                    FIRST_NIGHT,
-                    f" {parts[0].offset_seconds:g} s, expected the same epochs. Use ",
-                    _ALIGN,
-                    ".",
-                )
-            )
+            here = f" begins {part.offset_seconds:g} s after the recording's start, "
+            there = f" {parts[0].offset_seconds:g} s, expected the same epochs. Use "
+            raise InputError(Message(NightNumber(number), here, FIRST_NIGHT, there, _ALIGN, "."))
 
 
 def _weights(weights: Sequence[float] | None, n_parts: int) -> Floats:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import Floats, Ints
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.night.recording import Recording, Series, Signal
 
@@ -17,21 +17,11 @@ SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still
 
 @dataclass(frozen=True, slots=True)
 class EpochGrid:
-    """Epochs of one length that follow each other from the recording's start.
+    """Epochs of one length that follow each other from the recording's start."""
 
-    Parameters
-    ----------
-    n_epochs : int
-        How many; a rest at the end that is shorter than an epoch belongs to none.
-    epoch_seconds : float
-        Length of each.
-    start : datetime, optional
-        When the first begins.
-    """
-
-    n_epochs: int
+    n_epochs: int  # a rest at the end that is shorter than an epoch belongs to none
     epoch_seconds: float
-    start: datetime | None = None
+    start: datetime | None = None  # when the first begins
 
     def __post_init__(self) -> None:
         """Check that there is an epoch."""
@@ -43,15 +33,7 @@ class EpochGrid:
 
     @classmethod
     def of(cls, recording: Recording, epoch_seconds: float | None = None) -> EpochGrid:
-        """Return the whole epochs of a recording.
-
-        Parameters
-        ----------
-        recording : Recording
-            The longest of its signals says how many epochs there are.
-        epoch_seconds : float, optional
-            Length of an epoch. Default: that of the recording's scorings.
-        """
+        """Return the whole epochs of a recording's longest signal, by default as long as its scorings'."""
         length = scored_epoch_seconds(recording) if epoch_seconds is None else epoch_seconds
         if length is None:
             raise InputError(
@@ -74,14 +56,6 @@ class EpochGrid:
     def edges(self) -> Floats:
         """Seconds since the start at which epochs begin, and at which the last one ends."""
         return np.asarray(np.arange(self.n_epochs + 1) * self.epoch_seconds, dtype=np.float64)
-
-    def time_of(self, epoch: int) -> datetime | None:
-        """Return when an epoch begins, if it is known when the recording did."""
-        return None if self.start is None else self.start + timedelta(seconds=epoch * self.epoch_seconds)
-
-    def sample_edges(self, rate_hz: float) -> Ints:
-        """Return the first sample of each epoch, and the one after the last epoch, at a sampling rate."""
-        return np.rint(self.edges * rate_hz).astype(np.int64)
 
 
 def end_seconds(signal: Signal | Series) -> float:

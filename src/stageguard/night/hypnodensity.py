@@ -52,10 +52,6 @@ class Hypnodensity(EpochTable, Exportable):
         """The probabilities."""
         return self.probabilities
 
-    def blank(self, n_epochs: int) -> Floats:
-        """Return rows of epochs without evidence."""
-        return np.full((n_epochs, self.scheme.n_stages), np.nan)
-
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnodensity:
         """Return a density of other probabilities, described alike but for the changes."""
         described = {item.name: getattr(self, item.name) for item in fields(Hypnodensity)[1:]}
@@ -103,20 +99,9 @@ class Hypnodensity(EpochTable, Exportable):
 def as_float_matrix(
     array: npt.ArrayLike, n_stages: int, names: Sequence[str], *, what: str = "probabilities"
 ) -> Floats:
-    """Return anything array-like as a C-ordered float64 matrix of one row per epoch.
+    """Return anything array-like as a C-ordered float64 matrix (n_epochs, n_stages); names are for messages.
 
     No copy is made of what is one already. A fully masked row becomes a row of NaN.
-
-    Parameters
-    ----------
-    array : array-like, shape (n_epochs, n_stages)
-        Floats of any width or whole numbers, in any memory order.
-    n_stages : int
-        Number of columns expected.
-    names : sequence of str
-        Stage names, for the message.
-    what : str
-        What the numbers are, for the message.
     """
     if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.c_contiguous:
         matrix = array
@@ -132,13 +117,10 @@ def merge_columns(matrix: Floats, finer: StageScheme, coarser: StageScheme) -> F
     merged = np.zeros((len(matrix), coarser.n_stages))
     targets = finer.merge_map(coarser)
     # in the order of the names, so that the last digit, which may decide a tie, depends on no column order
-    for stage in sorted(range(finer.n_stages), key=lambda stage: _sum_order(finer.names[stage])):
+    for name in sorted(finer.names, key=lambda name: (canonical_name(name) or "", name)):
+        stage = finer.names.index(name)
         merged[:, targets[stage]] += matrix[:, stage]
     return merged
-
-
-def _sum_order(name: str) -> tuple[str, str]:
-    return canonical_name(name) or "", name
 
 
 def check_probabilities(matrix: Floats, names: Sequence[str]) -> None:

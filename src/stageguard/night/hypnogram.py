@@ -58,10 +58,6 @@ class Hypnogram(EpochTable, ExportableStages):
         """The labels."""
         return self.labels
 
-    def blank(self, n_epochs: int) -> Labels:
-        """Return labels of unscored epochs."""
-        return np.full(n_epochs, UNSCORED, dtype=np.int8)
-
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Hypnogram:
         """Return a hypnogram of other labels, described alike but for the changes."""
         return replace(self, labels=rows, **changes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Self
@@ -52,13 +53,7 @@ class ExportableStages(Exportable):
 
 
 class EpochTable:
-    """A frozen dataclass whose first field has a row per epoch; the others describe the rows.
-
-    Attributes
-    ----------
-    scheme, epoch_seconds, start, assumed, offset_seconds
-        Fields of each such dataclass.
-    """
+    """A frozen dataclass whose first field has a row per epoch; the others describe the rows."""
 
     __slots__ = ()
     scheme: StageScheme
@@ -68,17 +63,18 @@ class EpochTable:
     offset_seconds: float
 
     @property
+    @abstractmethod
     def rows(self) -> npt.NDArray[Any]:
         """The first field: labels, or probabilities."""
-        raise NotImplementedError
 
-    def blank(self, n_epochs: int) -> npt.NDArray[Any]:
-        """Return rows of epochs about which nothing is known."""
-        raise NotImplementedError
-
+    @abstractmethod
     def with_rows(self, rows: npt.NDArray[Any], **changes: Any) -> Self:
         """Return a night of other rows, described alike but for the changes."""
-        raise NotImplementedError
+
+    def blank(self, n_epochs: int) -> npt.NDArray[Any]:
+        """Return rows of epochs about which nothing is known: NaN, or unscored."""
+        fill = np.nan if self.rows.dtype.kind == "f" else -1
+        return np.full((n_epochs, *self.rows.shape[1:]), fill, dtype=self.rows.dtype)
 
     @property
     def n_epochs(self) -> int:

@@ -23,57 +23,27 @@ PHASES = ("light", "dark")
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A sleep statistic or a validity indicator, and how people see it.
+    """A sleep statistic or a validity indicator, and how people see it."""
 
-    Attributes
-    ----------
-    key : str
-        Field of `SleepStatistics` or name of the indicator; of a stage, followed by ``_`` and the stage.
-    title, definition : str
-        What the codebook calls it, and what it is; ``{stage}`` and ``{phase}`` are filled in.
-    unit : str
-        In full; ``count`` of things that are counted.
-    decimals : int
-        How many digits make sense.
-    abbreviation : str
-        Follows the title in brackets in reports, and stands for it in narrow tables.
-    yasa_key : str
-        Key in `SleepStatistics.to_dict`; by default the abbreviation.
-    label : str
-        What reports call it; by default the title and the abbreviation.
-    heading, short_heading : str
-        In wide and narrow tables of the command line; by default the title or abbreviation, and the unit.
-    shown : tuple of str
-        ``reported``: what studies report, which gets intervals and endpoints; ``decode``, ``cohort``,
-        ``night row``: in the before/after table, in tables of means and differences, in a row per night.
-    reported_key : str
-        Of a stage's quantity that studies report: its key among intervals and endpoints.
-    report_row : int
-        Orders the rows of a report.
-    needs : tuple of str
-        Without what it does not exist, scored sleep aside.
-    unbroken_minutes : float
-        How much sleep without a break it needs.
-    epoch_rule : str
-        A band, at another epoch length than the profile's, stays the ``same``; grows with the epoch, being
-        counted ``per pair`` of epochs; or means something else, being about ``single epochs``.
-    """
-
-    key: str
-    title: str
-    definition: str
-    unit: str
-    decimals: int
-    abbreviation: str = ""
-    yasa_key: str = ""
-    label: str = ""
-    heading: str = ""
-    short_heading: str = ""
+    key: str  # field of `SleepStatistics` or the indicator; of a stage, followed by ``_`` and the stage
+    title: str  # what the codebook calls it; ``{stage}`` and ``{phase}`` are filled in
+    definition: str  # what it is
+    unit: str  # in full; ``count`` of things that are counted
+    decimals: int  # how many digits make sense
+    abbreviation: str = ""  # in brackets after the title in reports, and alone in narrow tables
+    yasa_key: str = ""  # in `SleepStatistics.to_dict`; by default the abbreviation
+    label: str = ""  # in reports; by default the title and the abbreviation
+    heading: str = ""  # in wide tables of the command line; by default the title and the unit
+    short_heading: str = ""  # in narrow ones; by default the abbreviation or title and the short unit
+    # reported: what studies report, which gets intervals and endpoints; decode, cohort, night row: in the
+    # before/after table, in tables of means and differences, in a row per night
     shown: tuple[Shown, ...] = ()
-    reported_key: str = ""
-    report_row: int = 99
-    needs: tuple[Need, ...] = ()
-    unbroken_minutes: int = 0
+    reported_key: str = ""  # of a stage's quantity that studies report: among intervals and endpoints
+    report_row: int = 99  # orders the rows of a report
+    needs: tuple[Need, ...] = ()  # without what it does not exist, scored sleep aside
+    unbroken_minutes: int = 0  # how much sleep without a break it needs
+    # a band, at another epoch length than the profile's, stays the same; grows with the epoch, being counted
+    # per pair of epochs; or means something else, being about single epochs
     epoch_rule: EpochRule = "same"
 
     def __post_init__(self) -> None:
