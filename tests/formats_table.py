@@ -37,7 +37,9 @@ def table() -> str:
     lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
     tests = proofs()
     for name, title, entry, key in rows:
-        can = ["" if getattr(entry, kind) is None else "yes" for kind in ("density", "hypnogram", "write")]
+        can = [
+            "" if getattr(entry, kind, None) is None else "yes" for kind in ("density", "hypnogram", "write")
+        ]
         cells = (name, title, *can, "; ".join(entry.loses), ", ".join(f"`{test}`" for test in tests[key]))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -12,7 +12,6 @@ import pytest
 
 from formats_table import BEGIN, END, PAGE, proofs, with_table
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.lazy import load
 from stageguard.formats import registry, sniffing
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.objects import OBJECTS
@@ -27,10 +26,8 @@ def test_a_format_is_read_or_written(form):
 
 
 @pytest.mark.parametrize("kind", OBJECTS, ids=lambda kind: kind.name)
-def test_what_reads_an_object_exists(kind):
-    readers = [reader for reader in (kind.density, kind.hypnogram) if reader is not None]
-    assert readers
-    assert all(callable(load(f"formats.{reader}")) for reader in readers)
+def test_an_object_is_read(kind):
+    assert kind.density is not None or kind.hypnogram is not None
 
 
 def test_every_format_and_object_has_a_test_that_proves_it():

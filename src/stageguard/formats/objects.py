@@ -1,140 +1,295 @@
-"""Objects of other libraries, recognised without importing any of them.
+"""Objects of other libraries as nights, recognised by package and class: none of these libraries is imported.
 
-An object is recognised by the package and the name of its class or of one it inherits from, so that a library
-is loaded only where its user has loaded it already. A new kind is one line here, one function and one test.
+A new kind is one row of `OBJECTS`, the functions that read it, and one test.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from stageguard.base.checks import type_name
 from stageguard.base.errors import Argument, InputError, Message, message_of
-from stageguard.base.lazy import load
+from stageguard.base.files import file_error
+from stageguard.formats import stager_arrays
 from stageguard.formats.density import DensityFile, DensityOptions, RawDensity, pool, settle_epoch_seconds
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.stage_codes import NUMBERINGS, names_of
+from stageguard.formats.tables import frames
+from stageguard.formats.tables.delimited import TextTable
+from stageguard.formats.tables.frame_columns import (
+    Columns,
+    IndexColumns,
+    cell_text,
+    index_columns,
+    pandas_columns,
+    polars_columns,
+    time_cells,
+)
+from stageguard.formats.tools import yasa
+from stageguard.formats.tools.luna import from_stage_rows
+from stageguard.formats.tools.mne import GSSC, stages_of_mne
+from stageguard.formats.tools.numbers import read_numbered_table
+from stageguard.formats.tools.text import from_table
 from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3
 
-ObjectPurpose = Literal["density", "hypnogram"]
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectKind:
-    """A kind of object in memory.
-
-    Parameters
-    ----------
-    name, title : str
-        For messages and the documentation.
-    is_it : callable
-        Whether an object is of this kind; the first kind that says so is it.
-    density, hypnogram : str or None
-        ``"module:function"`` below this package: takes the object and the options.
-    write : str or None
-        The method that makes one, for the documentation: ``"Hypnogram.to_yasa"``.
-    loses : tuple of str
-        What it cannot carry.
-    takes_format : bool
-        It does not say itself what it is: `format` names the tool whose order its columns have.
-    """
-
-    name: str
-    title: str
-    is_it: Callable[[Any], bool]
-    density: str | None = None
-    hypnogram: str | None = None
-    write: str | None = None
-    loses: tuple[str, ...] = ()
-    takes_format: bool = False
+NUMBERS = "numbers-"
 
 
 def is_a(package: str, *classes: str) -> Callable[[Any], bool]:
     """Return the test for objects of these classes, or of classes made from them."""
-
-    def test(source: Any) -> bool:
-        return any(
-            base.__module__.partition(".")[0] == package and base.__name__ in classes
-            for base in type(source).__mro__
-        )
-
-    return test
+    return lambda source: any(
+        base.__module__.partition(".")[0] == package and base.__name__ in classes
+        for base in type(source).__mro__
+    )
 
 
-def _is_array(source: Any) -> bool:
-    return isinstance(source, np.ndarray | list) or hasattr(source, "__array__")
+def read_hypnogram_object(source: Any, options: HypnogramOptions) -> tuple[Path, RawHypnogram]:
+    """Return what to call an object, and its stages; those of this package and decodings are objects too."""
+    path = Path(type_name(source))
+    night = source if isinstance(source, Hypnogram) else getattr(source, "hypnogram", None)
+    if isinstance(night, Hypnogram):
+        _refuse_format(path, options)
+        return path, _stages_of_night(night)
+    for kind in OBJECTS:
+        if kind.hypnogram is not None and kind.is_it(source):
+            return path, kind.hypnogram(path, source, options)
+    return path, _stages_of_sequence(path, source, options)
 
 
-def _is_pair(source: Any) -> bool:
-    return isinstance(source, tuple) and len(source) == 2
+def _stages_of_night(night: Hypnogram) -> RawHypnogram:
+    return RawHypnogram(
+        tuple(night.stages.tolist()),
+        tuple(range(night.n_epochs)),
+        night.epoch_seconds,
+        night.start,
+        scheme=night.scheme,
+        offset_seconds=night.offset_seconds,
+        has_clock=night.start is not None,
+        scorer=night.scorer,
+    )
 
 
-def _is_triple(source: Any) -> bool:
-    return isinstance(source, tuple) and len(source) == 3
+def _stages_of_yasa(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    _refuse_format(path, options)
+    return yasa.stages_of_yasa(path, source)
 
 
-_HYPNOGRAM = "hypnogram_objects:read_object"
+def _stages_of_mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of annotations of MNE, alone or of a `Raw`."""
+    numbering = GSSC if options.format == "gssc-fif" else _numbering(options)
+    if numbering is None:
+        _refuse_format(path, options)
+    if is_a("mne", "Annotations")(source):
+        return stages_of_mne(path, source, options, numbering)
+    return stages_of_mne(path, source.annotations, options, numbering, source)
+
+
+def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a `SleepRecord`, whose time of day without a date is no start."""
+    _refuse_format(path, options)
+    if source.sleep_stages is None or not len(source.sleep_stages):
+        raise file_error(path, "has no sleep_stages.")
+    codes = np.asarray(source.sleep_stages, dtype=np.float64).tolist()
+    stages = names_of(path, codes, NUMBERINGS["sleepecg"].codes, what="epoch", first=0)
+    seconds = source.sleep_stage_duration
+    clock = getattr(source, "recording_start_time", None)
+    note = f"recording_start_time {clock:%H:%M:%S} has no date: no start time is kept" if clock else ""
+    return RawHypnogram(
+        stages,
+        tuple(range(len(stages))),
+        epoch_seconds=None if seconds is None else float(seconds),
+        scheme=AASM5,
+        notes=(note,) if note else (),
+        scorer=source.id or None,
+    )
+
+
+def _stages_of_pandas(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    return _stages_of_columns(path, pandas_columns(source), options, index_columns(str(path), source.index))
+
+
+def _stages_of_polars(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    if is_a("polars", "LazyFrame")(source):
+        raise file_error(path, "is not computed yet. Pass its collect().")
+    return _stages_of_columns(path, polars_columns(source), options, IndexColumns())
+
+
+def _stages_of_columns(
+    path: Path, columns: Columns, options: HypnogramOptions, index: IndexColumns
+) -> RawHypnogram:
+    """Stages of a table: of lunapi, of YASA's events, or with a column of stages."""
+    taken = {name.casefold() for name, _ in columns}
+    columns = [*(each for each in index.columns if each[0].casefold() not in taken), *columns]
+    rows = list(zip(*(_texts(path, name, values) for name, values in columns), strict=True))
+    if not rows:
+        raise file_error(path, "has no rows. Expected one per epoch.")
+    header = tuple(name.casefold() for name, _ in columns)
+    table = TextTable(path, header, rows, range(len(rows)), notes=index.notes)
+    numbering = _numbering(options)
+    if numbering is not None:
+        raw = read_numbered_table(path, table, numbering, options, index.meanings)
+    else:
+        _refuse_format(path, options)
+        raw = _stages_of_table(path, table, options, index)
+    if raw.start is None or raw.start.tzinfo is None or index.zone is None:
+        return raw
+    return replace(raw, start=raw.start.astimezone(index.zone))
+
+
+def _stages_of_table(
+    path: Path, table: TextTable, options: HypnogramOptions, index: IndexColumns
+) -> RawHypnogram:
+    header = set(table.header)
+    if header >= {"e", "stage", "start_sec"}:
+        return from_stage_rows(path, table, options)
+    if header >= set(yasa.COLUMNS):
+        return yasa.from_events(path, table, options)
+    if "brain_state" in header:
+        codes = table.seconds("brain_state").tolist()
+        stages = names_of(path, codes, NUMBERINGS["accusleep"].codes, what="row", first=0)
+        return RawHypnogram(stages, tuple(table.lines), scheme=WNR3)
+    return from_table(path, table, options, index.meanings)
+
+
+def _texts(path: Path, name: str, values: Any) -> list[str]:
+    array = np.asarray(values)
+    cells = time_cells(path, name, array) if array.dtype.kind in "mM" else array.tolist()
+    return [cell_text(cell) for cell in cells]
+
+
+def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a list, an array or a `Series`; an index of times of pandas says when they are."""
+    if is_a("pandas", "Series")(source):
+        index = index_columns(str(path), source.index)
+        raw = _stages_of_values(path, source.to_numpy().tolist(), options)
+        if not index.columns:
+            return replace(raw, notes=raw.notes + index.notes)
+        stages = np.array(raw.stages, dtype=object)
+        timed = _stages_of_columns(path, [("stage", stages)], replace(options, format=None), index)
+        return replace(timed, scheme=raw.scheme)
+    if is_a("polars", "Series")(source):
+        return _stages_of_values(path, source.to_list(), options)
+    if isinstance(source, np.ndarray):
+        if source.ndim != 1:
+            raise file_error(path, f"has the shape {source.shape}, expected one stage per epoch.")
+        return _stages_of_values(path, source.tolist(), options)
+    if isinstance(source, Sequence) and not isinstance(source, bytes | bytearray | memoryview):
+        return _stages_of_values(path, list(source), options)
+    raise InputError(
+        f"a hypnogram cannot be read from {path.name}. Expected a path, stage names, or an object of YASA, "
+        "MNE, SleepECG, lunapi, pandas or polars."
+    )
+
+
+def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) -> RawHypnogram:
+    """One stage per value: names, or numbers of the numbering that the caller said."""
+    if not values:
+        raise file_error(path, "is empty, expected one stage per epoch.")
+    epochs = tuple(range(len(values)))
+    values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        numbering = _numbering(options)
+        if numbering is not None:
+            stages = names_of(path, values, NUMBERINGS[numbering].codes, what="epoch", first=0)
+            return RawHypnogram(stages, epochs, scheme=NUMBERINGS[numbering].scheme)
+        fitting = [name for name, each in NUMBERINGS.items() if set(values) <= set(each.codes)]
+        known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
+        numbers = "holds numbers, and tools number stages differently. Say whose they are: "
+        raise file_error(path, Message(numbers, *known[1:], "."))
+    if all(value is None or isinstance(value, str) or value != value for value in values):
+        names = (value if isinstance(value, str) else UNSCORED_NAME for value in values)
+        return RawHypnogram(tuple(names), epochs)
+    kinds = ", ".join(sorted({type(value).__name__ for value in values})[:4])
+    raise file_error(path, f"holds {kinds}, expected names of stages.")
+
+
+def _numbering(options: HypnogramOptions) -> str | None:
+    """Return whose numbers the caller says stages are, or None."""
+    name = (options.format or "").removeprefix(NUMBERS)
+    return name if name in NUMBERINGS else None
+
+
+def _refuse_format(source: Path | str, options: HypnogramOptions | DensityOptions) -> None:
+    if options.format is not None:
+        given = Argument("format", options.format)
+        raise InputError(Message(f"{source}: says itself what it is, got ", given, ". Leave it out."))
+
+
+def _is_tuple_of(length: int) -> Callable[[Any], bool]:
+    return lambda source: isinstance(source, tuple) and len(source) == length
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKind:
+    """A kind of object in memory, like `FileFormat` for files."""
+
+    name: str
+    title: str
+    is_it: Callable[[Any], bool]  # the first kind that says so is it
+    density: Callable[[Any, DensityOptions], RawDensity] | None = None
+    hypnogram: Callable[[Path, Any, HypnogramOptions], RawHypnogram] | None = None
+    loses: tuple[str, ...] = ()
+    takes_format: bool = False  # of a density: `format` names the tool whose order its columns have
+
 
 OBJECTS: tuple[ObjectKind, ...] = (
     ObjectKind(
         "yasa",
         "yasa.Hypnogram (0.7 and later)",
         is_a("yasa", "Hypnogram"),
-        density="tools.yasa:density_of_yasa",
-        hypnogram=_HYPNOGRAM,
+        yasa.density_of_yasa,
+        _stages_of_yasa,
     ),
     ObjectKind(
         "mne",
         "mne.Annotations, or a Raw with them",
         is_a("mne", "Annotations", "BaseRaw"),
-        hypnogram=_HYPNOGRAM,
+        hypnogram=_stages_of_mne,
         loses=(PROBABILITIES,),
     ),
     ObjectKind(
         "sleepecg",
         "sleepecg.SleepRecord",
         is_a("sleepecg", "SleepRecord"),
-        hypnogram=_HYPNOGRAM,
+        hypnogram=_stages_of_sleepecg,
         loses=(PROBABILITIES,),
     ),
     ObjectKind(
         "pandas",
         "pandas.DataFrame, among them YASA's predict_proba and lunapi's POPS tables",
         is_a("pandas", "DataFrame"),
-        density="tables.frames:density_of_pandas",
-        hypnogram=_HYPNOGRAM,
+        frames.density_of_pandas,
+        _stages_of_pandas,
         loses=("start time, unless its index holds times",),
     ),
     ObjectKind(
         "polars",
         "polars.DataFrame",
         is_a("polars", "DataFrame", "LazyFrame"),
-        density="tables.frames:density_of_polars",
-        hypnogram=_HYPNOGRAM,
+        frames.density_of_polars,
+        _stages_of_polars,
         loses=(START,),
     ),
-    ObjectKind(
-        "pyarrow",
-        "pyarrow.Table",
-        is_a("pyarrow", "Table"),
-        density="tables.frames:density_of_arrow",
-        loses=(START,),
-    ),
+    ObjectKind("pyarrow", "pyarrow.Table", is_a("pyarrow", "Table"), frames.density_of_arrow, loses=(START,)),
     ObjectKind(
         "xarray",
         "xarray.DataArray or Dataset",
         is_a("xarray", "DataArray", "Dataset"),
-        density="tables.frames:density_of_xarray",
+        frames.density_of_xarray,
     ),
     ObjectKind(
         "torch",
         "torch.Tensor, among them logits of braindecode and PhysioEx",
         is_a("torch", "Tensor"),
-        density="stager_arrays:density_of_torch",
+        stager_arrays.density_of_torch,
         loses=NUMBERS_ALONE,
         takes_format=True,
     ),
@@ -142,67 +297,47 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "columns",
         "a dict of columns",
         lambda source: isinstance(source, Mapping),
-        density="tables.frames:density_of_mapping",
+        frames.density_of_mapping,
         loses=(START,),
     ),
     ObjectKind(
         "gssc",
         "(stages, times, probabilities) of GSSC",
-        _is_triple,
-        density="stager_arrays:density_of_gssc",
+        _is_tuple_of(3),
+        stager_arrays.density_of_gssc,
         loses=(START,),
         takes_format=True,
     ),
     ObjectKind(
         "sklearn",
         "(predict_proba(X), classes_) of scikit-learn, LightGBM or skorch",
-        _is_pair,
-        density="stager_arrays:density_of_pair",
+        _is_tuple_of(2),
+        stager_arrays.density_of_pair,
         loses=(EPOCH_LENGTH, START),
         takes_format=True,
     ),
     ObjectKind(
         "numpy",
         "an array of numbers (NumPy, SleepECG, U-Sleep, hmmlearn, JAX, TensorFlow, nested lists)",
-        _is_array,
-        density="stager_arrays:density_of_array",
-        hypnogram=_HYPNOGRAM,
+        lambda source: isinstance(source, np.ndarray | list) or hasattr(source, "__array__"),
+        stager_arrays.density_of_array,
+        _stages_of_sequence,
         loses=NUMBERS_ALONE,
         takes_format=True,
     ),
 )
 
 
-def kind_of(source: Any, purpose: ObjectPurpose) -> ObjectKind:
-    """Return the kind an object is; one that cannot be read as this is an error that says what can."""
-    for kind in OBJECTS:
-        if kind.is_it(source):
-            if getattr(kind, purpose) is not None:
-                return kind
-            break
-    else:
-        kind = ObjectKind("", "", lambda _: False)
-    what = {"density": "probabilities", "hypnogram": "a hypnogram"}[purpose]
-    other: ObjectPurpose = "hypnogram" if purpose == "density" else "density"
-    hint = f" It is read by read_{other}." if getattr(kind, other) is not None else ""
-    known = "; ".join(each.title for each in OBJECTS if getattr(each, purpose) is not None)
-    raise InputError(f"{type_name(source)} is not read as {what}.{hint} Known: a path; {known}.")
-
-
 def raw_density(source: Any, options: DensityOptions) -> RawDensity:
     """Return what an object says about stage probabilities."""
-    kind = kind_of(source, "density")
-    assert kind.density is not None
-    if options.format is not None and not kind.takes_format:
-        raise InputError(
-            Message(
-                f"{type_name(source)}: says itself what it is, got ",
-                Argument("format", options.format),
-                ". Leave it out.",
-            )
-        )
-    raw: RawDensity = load(f"formats.{kind.density}")(source, options)
-    return raw
+    kind = next((each for each in OBJECTS if each.is_it(source)), None)
+    if kind is None or kind.density is None:
+        hint = "" if kind is None else " It is read by read_hypnogram."
+        known = "; ".join(each.title for each in OBJECTS if each.density is not None)
+        raise InputError(f"{type_name(source)} is not read as probabilities.{hint} Known: a path; {known}.")
+    if not kind.takes_format:
+        _refuse_format(type_name(source), options)
+    return kind.density(source, options)
 
 
 def pass_density(density: Hypnodensity, options: DensityOptions) -> DensityFile:
@@ -217,6 +352,6 @@ def pass_density(density: Hypnodensity, options: DensityOptions) -> DensityFile:
         if options.pool_to_seconds is None:
             return DensityFile(density)
         pooled, notes = pool(density, options.pool_to_seconds)
-        return DensityFile(dataclasses.replace(pooled, source=density.source), notes)
+        return DensityFile(replace(pooled, source=density.source), notes)
     except ValueError as error:
         raise InputError(message_of(error)) from None

@@ -150,9 +150,9 @@ def read_hypnogram(
 def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: HypnogramOptions) -> HypnogramFile:
     """Like `read_hypnogram`, with the argmax, the profile, and remarks on what was assumed."""
     if not isinstance(source, str | os.PathLike):
-        from stageguard.formats.hypnogram_objects import read_object
+        from stageguard.formats.objects import read_hypnogram_object
 
-        path, raw = read_object(source, options)
+        path, raw = read_hypnogram_object(source, options)
         return build_hypnogram(path, raw, options)
     path = existing_file(source)
     if options.format is None:

@@ -19,7 +19,6 @@ from stageguard.formats.density import DensityOptions
 from stageguard.formats.events import events_of
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
-from stageguard.formats.objects import OBJECTS
 from stageguard.formats.outgoing import Outgoing, outgoing_of_night
 from stageguard.formats.read import (
     is_hypnogram,
@@ -153,6 +152,8 @@ def _merged(form: FileFormat, path: Path) -> tuple[str, ...]:
 
 
 def _of_object(source: Any, reading: Reading) -> Outgoing:
+    from stageguard.formats.objects import OBJECTS
+
     kind = next((each for each in OBJECTS if each.is_it(source)), None)
     options = HypnogramOptions(reading.scheme, reading.epoch_seconds, format=reading.format)
     density = DensityOptions(reading.stages, reading.epoch_seconds, format=reading.format)
