@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich import progress
 from rich.console import Console
+from rich.filesize import decimal
 from rich.padding import Padding
 from rich.text import Text
 
@@ -69,21 +73,21 @@ def list_datasets(as_json: AsJson = False) -> None:
 @app.command("show")
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show what a dataset is, who may have it, and how it is read."""
-    found = dataset(name)
+    named = dataset(name)
     if as_json:
-        print_json(facts(found))
+        print_json(facts(named))
         return
     out = console()
-    out.print(Text.assemble((found.name, "bold"), f"  {found.title}"))
+    out.print(Text.assemble((named.name, "bold"), f"  {named.title}"))
     shown = table("", "")
     shown.show_header = False
-    for label, text in lines(found).items():
+    for label, text in lines(named).items():
         if text:
             shown.add_row(label, escaped(text))
     out.print(shown)
-    if found.options:
+    if named.options:
         print_heading(out, "Options of its reader (--option KEY=VALUE)")
-        for key, text in found.options.items():
+        for key, text in named.options.items():
             out.print(Padding(escaped(f"{key}: {text}"), (0, 0, 0, 2), expand=False))
 
 
@@ -100,10 +104,9 @@ def check(
 
     Exits with 1 when something is wrong with what is there. A part of a dataset is fine.
     """
-    found = dataset(name)
-    with Steps(quiet=as_json) as step:
+    with _steps(quiet=as_json) as step:
         result = check_copy(
-            found,
+            dataset(name),
             folder,
             depth="all" if deep else "ends",
             digests=not no_digests,
@@ -138,7 +141,7 @@ def get(
             print_files(files, console())
         return
     got: list[Got] = []
-    with Transfers(files, quiet=as_json) as transfers:
+    with Transfers(len(files), quiet=as_json) as transfers:
         for each in fetch(
             found, folder, overwrite=overwrite, unpack=not no_unpack, files=files, on_progress=transfers
         ):
@@ -154,43 +157,28 @@ def get(
 
 
 MOST_ROWS = 40
+ACCESS = {
+    "open": "open: anybody may fetch it",
+    "gated": "gated: whoever signs an agreement",
+    "private": "not public",
+}
+FACTS = ("name", "title", "modality", "access", "n_subjects", "n_recordings", "licence", "ethics", "url",
+         "how_to_get", "citation")  # fmt: skip
 
 
 def facts(dataset: Dataset) -> dict[str, Any]:
     """Return what is known of a dataset, for JSON."""
-    return {
-        "name": dataset.name,
-        "title": dataset.title,
-        "modality": dataset.modality,
-        "access": dataset.access,
-        "n_subjects": dataset.n_subjects,
-        "n_recordings": dataset.n_recordings,
-        "licence": dataset.licence,
-        "ethics": dataset.ethics,
-        "url": dataset.url,
-        "how_to_get": dataset.how_to_get,
-        "citation": dataset.citation,
-        "page": f"docs/{dataset.page}",
-        "options": dict(dataset.options),
-    }
+    page = {"page": f"docs/{dataset.page}", "options": dict(dataset.options)}
+    return {name: getattr(dataset, name) for name in FACTS} | page
 
 
 def lines(dataset: Dataset) -> dict[str, str]:
     """Return what is known of a dataset, by heading."""
-    size = [
-        count(number, noun)
-        for number, noun in ((dataset.n_subjects, "subject"), (dataset.n_recordings, "recording"))
-        if number is not None
-    ]
-    access = {
-        "open": "open: anybody may fetch it",
-        "gated": "gated: whoever signs an agreement",
-        "private": "not public",
-    }
+    counts = ((dataset.n_subjects, "subject"), (dataset.n_recordings, "recording"))
     return {
         "modality": dataset.modality,
-        "size": ", ".join(size),
-        "access": access[dataset.access],
+        "size": ", ".join(count(number, noun) for number, noun in counts if number is not None),
+        "access": ACCESS[dataset.access],
         "to get it": dataset.how_to_get,
         "home": dataset.url,
         "licence": dataset.licence or "none stated",
@@ -200,34 +188,25 @@ def lines(dataset: Dataset) -> dict[str, str]:
     }
 
 
-class Steps:
-    """A line on the terminal that says what is being checked."""
+@contextmanager
+def _steps(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield what shows on the terminal which recording is being checked, on one line."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._is_shown = not quiet and sys.stderr.isatty()
+    def show(text: str) -> None:
+        if not quiet and sys.stderr.isatty():
+            print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> Steps:
-        """Begin."""
-        return self
-
-    def __call__(self, name: str, number: int, total: int) -> None:
-        """Say what is checked now."""
-        if self._is_shown:
-            sys.stderr.write(f"\r\x1b[2K{number + 1} of {total}: {escaped(name)[:80]}")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        """Clear the terminal."""
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+    try:
+        yield lambda name, number, total: show(f"{number + 1} of {total}: {escaped(name)[:80]}")
+    finally:
+        show("")
 
 
 class Transfers:
     """Progress of the files that are fetched: bars on a terminal, a line per file elsewhere."""
 
-    def __init__(self, files: tuple[RemoteFile, ...], *, quiet: bool) -> None:
-        self._n_files, self._n_done, self._quiet = len(files), 0, quiet
+    def __init__(self, n_files: int, *, quiet: bool) -> None:
+        self._n_files, self._n_done, self._quiet = n_files, 0, quiet
         self._bar: Any = None
         self._task: Any = None
 
@@ -252,20 +231,18 @@ class Transfers:
             return
         if self._task is None:
             text = f"{self._n_done + 1} of {self._n_files}  {escaped(file.path)[-50:]}"
-            self._task = self._bar.add_task(text, total=total, completed=have)
+            self._task = self._bar.add_task(text, total=total)
         self._bar.update(self._task, completed=have, total=total)
 
     def done(self, got: Got) -> None:
         """Say what became of a file."""
         self._n_done += 1
-        if self._bar is not None:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
+        if self._task is not None:
+            self._bar.remove_task(self._task)
             self._task = None
-        elif not self._quiet:
-            print(
-                f"{self._n_done} of {self._n_files}: {escaped(got.file.path)} ({got.state})", file=sys.stderr
-            )
+        if self._bar is None and not self._quiet:
+            text = f"{self._n_done} of {self._n_files}: {escaped(got.file.path)} ({got.state})"
+            print(text, file=sys.stderr)
 
     def __exit__(self, *_: object) -> None:
         """Clear the terminal."""
@@ -288,18 +265,8 @@ def report(result: Check) -> dict[str, Any]:
         "hours": result.hours,
         "n_compared": result.n_compared,
         "n_absent": result.n_absent,
-        "problems": [{"what": p.what, "kind": p.kind, "detail": p.detail} for p in result.problems],
-        "recordings": [
-            {
-                "id": one.id,
-                "subject": one.subject,
-                "hours": one.hours,
-                "channels": list(one.channels),
-                "scored_epochs": one.scored_epochs,
-                "is_synthetic": one.is_synthetic,
-            }
-            for one in result.recordings
-        ],
+        "problems": [asdict(problem) for problem in result.problems],
+        "recordings": [asdict(recording) for recording in result.recordings],
     }
 
 
@@ -324,43 +291,32 @@ def print_check(result: Check, out: Console) -> None:
     if result.is_fine:
         out.print("Nothing is wrong with what is here.")
         return
-    print_heading(out, f"{count(len(result.problems), 'problem')}")
-    shown = table("what", "problem", "detail")
-    for each in result.problems[:MOST_ROWS]:
-        shown.add_row(escaped(each.what), each.kind, escaped(each.detail))
-    out.print(shown)
-    if len(result.problems) > MOST_ROWS:
-        out.print(f"... and {len(result.problems) - MOST_ROWS:,} more: --json lists all.")
+    print_heading(out, count(len(result.problems), "problem"))
+    _print_rows(
+        out, [(each.what, each.kind, each.detail) for each in result.problems], "what", "problem", "detail"
+    )
 
 
-def print_files(files: tuple[RemoteFile, ...], out: Console) -> None:
+def print_files(files: Sequence[RemoteFile], out: Console) -> None:
     """Print what could be fetched."""
-    shown = table("file", "size", right=("size",))
-    for file in files[:MOST_ROWS]:
-        shown.add_row(escaped(file.path), "" if file.size is None else _size(file.size))
-    out.print(shown)
-    if len(files) > MOST_ROWS:
-        out.print(f"... and {len(files) - MOST_ROWS:,} more: --json lists all.")
+    rows = [(file.path, "" if file.size is None else decimal(file.size)) for file in files]
+    _print_rows(out, rows, "file", "size", right=("size",))
     known = [file.size for file in files if file.size is not None]
-    total = f", {_size(sum(known))}" if known else ""
+    total = f", {decimal(sum(known))}" if known else ""
     out.print(f"{count(len(files), 'file')}{total}. Without --list they are fetched.")
 
 
-def print_got(dataset: Dataset, folder: Path, got: list[Got], out: Console) -> None:
+def print_got(dataset: Dataset, folder: Path, got: Sequence[Got], out: Console) -> None:
     """Print what became of the files."""
     states = [each.state for each in got]
-    new = sum(state in ("fetched", "unpacked") for state in states)
-    there = states.count("there")
+    new, there = sum(state in ("fetched", "unpacked") for state in states), states.count("there")
     out.print(
         f"{count(new, 'file')} fetched into {folder}" + (f", {there:,} there already." if there else ".")
     )
-    failed = [each for each in got if each.state == "failed"]
+    failed = [(each.file.path, each.problem) for each in got if each.state == "failed"]
     if failed:
         print_heading(out, f"{count(len(failed), 'file')} failed")
-        shown = table("file", "why")
-        for each in failed[:MOST_ROWS]:
-            shown.add_row(escaped(each.file.path), escaped(each.problem))
-        out.print(shown)
+        _print_rows(out, failed, "file", "why")
         out.print("Run it again: what is there is kept, what broke off goes on.")
         return
     out.print(f"Licence: {dataset.licence or 'none stated'}.")
@@ -369,9 +325,13 @@ def print_got(dataset: Dataset, folder: Path, got: list[Got], out: Console) -> N
     out.print(f"Check it: stageguard data check {dataset.name} {folder}")
 
 
-def _size(n_bytes: int) -> str:
-    size, units = float(n_bytes), ["bytes", "kB", "MB", "GB", "TB"]
-    while size >= 1000 and len(units) > 1:
-        size /= 1000
-        units.pop(0)
-    return f"{size:,.0f} {units[0]}" if units[0] == "bytes" else f"{size:,.1f} {units[0]}"
+def _print_rows(
+    out: Console, rows: Sequence[Sequence[str]], *columns: str, right: tuple[str, ...] = ()
+) -> None:
+    """Print the first rows of a table, and how many more there are."""
+    shown = table(*columns, right=right)
+    for row in rows[:MOST_ROWS]:
+        shown.add_row(*map(escaped, row))
+    out.print(shown)
+    if len(rows) > MOST_ROWS:
+        out.print(f"... and {len(rows) - MOST_ROWS:,} more: --json lists all.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -12,8 +13,8 @@ import typer
 
 from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.cli.options import AsJson, Cohort, Device, Overwrite, parse_pairs
-from stageguard.cli.present import end, print_cohort, print_night, run_shown
-from stageguard.cli.terminal import print_json
+from stageguard.cli.present import print_cohort, print_night, run_and_show
+from stageguard.cli.recordings import Channel, DatasetName
 from stageguard.datasets import entries
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
@@ -26,6 +27,7 @@ from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodedNight, DecodeOptions
+from stageguard.runner.run import Outcome
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
@@ -45,16 +47,6 @@ Decoder = Annotated[
     str | None,
     typer.Option("--profile", "-p", metavar="NAME", help="Decode with this one, not the model's own."),
 ]
-DatasetName = Annotated[
-    str | None,
-    typer.Option("--dataset", metavar="NAME", help="The folders hold this dataset, in its own layout."),
-]
-Channels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--channel", metavar="ROLE=LABEL", help="Which channel of the files plays a role, such as eeg."
-    ),
-]
 Rules = Annotated[
     str | None,
     typer.Option(
@@ -73,7 +65,7 @@ def predict(
     profile: Decoder = None,
     cohort: Cohort = None,
     dataset: DatasetName = None,
-    channel: Channels = None,
+    channel: Channel = None,
     quality: Rules = None,
     device: ComputeOn = Device.auto,
     overwrite: Overwrite = False,
@@ -97,14 +89,14 @@ def predict(
     def write(task: StageTask) -> DecodedNight:
         return stage_and_write(task, network, guard, cohort, quality, overwrite=overwrite)
 
-    outcomes = run_shown(write, tasks, "Staging", quiet=as_json, output_of=lambda task: task.output)
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    elif len(outcomes) > 1:
+    run_and_show(write, tasks, "Staging", _show, as_json=as_json, output_of=attrgetter("output"))
+
+
+def _show(outcomes: Sequence[Outcome[DecodedNight]]) -> None:
+    if len(outcomes) > 1:
         print_cohort(outcomes)
     elif outcomes[0].ok:
         print_night(outcomes[0])
-    end(outcomes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,36 +123,35 @@ def find_tasks(
     paths: Sequence[Path], dataset: str | None, channels: Mapping[str, str], folder: Path
 ) -> list[StageTask]:
     """Return what there is to stage, in order."""
-    if dataset is not None and channels:
+    if dataset is None:
+        return [_file_task(file, channels, folder) for path in paths for file in _files(path)]
+    if channels:
         raise InputError(
             "--channel is for single files; a dataset knows its channels. Leave one of them out."
         )
-    return [task for path in paths for task in _tasks(path, dataset, channels, folder)]
-
-
-def _tasks(path: Path, dataset: str | None, channels: Mapping[str, str], folder: Path) -> list[StageTask]:
-
-    if dataset is not None:
-        found = [StageTask(entry.files[0], folder / entry.id, entry.read) for entry in entries(dataset, path)]
-        if not found:
+    tasks: list[StageTask] = []
+    for path in paths:
+        listed = list(entries(dataset, path))
+        if not listed:
             raise InputError(f"{path} holds no recording of {dataset}. See: stageguard data show {dataset}")
-        return found
-    files = [path]
-    if path.is_dir():
-        wanted = (*SUFFIXES, *RECORDING_SUFFIXES)
-        files = feature_files(path, wanted)
-        if not files:
-            raise InputError(f"{path} holds nothing to stage. Expected files named {', '.join(wanted)}.")
-    return [
-        StageTask(
-            file,
-            folder / file.stem,
-            partial(read_recording, file, channels=channels or None)
-            if file.suffix.lower() in RECORDING_SUFFIXES
-            else None,
-        )
-        for file in files
-    ]
+        tasks += [StageTask(entry.files[0], folder / entry.id, entry.read) for entry in listed]
+    return tasks
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    wanted = (*SUFFIXES, *RECORDING_SUFFIXES)
+    files = feature_files(path, wanted)
+    if not files:
+        raise InputError(f"{path} holds nothing to stage. Expected files named {', '.join(wanted)}.")
+    return files
+
+
+def _file_task(file: Path, channels: Mapping[str, str], folder: Path) -> StageTask:
+    is_recording = file.suffix.lower() in RECORDING_SUFFIXES
+    read = partial(read_recording, file, channels=channels or None) if is_recording else None
+    return StageTask(file, folder / file.stem, read)
 
 
 def stage_and_write(
@@ -181,12 +172,8 @@ def stage_and_write(
     recording = read_features(task.path, choose=model.card.columns) if task.read is None else task.read()
     staged = stage(recording, model, profile, quality=cast("QualityRules | None", quality), cohort=cohort)
     beta = None if staged.quality is None else staged.quality.beta
-    options = DecodeOptions(
-        epoch_seconds=staged.density.epoch_seconds,
-        quality=beta,
-        cohort=cohort,
-        trained=model.card.trained,
-    )
+    seconds, trained = staged.density.epoch_seconds, model.card.trained
+    options = DecodeOptions(epoch_seconds=seconds, quality=beta, cohort=cohort, trained=trained)
     written = write_decoding(
         staged.decoding,
         task.output,
