@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 import stageguard as sg
 from stageguard.fitting.candidates import Candidate, Recipe, calibration_of, scope_of
+from stageguard.fitting.document import _stepping_aside
 from stageguard.fitting.endpoints import Endpoints
-from stageguard.fitting.intervals import _stepping_aside
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import decode_prepared, prepare
 from stageguard.guard.inputs import GuardOptions

@@ -301,10 +301,10 @@ def test_a_choice_that_harms_nights_held_out_is_taken_back(report):
 
 
 def test_a_profile_that_steps_aside_keeps_the_errors_of_argmax(report):
-    from stageguard.fitting.intervals import held_out_errors
+    from stageguard.fitting.document import held_out_errors
 
     guarded, plain = (
-        held_out_errors(report.nested, aside=aside, min_first_rem_seconds=0.0).errors
+        held_out_errors(report.nested, aside=aside, min_first_rem_seconds=0.0)["errors"]
         for aside in (False, True)
     )
     assert np.abs(plain["bouts_N"]).mean() > 3 * np.abs(guarded["bouts_N"]).mean()

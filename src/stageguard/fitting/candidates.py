@@ -39,30 +39,17 @@ DURATION_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 class Candidate:
     """One way to guard.
 
-    Attributes
-    ----------
-    rule : str
-        ``argmax`` (no guard), ``band``, ``match``, ``fixed`` transition weight, ``minimum`` bouts or
-        explicit ``durations``, the last three with a fixed weight.
-    weight, prior_exponent : float
-        Transition weight of the last three; w of ``match``.
-    rem_epochs : int
-        Shortest REM bout of ``match``.
-    lift : bool
-        Whether ``band`` lifts minority stages of nights below it.
-    biases : bool
-        Whether the likeliest stage biases are applied besides the temperature.
-    totals : float
-        How much is applied of the biases under which its outputs show as much of each stage as experts.
+    Its rule is ``argmax`` (no guard), ``band``, ``match``, ``fixed`` transition weight, ``minimum`` bouts or
+    explicit ``durations``, the last three with a fixed weight.
     """
 
     rule: Rule
-    weight: float = 0.0
-    prior_exponent: float = 0.0
-    rem_epochs: int = 1
-    lift: bool = False
-    biases: bool = False
-    totals: float = 0.0
+    weight: float = 0.0  # of transitions, under the last three rules
+    prior_exponent: float = 0.0  # w of match
+    rem_epochs: int = 1  # shortest REM bout of match
+    lift: bool = False  # whether band lifts minority stages of nights below it
+    biases: bool = False  # whether the likeliest stage biases are applied besides the temperature
+    totals: float = 0.0  # share of the biases under which its outputs show as much of each stage as experts
 
     @property
     def is_plain(self) -> bool:
@@ -72,19 +59,20 @@ class Candidate:
     @property
     def name(self) -> str:
         """What it is called in tables."""
+        epochs = f"{self.rem_epochs} epoch{'s' * (self.rem_epochs != 1)}"
         words = {
             "argmax": "argmax",
             "band": "band, minority stages lifted" if self.lift else "band",
             "fixed": f"fixed weight {self.weight:g}",
             "minimum": f"minimum bouts, weight {self.weight:g}",
             "durations": f"bout lengths, weight {self.weight:g}",
-            "match": f"match, w {self.prior_exponent:g}, REM from {self.rem_epochs} "
-            f"epoch{'s' * (self.rem_epochs != 1)}",
+            "match": f"match, w {self.prior_exponent:g}, REM from {epochs}",
         }[self.rule]
+        totals = "stage totals" if self.totals == 1.0 else f"stage totals by {self.totals:g}"
         if self.rule == "argmax" and (self.biases or self.totals):
-            return "stage biases alone" if self.biases else f"{_totals_words(self.totals)} alone"
+            return "stage biases alone" if self.biases else f"{totals} alone"
         if self.totals:
-            return f"{words}, {_totals_words(self.totals)}"
+            return f"{words}, {totals}"
         return f"{words}, with stage biases" if self.biases else words
 
     @property
@@ -96,10 +84,6 @@ class Candidate:
 ARGMAX = Candidate("argmax")
 BIASES = Candidate("argmax", biases=True)
 ALL_TOTALS = Candidate("argmax", totals=1.0)
-
-
-def _totals_words(share: float) -> str:
-    return "stage totals" if share == 1.0 else f"stage totals by {share:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +101,10 @@ class Scope:
     def candidates(self) -> tuple[Candidate, ...]:
         """Return them, the plainest first: of equals the first is chosen."""
         plain = [ARGMAX, Candidate("band"), Candidate("band", lift=True)]
+        shortest_rem = MATCH_REM_EPOCHS if self.has_rem else (1,)
         met = [Candidate("argmax"), Candidate("band")] if self.tuned and self.has_totals else []
         if self.match and self.has_totals:
-            met += [Candidate("match", rem_epochs=epochs) for epochs in self._shortest]
+            met += [Candidate("match", rem_epochs=epochs) for epochs in shortest_rem]
         if self.tuned:
             plain += [Candidate("fixed", weight) for weight in TRANSITION_WEIGHTS[1:]]
         if self.tuned and self.minimum:
@@ -129,15 +114,11 @@ class Scope:
         if self.match:
             plain += [
                 Candidate("match", prior_exponent=w, rem_epochs=epochs)
-                for epochs in self._shortest
+                for epochs in shortest_rem
                 for w in MATCH_PRIOR_EXPONENTS
             ]
         totals = (replace(candidate, totals=share) for candidate in met for share in TOTALS)
         return (*plain, *totals, *(replace(candidate, biases=True) for candidate in plain if self.biases))
-
-    @property
-    def _shortest(self) -> tuple[int, ...]:
-        return MATCH_REM_EPOCHS if self.has_rem else (1,)
 
     @property
     def totals(self) -> tuple[Rule, ...]:
@@ -173,7 +154,14 @@ class Recipe:
         is_band = rule is not None and rule.rule == "band"
         self.floor, self.cap = (rule.floor, rule.cap) if is_band and rule is not None else (0.5, 2.0)
         self.base_target = None if rule is None else min(rule.fi_target * self.ratio, 1.0)
-        self.bare = Profile.from_dict(_bare_document(base, epoch_seconds))
+        whole = base.to_dict()
+        kept = {key: whole.get(key) for key in ("name", "scheme", "stages", "wake", "rem")}
+        # what every candidate has of the base profile: stages, transitions and nothing else
+        self.bare = Profile.from_dict(
+            {key: value for key, value in kept.items() if value is not None}
+            | {"epoch_seconds": epoch_seconds, "transition_weight": 0.0}
+            | {"transitions": _rows(base.scheme.names, self.transitions)}
+        )
 
     def suited(self, folds: Sequence[tuple[Material, Material]]) -> Recipe:
         """Return the recipe with tables of bout lengths for the stages where they foretell held-out bouts."""
@@ -207,10 +195,11 @@ class Recipe:
             totals={},
             impossible_share=impossible,
         )
-        decoders = {rule: self.profile(Candidate(rule), learned) for rule in totals}
         met = {
-            rule: totals_biases(material.nights, profile, self.bare, temperature.temperature)
-            for rule, profile in decoders.items()
+            rule: totals_biases(
+                material.nights, self.profile(Candidate(rule), learned), self.bare, temperature.temperature
+            )
+            for rule in totals
         }
         return replace(learned, totals=met)
 
@@ -285,18 +274,6 @@ def scope_of(material: Material, counts: Counts, *, biases: bool, durations: boo
         has_rem=material.scheme.rem is not None,
         has_totals=material.scheme.wake is not None or material.scheme.rem is not None,
     )
-
-
-def _bare_document(base: Profile, epoch_seconds: float) -> dict[str, Any]:
-    """Return what a base profile gives every candidate: stages, transitions and nothing else."""
-    whole = base.to_dict()
-    kept = {
-        key: whole[key] for key in ("name", "scheme", "stages", "wake", "rem") if whole.get(key) is not None
-    }
-    rows = _rows(
-        base.scheme.names, rescale_transitions(np.array(base.transitions), epoch_seconds / base.epoch_seconds)
-    )
-    return kept | {"epoch_seconds": epoch_seconds, "transition_weight": 0.0, "transitions": rows}
 
 
 def _rows(names: tuple[str, ...], matrix: Floats) -> dict[str, dict[str, float]]:

@@ -155,8 +155,7 @@ class Counts:
             if len(bouts.stage) < FEWEST_BOUTS:
                 continue
             by_scorer = [bouts.epochs[bouts.scorer == scorer] for scorer in np.unique(bouts.scorer)]
-            habits = [bouts.epochs, *by_scorer]
-            habits = [lengths for lengths in habits if len(lengths) >= FEWEST_BOUTS]
+            habits = [bouts.epochs, *(lengths for lengths in by_scorer if len(lengths) >= FEWEST_BOUTS)]
             minimum = 1
             while minimum < LONGEST_MINIMUM_EPOCHS and all(
                 np.mean(lengths <= minimum) <= SHORTER_ALLOWED for lengths in habits

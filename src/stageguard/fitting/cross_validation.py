@@ -60,17 +60,7 @@ SURELY = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What makes a candidate the best, and what drops one.
-
-    Attributes
-    ----------
-    fragmentation_weight : float
-        How many points of kappa a point of distance to the expert's fragmentation index is worth.
-    statistics_weight : float
-        How many points of kappa the errors of what studies report are worth, where argmax's are 1.
-    keep_accuracy : bool
-        Whether a candidate is dropped that has less accuracy than argmax. Less kappa always drops one.
-    """
+    """What makes a candidate the best, and what drops one: the parameters of `fit` of the same names."""
 
     fragmentation_weight: float = 2.0
     statistics_weight: float = 0.3
@@ -99,23 +89,14 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """How candidates are compared, the same in every round of cross-validation.
-
-    Attributes
-    ----------
-    scope : Scope or None
-        How much is allowed, whatever the number of nights at hand, so that a choice on part of the nights
-        is made as it would be on all.
-    tick : callable
-        Is called after every fold.
-    """
+    """How candidates are compared, the same in every round of cross-validation."""
 
     recipe: Recipe
     criterion: Criterion
     n_folds: int
     seed: int
-    scope: Scope | None = None
-    tick: Callable[[], None] | None = None
+    scope: Scope | None = None  # of all nights, so that a choice on part of them is made as on all
+    tick: Callable[[], None] | None = None  # is called after every fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +186,7 @@ def select(material: Material, choosing: Choosing) -> Selection:
 
 def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
     """Choose and fit on each fold's training nights, and decode the nights held out."""
-    labels: dict[int, tuple[Labels, Labels]] = {}
-    scores: dict[int, tuple[Score, Score]] = {}
-    profiles: dict[int, Profile] = {}
+    by_number: dict[int, tuple[Labels, Labels, Profile, tuple[Score, Score]]] = {}
     chosen = []
     for train, test in folds:
         picked = select(train, choosing)
@@ -217,21 +196,18 @@ def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
             decode_candidate(candidate, learned, picked.recipe, test) for candidate in (ARGMAX, picked.chosen)
         )
         profile = picked.recipe.whole_profile(picked.chosen, learned)
-        for i, night in enumerate(test.nights):
-            labels[night.number], profiles[night.number] = (argmax[i], guarded[i]), profile
-            scores[night.number] = (
-                score_night(night, argmax[i], whole.endpoints),
-                score_night(night, guarded[i], whole.endpoints),
-            )
+        for night, before, after in zip(test.nights, argmax, guarded, strict=True):
+            scores = score_night(night, before, whole.endpoints), score_night(night, after, whole.endpoints)
+            by_number[night.number] = before, after, profile, scores
         chosen.append(picked.chosen)
-    numbers = [night.number for night in whole.nights]
+    nights = [by_number[night.number] for night in whole.nights]
     return HeldOut(
-        whole,
-        tuple(labels[n][1] for n in numbers),
-        tuple(labels[n][0] for n in numbers),
-        tuple(profiles[n] for n in numbers),
-        Scores.of([[scores[n][row] for n in numbers] for row in range(2)]),
-        tuple(chosen),
+        nights=whole,
+        labels=tuple(after for _, after, *_ in nights),
+        argmax=tuple(before for before, *_ in nights),
+        profiles=tuple(profile for *_, profile, _ in nights),
+        scores=Scores.of([[scores[row] for *_, scores in nights] for row in range(2)]),
+        chosen=tuple(chosen),
     )
 
 
@@ -273,7 +249,7 @@ def _decode_all(
 ) -> Iterator[list[Labels]]:
     """Yield every candidate's labels in order; those that differ by a fixed weight are solved together."""
     ready: dict[Calibration, list[Night]] = {}
-    for alike, several in groupby(candidates, key=_but_for_weight):
+    for alike, several in groupby(candidates, key=lambda candidate: replace(candidate, weight=0.0)):
         together = list(several)
         calibration = calibration_of(alike, learned)
         if calibration not in ready:
@@ -284,10 +260,6 @@ def _decode_all(
         else:
             weights = [candidate.weight for candidate in together]
             yield from decode_weights(recipe.profile(alike, learned), nights, weights)
-
-
-def _but_for_weight(candidate: Candidate) -> Candidate:
-    return replace(candidate, weight=0.0)
 
 
 def _judge(
@@ -322,7 +294,7 @@ def _kept(statuses: Sequence[Status]) -> Mask:
 
 
 def _best(values: Floats, allowed: Mask) -> int:
-    """Return the place of the highest value among those allowed, of equals the first; 0 if there is none."""
+    """Return the index of the highest value among those allowed, of equals the first; 0 if there is none."""
     left = np.where(allowed & ~np.isnan(values), values, -np.inf)
     return int(np.argmax(left)) if np.isfinite(left).any() else 0
 

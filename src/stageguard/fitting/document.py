@@ -1,12 +1,16 @@
-"""A fit as a profile document, its evidence in the provenance."""
+"""A fit as a profile document: its errors on held-out nights, its evidence in the provenance."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from stageguard.base.errors import StageGuardWarning
 from stageguard.base.version import __version__
 from stageguard.fitting.candidates import (
     ARGMAX,
@@ -17,13 +21,19 @@ from stageguard.fitting.candidates import (
     calibration_of,
 )
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Selection
-from stageguard.fitting.intervals import held_out_errors
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
+from stageguard.guard.decode import decode
 from stageguard.measures.bands import expert_bands
+from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
+from stageguard.measures.statistics import sleep_statistics
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.profile import Profile
 
+MODEL_DRAWS = 100
 _DIGITS = 4
+_DECIMALS = 3  # of minutes, percent and counts
 SMOOTHING = "rows of the base profile count as 20 epochs, a twentieth of them spread evenly"
 
 
@@ -81,7 +91,7 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
     document["bands"] = _bands(material, recipe)
     document["provenance"] = _provenance(fitted)
-    return document
+    return {key: value for key, value in document.items() if value is not None}
 
 
 def _words(material: Material, naming: Naming, choice: Choice | None) -> dict[str, Any]:
@@ -135,10 +145,8 @@ def _deed(document: Mapping[str, Any]) -> str:
             "minimum bouts": bool(document.get("min_bout_seconds")),
             "the bout lengths counted there": bool(document.get("durations")) and weight > 0.0,
         }
-        acting = [rule for rule, acts in rules.items() if acts]
-        return (
-            f"decodes every night with {' and '.join(acting)}." if acting else "adds no rule to the evidence."
-        )
+        acting = " and ".join(rule for rule, acts in rules.items() if acts)
+        return f"decodes every night with {acting}." if acting else "adds no rule to the evidence."
     target = strength["fi_target"]
     if strength["rule"] == "match":
         return f"brings every night near the fragmentation index {target:.4g}."
@@ -152,23 +160,84 @@ def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
     if base.strength is None:
         changes.pop("strength")
         return changes | {"transition_weight": base.transition_weight}
-    changes["strength"] = {**changes["strength"], "rule": base.strength.rule}
-    for key in ("floor", "cap", "lift"):
-        if base.strength.rule == "match" or key == "lift":
-            changes["strength"].pop(key)
-    changes["transition_weight"] = None
-    return changes
+    dropped = ("floor", "cap", "lift") if base.strength.rule == "match" else ("lift",)
+    strength = {key: value for key, value in changes["strength"].items() if key not in dropped}
+    return changes | {"strength": strength | {"rule": base.strength.rule}, "transition_weight": None}
 
 
 def _intervals(choice: Choice, material: Material) -> dict[str, Any]:
-    """Return the errors on held-out nights; REM latency begins with a REM bout as long as experts keep to."""
+    """Return the errors on held-out nights; REM latency ends with a REM bout as long as experts keep to."""
     if choice.nested is None:
         return {}
     rem = material.scheme.rem
     shortest = 0 if rem is None else material.counts().minimum_epochs().get(rem, 0)
     seconds = shortest * material.epoch_seconds
-    aside = choice.candidate == ARGMAX
-    return held_out_errors(choice.nested, aside=aside, min_first_rem_seconds=seconds).to_dict()
+    return held_out_errors(choice.nested, aside=choice.candidate == ARGMAX, min_first_rem_seconds=seconds)
+
+
+def held_out_errors(held_out: HeldOut, *, aside: bool, min_first_rem_seconds: float) -> dict[str, Any]:
+    """Return the key `intervals` of a profile: errors and coverage, by statistic, where the expert scored.
+
+    `aside` takes the errors of argmax, for a profile that returns it.
+    """
+    material = held_out.nights
+    experts = [
+        Hypnogram(night.truth, material.scheme, material.epoch_seconds, night.start)
+        for night in material.nights
+    ]
+    outputs = [
+        replace(expert, labels=np.where(expert.labels == UNSCORED, UNSCORED, decoded).astype(np.int8))
+        for expert, decoded in zip(experts, held_out.argmax if aside else held_out.labels, strict=True)
+    ]
+    table = errors(experts, outputs, min_first_rem_seconds=min_first_rem_seconds)
+    groups = [night.group for night in material.nights]
+    known = {
+        name: sorted(round(value, _DECIMALS) + 0.0 for value in values if not math.isnan(value))
+        for name, values in table.items()
+    }
+    judged = {name: coverage(values, groups) for name, values in table.items()}
+    document = {
+        "n_nights": len(material.nights),
+        "n_subjects": len(material.subjects),
+        "min_first_rem_seconds": min_first_rem_seconds,
+        "level_of_coverage": DEFAULT_LEVEL,
+        "errors": {name: values for name, values in known.items() if values},
+        "coverage": {name: round(k / n, _DECIMALS) for name, (k, n) in judged.items() if n},
+    }
+    by_draws = _model_coverage(held_out, experts, aside=aside, min_first_rem_seconds=min_first_rem_seconds)
+    return document | ({"model_coverage": by_draws} if by_draws else {})
+
+
+def _model_coverage(
+    held_out: HeldOut, experts: Sequence[Hypnogram], *, aside: bool, min_first_rem_seconds: float
+) -> dict[str, float]:
+    """Return how often intervals from posterior draws cover the expert, by statistic."""
+    hits: dict[str, list[bool]] = {}
+    for night, expert, profile in zip(held_out.nights.nights, experts, held_out.profiles, strict=True):
+        assert night.matrix is not None
+        density = Hypnodensity(night.matrix, expert.scheme, expert.epoch_seconds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)  # that much is changed is what a fit may find
+            result = decode(density, _stepping_aside(profile) if aside else profile)
+        drawn = intervals(
+            result,
+            method="model",
+            n=MODEL_DRAWS,
+            seed=night.number,
+            min_first_rem_seconds=min_first_rem_seconds,
+        )
+        wanted = reported(sleep_statistics(expert, min_first_rem_seconds=min_first_rem_seconds))
+        for name, interval in drawn.items():
+            if not interval.reason and not math.isnan(wanted[name]):
+                hits.setdefault(name, []).append(interval.low <= wanted[name] <= interval.high)
+    return {name: round(float(np.mean(values)), _DECIMALS) for name, values in hits.items()}
+
+
+def _stepping_aside(profile: Profile) -> Profile:
+    """Return the profile of argmax: no rules, and no biases, so that the likeliest stage stays the same."""
+    temperature = {"temperature": profile.calibration.temperature}
+    plain = profile.replace(calibration=temperature, transition_weight=0.0, min_bout_seconds=None)
+    return plain.replace(durations=None, prior_exponent=None)
 
 
 def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
@@ -260,8 +329,6 @@ def _evidence(choice: Choice, learned: Learned, statistics: list[str]) -> dict[s
 
 def _plain(value: Any) -> Any:
     """Return a value TOML can hold: numbers short, none as text."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
     if not isinstance(value, float):
         return value
     return _round(value, _DIGITS) if math.isfinite(value) else "n/a"

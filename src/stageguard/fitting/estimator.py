@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from importlib import import_module
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -109,23 +109,13 @@ class SemiMarkovDecoder:
         lengths : sequence of int, optional
             Epochs of each night in one array.
         """
-        base = self.profile if isinstance(self.profile, Profile) else Profile.load(self.profile)
+        options = self.get_params()
+        base = options.pop("profile")
+        base = base if isinstance(base, Profile) else Profile.load(base)
         nights, cuts = _nights_of(X, lengths, groups)
         labels, names = _labels_of(y, cuts, base.scheme, len(nights))
-        report = fit_report(
-            nights,
-            labels,
-            base=base,
-            groups=_groups_of(groups, cuts, len(nights)),
-            cohort=self.cohort,
-            keep_accuracy=self.keep_accuracy,
-            fragmentation_weight=self.fragmentation_weight,
-            statistics_weight=self.statistics_weight,
-            statistics=self.statistics,
-            n_folds=self.n_folds,
-            seed=self.seed,
-            learning_curve=False,
-        )
+        groups = _groups_of(groups, cuts, len(nights))
+        report = fit_report(nights, labels, base=base, groups=groups, learning_curve=False, **options)
         self.profile_, self.report_ = report.profile, report
         self._n_joined = 0 if cuts is None else len(nights)
         self.classes_ = np.array(base.scheme.names) if names else np.arange(base.scheme.n_stages)
@@ -140,8 +130,11 @@ class SemiMarkovDecoder:
         `lengths`, or `groups` per epoch, say where one array of several nights is to be cut.
         """
         nights, cuts = self._nights(X, lengths, groups)
-        decoded = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
-        return _joined([self._said(labels) for labels in decoded], cuts)
+        decoded = self._decode(nights)
+        if self.classes_.dtype.kind == "U":
+            names = np.array([*self.classes_, UNSCORED_NAME])
+            return _joined([names[labels] for labels in decoded], cuts)
+        return _joined([labels.astype(np.int64) for labels in decoded], cuts)
 
     def predict_proba(
         self, X: Nights, *, lengths: Sequence[int] | None = None, groups: Sequence[Hashable] | None = None
@@ -162,11 +155,13 @@ class SemiMarkovDecoder:
         """Return the accuracy over the epochs that an expert scored."""
         nights, cuts = self._nights(X, lengths, groups)
         truth, _ = _labels_of(y, cuts, self.profile_.scheme, len(nights))
-        decoded = [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
-        _check_lengths(truth, decoded)
-        right = sum(int(np.count_nonzero((a == b) & (a >= 0))) for a, b in zip(truth, decoded, strict=True))
-        n_scored = sum(int(np.count_nonzero(labels >= 0)) for labels in truth)
-        return right / n_scored if n_scored else float("nan")
+        n_right = n_scored = 0
+        for i, (a, b) in enumerate(zip(truth, self._decode(nights), strict=True)):
+            if len(a) != len(b):
+                raise InputError(f"y has {len(a)} epochs and X {len(b)} in night {i}, expected the same.")
+            n_right += int(np.count_nonzero((a == b) & (a >= 0)))
+            n_scored += int(np.count_nonzero(a >= 0))
+        return n_right / n_scored if n_scored else float("nan")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor."""
@@ -174,12 +169,11 @@ class SemiMarkovDecoder:
 
     def set_params(self, **params: Any) -> SemiMarkovDecoder:
         """Set parameters of the constructor."""
+        known = _parameters()
         for name, value in params.items():
-            if name not in _parameters():
-                known = ", ".join(_parameters())
-                raise InputError(
-                    f"unknown parameter {name!r}, expected one of {known}.{did_you_mean(name, _parameters())}"
-                )
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise InputError(f"unknown parameter {name!r}, expected one of {', '.join(known)}.{hint}")
             setattr(self, name, value)
         return self
 
@@ -220,7 +214,11 @@ class SemiMarkovDecoder:
         self, X: Any, lengths: Sequence[int] | None, groups: Sequence[Hashable] | None
     ) -> tuple[list[Any], list[int] | None]:
         """Return nights to decode, and where they were cut; warn of an array that may be several."""
-        self._check_fitted()
+        if not self.__sklearn_is_fitted__():
+            raise _not_fitted_error()(
+                "this SemiMarkovDecoder is not fitted yet, expected a call of fit first. "
+                "To decode under a profile as it is, use stageguard.decode."
+            )
         nights, cuts = _nights_of(X, lengths, groups)
         n_wanted = len(nights) if cuts is None else cuts[-1]
         if groups is not None and len(groups) not in (n_wanted, len(nights)):
@@ -236,17 +234,8 @@ class SemiMarkovDecoder:
             )
         return nights, cuts
 
-    def _said(self, labels: Labels) -> npt.NDArray[Any]:
-        if self.classes_.dtype.kind == "U":
-            return np.asarray(np.array([*self.classes_, UNSCORED_NAME])[labels])
-        return labels.astype(np.int64)
-
-    def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise _not_fitted_error()(
-                "this SemiMarkovDecoder is not fitted yet, expected a call of fit first. "
-                "To decode under a profile as it is, use stageguard.decode."
-            )
+    def _decode(self, nights: list[Any]) -> list[Labels]:
+        return [result.hypnogram.labels for result in decode(nights, self.profile_, cohort=self.cohort)]
 
 
 def _not_fitted_error() -> type[Exception]:
@@ -280,35 +269,18 @@ def _nights_of(
             f"X has shape {matrix.shape}, expected (n_epochs, n_stages) or a list of such arrays."
         )
     if lengths is None and groups is not None and len(groups) == len(matrix):
-        lengths = _runs(groups)
+        lengths = [len(list(run)) for _, run in groupby(groups)]
     if lengths is None:
         return [matrix], [0, len(matrix)]
-    edges = np.concatenate([[0], np.cumsum(_whole(lengths))]).astype(int)
+    numbers = np.asarray(lengths)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or np.any(numbers != np.floor(numbers)):
+        raise InputError(f"lengths are {checks.shown(lengths)}, expected a whole number of epochs per night.")
+    edges = np.concatenate([[0], np.cumsum(numbers)]).astype(int)
     if edges[-1] != len(matrix) or np.any(np.diff(edges) < 1):
         raise InputError(
             f"lengths sum to {edges[-1]}, but X has {len(matrix)} epochs, expected one above 0 per night."
         )
     return [matrix[start:stop] for start, stop in pairwise(edges)], edges.tolist()
-
-
-def _whole(lengths: Any) -> npt.NDArray[Any]:
-    """Return numbers of epochs, which cannot be broken."""
-    numbers = np.asarray(lengths)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or np.any(numbers != np.floor(numbers)):
-        raise InputError(f"lengths are {checks.shown(lengths)}, expected a whole number of epochs per night.")
-    return numbers
-
-
-def _runs(groups: Iterable[Hashable]) -> list[int]:
-    """Return how long each run of one group is."""
-    lengths: list[int] = []
-    last: Hashable = object()
-    for group in groups:
-        if group != last:
-            lengths.append(0)
-        lengths[-1] += 1
-        last = group
-    return lengths
 
 
 def _groups_of(groups: Any, cuts: list[int] | None, n_nights: int) -> list[Hashable] | None:
@@ -350,12 +322,6 @@ def _labels_of(
 def _numbers(stages: npt.NDArray[Any], scheme: StageScheme) -> Labels:
     known = {name: -1 if name == UNSCORED_NAME else scheme.index(str(name)) for name in set(stages.tolist())}
     return np.array([known[name] for name in stages.tolist()], dtype=np.int8)
-
-
-def _check_lengths(truth: Sequence[npt.NDArray[Any]], decoded: Sequence[npt.NDArray[Any]]) -> None:
-    for i, (a, b) in enumerate(zip(truth, decoded, strict=True)):
-        if len(a) != len(b):
-            raise InputError(f"y has {len(a)} epochs and X {len(b)} in night {i}, expected the same.")
 
 
 def _joined(nights: list[npt.NDArray[Any]], cuts: list[int] | None) -> Any:

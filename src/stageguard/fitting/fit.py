@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
 import numpy.typing as npt
@@ -20,12 +21,14 @@ from stageguard.fitting.candidates import (
     FEWEST_TUNED_SUBJECTS,
     Learned,
     Recipe,
+    Scope,
     scope_of,
 )
 from stageguard.fitting.cross_validation import (
     LEAST_KAPPA,
     Choosing,
     Criterion,
+    Folds,
     HeldOut,
     Selection,
     Status,
@@ -122,7 +125,7 @@ def fit_report(
         return _counted(material, recipe, naming, n_folds)
     _check_enough(material)
     choosing = Choosing(recipe, criterion, n_folds, seed)
-    return _Fitter(material, choosing, progress, with_curve=bool(learning_curve)).run(naming)
+    return _cross_validated(material, choosing, naming, progress, with_curve=bool(learning_curve))
 
 
 def _takes_the_arguments_of(
@@ -199,73 +202,80 @@ def fit(*nights: Any, **options: Any) -> Profile:
     return fit_report(*nights, **options).profile
 
 
-class _Fitter:
-    """Runs a fit and keeps count of its rounds."""
+def _cross_validated(
+    material: Material,
+    choosing: Choosing,
+    naming: Naming,
+    progress: Callable[[Progress], None] | None,
+    *,
+    with_curve: bool,
+) -> FitReport:
+    """Choose, check the choice, and write the profile."""
+    folds = split(material, choosing.n_folds, choosing.seed)
+    nests = can_nest(folds)
+    n_rounds = _n_rounds(material, folds, choosing.n_folds, with_curve=with_curve)
+    if progress is not None:
+        rounds = count(1)
 
-    def __init__(
-        self,
-        material: Material,
-        choosing: Choosing,
-        progress: Callable[[Progress], None] | None,
-        *,
-        with_curve: bool,
-    ) -> None:
-        self.material, self.progress = material, progress
-        self.choosing = replace(choosing, tick=self._tick)
-        self.folds = split(material, choosing.n_folds, choosing.seed)
-        self.with_curve = with_curve and can_nest(self.folds)
-        self.scope = scope_of(material, material.counts(), biases=False, durations=False)
-        self.done, self.total = 0, self._n_rounds()
+        def tick() -> None:
+            progress(Progress(min(next(rounds), n_rounds), n_rounds, "cross-validating"))
 
-    def run(self, naming: Naming) -> FitReport:
-        """Choose, check the choice, and write the profile."""
-        picked = select(self.material, self.choosing)
-        nested = curve = None
-        if can_nest(self.folds):
-            nested = held_out(self.folds, self.material, replace(self.choosing, scope=self.scope))
-        if nested is not None and self.with_curve:
-            curve = learning_curve(self.folds, self.material, nested, self.choosing)
-        choice = decide(picked, nested, curve, self.choosing.criterion)
-        met = (choice.candidate.rule,) if choice.candidate.totals else ()
-        learned = picked.recipe.learn(self.material, totals=met)
-        notes = (*naming.notes, *self._notes(learned), *_warn_of_votes(learned))
-        _warn_of_chance(picked)
-        naming = replace(naming, notes=notes)
-        return _report(Fitted(self.material, picked.recipe, learned, naming, choice))
+        choosing = replace(choosing, tick=tick)
+    scope = scope_of(material, material.counts(), biases=False, durations=False)
+    picked = select(material, choosing)
+    nested = held_out(folds, material, replace(choosing, scope=scope)) if nests else None
+    curve = None
+    if nested is not None and with_curve:
+        curve = learning_curve(folds, material, nested, choosing)
+    choice = decide(picked, nested, curve, choosing.criterion)
+    met = (choice.candidate.rule,) if choice.candidate.totals else ()
+    learned = picked.recipe.learn(material, totals=met)
+    naming = replace(naming, notes=(*naming.notes, *_notes(material, scope, picked, learned)))
+    return _report(Fitted(material, picked.recipe, learned, naming, choice))
 
-    def _notes(self, learned: Learned) -> list[str]:
-        notes = []
-        if not self.scope.match and self.scope.tuned:
-            n = len(self.material.nights)
-            notes.append(f"match was not compared: {n} scored nights, it takes {FEWEST_MATCH_NIGHTS}")
-        if self.material.endpoints.kind == "day":
-            notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
-        temperature = learned.temperature.temperature
-        if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
-            notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
-        return notes
 
-    def _n_rounds(self) -> int:
-        """Return how many folds will be evaluated in all."""
-        n_folds = self.choosing.n_folds
-        total = min(n_folds, len(self.material.groups))
-        if not can_nest(self.folds):
-            return total
-        sizes = [len(train.groups) for train, _ in self.folds]
-        total += sum(min(n_folds, size) for size in sizes)
-        if self.with_curve:
-            total += sum(len(self.folds) * min(n_folds, size) for size in sizes_below(min(sizes)))
+def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: bool) -> int:
+    """Return how many folds will be evaluated in all."""
+    total = min(n_folds, len(material.groups))
+    if not can_nest(folds):
         return total
+    sizes = [len(train.groups) for train, _ in folds]
+    total += sum(min(n_folds, size) for size in sizes)
+    if with_curve:
+        total += sum(len(folds) * min(n_folds, size) for size in sizes_below(min(sizes)))
+    return total
 
-    def _tick(self) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(Progress(min(self.done, self.total), self.total, "cross-validating"))
+
+def _notes(material: Material, scope: Scope, picked: Selection, learned: Learned) -> list[str]:
+    """Return what was left out and what looks wrong; warn of what most likely is."""
+    notes = []
+    if not scope.match and scope.tuned:
+        n = len(material.nights)
+        notes.append(f"match was not compared: {n} scored nights, it takes {FEWEST_MATCH_NIGHTS}")
+    if material.endpoints.kind == "day":
+        notes.append("minutes and bouts of every stage are weighed, as of recordings around the clock")
+    temperature = learned.temperature.temperature
+    if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE * 0.999:
+        notes.append(f"the temperature {temperature:.3g} is at its bound: the probabilities say little")
+    if learned.impossible_share > MANY_IMPOSSIBLE:
+        notes.append(
+            f"{learned.impossible_share:.1%} of the experts' stages have probability 0, which no temperature "
+            "can soften: these look like votes or rounded numbers. Mix in a little of the uniform "
+            "distribution first"
+        )
+        _warn(f"{notes[-1]}.")
+    kappa = picked.rows[0].kappa
+    if kappa < LEAST_KAPPA:
+        _warn(
+            f"kappa of argmax is {kappa:.3f}, expected well above 0. Are the columns in the right order, and "
+            "the nights paired with their own scorings?"
+        )
+    return notes
 
 
 def _report(fitted: Fitted) -> FitReport:
     material, choice = fitted.material, fitted.choice
-    profile = Profile.from_dict(_without_none(fitted_document(fitted)))
+    profile = Profile.from_dict(fitted_document(fitted))
     report = FitReport(
         profile=profile,
         base=fitted.recipe.base.name,
@@ -308,28 +318,6 @@ def _check_enough(material: Material) -> None:
         )
 
 
-def _warn_of_chance(picked: Selection) -> None:
-    """Say that the stager's stages are not the experts'."""
-    kappa = picked.rows[0].kappa
-    if kappa < LEAST_KAPPA:
-        _warn(
-            f"kappa of argmax is {kappa:.3f}, expected well above 0. Are the columns in the right order, and "
-            "the nights paired with their own scorings?"
-        )
-
-
-def _warn_of_votes(learned: Learned) -> list[str]:
-    """Say that probabilities of 0 cannot be calibrated."""
-    if learned.impossible_share <= MANY_IMPOSSIBLE:
-        return []
-    text = (
-        f"{learned.impossible_share:.1%} of the experts' stages have probability 0, which no temperature can "
-        "soften: these look like votes or rounded numbers. Mix in a little of the uniform distribution first"
-    )
-    _warn(f"{text}.")
-    return [text]
-
-
 def _warn(text: str) -> None:
     warnings.warn(text, StageGuardWarning, stacklevel=5)
 
@@ -339,10 +327,6 @@ def _whole(value: object, what: str, low: int) -> int:
     if number != int(number):
         raise InputError(f"{what} is {checks.shown(value)}, expected a whole number from {low}.")
     return int(number)
-
-
-def _without_none(document: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if value is not None}
 
 
 _DROPPED: dict[Status, str] = {
@@ -359,17 +343,15 @@ def decide(
     picked: Selection, nested: HeldOut | None, curve: LearningCurve | None, criterion: Criterion
 ) -> Choice:
     """Take the choice, unless the nights held out from it say that choosing so does harm."""
-    chosen = picked.chosen
+    chosen, why = picked.chosen, ""
     if chosen == ARGMAX:
         rest = [row.status for row in picked.rows if row.candidate != ARGMAX]
         counted = (f"{rest.count(status)} {words}" for status, words in _DROPPED.items() if status in rest)
         why = f"of {len(rest)} other candidates {', '.join(counted) or 'none can be judged'}"
+    elif nested is not None and sum(gain := nested.gain()) < 0:
+        why = f"on nights held out from the choosing kappa changes by {gain[0]:+.3f} (error {gain[1]:.3f})"
+    if why:
         return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
-    if nested is not None:
-        gain, error = nested.gain()
-        if gain + error < 0:
-            why = f"on nights held out from the choosing kappa changes by {gain:+.3f} (error {error:.3f})"
-            return Choice(ARGMAX, f"It steps aside: {why}.", picked, nested, curve, criterion)
     best = next(row for row in picked.rows if row.status == "chosen")
     first = picked.rows[0]
     reason = (

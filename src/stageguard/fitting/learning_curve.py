@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -100,9 +99,7 @@ def _part(train: Material, size: int, seed: int) -> Material:
     return train.of_groups(groups[i] for i in order)
 
 
-def _point(
-    parts: Sequence[tuple[Material, Material]], nights: HeldOut, criterion: Criterion, size: int
-) -> CurvePoint:
+def _point(parts: Folds, nights: HeldOut, criterion: Criterion, size: int) -> CurvePoint:
     n_nights = float(np.mean([len(train.nights) for train, _ in parts]))
     gain, error = nights.gain(criterion)
     return CurvePoint(size, n_nights, nights.gain()[0], gain, error)

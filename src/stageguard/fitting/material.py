@@ -29,30 +29,14 @@ from stageguard.profile.profile import Profile
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitNight:
-    """One scored night.
+    """One scored night."""
 
-    Attributes
-    ----------
-    number : int
-        Its index in what the caller gave.
-    subject, group : str
-        Who slept, and what is kept together in cross-validation.
-    matrix : array (n_epochs, n_stages) or None
-        The stager's probabilities in the profile's order; None where only the scoring is known.
-    truth : array (n_epochs,)
-        The expert's stages; of several experts their consensus.
-    scorings : tuple of arrays
-        Every expert's stages.
-    start : datetime or None
-        When it began.
-    """
-
-    number: int
+    number: int  # its index in what the caller gave
     subject: str
-    group: str
-    matrix: Floats | None
-    truth: Labels
-    scorings: tuple[Labels, ...]
+    group: str  # what is kept together in cross-validation
+    matrix: Floats | None  # (n_epochs, n_stages) in the profile's order; None where only the scoring is known
+    truth: Labels  # (n_epochs,) of several experts their consensus
+    scorings: tuple[Labels, ...]  # every expert's
     hypnograms: tuple[Hypnogram, ...]
     counts: NightCounts
     start: datetime | None
@@ -120,13 +104,10 @@ def read_material(
     subjects: Sequence[Hashable] | None = None,
     statistics: Kind | None = None,
 ) -> Material:
-    """Return all nights in the base profile's stages, checked.
+    """Return all nights in the base profile's stages.
 
-    Raises
-    ------
-    InputError
-        When lists do not belong together, a night does not fit its scoring, a subject is in two groups, or
-        a night is given twice.
+    Refuses lists that do not belong together, a night that does not fit its scoring, a subject in two groups,
+    and a night given twice.
     """
     n_nights = _n_nights(densities, hypnograms)
     if densities is None and (options.stages is not None or options.logits or options.log):
@@ -142,15 +123,27 @@ def read_material(
         stagers[i] = stager
         if not isinstance(density, Hypnodensity):  # an array is of the epochs that were scored
             stager.offset_seconds = panels[i][0].offset_seconds
-        elif not _has_hypnograms(hypnograms[i]):
+        elif not isinstance(_first(hypnograms[i]), Hypnogram):  # nor do labels tell where they begin
             panels[i] = [replace(scoring, offset_seconds=density.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
     nights = []
     for i, (output, panel) in enumerate(zip(stagers, panels, strict=True)):
         with _errors_name_night(i):
-            counts = count_night([scoring.labels for scoring in panel], scorers[i], base.scheme.n_stages)
-            night = _night(output, panel, number=i, subject=subject_of[i], group=group_of[i], counts=counts)
-        nights.append(night)
+            truth, start = _aligned(output, panel)
+        scorings = tuple(scoring.labels for scoring in panel)
+        nights.append(
+            FitNight(
+                number=i,
+                subject=subject_of[i],
+                group=group_of[i],
+                matrix=None if output is None else output.matrix,
+                truth=truth,
+                scorings=scorings,
+                hypnograms=tuple(panel),
+                counts=count_night(scorings, scorers[i], base.scheme.n_stages),
+                start=start,
+            )
+        )
         if output is not None:
             assumed += [text for text in output.assumed if text not in assumed]
     seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
@@ -169,11 +162,12 @@ def _n_nights(densities: Any, hypnograms: Any) -> int:
     for what, given, dimensions in (("densities", densities, 3), ("hypnograms", hypnograms, 2)):
         if given is None:
             continue
-        if _is_no_list(given):
+        is_night = isinstance(given, Hypnodensity | Hypnogram)
+        if not is_night and not isinstance(given, list | tuple | np.ndarray):
             raise InputError(
                 f"{what}: got {checks.shown(given)}, expected a list of nights. Put them in one: list(...)."
             )
-        if _is_one_night(given, dimensions):
+        if is_night or _is_one_array(given, dimensions):
             raise InputError(f"{what}: got one night, expected a list of nights. Put it in a list.")
     if not len(hypnograms):
         raise InputError("hypnograms are empty, expected an expert's scoring of every night.")
@@ -185,20 +179,10 @@ def _n_nights(densities: Any, hypnograms: Any) -> int:
     return len(hypnograms)
 
 
-def _is_no_list(given: Any) -> bool:
-    """Whether something is neither a list of nights nor a night: a generator, a table of names, a text."""
-    if isinstance(given, Hypnodensity | Hypnogram):
-        return False
-    return not isinstance(given, list | tuple | np.ndarray)
-
-
-def _is_one_night(given: Any, dimensions: int) -> bool:
-    if isinstance(given, Hypnodensity | Hypnogram):
-        return True
-    if isinstance(given, np.ndarray) and given.dtype != object:
-        return given.ndim < dimensions
-    first: Any = next(iter(given), None)
-    return len(given) > 0 and checks.n_dimensions(first) == 0
+def _is_one_array(values: Any, dimensions: int) -> bool:
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values.ndim < dimensions
+    return len(values) > 0 and checks.n_dimensions(values[0]) == 0
 
 
 def _who(
@@ -223,18 +207,18 @@ def _who(
 
 
 def _names(values: Any, what: str, n_nights: int) -> list[str]:
-    names = inputs.per_night(values.tolist() if hasattr(values, "tolist") else values, n_nights, what)
-    return [_name(name, i, what) for i, name in enumerate(names)]
-
-
-def _name(given: Any, i: int, what: str) -> str:
-    """Return a name without blanks around it; a number that is whole is the same with and without a point."""
-    if isinstance(given, float | np.floating) and float(given).is_integer():
-        given = int(given)
-    text = str(given).strip()
-    if np.ndim(given) or given is None or text.casefold() in ("", "nan", "none", "<na>", "nat"):
-        raise InputError(f"{what}: night {i} has none ({given!r}), expected the name of whom it belongs to.")
-    return text
+    """Return names without blanks around them; a whole number is the same with and without a point."""
+    names = []
+    values = values.tolist() if hasattr(values, "tolist") else values
+    for i, name in enumerate(inputs.per_night(values, n_nights, what)):
+        if isinstance(name, float | np.floating) and float(name).is_integer():
+            name = int(name)
+        names.append(str(name).strip())
+        if np.ndim(name) or name is None or names[-1].casefold() in ("", "nan", "none", "<na>", "nat"):
+            raise InputError(
+                f"{what}: night {i} has none ({name!r}), expected the name of whom it belongs to."
+            )
+    return names
 
 
 def _panel(given: Any, i: int, base: Profile, options: inputs.GuardOptions) -> list[Hypnogram]:
@@ -254,10 +238,9 @@ def _panel(given: Any, i: int, base: Profile, options: inputs.GuardOptions) -> l
     return panel
 
 
-def _has_hypnograms(given: Any) -> bool:
-    """Whether one night's scorings are hypnograms, which tell where they begin, rather than labels."""
-    first = given[0] if isinstance(given, list | tuple) and len(given) else given
-    return isinstance(first, Hypnogram)
+def _first(scorings: Any) -> Any:
+    """Return the first of one night's scorings, which may be the only one."""
+    return scorings[0] if isinstance(scorings, list | tuple) and len(scorings) else scorings
 
 
 def _refuse_other_epochs(night: Hypnodensity | Hypnogram, options: inputs.GuardOptions, what: str) -> None:
@@ -282,16 +265,8 @@ def _read(density: Any, i: int, base: Profile, options: inputs.GuardOptions) -> 
     return stager
 
 
-def _night(
-    output: inputs.NightInput | None,
-    panel: list[Hypnogram],
-    *,
-    number: int,
-    subject: str,
-    group: str,
-    counts: NightCounts,
-) -> FitNight:
-    """Return a night whose experts' consensus fits the stager's epochs."""
+def _aligned(output: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> tuple[Labels, datetime | None]:
+    """Return the experts' consensus, which fits the stager's epochs, and when the night began."""
     expert = consensus(panel) if len(panel) > 1 else panel[0]
     is_scored = expert.labels != UNSCORED
     start = expert.start
@@ -309,17 +284,7 @@ def _night(
         raise InputError("no epoch is scored, expected an expert's stages. Leave the night out.")
     if output is not None and not np.any(is_scored & ~np.isnan(output.matrix[:, 0])):
         raise InputError("no epoch has both a stage and probabilities, expected some. Leave the night out.")
-    return FitNight(
-        number=number,
-        subject=subject,
-        group=group,
-        matrix=None if output is None else output.matrix,
-        truth=expert.labels,
-        scorings=tuple(scoring.labels for scoring in panel),
-        hypnograms=tuple(panel),
-        counts=counts,
-        start=start,
-    )
+    return expert.labels, start
 
 
 @contextmanager
@@ -340,21 +305,19 @@ def _numbered_scorers(panels: Sequence[Sequence[Hypnogram]]) -> list[list[int]]:
 
 
 def _one_epoch_length(seconds: Sequence[float]) -> float:
-    different = sorted(set(seconds))
-    if len(different) > 1:
-        i = next(i for i, length in enumerate(seconds) if length != seconds[0])
-        raise InputError(
-            f"epochs last {seconds[0]:g} s in night 0 and {seconds[i]:g} s in night {i}, expected one "
-            "length. Fit a profile to each."
-        )
-    return different[0]
+    for i, length in enumerate(seconds):
+        if length != seconds[0]:
+            raise InputError(
+                f"epochs last {seconds[0]:g} s in night 0 and {length:g} s in night {i}, expected one "
+                "length. Fit a profile to each."
+            )
+    return seconds[0]
 
 
 def _warn_of_missing_stages(material: Material, base: Profile) -> None:
-    epochs = material.counts().stage_epochs
-    for label, name in enumerate(material.scheme.names):
-        if not epochs[label]:
-            n = len(material.nights)
+    n = len(material.nights)
+    for name, n_epochs in zip(material.scheme.names, material.counts().stage_epochs, strict=True):
+        if not n_epochs:
             warnings.warn(
                 f"stage {name!r} occurs in none of the {n} scored night{'s' * (n != 1)}: what is known about "
                 f"it stays that of the base profile {base.name!r}.",
@@ -368,11 +331,10 @@ SAME_NIGHT_EPOCHS = 50  # two scorings of so many epochs and several bouts do no
 
 def refuse_overlaps(nights: Sequence[FitNight], epoch_seconds: float) -> None:
     """Refuse two nights of one subject at the same time."""
-    known = [night for night in nights if night.start is not None]
     by_clock: dict[tuple[str, bool], list[FitNight]] = {}
-    for night in known:
-        assert night.start is not None
-        by_clock.setdefault((night.subject, night.start.tzinfo is None), []).append(night)
+    for night in nights:
+        if night.start is not None:
+            by_clock.setdefault((night.subject, night.start.tzinfo is None), []).append(night)
     for (subject, is_naive), recorded in by_clock.items():
         ordered = sorted(recorded, key=lambda night: (night.start, night.number))
         for before, after in pairwise(ordered):
@@ -393,10 +355,8 @@ def _refuse_by_wall_clock(naive: Sequence[FitNight], zoned: Sequence[FitNight], 
     for night, other in product(naive, zoned):
         assert night.start is not None and other.start is not None
         begins = night.start, other.start.replace(tzinfo=None)
-        ends = [
-            t + timedelta(seconds=len(n.truth) * epoch_seconds)
-            for t, n in zip(begins, (night, other), strict=True)
-        ]
+        lasts = [timedelta(seconds=len(each.truth) * epoch_seconds) for each in (night, other)]
+        ends = [begin + duration for begin, duration in zip(begins, lasts, strict=True)]
         if min(ends) - max(begins) > timedelta(seconds=epoch_seconds / 2):
             raise InputError(
                 f"nights {night.number} and {other.number} of subject {night.subject!r} overlap by the "

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Ints, Labels, Mask
+from stageguard.base.arrays import Floats, Labels, Mask
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
 from stageguard.guard.evidence import Night, log_probabilities
 from stageguard.guard.solver import Job, Trial, solver_for
 from stageguard.guard.strength import run_searches
+from stageguard.measures.agreement import cohen_kappa
+from stageguard.measures.bouts import contingency
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
@@ -39,14 +41,11 @@ def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile)
 
     `bare` is a profile without a calibration of its own, at the nights' epoch length.
     """
-    given = []
-    for night in nights:
-        assert night.matrix is not None
-        matrix = night.matrix
-        if calibration != Calibration():
-            matrix = np.exp(log_probabilities(matrix, calibration))
-        given.append(inputs.NightInput(matrix, bare.epoch_seconds))
-    return inputs.check_nights(given, bare, is_batch=True)
+    matrices = [night.matrix for night in nights if night.matrix is not None]
+    if calibration != Calibration():
+        matrices = [np.exp(log_probabilities(matrix, calibration)) for matrix in matrices]
+    stagers = [inputs.NightInput(matrix, bare.epoch_seconds) for matrix in matrices]
+    return inputs.check_nights(stagers, bare, is_batch=True)
 
 
 def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:
@@ -67,28 +66,17 @@ def score_night(night: FitNight, labels: Labels, endpoints: Endpoints) -> Score:
 
     The expert's fragmentation is counted over the same pairs of epochs, and is the mean over experts.
     """
-    n_stages = endpoints.scheme.n_stages
     both = (night.truth >= 0) & (labels >= 0)
-    cells = night.truth[both].astype(np.intp) * n_stages + labels[both]
-    confusion = np.bincount(cells, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
-    kappa, accuracy = _kappa(confusion)
+    confusion = contingency(night.truth, labels, endpoints.scheme.n_stages)
+    accuracy = float(np.trace(confusion)) / float(confusion.sum()) if both.any() else np.nan
     pairs = both[1:] & both[:-1]
     experts = [
         _fragmentation(scoring, pairs & (scoring[1:] >= 0) & (scoring[:-1] >= 0))
         for scoring in night.scorings
     ]
     errors = endpoints.errors(night.number, night.truth, labels, both)
-    return Score(kappa, accuracy, _fragmentation(labels, pairs), float(np.mean(experts)), errors)
-
-
-def _kappa(confusion: Ints) -> tuple[float, float]:
-    n_epochs = float(confusion.sum())
-    if not n_epochs:
-        return np.nan, np.nan
-    agreed = float(np.trace(confusion))
-    by_chance = float(confusion.sum(axis=0) @ confusion.sum(axis=1)) / n_epochs
-    kappa = (agreed - by_chance) / (n_epochs - by_chance) if by_chance < n_epochs else np.nan
-    return kappa, agreed / n_epochs
+    fi, fi_expert = _fragmentation(labels, pairs), float(np.mean(experts))
+    return Score(cohen_kappa(confusion), accuracy, fi, fi_expert, errors)
 
 
 def _fragmentation(labels: Labels, pairs: Mask) -> float:
@@ -110,12 +98,9 @@ class Scores:
     def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
         """Arrange scores, one row per candidate."""
         fields = ("kappa", "accuracy", "fi", "fi_distance")
-        plain = [np.array([[getattr(score, f) for score in row] for row in rows]) for f in fields]
-        n_statistics = len(rows[0][0].errors)
-        errors = np.array([[score.errors for score in row] for row in rows]).reshape(
-            *plain[0].shape, n_statistics
-        )
-        return cls(plain[0], plain[1], plain[2], plain[3], _relative(errors))
+        plain = {name: np.array([[getattr(score, name) for score in row] for row in rows]) for name in fields}
+        errors = np.array([[score.errors for score in row] for row in rows])
+        return cls(**plain, error=_relative(errors))
 
 
 def _relative(errors: Floats) -> Floats:
@@ -133,16 +118,12 @@ def _relative(errors: Floats) -> Floats:
 
 def by_subject(values: Floats, subjects: Sequence[str]) -> Floats:
     """Return means over each subject's nights, (n_candidates, n_subjects); NaN where none is known."""
-    names = list(dict.fromkeys(subjects))
-    index = np.array([names.index(subject) for subject in subjects])
+    names = dict.fromkeys(subjects)
+    belongs = np.array([[subject == name for name in names] for subject in subjects], dtype=np.float64)
     known = ~np.isnan(values)
-    sums = np.zeros((len(values), len(names)))
-    counts = np.zeros_like(sums)
-    for night, subject in enumerate(index):
-        sums[:, subject] += np.where(known[:, night], values[:, night], 0.0)
-        counts[:, subject] += known[:, night]
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+    n_known = known @ belongs
+    sums = np.where(known, values, 0.0) @ belongs
+    return np.asarray(np.where(n_known > 0, sums / np.maximum(n_known, 1), np.nan))
 
 
 def mean_over_subjects(values: Floats, subjects: Sequence[str]) -> Floats:

@@ -12,7 +12,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
-from stageguard.measures.bouts import ScoredNight, check_aligned, hypnogram_of
+from stageguard.measures.bouts import ScoredNight, check_aligned, contingency, hypnogram_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
@@ -112,9 +112,8 @@ def agreement(
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
     rare = _rare_pairs(night, scheme, pairs)
     both = (truth >= 0) & (labels >= 0)
-    n_epochs, n_stages = int(np.count_nonzero(both)), scheme.n_stages
-    places = truth[both].astype(np.intp) * n_stages + labels[both]
-    confusion = np.bincount(places, minlength=n_stages**2).reshape(n_stages, n_stages)
+    n_epochs = int(np.count_nonzero(both))
+    confusion = contingency(truth, labels, scheme.n_stages)
     confusion.flags.writeable = False
     reasons: dict[str, str] = {}
     f1 = _f1(confusion, scheme, reasons)

@@ -61,10 +61,14 @@ def bouts_of(labels: Labels) -> Bouts:
 
 def pair_counts(labels: Labels, n_stages: int) -> Ints:
     """Return (from, to) counts of adjacent epochs that are both scored, stays included."""
-    before, after = labels[:-1].astype(np.int64), labels[1:].astype(np.int64)
-    scored = (before >= 0) & (after >= 0)
-    places = before[scored] * n_stages + after[scored]
-    return np.bincount(places, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
+    return contingency(labels[:-1], labels[1:], n_stages)
+
+
+def contingency(first: Labels, second: Labels, n_stages: int) -> Ints:
+    """Return how often each stage of one (rows) meets each of the other (columns), where both are scored."""
+    both = (first >= 0) & (second >= 0)
+    cells = first[both].astype(np.int64) * n_stages + second[both]
+    return np.bincount(cells, minlength=n_stages * n_stages).reshape(n_stages, n_stages)
 
 
 def whole_epochs(seconds: float, epoch_seconds: float) -> int:
