@@ -24,9 +24,9 @@ from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Sel
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.guard.decode import decode
-from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
 from stageguard.measures.statistics import sleep_statistics
+from stageguard.measures.validity import expert_bands
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.profile import Profile

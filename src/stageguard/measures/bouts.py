@@ -24,21 +24,11 @@ SAME_SECONDS = 1.0  # clocks and offsets that differ by less are one
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bouts:
-    """Runs of one label, in order of time; runs of unscored epochs are among them, with stage -1.
+    """Runs of one label, in order of time; runs of unscored epochs are among them, with stage -1."""
 
-    Attributes
-    ----------
-    starts : array of int, shape (n_bouts,)
-        First epoch of each.
-    stages : array of int8, shape (n_bouts,)
-        Its label.
-    lengths : array of int, shape (n_bouts,)
-        How many epochs it lasts.
-    """
-
-    starts: Indices
+    starts: Indices  # (n_bouts,) first epoch of each
     stages: Labels
-    lengths: Indices
+    lengths: Indices  # in epochs
 
     @property
     def complete(self) -> Mask:
@@ -94,55 +84,41 @@ def hypnogram_before(decoding: Decoding) -> Hypnogram:
     return replace(decoding.hypnogram, labels=decoding.argmax, scorer=decoding.source, assumed=())
 
 
-THE_EXPERT, THE_NIGHT = NightNumber(1, "the expert"), NightNumber(2, "the night")
-
-
 def check_aligned(expert: Hypnogram, night: Hypnogram) -> None:
     """Refuse an expert scoring that does not cover the same epochs as the night."""
     if expert.epoch_seconds != night.epoch_seconds:
-        raise InputError(
-            Message(
-                THE_EXPERT,
-                f"'s epochs last {expert.epoch_seconds:.12g} s and ",
-                THE_NIGHT,
-                f"'s {night.epoch_seconds:.12g} s, expected the same. Bring both to one epoch length.",
-            )
+        raise _misaligned(
+            f"'s epochs last {expert.epoch_seconds:.12g} s",
+            f"'s {night.epoch_seconds:.12g} s, expected the same. Bring both to one epoch length.",
         )
     if expert.n_epochs != night.n_epochs:
-        raise InputError(
-            Message(
-                THE_EXPERT,
-                f" scored {expert.n_epochs} epochs and ",
-                THE_NIGHT,
-                f" has {night.n_epochs}, expected the same epochs. Cut or pad one of them; {UNSCORED} marks "
-                "an unscored epoch.",
-            )
+        raise _misaligned(
+            f" scored {expert.n_epochs} epochs",
+            f" has {night.n_epochs}, expected the same epochs. Cut or pad one of them; {UNSCORED} marks an "
+            "unscored epoch.",
         )
     later_offset = expert.offset_seconds - night.offset_seconds
     begins, other = expert.start, night.start
     if begins is not None and other is not None and (begins.tzinfo is None) == (other.tzinfo is None):
         later_start = (begins - other).total_seconds()
         if abs(later_start) > night.epoch_seconds / 2:
-            raise InputError(
-                Message(
-                    THE_EXPERT,
-                    f" scoring starts at {expert.start} and ",
-                    THE_NIGHT,
-                    f" at {night.start}, expected the same epochs. Cut or pad one of them.",
-                )
+            raise _misaligned(
+                f" scoring starts at {begins}",
+                f" at {other}, expected the same epochs. Cut or pad one of them.",
             )
         if abs(later_start - later_offset) > SAME_SECONDS:
             return  # of recordings that began at different times: offsets say nothing
     if abs(later_offset) > SAME_SECONDS:
-        raise InputError(
-            Message(
-                THE_EXPERT,
-                f" scoring begins {expert.offset_seconds:g} s after the recording's start and ",
-                THE_NIGHT,
-                f" {night.offset_seconds:g} s, expected the same epochs. Stage and score the same ones, or "
-                "correct an onset.",
-            )
+        raise _misaligned(
+            f" scoring begins {expert.offset_seconds:g} s after the recording's start",
+            f" {night.offset_seconds:g} s, expected the same epochs. Stage and score the same ones, or "
+            "correct an onset.",
         )
+
+
+def _misaligned(of_expert: str, of_night: str) -> InputError:
+    expert, night = NightNumber(1, "the expert"), NightNumber(2, "the night")
+    return InputError(Message(expert, f"{of_expert} and ", night, of_night))
 
 
 def cuts_of(night: ScoredNight) -> Sequence[int]:

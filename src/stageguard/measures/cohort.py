@@ -39,21 +39,11 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class CohortNight:
-    """One night of a cohort in up to three scorings.
-
-    Attributes
-    ----------
-    night_id : str
-        Names the row.
-    before, after, expert : Hypnogram or None
-        The stager's argmax, the decoded (or only) hypnogram, and an expert's.
-    profile : Profile or None
-        Whose bands and uncommon pairs to use; without one, validity is not measured.
-    """
+    """One night of a cohort in up to three scorings; without a profile, validity is not measured."""
 
     night_id: str
-    before: Hypnogram | None = None
-    after: Hypnogram | None = None
+    before: Hypnogram | None = None  # the stager's argmax
+    after: Hypnogram | None = None  # the decoded, or the only one
     expert: Hypnogram | None = None
     profile: Profile | None = None
 
@@ -86,23 +76,11 @@ def measure(
 ) -> Measures:
     """Return sleep statistics and, where the profile is known, validity indicators of one scored night.
 
-    Parameters
-    ----------
-    night : Hypnogram or Decoding
-        The scored night; of a decoding, what it decided.
-    profile : Profile, optional
-        Whose uncommon pairs to count.
-    options : StatisticsOptions, optional
-        Convention, lights off and on.
-
-    Returns
-    -------
-    Measures
-        Values by the keys of `stageguard.night.quantities`.
+    Values have the keys of `stageguard.night.quantities`.
     """
     options = options or StatisticsOptions()
     statistics = options.measure(night)
-    stages = hypnogram_of(night).scheme.names
+    stages = statistics.scheme.names
     values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in NIGHT}
     values["bouts"] = float(sum(statistics.bouts.values()))
     reasons = dict(statistics.reasons)
@@ -121,7 +99,7 @@ def measure(
             if indicator.reason:
                 reasons[name] = indicator.reason
     hours = statistics.hours if options.lights_on_phase is not None else ()
-    lights_at = lights_words(hypnogram_of(night), options.lights_off, options.lights_on)
+    lights_at = lights_words(hypnogram_of(night), *options.lights)
     return Measures(values, reasons, statistics.assumed, hours, lights_at)
 
 
@@ -135,21 +113,11 @@ def measure_night(night: CohortNight, options: StatisticsOptions | None = None) 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CohortTable:
-    """Measures of many nights.
-
-    Attributes
-    ----------
-    night_ids : tuple of str
-        One per row.
-    names : tuple of str
-        The measures.
-    values : mapping
-        By scoring, an array (n_nights, n_measures); NaN where a number does not exist.
-    """
+    """Measures of many nights."""
 
     night_ids: tuple[str, ...]
-    names: tuple[str, ...]
-    values: Mapping[str, Floats] = field(repr=False)
+    names: tuple[str, ...]  # of the measures
+    values: Mapping[str, Floats] = field(repr=False)  # by scoring (n_nights, n_measures), NaN where absent
 
     def columns(self) -> dict[str, Floats]:
         """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""

@@ -74,20 +74,15 @@ def lights_words(hypnogram: Hypnogram, lights_off: Moment | None, lights_on: Mom
     """Say where lights cut a night, as in ``lights off at 60 s (epoch 2)``; nothing without lights."""
     if lights_off is None and lights_on is None:
         return ""
-    edges = zip(
-        ("off", "on"), (lights_off, lights_on), lights_window(hypnogram, lights_off, lights_on), strict=True
-    )
-    return ", ".join(
-        f"lights {which} at {_moment_words(hypnogram, epoch)} (epoch {epoch:,})"
-        for which, moment, epoch in edges
-        if moment is not None
-    )
-
-
-def _moment_words(hypnogram: Hypnogram, epoch: int) -> str:
-    clock = hypnogram.clock_at(epoch)
-    seconds = f"{hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds:.10g} s"
-    return seconds if clock is None else f"{clock:%H:%M:%S}, {seconds}"
+    first, stop = lights_window(hypnogram, lights_off, lights_on)
+    words = []
+    for which, moment, epoch in (("off", lights_off, first), ("on", lights_on, stop)):
+        if moment is not None:
+            clock = hypnogram.clock_at(epoch)
+            time = "" if clock is None else f"{clock:%H:%M:%S}, "
+            seconds = hypnogram.offset_seconds + epoch * hypnogram.epoch_seconds
+            words.append(f"lights {which} at {time}{seconds:.10g} s (epoch {epoch:,})")
+    return ", ".join(words)
 
 
 def zeitgeber_seconds(hypnogram: Hypnogram, lights_on_phase: str, first: int) -> float:
@@ -125,7 +120,7 @@ def hours_of(
 def _stretches(
     labels: Labels, scheme: StageScheme, epoch_seconds: float, stretch_of: Indices, names: list[str]
 ) -> list[Stretch]:
-    """Return one stretch per name; `place` says to which each epoch belongs."""
+    """Return one stretch per name; `stretch_of` says to which each epoch belongs."""
     minutes, width = epoch_seconds / 60.0, scheme.n_stages + 1
     size, shape = len(names) * width, (len(names), width)
     bouts = bouts_of(labels)
@@ -165,12 +160,10 @@ def _epoch_at(hypnogram: Hypnogram, moment: Moment, what: str, after: int) -> in
         began = recording_start(hypnogram)
         begins = "" if began is None else f" ({began:%H:%M:%S})"
         hours = (seconds + hypnogram.offset_seconds) / 3600
-        raise InputError(
-            Message(
-                Argument(what),
-                f" is {checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
-                f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h.",
-            )
+        raise _wrong_moment(
+            what,
+            f"{checks.shown(moment)}, {hours:.2f} h after the recording starts{begins}, "
+            f"expected a moment within its {n_epochs * epoch_seconds / 3600:.2f} h.",
         )
     return epoch
 
@@ -188,22 +181,18 @@ def _seconds_from_start(hypnogram: Hypnogram, moment: Moment, what: str, after: 
         try:
             return checks.number(seconds_in, what, low=0) - hypnogram.offset_seconds
         except InputError:
-            raise InputError(
-                Message(
-                    Argument(what),
-                    f" is {checks.shown(moment)}, expected seconds since the beginning of the recording, or "
-                    "a time such as '22:30'.",
-                )
+            raise _wrong_moment(
+                what,
+                f"{checks.shown(moment)}, expected seconds since the beginning of the recording, or a time "
+                "such as '22:30'.",
             ) from None
     _time_of_day(hypnogram, moment, what)
     assert hypnogram.start is not None
     if (moment.tzinfo is None) != (hypnogram.start.tzinfo is None):
-        raise InputError(
-            Message(
-                Argument(what),
-                f" is {moment} and the recording starts at {hypnogram.start}, "
-                "expected both with a time zone or both without.",
-            )
+        raise _wrong_moment(
+            what,
+            f"{moment} and the recording starts at {hypnogram.start}, "
+            "expected both with a time zone or both without.",
         )
     return (moment - hypnogram.start).total_seconds()
 
@@ -212,17 +201,11 @@ def _time_of_day(hypnogram: Hypnogram, moment: str | datetime, what: str) -> flo
     """Return when the recording starts, in seconds after midnight."""
     start = hypnogram.start
     if start is None:
-        start_argument = Argument("start", python="start=... to the Hypnogram")
-        or_seconds = (
-            "." if what == "lights_on_phase" else ", or seconds since the beginning of the recording."
-        )
-        raise InputError(
-            Message(
-                Argument(what),
-                f" is the time {str(moment)!r}, but when the recording starts is not known. Give ",
-                start_argument,
-                or_seconds,
-            )
+        raise _wrong_moment(
+            what,
+            f"the time {str(moment)!r}, but when the recording starts is not known. Give ",
+            Argument("start", python="start=... to the Hypnogram"),
+            "." if what == "lights_on_phase" else ", or seconds since the beginning of the recording.",
         )
     return start.hour * 3600.0 + start.minute * 60.0 + start.second + start.microsecond / 1e6
 
@@ -231,11 +214,13 @@ def _clock_seconds(text: str, what: str) -> float:
     match = _CLOCK.fullmatch(str(text).strip())
     hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise InputError(
-            Message(
-                Argument(what),
-                f" is {checks.shown(text)}, expected a time of day such as '07:00'",
-                "." if what == "lights_on_phase" else ", or a number of seconds.",
-            )
+        raise _wrong_moment(
+            what,
+            f"{checks.shown(text)}, expected a time of day such as '07:00'",
+            "." if what == "lights_on_phase" else ", or a number of seconds.",
         )
     return hours * 3600.0 + minutes * 60.0 + seconds
+
+
+def _wrong_moment(what: str, *problem: object) -> InputError:
+    return InputError(Message(Argument(what), " is ", *problem))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -20,8 +21,8 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Ints, Labels
 from stageguard.base.errors import InputError, StageGuardError
-from stageguard.measures.agreement import agreement
-from stageguard.measures.bouts import ScoredNight, check_aligned, hypnogram_of
+from stageguard.measures.agreement import cohen_kappa
+from stageguard.measures.bouts import ScoredNight, check_aligned, contingency, hypnogram_of
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
 Method = Literal["soft-agreement", "majority"]
@@ -65,14 +66,7 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
             merged[decides] = chosen[decides]
     merged[most == 0] = UNSCORED
     who = f"consensus of {len(labels)} scorers ({method})"
-    return Hypnogram(
-        merged,
-        first.scheme,
-        first.epoch_seconds,
-        first.start,
-        who,
-        offset_seconds=first.offset_seconds,
-    )
+    return replace(first, labels=merged, scorer=who, assumed=())
 
 
 def soft_agreement(hypnograms: Sequence[Hypnogram]) -> tuple[float, ...]:
@@ -211,20 +205,12 @@ def among_experts(
             f"nights have {', '.join(str(len(panel)) for panel in panels)} experts, expected the same "
             "scorers in the same order for every night. Leave out nights that some did not score."
         )
-
-    def mean(name: str) -> tuple[float, ...]:
-        return _mean([getattr(night, name) for night in compared])
-
-    return AmongExperts(
-        scorers=compared[0].scorers,
-        n_nights=len(compared),
-        kappa=mean("kappa"),
-        accuracy=mean("accuracy"),
-        mean_kappa=_mean([(night.mean_kappa,) for night in compared])[0],
-        soft_agreement=_mean([(night.soft_agreement,) for night in compared])[0],
-        scorer_kappa=mean("scorer_kappa"),
-        scorer_soft_agreement=mean("scorer_soft_agreement"),
-    )
+    means: dict[str, Any] = {}
+    for name in ("kappa", "accuracy", "scorer_kappa", "scorer_soft_agreement"):
+        means[name] = tuple(_nanmean(np.array([getattr(night, name) for night in compared]).T).tolist())
+    for name in ("mean_kappa", "soft_agreement"):
+        means[name] = float(_nanmean(np.array([getattr(night, name) for night in compared])))
+    return AmongExperts(scorers=compared[0].scorers, n_nights=len(compared), **means)
 
 
 def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> AmongExperts:
@@ -232,27 +218,28 @@ def _compare(night: Hypnogram, panel: Sequence[Hypnogram]) -> AmongExperts:
     if len(panel) < 2:
         raise InputError(f"got {len(panel)} expert, expected two or more to compare among themselves.")
     labels, first = _panel([*panel, night])
-    scheme = first.scheme
+    n_stages = first.scheme.n_stages
     kappas = np.full((len(labels), len(labels)), np.nan)
-    accuracies = kappas.copy()
-    scorings = [Hypnogram(scored, scheme, first.epoch_seconds) for scored in labels]
-    for i, scoring in enumerate(scorings):
-        for j in range(i):
-            agreed = agreement(scoring, scorings[j])
-            kappas[i, j] = kappas[j, i] = agreed.kappa
-            accuracies[i, j] = accuracies[j, i] = agreed.accuracy
+    for i, j in combinations(range(len(labels)), 2):
+        kappas[i, j] = kappas[j, i] = cohen_kappa(contingency(labels[i], labels[j], n_stages))
+    accuracies = [_accuracy(scored, labels[-1]) for scored in labels[:-1]]
     rest = [np.delete(labels[:-1], j, axis=0) for j in range(len(panel))]
-    without_one = [_soft_agreement(labels[-1], others, scheme.n_stages) for others in rest]
+    without_one = [_soft_agreement(labels[-1], others, n_stages) for others in rest]
     return AmongExperts(
         scorers=tuple(scoring.scorer or f"scorer {i + 1}" for i, scoring in enumerate(panel)),
         n_nights=1,
         kappa=tuple(kappas[-1, :-1].tolist()),
-        accuracy=tuple(accuracies[-1, :-1].tolist()),
+        accuracy=tuple(accuracies),
         mean_kappa=float(_nanmean(kappas[-1, :-1])),
         soft_agreement=float(_nanmean(np.array(without_one))),
         scorer_kappa=tuple(_nanmean(kappas[:-1, :-1]).tolist()),
-        scorer_soft_agreement=_soft_agreements(labels[:-1], scheme.n_stages),
+        scorer_soft_agreement=_soft_agreements(labels[:-1], n_stages),
     )
+
+
+def _accuracy(first: Labels, second: Labels) -> float:
+    both = (first >= 0) & (second >= 0)
+    return float(np.mean(first[both] == second[both])) if both.any() else float("nan")
 
 
 def _paired(night: Any, experts: Any) -> tuple[list[Any], list[list[Hypnogram]]]:
@@ -323,7 +310,3 @@ def _nanmean(values: Floats) -> Floats:
     n_known = known.sum(axis=-1)
     total = np.where(known, values, 0.0).sum(axis=-1)
     return np.asarray(np.where(n_known > 0, total / np.maximum(n_known, 1), np.nan))
-
-
-def _mean(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    return tuple(_nanmean(np.array(rows, dtype=np.float64).T).tolist())

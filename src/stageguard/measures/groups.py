@@ -25,28 +25,18 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two samples compared; NaN fields have their reason in `reason`.
+    """Two samples compared; NaN fields have their reason in `reason`."""
 
-    Attributes
-    ----------
-    n_first, n_second : int
-        How many values there are, NaN left out.
-    difference : float
-        Mean of the first minus mean of the second, with its interval `low` to `high`.
-    d : float
-        Cohen's d, with its interval `d_low` to `d_high`.
-    """
-
-    n_first: int
+    n_first: int  # values, NaN left out
     n_second: int
     mean_first: float
     mean_second: float
     sd_first: float
     sd_second: float
-    difference: float
+    difference: float  # first minus second, and Welch's interval of it
     low: float = NAN
     high: float = NAN
-    d: float = NAN
+    d: float = NAN  # Cohen's, and the noncentral t interval of it
     d_low: float = NAN
     d_high: float = NAN
     reason: str = ""
@@ -64,20 +54,7 @@ class GroupDifference:
 
 
 def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) -> Difference:
-    """Compare the means of two independent samples; NaN is left out.
-
-    Parameters
-    ----------
-    first, second : array of float
-        The values of each group.
-    confidence : float
-        Coverage of both intervals.
-
-    Returns
-    -------
-    Difference
-        Welch's interval for the difference of means, the noncentral t interval for Cohen's d.
-    """
+    """Compare the means of two independent samples, NaN left out, with intervals of this coverage."""
     confidence = checks.number(confidence, "confidence", low=0.5, high=0.9999)
     first, second = (values[~np.isnan(values)] for values in (first, second))
     n, m = len(first), len(second)
@@ -113,20 +90,10 @@ def group_differences(
     subjects: Mapping[str, str] | None = None,
     confidence: float = 0.95,
 ) -> tuple[GroupDifference, ...]:
-    """Compare every two groups in every measure and every scoring.
+    """Compare every two groups in every measure and every scoring, the first group named minus the second.
 
-    Parameters
-    ----------
-    table : CohortTable
-        The nights.
-    groups : mapping
-        Name of a night to its group; nights that are not in it are left out. The first group named is
-        compared with the second, so that differences are first minus second.
-    subjects : mapping, optional
-        Name of a night to its subject. Nights of one subject are averaged, since they are no
-        independent observations.
-    confidence : float
-        Coverage of the intervals.
+    `groups` and `subjects` are by night. Nights without a group are left out; those of one subject are
+    averaged, since they are no independent observations.
     """
     rows = {name: row for row, name in enumerate(table.night_ids) if name in groups}
     levels = [
@@ -169,13 +136,8 @@ def _subjects_of(
 
 def _means(column: Floats, units: list[list[int]]) -> Floats:
     """Return the mean of each subject's nights, NaN left out."""
-    if all(len(rows) == 1 for rows in units):
-        return column[[rows[0] for rows in units]]
-    means = np.full(len(units), NAN)
-    for number, rows in enumerate(units):
-        known = column[rows][~np.isnan(column[rows])]
-        means[number] = known.mean() if len(known) else NAN
-    return means
+    known = [column[rows][~np.isnan(column[rows])] for rows in units]
+    return np.array([values.mean() if len(values) else NAN for values in known])
 
 
 _MOST_STEPS = 200
@@ -202,10 +164,8 @@ def noncentrality_limits(t: float, freedom: float, confidence: float) -> tuple[f
     """Noncentralities for which an observed `t` is at the edge of what is expected, low and high."""
     tail = (1.0 - confidence) / 2.0
 
-    def limit(level: float) -> float:
-        return _root(
-            lambda delta: level - t_cdf(t, freedom, delta), t, t + 1.0
-        )  # the cdf falls as delta grows
+    def limit(level: float) -> float:  # the cdf falls as delta grows
+        return _root(lambda delta: level - t_cdf(t, freedom, delta), t, t + 1.0)
 
     return limit(1.0 - tail), limit(tail)
 

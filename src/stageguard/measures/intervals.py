@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stageguard.profile.profile import Profile
 
 Method = Literal["conformal", "model"]
+Ends = tuple[float, float, str]  # of an interval, and why there is none
 
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
@@ -112,21 +113,18 @@ class Intervals(Mapping[str, Interval]):
     def __str__(self) -> str:
         """Return one line per statistic; how often such intervals covered, where that was measured."""
         coverage = f"{self.level:.0%} " if self.is_measured else ""
-        lines = [f"{coverage}{self.method} intervals" + _MEANING[self.method]]
+        lines = [f"{coverage}{self.method} intervals ({_MEANING[self.method]})"]
         for name, interval in self.items():
             shown = f"{interval.low:.1f} to {interval.high:.1f}" if not interval.reason else interval.reason
-            covered = (
-                ""
-                if math.isnan(interval.measured_coverage)
-                else f"  (covered {interval.measured_coverage:.0%})"
-            )
+            share = interval.measured_coverage
+            covered = "" if math.isnan(share) else f"  (covered {share:.0%})"
             lines.append(f"{name:<24} {interval.value:>8.1f}  {shown}{covered}")
         return "\n".join(lines)
 
 
 _MEANING = {
-    "conformal": " (errors on scored nights)",
-    "model": " (the stager's own doubt: they promise no coverage)",
+    "conformal": "errors on scored nights",
+    "model": "the stager's own doubt: they promise no coverage",
 }
 
 
@@ -173,29 +171,37 @@ def intervals(
     usual = shortest_first_rem(night.profile)
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
     if method == "conformal" and is_foreign(night):
-        _warn_of_cohort(night)
-
+        warnings.warn(
+            f"the errors are from {night.profile.cohort!r}, the night is of {night.cohort!r}: how often such "
+            "intervals cover there is not known.",
+            StageGuardWarning,
+            stacklevel=2,
+        )
     options = StatisticsOptions(convention, lights_off, lights_on, shortest)
     statistics = options.measure(night)
-    values, limits = reported(statistics), _limits(statistics)
+    values = reported(statistics)
     if method == "conformal":
-        by_statistic, n_nights = _conformal(night, values, level)
+        ends = _conformal(night.profile, values, level)
+        covered = _measured_coverage(night, "coverage", level)
+        promised, n_nights = level, int(night.profile.intervals.get("n_nights", 0))
     else:
-        by_statistic, n_nights = (
-            _model(night, values, level, [options.measure(draw) for draw in _draws(night, n, seed)]),
-            0,
-        )
-    as_fitted = convention == "aasm" and lights_off is None and lights_on is None
-    for name in by_statistic:  # a coverage is that of statistics measured as it was measured
-        if not as_fitted or (name == "rem_latency_minutes" and shortest != usual):
-            by_statistic[name] = replace(by_statistic[name], measured_coverage=NAN)
-    promised = level if method == "conformal" else NAN
-    return Intervals(
-        method,
-        promised,
-        n_nights,
-        {name: _clip(interval, limits[name]) for name, interval in by_statistic.items()},
-    )
+        ends = _model([reported(options.measure(draw)) for draw in _draws(night, n, seed)], level)
+        covered = _measured_coverage(night, "model_coverage", level)
+        promised, n_nights = NAN, 0
+    if convention != "aasm" or lights_off is not None or lights_on is not None:
+        covered = {}  # a coverage is that of statistics measured as it was measured
+    elif shortest != usual:
+        covered = {name: share for name, share in covered.items() if name != "rem_latency_minutes"}
+    tib = statistics.tib_minutes
+    highest = {"min": tib, "%": 100.0, "": tib * 60 / statistics.epoch_seconds}
+    by_statistic = {}
+    for name, value in values.items():
+        low, high, reason = ends[name]
+        unit = unit_of(name)
+        if not reason:
+            low, high = (min(max(end, 0.0), highest[unit]) for end in (low, high))
+        by_statistic[name] = Interval(value, low, high, unit, reason, float(covered.get(name, NAN)))
+    return Intervals(method, promised, n_nights, by_statistic)
 
 
 def reported(statistics: SleepStatistics) -> dict[str, float]:
@@ -272,25 +278,14 @@ def is_foreign(night: Decoding) -> bool:
     return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)
 
 
-def _warn_of_cohort(night: Decoding) -> None:
-    warnings.warn(
-        f"the errors are from {night.profile.cohort!r}, the night is of {night.cohort!r}: how often such "
-        "intervals cover there is not known.",
-        StageGuardWarning,
-        stacklevel=3,
-    )
-
-
-def _measured(night: Decoding, key: str, level: float) -> Mapping[str, float]:
+def _measured_coverage(night: Decoding, key: str, level: float) -> Mapping[str, float]:
     """Return the coverage measured on scored nights, if it was at this level and on such people."""
     fitted = night.profile.intervals
     is_like = not is_foreign(night) and math.isclose(level, fitted.get("level_of_coverage", DEFAULT_LEVEL))
-    coverages: Mapping[str, float] = fitted.get(key, {}) if is_like else {}
-    return coverages
+    return dict(fitted.get(key, {})) if is_like else {}
 
 
-def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tuple[dict[str, Interval], int]:
-    profile = night.profile
+def _conformal(profile: Profile, values: Mapping[str, float], level: float) -> dict[str, Ends]:
     errors_of: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
     if not errors_of:
         raise InputError(
@@ -301,36 +296,30 @@ def _conformal(night: Decoding, values: Mapping[str, float], level: float) -> tu
                 ".",
             )
         )
-    measured = _measured(night, "coverage", level)
-    by_statistic = {}
+    ends: dict[str, Ends] = {}
     for name, value in values.items():
-        width = half_width(errors_of.get(name, ()), level)
-        reason = ""
+        known = errors_of.get(name, ())
+        width = half_width(known, level)
         if math.isnan(value):
-            reason = "does not exist in this night"
+            ends[name] = NAN, NAN, "does not exist in this night"
         elif math.isinf(width):
-            n_known, n_wanted = len(errors_of.get(name, ())), math.ceil(level / (1 - level) - 1e-9)
-            reason = f"{n_known} scored nights have it, expected {n_wanted} or more"
-        ends = (NAN, NAN) if reason else (value - width, value + width)
-        by_statistic[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
-    return by_statistic, int(profile.intervals.get("n_nights", 0))
+            n_wanted = math.ceil(level / (1 - level) - 1e-9)
+            ends[name] = NAN, NAN, f"{len(known)} scored nights have it, expected {n_wanted} or more"
+        else:
+            ends[name] = value - width, value + width, ""
+    return ends
 
 
-def _model(
-    night: Decoding, values: Mapping[str, float], level: float, draws: Sequence[SleepStatistics]
-) -> dict[str, Interval]:
-    drawn = [reported(statistics) for statistics in draws]
-    measured = _measured(night, "model_coverage", level)
-    by_statistic = {}
-    for name, value in values.items():
-        known = [row[name] for row in drawn if not math.isnan(row[name])]
-        reason = "" if len(known) > len(drawn) // 2 else "does not exist in most draws"
-        ends = (NAN, NAN)
-        if not reason:
+def _model(draws: Sequence[Mapping[str, float]], level: float) -> dict[str, Ends]:
+    ends: dict[str, Ends] = {}
+    for name in draws[0]:
+        known = [draw[name] for draw in draws if not math.isnan(draw[name])]
+        if len(known) > len(draws) // 2:
             low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-            ends = (float(low), float(high))
-        by_statistic[name] = Interval(value, *ends, unit_of(name), reason, float(measured.get(name, NAN)))
-    return by_statistic
+            ends[name] = float(low), float(high), ""
+        else:
+            ends[name] = NAN, NAN, "does not exist in most draws"
+    return ends
 
 
 def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
@@ -340,17 +329,3 @@ def _draws(night: Decoding, n: int, seed: int) -> Iterator[Hypnogram]:
     decoded = night.hypnogram
     for labels in sample_like(night, n=n, seed=seed):
         yield replace(decoded, labels=labels, scorer="draw")
-
-
-def _limits(statistics: SleepStatistics) -> dict[str, tuple[float, float]]:
-    """Return what is possible for each statistic in this time in bed."""
-    tib, n_epochs = statistics.tib_minutes, statistics.tib_minutes * 60 / statistics.epoch_seconds
-    highest = {"min": tib, "%": 100.0, "": n_epochs}
-    return {name: (0.0, highest[unit_of(name)]) for name in reported(statistics)}
-
-
-def _clip(interval: Interval, limits: tuple[float, float]) -> Interval:
-    if interval.reason:
-        return interval
-    low, high = (min(max(end, limits[0]), limits[1]) for end in (interval.low, interval.high))
-    return Interval(interval.value, low, high, interval.unit, interval.reason, interval.measured_coverage)

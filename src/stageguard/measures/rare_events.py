@@ -17,7 +17,7 @@ from stageguard.base.arrays import NAN, Floats, Labels
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import TOLERANCE_EPOCHS
-from stageguard.measures.bouts import cuts_of
+from stageguard.measures.bouts import bouts_of, cuts_of
 from stageguard.night.stages import StageScheme
 
 Fate = Literal["kept", "lost", "new"]
@@ -91,11 +91,13 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
     scheme = decoding.hypnogram.scheme
     before, after = decoding.argmax, decoding.hypnogram.labels
     evidence, cuts = decoding.night.calibrated(), cuts_of(decoding)
+    stops_before, stops_after = (bouts.starts + bouts.lengths for bouts in map(bouts_of, (before, after)))
     events: list[RareEvent] = []
 
     def add(kind: str, epoch: int, in_before: bool, in_after: bool) -> None:
         labels = before if in_before else after
-        length = _bout_length(labels, epoch)
+        stops = stops_before if in_before else stops_after
+        length = int(stops[np.searchsorted(stops, epoch, side="right")]) - epoch
         nats = _margin(evidence[epoch : epoch + length], int(labels[epoch]))
         known = nats[~np.isnan(nats)]
         events.append(
@@ -111,7 +113,8 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
             )
         )
 
-    for a, b in _kinds(decoding, scheme):
+    wake_to_rem = [(scheme.wake, scheme.rem)] if scheme.wake is not None and scheme.rem is not None else []
+    for a, b in dict.fromkeys([*wake_to_rem, *decoding.profile.tvr_pairs]):
         pair = scheme.index(a), scheme.index(b)
         for epoch, *where in _matched(_changes(before, *pair, cuts), _changes(after, *pair, cuts)):
             add(f"{a}->{b}", epoch, *where)
@@ -120,12 +123,6 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
     for epoch, *where in _matched(*early):
         add(f"REM within {soon:g} min of sleep onset", epoch, *where)
     return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))
-
-
-def _kinds(decoding: Decoding, scheme: StageScheme) -> list[tuple[str, str]]:
-    """Return wake to REM, if the scheme has both, and the profile's other pairs."""
-    first = [] if scheme.wake is None or scheme.rem is None else [(scheme.wake, scheme.rem)]
-    return list(dict.fromkeys([*first, *decoding.profile.tvr_pairs]))
 
 
 def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> list[int]:
@@ -161,20 +158,7 @@ def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> list[int]:
     return [rem] if rem - onset <= n_soon + 1e-9 else []
 
 
-def _bout_length(labels: Labels, epoch: int) -> int:
-    """Return how many epochs from here on have the same stage."""
-    n_looked_at = 64  # bouts are short, recordings may be long
-    while True:
-        other = labels[epoch : epoch + n_looked_at] != labels[epoch]
-        if other.any():
-            return int(other.argmax())
-        if len(other) < n_looked_at:
-            return len(other)
-        n_looked_at *= 4
-
-
 def _margin(log_probabilities: Floats, stage: int) -> Floats:
     """Return how far a stage leads over the best other one, per epoch in nats."""
     others = np.delete(log_probabilities, stage, axis=1)
-    margin: Floats = log_probabilities[:, stage] - others.max(axis=1)
-    return margin
+    return np.asarray(log_probabilities[:, stage] - others.max(axis=1))

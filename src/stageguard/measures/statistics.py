@@ -24,7 +24,7 @@ In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from math import isnan
 from types import MappingProxyType
@@ -130,10 +130,9 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
     @property
     def cycles(self) -> float:
         """NREM-REM cycles, as `stageguard.measures.bouts` defines them."""
-        has_cycles = self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0
-        if not has_cycles:
-            return NAN
-        return float(count_cycles(self.epochs, self.scheme, self.epoch_seconds))
+        if self._is_one_night and self.scheme.rem is not None and self.tst_minutes > 0.0:
+            return float(count_cycles(self.epochs, self.scheme, self.epoch_seconds))
+        return NAN
 
     @property
     def phases(self) -> Mapping[str, Stretch]:
@@ -274,14 +273,7 @@ class StatisticsOptions:
 
     def measure(self, night: ScoredNight) -> SleepStatistics:
         """Return the statistics of a night."""
-        return sleep_statistics(
-            night,
-            convention=self.convention,
-            lights_off=self.lights_off,
-            lights_on=self.lights_on,
-            min_first_rem_seconds=self.min_first_rem_seconds,
-            lights_on_phase=self.lights_on_phase,
-        )
+        return sleep_statistics(night, **{each.name: getattr(self, each.name) for each in fields(self)})
 
     @property
     def lights(self) -> tuple[Moment | None, Moment | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import measure
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.validity import Indicator, validity_of
+from stageguard.measures.validity import validity_of
 from stageguard.night.quantities import ALL_BOUTS, INDICATORS, NIGHT
 
 if TYPE_CHECKING:
@@ -51,12 +51,9 @@ class Row:
         """Title, before, after and expert range as a table shows them."""
         decimals = SHOWN[self.key].decimals
         band = "" if isnan(self.low) else f"{self.low:.{decimals}f} to {self.high:.{decimals}f}"
-        places = (self.before_place, self.after_place)
-        values = [
-            f"{shown(v, decimals)} {p}".strip()
-            for v, p in zip((self.before, self.after), places, strict=True)
-        ]
-        return [SHOWN[self.key].heading, *values, band]
+        values = ((self.before, self.before_place), (self.after, self.after_place))
+        cells = [f"{shown(value, decimals)} {place}".strip() for value, place in values]
+        return [SHOWN[self.key].heading, *cells, band]
 
 
 def shown(value: float, decimals: int) -> str:
@@ -66,31 +63,31 @@ def shown(value: float, decimals: int) -> str:
 
 def summarise(decoding: Decoding, options: StatisticsOptions | None = None) -> list[Row]:
     """Rows of the before/after table; a measure that neither has is left out."""
-    nights = hypnogram_before(decoding), decoding
+    nights = hypnogram_before(decoding), decoding.hypnogram
     before, after = (measure(night, None, options) for night in nights)
     lights = (None, None) if options is None else options.lights
     cuts = cuts_of(decoding)
-    valid = [
-        validity_of(night, decoding.profile, cuts, lights).indicators
-        for night in (nights[0], decoding.hypnogram)
-    ]
+    valid = [validity_of(night, decoding.profile, cuts, lights).indicators for night in nights]
     rows = []
     for key in DECODED_ROWS:
         if key in valid[0]:
-            row = _indicator_row(key, *valid)
+            was, now = (indicators[key] for indicators in valid)
+            row = Row(
+                key,
+                was.value,
+                now.value,
+                now.low,
+                now.high,
+                before_place="" if was.place == "no band" else was.place,
+                after_place="" if now.place == "no band" else now.place,
+                reason=now.reason or was.reason,
+            )
         else:
             reason = after.reasons.get(key, before.reasons.get(key, ""))
             row = Row(key, before.values[key], after.values[key], reason=reason)
         if not (isnan(row.before) and isnan(row.after)):
             rows.append(row)
     return rows
-
-
-def _indicator_row(key: str, before: Mapping[str, Indicator], after: Mapping[str, Indicator]) -> Row:
-    own, now = before[key], after[key]
-    places = ["" if one.place == "no band" else one.place for one in (own, now)]
-    reason = now.reason or own.reason
-    return Row(key, own.value, now.value, now.low, now.high, places[0], places[1], reason)
 
 
 def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
@@ -156,7 +153,7 @@ class NightSummary:
 def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightSummary:
     """Return what a person wants to know about a decoding; `options` tell its lights."""
     hypnogram, rows = decoding.hypnogram, summarise(decoding, options)
-    lights = "" if options is None else lights_words(hypnogram, options.lights_off, options.lights_on)
+    lights = "" if options is None else lights_words(hypnogram, *options.lights)
     return NightSummary(
         profile_name=decoding.profile.name,
         profile_sha256=decoding.profile.sha256,

@@ -1,6 +1,7 @@
 """Whether a hypnogram looks like expert scoring: validity indicators against two-sided expert bands.
 
-That is not whether it is right: a night can lie inside every band and agree with no expert.
+That is not whether it is right: a night can lie inside every band and agree with no expert. `expert_bands`
+counts the bands over experts' scorings.
 
 The indicators are those of `stageguard.night.quantities`: stage changes and uncommon transitions among
 adjacent scored pairs, flips A-B-A of one epoch, and the complete bouts of each stage.
@@ -11,7 +12,7 @@ stage stands on either side. These are the definitions the bands of the profiles
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -35,12 +36,17 @@ from stageguard.measures.day import Moment, lights_window
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
+from stageguard.profile.parts import Band
 from stageguard.profile.profile import Profile
 
 Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
 
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
+SHORTEST_NIGHT_HOURS = 2.0  # scored; indicators of less are too uneven to belong to a range of nights
+FEWEST_SCORINGS = 10  # our choice: the 5th percentile of fewer is the smallest of them
+PERCENTILES = (5.0, 95.0)
+_DIGITS = 4  # of the ends of a band
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +194,9 @@ def validity_of(
 ) -> Validity:
     """Measure a scoring whose segments begin at `cuts`, between lights off and lights on."""
     if expert is not None:
-        _check_expert(expert, night)
+        if not isinstance(expert, Hypnogram):
+            raise InputError(f"expert is {checks.shown(expert)}, expected a Hypnogram.")
+        check_aligned(expert, night)
     first, stop = lights_window(night, *lights)
     scored = night.merge(profile.scheme)
     hypnogram = replace(scored, labels=scored.labels[first:stop])
@@ -204,16 +212,14 @@ def validity_of(
     values |= _bout_values(bouts, names, epoch_seconds)
     minimum = minimum_epochs(profile, epoch_seconds)
     too_short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
-    quantities = indicators_of(names)
     indicators = {
         name: _indicator(quantity, *values[name], profile, epoch_seconds)
-        for name, quantity in quantities.items()
+        for name, quantity in indicators_of(names).items()
     }
-    of_expert = (
-        (None, None)
-        if expert is None
-        else _expert_bouts(profile, hypnogram, replace(expert, labels=expert.labels[first:stop]), minimum)
-    )
+    n_short = n_lost = None
+    if expert is not None:
+        of_expert = expert.merge(profile.scheme).labels[first:stop]
+        n_short, n_lost = _expert_bouts(profile, hypnogram.labels, of_expert, minimum)
     return Validity(
         profile=profile.name,
         n_epochs_scored=n_scored,
@@ -221,8 +227,8 @@ def validity_of(
         indicators=indicators,
         rare_pairs=rare,
         bouts_below_minimum=_with_minimum(profile, bouts.stages[too_short]),
-        expert_bouts_below_minimum=of_expert[0],
-        expert_bouts_lost=of_expert[1],
+        expert_bouts_below_minimum=n_short,
+        expert_bouts_lost=n_lost,
     )
 
 
@@ -300,16 +306,11 @@ def _bout_values(bouts: Bouts, names: Iterable[str], epoch_seconds: float) -> di
     values: dict[str, Value] = {}
     for label, name in enumerate(names):
         lengths = bouts.lengths[complete & (bouts.stages == label)]
+        single = mean = median = NAN
+        if len(lengths):
+            single = 100.0 * float(np.mean(lengths == 1))
+            mean, median = float(lengths.mean()) * minutes, float(np.median(lengths)) * minutes
         reason = "" if len(lengths) else f"there is no complete bout of {name}"
-        single, mean, median = (
-            (
-                100.0 * float(np.mean(lengths == 1)),
-                float(lengths.mean()) * minutes,
-                float(np.median(lengths)) * minutes,
-            )
-            if len(lengths)
-            else (NAN, NAN, NAN)
-        )
         values[f"one_epoch_bouts_percent_{name}"] = single, reason
         values[f"mean_bout_minutes_{name}"] = mean, reason
         values[f"median_bout_minutes_{name}"] = median, reason
@@ -342,19 +343,95 @@ def _with_minimum(profile: Profile, stages: Labels) -> Mapping[str, int]:
     return {name: n for name, n in names if name in profile.min_bout_seconds}
 
 
-def _check_expert(expert: Hypnogram, night: Hypnogram) -> None:
-    if not isinstance(expert, Hypnogram):
-        raise InputError(f"expert is {checks.shown(expert)}, expected a Hypnogram.")
-    check_aligned(expert, night)
-
-
 def _expert_bouts(
-    profile: Profile, night: Hypnogram, expert: Hypnogram, minimum: Ints32
+    profile: Profile, labels: Labels, of_expert: Labels, minimum: Ints32
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Return the expert's bouts that the minimum forbids, and those that left no trace in the night."""
-    scored = expert.merge(profile.scheme).labels
-    bouts = bouts_of(scored)
+    bouts = bouts_of(of_expert)
     short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
-    n_kept = np.add.reduceat(night.labels == scored, bouts.starts, dtype=np.intp)
+    n_kept = np.add.reduceat(labels == of_expert, bouts.starts, dtype=np.intp)
     lost = short & (n_kept == 0)
     return _with_minimum(profile, bouts.stages[short]), _with_minimum(profile, bouts.stages[lost])
+
+
+def expert_bands(
+    hypnograms: Sequence[Hypnogram | Sequence[Hypnogram]],
+    profile: Profile | str,
+    *,
+    percentiles: tuple[float, float] = PERCENTILES,
+) -> Mapping[str, Band]:
+    """Count the band of every validity indicator over expert scorings.
+
+    Every scoring counts by itself, so that the bands hold the spread between scorers as well as between
+    nights.
+
+    Parameters
+    ----------
+    hypnograms : sequence of Hypnogram, or of sequences of Hypnogram
+        Scored nights; of a night that several experts scored, all of their scorings.
+    profile : Profile or str
+        Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
+    percentiles : tuple of float
+        Low and high end.
+
+    Returns
+    -------
+    mapping of str to Band
+        By the names of `sg.validity`'s indicators. One that fewer than ten scorings have, or that is the
+        same in all of them, has no band.
+    """
+    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    low, high = _checked(percentiles)
+    panels = _panels(hypnograms)
+    scorings = [scoring for panel in panels for scoring in panel]
+    if not scorings:
+        raise InputError("no scoring is given, expected hypnograms of expert-scored nights.")
+    lengths = sorted({scoring.epoch_seconds for scoring in scorings})
+    if len(lengths) > 1:
+        raise InputError(
+            f"epochs last {' s and '.join(f'{s:g}' for s in lengths)} s, expected one epoch length. "
+            "Count the bands of each by itself."
+        )
+    shortest = 3600.0 * SHORTEST_NIGHT_HOURS
+    measured = [
+        validity(scoring, profile).indicators
+        for scoring in scorings
+        if np.count_nonzero(scoring.labels != UNSCORED) * scoring.epoch_seconds >= shortest
+    ]
+    counted = f"{len(scorings)} expert nights"
+    if len(scorings) != len(panels):
+        counted = f"{len(scorings)} expert scorings of {len(panels)} nights"
+    bands = {}
+    for name, quantity in indicators_of(profile.scheme.names).items():
+        values = [indicators[name].value for indicators in measured]
+        known = [value for value in values if not np.isnan(value)]
+        if len(known) >= FEWEST_SCORINGS:
+            ends = [float(f"{value:.{_DIGITS}g}") for value in np.percentile(known, (low, high))]
+            if ends[0] < ends[1]:
+                source = f"{low:g}th to {high:g}th percentile over {counted}"
+                bands[name] = Band(ends[0], ends[1], source, quantity.unit)
+    return bands
+
+
+def _panels(hypnograms: Any) -> list[list[Hypnogram]]:
+    """Return the scorings of each night."""
+    if isinstance(hypnograms, Hypnogram | str) or not isinstance(hypnograms, Collection):
+        got = "one hypnogram" if isinstance(hypnograms, Hypnogram) else checks.shown(hypnograms)
+        raise InputError(f"got {got}, expected a list of expert-scored nights.")
+    panels = []
+    for number, panel in enumerate(hypnograms):
+        several = isinstance(panel, Collection) and not isinstance(panel, Hypnogram | str)
+        try:
+            panels.append([hypnogram_of(scoring) for scoring in (panel if several else [panel])])
+        except InputError as error:
+            raise InputError(f"night {number}: {error}") from None
+    return panels
+
+
+def _checked(percentiles: object) -> tuple[float, float]:
+    if not isinstance(percentiles, list | tuple) or len(percentiles) != 2:
+        raise InputError(f"percentiles is {checks.shown(percentiles)}, expected two numbers such as (5, 95).")
+    low, high = (checks.number(value, "percentiles", low=0.0, high=100.0) for value in percentiles)
+    if low >= high:
+        raise InputError(f"percentiles are {low:g} and {high:g}, expected the lower one first.")
+    return low, high
