@@ -6,15 +6,16 @@ import platform
 import re
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from stageguard.base.errors import ProfileError, StageGuardError
 from stageguard.base.version import __version__
+from stageguard.cli.options import AsJson
 from stageguard.cli.terminal import console, print_json, print_list, table
 from stageguard.guard.decode import decode
 from stageguard.guard.kernels import TO_COMPILE
@@ -23,6 +24,7 @@ from stageguard.synthetic.night import simulate_night
 
 DECODER = "decoder"
 COMPILED = "compiled"
+REINSTALL = "reinstall stageguard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,9 @@ class Finding:
     advice: str = ""
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Say what is installed, what is missing and how to get it, and decode a test night."""
-    findings = [*_versions(), *_libraries(), *_extras(), *_profiles(), *_self_test()]
+    findings = [*_versions(), *_libraries(), *_extras(), _profiles(), *_self_test()]
     ok = all(finding.ok for finding in findings)
     if as_json:
         print_json({"ok": ok, "findings": [asdict(finding) for finding in findings]})
@@ -63,16 +65,12 @@ def _verdict(findings: list[Finding]) -> str:
     return "Everything works."
 
 
-def _versions() -> list[Finding]:
-
-    return [
-        Finding("stageguard", f"{__version__} in {Path(__file__).parents[2]}"),
-        Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-    ]
+def _versions() -> Iterator[Finding]:
+    yield Finding("stageguard", f"{__version__} in {Path(__file__).parents[2]}")
+    yield Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
 
 def _version(name: str) -> str | None:
-
     try:
         return version(name)
     except PackageNotFoundError:
@@ -91,13 +89,11 @@ LIBRARIES = {
 }
 
 
-def _libraries() -> list[Finding]:
-    findings = []
+def _libraries() -> Iterator[Finding]:
     for name, purpose in LIBRARIES.items():
         version = _version(name)
         advice = "" if version else f"pip install {name}"
-        findings.append(Finding(f"{name} ({purpose})", version or "missing", version is not None, advice))
-    return findings
+        yield Finding(f"{name} ({purpose})", version or "missing", version is not None, advice)
 
 
 # What the extras of pyproject.toml are for; nothing is wrong without them.
@@ -111,16 +107,14 @@ EXTRAS = {
 }
 
 
-def _extras() -> list[Finding]:
-    findings = []
+def _extras() -> Iterator[Finding]:
     for extra, names in _extra_libraries().items():
         versions = {name: _version(name) for name in names}
         missing = [name for name in names if versions[name] is None]
         here = ", ".join(f"{name} {version}" for name, version in versions.items())
         state = f"not installed: {', '.join(missing)}" if missing else here
         advice = f"to use it, pip install 'stageguard[{extra}]'" if missing else ""
-        findings.append(Finding(f"extra {extra} ({EXTRAS[extra]})", state, True, advice))
-    return findings
+        yield Finding(f"extra {extra} ({EXTRAS[extra]})", state, True, advice)
 
 
 def _extra_libraries() -> dict[str, list[str]]:
@@ -132,18 +126,15 @@ def _extra_libraries() -> dict[str, list[str]]:
     return libraries
 
 
-def _profiles() -> list[Finding]:
-
+def _profiles() -> Finding:
     try:
         names = [Profile.load(name).name for name in profiles()]
     except ProfileError as error:
-        return [Finding("profiles", str(error), False, "reinstall stageguard")]
-    return [
-        Finding("profiles", f"{len(names)} built in", bool(names), "" if names else "reinstall stageguard")
-    ]
+        return Finding("profiles", str(error), False, REINSTALL)
+    return Finding("profiles", f"{len(names)} built in", bool(names), "" if names else REINSTALL)
 
 
-def _self_test() -> list[Finding]:
+def _self_test() -> Iterator[Finding]:
     """Decode a synthetic night and time it."""
     try:
         with warnings.catch_warnings():
@@ -157,18 +148,16 @@ def _self_test() -> list[Finding]:
                 decoding.hypnogram.labels.sum()
                 seconds.append(time.perf_counter() - began)
     except (StageGuardError, ImportError) as error:
-        return [Finding("self-test", f"failed: {error}", False, "reinstall stageguard")]
-    compiled = core == COMPILED
+        yield Finding("self-test", f"failed: {error}", False, REINSTALL)
+        return
+    if core == COMPILED:
+        yield Finding(DECODER, COMPILED)
+    else:
+        slow = "NumPy reference: the same results, about 100 to 500 times slower"
+        yield Finding(DECODER, slow, advice=TO_COMPILE)
     agreement = 100 * float((decoding.hypnogram.labels == night.expert.labels).mean())
-    return [
-        Finding(
-            DECODER,
-            COMPILED if compiled else "NumPy reference: the same results, about 100 to 500 times slower",
-            advice="" if compiled else TO_COMPILE,
-        ),
-        Finding(
-            "self-test",
-            f"a night of {night.density.n_epochs} epochs decoded in {1000 * min(seconds):.2f} ms, "
-            f"{agreement:.0f} % as its synthetic truth",
-        ),
-    ]
+    yield Finding(
+        "self-test",
+        f"a night of {night.density.n_epochs} epochs decoded in {1000 * min(seconds):.2f} ms, "
+        f"{agreement:.0f} % as its synthetic truth",
+    )

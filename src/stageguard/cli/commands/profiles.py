@@ -20,6 +20,12 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a built-in profile, or path of a .toml file.")
 ]
 
+STAY = {"self": "log of the self-transition", "free": "free"}
+ENDS = {
+    "censored": "may be short, the recording cut them",
+    "paper": "the first must reach its minimum, the last may be short",
+}
+
 app = typer.Typer(help="List the built-in profiles, or show one.", rich_markup_mode=None)
 
 
@@ -56,10 +62,17 @@ def show(name: Name, as_json: AsJson = False) -> None:
         return
     out = console()
     _print_words(profile, out)
-    _print_rules(profile, out)
+    print_heading(out, "Rules")
+    shown = table("rule", "value")
+    for rule, value in _rules(profile).items():
+        shown.add_row(rule, escaped(value))
+    out.print(shown)
     _print_transitions(profile, out)
-    _print_bands(profile, out)
-    _print_provenance(profile, out)
+    if profile.bands:
+        _print_bands(profile, out)
+    if profile.provenance:
+        print_heading(out, "Provenance")
+        _print_nested(profile.provenance, out, 0)
 
 
 @app.command("path")
@@ -67,11 +80,11 @@ def path(name: Name, as_json: AsJson = False) -> None:
     """Print where a profile's file is, to copy it and make it your own."""
     Profile.load(name)  # complains about unknown names
     built_in = FOLDER / f"{name}.toml"
-    place = built_in if built_in.is_file() else Path(name)
+    file = (built_in if built_in.is_file() else Path(name)).resolve()
     if as_json:
-        print_json({"name": name, "path": str(place.resolve())})
+        print_json({"name": name, "path": str(file)})
     else:
-        print(place.resolve())
+        print(file)
 
 
 def _headline(profile: Profile) -> dict[str, Any]:
@@ -86,7 +99,6 @@ def _headline(profile: Profile) -> dict[str, Any]:
 
 
 def _print_words(profile: Profile, out: Console) -> None:
-
     out.print(Text.assemble((escaped(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
     for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
         if line:
@@ -101,25 +113,15 @@ def _print_words(profile: Profile, out: Console) -> None:
     out.print(shown)
 
 
-def _print_rules(profile: Profile, out: Console) -> None:
-
-    print_heading(out, "Rules")
-    shown = table("rule", "value")
-    for rule, value in _rules(profile).items():
-        shown.add_row(rule, escaped(value))
-    out.print(shown)
-
-
 def _rules(profile: Profile) -> dict[str, str]:
-
-    seconds = profile.epoch_seconds
+    seconds, flip = profile.epoch_seconds, profile.flip_flop
     bouts = [
-        f"{stage} {value:g} s = {count(_n_epochs(value, seconds), 'epoch')}"
+        f"{stage} {value:g} s = {count(ceil(value / seconds - 1e-9), 'epoch')}"
         for stage, value in profile.min_bout_seconds.items()
     ]
     rare = [f"{pair.source}→{pair.target} ({pair.probability:g})" for pair in profile.rare]
     counted = [f"{source}→{target}" for source, target in profile.tvr_pairs]
-    flip = profile.flip_flop
+    penalty = f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
     rules = {
         "stages": f"{' '.join(profile.scheme.names)} ({profile.scheme.name})",
         "epoch length": f"{seconds:g} s",
@@ -127,29 +129,19 @@ def _rules(profile: Profile) -> dict[str, str]:
         "minimum bouts": ", ".join(bouts) or "none",
         "discouraged transitions": ", ".join(rare) or "none",
         "transitions TVR counts": ", ".join(counted) or "none",
-        "flip-flop penalty": f"{flip.penalty_nats:g} nats within {flip.window_epochs} epochs, {flip.method}"
-        if flip.penalty_nats
-        else "off",
-        "staying in a stage": "log of the self-transition" if profile.stay == "self" else "free",
-        "first and last bout": "may be short, the recording cut them"
-        if profile.ends == "censored"
-        else "the first must reach its minimum, the last may be short",
+        "flip-flop penalty": penalty if flip.penalty_nats else "off",
+        "staying in a stage": STAY[profile.stay],
+        "first and last bout": ENDS[profile.ends],
     }
-    if profile.calibration.temperature != 1 or profile.calibration.biases is not None:
-        biases = profile.calibration.biases or ()
-        rules["calibration"] = f"temperature {profile.calibration.temperature:g}" + (
-            f", biases {' '.join(f'{bias:g}' for bias in biases)} nats" if biases else ""
-        )
+    temperature, biases = profile.calibration.temperature, profile.calibration.biases
+    if temperature != 1 or biases is not None:
+        added = f", biases {' '.join(f'{bias:g}' for bias in biases)} nats" if biases else ""
+        rules["calibration"] = f"temperature {temperature:g}{added}"
     if profile.durations:
         rules["explicit bout lengths"] = ", ".join(profile.durations)
     if profile.prior_exponent:
         rules["prior exponent"] = f"{profile.prior_exponent:g}"
     return rules
-
-
-def _n_epochs(seconds: float, epoch_seconds: float) -> int:
-
-    return ceil(seconds / epoch_seconds - 1e-9)
 
 
 def _strength(profile: Profile) -> str:
@@ -163,7 +155,6 @@ def _strength(profile: Profile) -> str:
 
 
 def _print_transitions(profile: Profile, out: Console) -> None:
-
     names = tuple(escaped(name) for name in profile.scheme.names)
     print_heading(out, f"Transition probabilities per epoch of {profile.epoch_seconds:g} s")
     shown = table("from \\ to", *names, right=names)
@@ -182,9 +173,6 @@ def _probability(value: float) -> str:
 
 
 def _print_bands(profile: Profile, out: Console) -> None:
-
-    if not profile.bands:
-        return
     sources = {band.source for band in profile.bands.values()}
     one_source = len(sources) == 1 and all(sources)
     print_heading(out, "Expert ranges" + (f": {escaped(sources.pop())}" if one_source else ""))
@@ -194,13 +182,6 @@ def _print_bands(profile: Profile, out: Console) -> None:
         row = (name, f"{band.low:.4g}", f"{band.high:.4g}", band.unit, band.source)
         shown.add_row(*map(escaped, row[: len(columns)]))
     out.print(shown)
-
-
-def _print_provenance(profile: Profile, out: Console) -> None:
-
-    if profile.provenance:
-        print_heading(out, "Provenance")
-        _print_nested(profile.provenance, out, 0)
 
 
 def _print_nested(mapping: Any, out: Console, depth: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -63,41 +63,29 @@ def simulate(
     that holds anything else is never touched.
     """
     plan = Plan(modality, subjects, hours, seed, str(variant), layout)
-    made = simulate_cohort(plan, output, overwrite=overwrite, run=_Runner(jobs, quiet=as_json))
+
+    def run(task: Callable[[int], Subject], numbers: Sequence[int]) -> Iterable[Subject]:
+        with closing(run_all(task, numbers, jobs)) as results:
+            yield from progress(results, "Simulating", len(numbers), quiet=as_json)
+
+    made = simulate_cohort(plan, output, overwrite=overwrite, run=run)
     if as_json:
-        print_json(_report(plan, made, output))
+        subjects_made = [
+            {
+                "subject": one.subject,
+                "covariates": dict(one.covariates),
+                "statistics": dict(one.statistics),
+                "stage_percent": dict(one.stage_percent),
+                "n_events": len(one.events),
+            }
+            for one in made
+        ]
+        print_json(plan.to_dict() | {"output": str(output), "subjects": subjects_made})
     else:
         _print(plan, made, output)
 
 
-class _Runner:
-    """Several processes, and a progress bar for somebody who watches."""
-
-    def __init__(self, jobs: int, *, quiet: bool) -> None:
-        self._jobs, self._quiet = jobs, quiet
-
-    def __call__(self, task: Callable[[int], Subject], numbers: Sequence[int]) -> Iterable[Subject]:
-
-        with closing(run_all(task, numbers, self._jobs)) as results:
-            yield from progress(results, "Simulating", len(numbers), quiet=self._quiet)
-
-
-def _report(plan: Plan, made: Sequence[Subject], folder: Path) -> dict[str, Any]:
-    subjects = [
-        {
-            "subject": one.subject,
-            "covariates": dict(one.covariates),
-            "statistics": dict(one.statistics),
-            "stage_percent": dict(one.stage_percent),
-            "n_events": len(one.events),
-        }
-        for one in made
-    ]
-    return plan.to_dict() | {"output": str(folder), "subjects": subjects}
-
-
 def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
-
     out = console()
     noun = "mouse" if plan.recorded.is_mouse else "subject"
     who = f"{len(made)} mice" if noun == "mouse" and len(made) != 1 else count(len(made), noun)
@@ -110,8 +98,8 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     facts = [name for name in ("age", "osa", "sex") if name in made[0].covariates]
     shown = table("subject", *facts, *numbers, right=("age", *numbers))
     for one in made:
-        told = (one.covariates[name] for name in facts)
-        cells = [f"{fact:g}" if isinstance(fact, float) else fact for fact in told]
+        values = (one.covariates[name] for name in facts)
+        cells = [f"{value:g}" if isinstance(value, float) else value for value in values]
         shares = (f"{share:.0f}" for share in one.stage_percent.values())
         shown.add_row(one.subject, *cells, *shares, str(len(one.events)))
     out.print(shown)
