@@ -12,14 +12,13 @@ import pytest
 
 from stageguard.base.errors import InputError, OutputError, OutputExistsError
 from stageguard.base.files import is_synthetic
-from stageguard.base.lazy import load
 from stageguard.datasets import recordings
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Series
 from stageguard.night.stages import AASM5, SCHEMES, WNR3
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic import Plan, simulate_cohort, simulate_recording
-from stageguard.synthetic.cohort import layout_of, write_subject
+from stageguard.synthetic.cohort import module_of
 from stageguard.synthetic.hypnograms import Night
 from stageguard.synthetic.people import Sleeper
 
@@ -92,10 +91,9 @@ def test_every_stage_and_every_switch_survives_the_files(modality, layout, tmp_p
     scheme = WNR3 if own.is_mouse else AASM5
     labels = np.random.default_rng(3).integers(0, scheme.n_stages, 60)
     truth = Hypnogram(labels, scheme, own.epoch_seconds, datetime(2000, 1, 1, 22))
-    name = layout_of(own).name_of(1, layout)
-    simulate = load(f"synthetic.{own.module}:simulate")
-    made = simulate(Night(truth), Sleeper(1, {"ahi": 10.0}), 0, name)
-    layout_of(own).write(made, tmp_path, layout)
+    name = module_of(own).name_of(1, layout)
+    made = module_of(own).simulate(Night(truth), Sleeper(1, {"ahi": 10.0}), 0, name)
+    module_of(own).write(made, tmp_path, layout)
     options = {} if own.dataset != "sleepbrl" else {"scheme": "aasm5"}
     (recording,) = recordings(own.dataset, tmp_path, **options)
     (night,) = recording.scorings.values()
@@ -169,7 +167,7 @@ def test_a_cohort_depends_on_its_seed_only(tmp_path):
         assert first == digests(tmp_path / f"{name}-2")
         simulate_cohort(Plan(name, 1, 0.05, 9), tmp_path / f"{name}-3")
         alone = digests(tmp_path / f"{name}-3")
-        subject = layout_of(modality).name_of(1, modality.layouts[0])
+        subject = module_of(modality).name_of(1, modality.layouts[0])
         shared = [path for path in alone if subject in path]
         assert shared
         assert all(alone[path] == first[path] for path in shared)
@@ -302,9 +300,7 @@ def test_quality_and_features_work_on_what_was_written(modality, tmp_path):
         pytest.importorskip(library)
     own = MODALITIES[modality]
     plan = Plan(modality, 1, 0.5, 8)
-    (tmp_path / "cohort").mkdir()
-    subject = write_subject(plan, tmp_path / "cohort", 1)
-    layout_of(own).finish([subject], tmp_path / "cohort", plan.layout)
+    simulate_cohort(plan, tmp_path / "cohort")
     (recording,) = recordings(own.dataset, tmp_path / "cohort")
     quality = sg.signal_quality(recording, modality, rules="graded")
     recipe = MODALITIES[modality].recipe

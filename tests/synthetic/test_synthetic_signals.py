@@ -124,7 +124,7 @@ def test_breath_and_heartbeat_follow_the_stages(seed):
     for stage in AASM5.names:
         looks = still_looks(stage)
         breath = body.breathe(np.random.default_rng(seed), looks, 30, [])
-        beats = body.beat_times(np.random.default_rng(seed), looks, 30, breath, [])
+        beats = body.beat_times(np.random.default_rng(seed), looks, 30, breath, [], np.zeros(240 * 30))
         onsets = np.interp(
             np.arange(1, int(breath.phase[-1])), breath.phase, np.arange(len(breath.phase)) / 10
         )
@@ -276,7 +276,7 @@ def test_a_watch_that_fails_leaves_no_rows_and_one_taken_off_no_heart():
 
 
 def test_events_stay_inside_short_recordings():
-    events = scatter_events(np.random.default_rng(0), "x", "", 100.0, 3000.0, (50, 400))
+    events = scatter_events(np.random.default_rng(0), 100.0, [("x", "", 3000.0, (50, 400))])
     assert len(events) > 50
     assert all(event.start_seconds >= 0 and event.end_seconds <= 100 for event in events)
     assert max(event.seconds for event in events) == pytest.approx(15)

@@ -17,11 +17,11 @@ from stageguard.synthetic.people import (
     AGE_GROUPS,
     OSA_GROUPS,
     SHIFTED,
+    Sleeper,
     draw_adult,
     draw_infant,
     draw_mouse,
     known_shifts,
-    reference_sleeper,
 )
 from stageguard.synthetic.sleepers import day_clock, kind_of, night_clock
 
@@ -65,7 +65,7 @@ def test_expected_transitions_are_the_profiles(name):
 @pytest.mark.parametrize("name", ["human-psg-5", "human-cardiorespiratory-3"])
 def test_drawn_nights_have_the_bouts_of_expert_nights(name):
     profile, kind = Profile.load(name), kind_of(name)
-    nights = [draw_night(kind, reference_sleeper(number), 7, 8).hypnogram.labels for number in range(1, 81)]
+    nights = [draw_night(kind, Sleeper(number, {}), 7, 8).hypnogram.labels for number in range(1, 81)]
     into = AASM5.merge_map(profile.scheme)
     nights = [into[night] for night in nights]
     names = profile.scheme.names
@@ -85,7 +85,7 @@ def test_drawn_nights_have_the_bouts_of_expert_nights(name):
 
 def test_nights_have_cycles():
     kind = kind_of("human-psg-5")
-    nights = np.array([draw_night(kind, reference_sleeper(n), 7, 8).hypnogram.labels for n in range(1, 81)])
+    nights = np.array([draw_night(kind, Sleeper(n, {}), 7, 8).hypnogram.labels for n in range(1, 81)])
     n3, rem = nights == AASM5.index("N3"), nights == AASM5.index("R")
     half = nights.shape[1] // 2
     assert n3[:, :half].sum() > 2 * n3[:, half:].sum()
@@ -98,9 +98,7 @@ def test_nights_have_cycles():
     assert late > 1.3 * early
     first = (minutes > 0) & (minutes < 90)
     assert n3[:, first & (place > 0.25) & (place < 0.5)].mean() > 1.5 * n3[:, first & (place > 0.9)].mean()
-    latencies = [
-        sleep_statistics(draw_night(kind, reference_sleeper(n), 7, 8).hypnogram) for n in range(1, 41)
-    ]
+    latencies = [sleep_statistics(draw_night(kind, Sleeper(n, {}), 7, 8).hypnogram) for n in range(1, 41)]
     assert 55 < np.nanmedian([found.rem_latency_minutes for found in latencies]) < 120
 
 

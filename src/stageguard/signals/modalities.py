@@ -32,11 +32,6 @@ class Modality:
         """Name of its module in `signals.quality`, `signals.features` and `synthetic`."""
         return self.name.replace("-", "_")
 
-    @property
-    def layout_module(self) -> str:
-        """Name of the module in `synthetic.layouts` that writes its dataset."""
-        return self.dataset.replace("-", "_")
-
 
 _ALL = (
     Modality(

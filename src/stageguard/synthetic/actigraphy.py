@@ -1,14 +1,17 @@
-"""A watch on the wrist: acceleration and heart rate that follow the stages."""
+"""A watch on the wrist: acceleration and heart rate that follow the stages; in files as in Sleep-Accel."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.recording import Series
 from stageguard.synthetic.appearance import Scatter, appearances, levels
-from stageguard.synthetic.body import TURN_SIZE, movement
+from stageguard.synthetic.body import effort_of, movement, turn_seconds
 from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
+from stageguard.synthetic.files import write_rows
 from stageguard.synthetic.hypnograms import LIGHTS_OFF_HOUR, Night
 from stageguard.synthetic.noise import at_times, drift, shaped_noise, stream
 from stageguard.synthetic.people import Sleeper
@@ -34,27 +37,25 @@ ALIKE = {
 
 LINGER = 0.6  # lying still lasts
 
+EVENTS = (("sensor loss", "", 0.12, (20, 400)), ("device removed", "", 0.05, (600, 2400)))
+
 
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the night of somebody with a watch: acceleration in g, heart rate in bpm, steps before."""
-    truth = night.hypnogram
-    seconds = truth.n_epochs * truth.epoch_seconds
-    looks = appearances(stream(seed, "looks", sleeper.number), truth, ALIKE, linger=LINGER)
-    events = _events(stream(seed, "events", sleeper.number), seconds)
-    move = movement(stream(seed, "movement", sleeper.number), looks, truth.epoch_seconds)
-    for event in events:
-        if event.kind == "device removed":
-            move[int(event.start_seconds) : int(np.ceil(event.end_seconds))] = 0.0
-    acceleration = _acceleration(stream(seed, "acceleration", sleeper.number), move, seconds)
-    heart = _heart_rate(
-        stream(seed, "heart", sleeper.number), looks, truth.scheme.names, truth.epoch_seconds, move
-    )
+    truth, who = night.hypnogram, sleeper.number
+    looks = appearances(stream(seed, "looks", who), truth, ALIKE, linger=LINGER)
+    events = scatter_events(stream(seed, "events", who), night.seconds, EVENTS)
     lost = [event for event in events if event.kind == "sensor loss"]
     removed = [event for event in events if event.kind == "device removed"]
+    move = movement(stream(seed, "movement", who), looks, truth.epoch_seconds)
+    for event in removed:
+        move[int(event.start_seconds) : int(np.ceil(event.end_seconds))] = 0.0
+    acceleration = _acceleration(stream(seed, "acceleration", who), move, night.seconds)
+    heart = _heart_rate(stream(seed, "heart", who), looks, truth.epoch_seconds, move)
     signals = {
         "acceleration": _without(acceleration, lost),
-        "heart_rate": _without(heart, lost + removed),
-        "steps": _steps(stream(seed, "steps", sleeper.number)),
+        "heart_rate": _without(heart, events),
+        "steps": _steps(stream(seed, "steps", who)),
     }
     return simulated(name, signals, night, sleeper, events)
 
@@ -78,8 +79,7 @@ def _acceleration(rng: np.random.Generator, move: Floats, seconds: float) -> Ser
 
 def _posture(rng: np.random.Generator, move: Floats, n_samples: int) -> Floats32:
     """Return the direction of gravity, which turns with large movements only."""
-    turns = np.flatnonzero(move > TURN_SIZE)
-    turns = turns[np.diff(turns, prepend=-10) > 5]
+    turns = turn_seconds(move)
     directions = rng.normal(0, 1, (len(turns) + 1, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     knots = np.concatenate([[0.0], *(np.array([at, at + 2.0]) for at in turns)])
@@ -90,14 +90,12 @@ def _posture(rng: np.random.Generator, move: Floats, n_samples: int) -> Floats32
     return np.asarray(made, dtype=np.float32)
 
 
-def _heart_rate(
-    rng: np.random.Generator, looks: Floats, names: tuple[str, ...], epoch_seconds: float, move: Floats
-) -> Series:
-    level = levels(rng, looks, HEART_RATE, names, HEART_SCATTER, epoch_seconds)
+def _heart_rate(rng: np.random.Generator, looks: Floats, epoch_seconds: float, move: Floats) -> Series:
+    level = levels(rng, looks, HEART_RATE, HEART_SCATTER, epoch_seconds)
     n = int(len(looks) * epoch_seconds / HEART_RATE_SECONDS)
     times = (np.arange(n) + 0.5) * HEART_RATE_SECONDS + rng.uniform(-0.9, 0.9, n)
-    effort = np.convolve(move, np.exp(-np.arange(40) / 12), mode="full")[: len(move)]
-    rate = at_times(level, epoch_seconds, times) + 6 * np.minimum(at_times(effort, 1.0, times), 2.0)
+    effort = np.minimum(at_times(effort_of(move, 12), 1.0, times), 2.0)
+    rate = at_times(level, epoch_seconds, times) + 6 * effort
     rate += 1.5 * drift(rng, n, 4) + rng.normal(0, 1.0, n)
     return Series("heart_rate", times, np.clip(np.rint(rate), 35, 190), "bpm")
 
@@ -110,14 +108,47 @@ def _steps(rng: np.random.Generator) -> Series:
     return Series("steps", times, np.where(walking, rng.poisson(180, len(times)), 0).astype(float), "counts")
 
 
-def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
-    events = scatter_events(rng, "sensor loss", "", seconds, 0.12, (20, 400))
-    return events + scatter_events(rng, "device removed", "", seconds, 0.05, (600, 2400))
-
-
 def _without(series: Series, events: list[Event]) -> Series:
     """Drop what a sensor did not deliver."""
     keep: Mask = np.ones(len(series.times), dtype=bool)
     for event in events:
         keep &= ~((series.times >= event.start_seconds) & (series.times < event.end_seconds))
     return Series(series.name, series.times[keep], series.values[keep], series.unit)
+
+
+CODES = {"W": 0, "N1": 1, "N2": 2, "N3": 3, "R": 5}
+READ_OPTIONS = ""
+FILE_LIST = {
+    "txt": """motion/syntheticNNN_acceleration.txt      seconds, x, y, z in g, as in Sleep-Accel
+heart_rate/syntheticNNN_heartrate.txt     seconds, beats per minute
+steps/syntheticNNN_steps.txt              seconds, steps in the days before
+labels/syntheticNNN_labeled_sleep.txt     seconds, stage: 0 W, 1 N1, 2 N2, 3 N3, 5 REM""",
+}
+FILES = {  # role -> folder, ending, format
+    "acceleration": ("motion", "acceleration", "%.5f %.6f %.6f %.6f"),
+    "heart_rate": ("heart_rate", "heartrate", "%.5f,%d"),
+    "steps": ("steps", "steps", "%.4f,%d"),
+}
+
+
+def name_of(number: int, layout: str) -> str:
+    """Return a subject's name, which begins the names of the files."""
+    return f"synthetic{number:03d}"
+
+
+def write(made: Simulated, folder: Path, layout: str) -> None:
+    """Write one recording."""
+    subject = made.recording.subject
+    for role, (subfolder, ending, row_format) in FILES.items():
+        series = made.recording.signals[role]
+        assert isinstance(series, Series)
+        (folder / subfolder).mkdir(parents=True, exist_ok=True)
+        rows = np.column_stack([series.times, series.values])
+        write_rows(folder / subfolder / f"{subject}_{ending}.txt", rows, row_format)
+    night = made.night.hypnogram
+    (folder / "labels").mkdir(exist_ok=True)
+    lines = (
+        f"{round(epoch * night.epoch_seconds)} {CODES[night.scheme.names[label]]}\n"
+        for epoch, label in enumerate(night.labels.tolist())
+    )
+    (folder / "labels" / f"{subject}_labeled_sleep.txt").write_text("".join(lines), encoding="ascii")

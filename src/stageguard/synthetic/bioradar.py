@@ -1,13 +1,25 @@
-"""The echo of a sleeper in a radar's beam: I and Q of breathing, heartbeat and movement."""
+"""The echo of a sleeper in a radar's beam: I and Q of breathing, heartbeat and movement.
+
+In files: npz with a mapping file, or, as PhysioNet has SLEEPBRL, EDF with WFDB annotations.
+"""
 
 from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
+from stageguard.base.files import SYNTHETIC_WORD, toml_text
+from stageguard.base.version import __version__
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
-from stageguard.synthetic.body import BREATH_HZ, TURN_SIZE, Body, body_of
+from stageguard.synthetic.body import BREATH_HZ, Body, body_of, turn_seconds
 from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
+from stageguard.synthetic.files import edf_signal, signal_of, write_edf
 from stageguard.synthetic.hypnograms import Night
 from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.people import Sleeper
@@ -31,23 +43,20 @@ ALIKE = {
 }
 LINGER = 0.15
 
+LOSSES = (("sensor loss", "", 0.12, (30, 300)),)
+BURSTS = (("interference", "", 0.15, (5, 40)),)
+
 
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the night of somebody in front of a radar."""
-    truth = night.hypnogram
-    seconds = truth.n_epochs * truth.epoch_seconds
-    body = body_of(truth, sleeper, seed, ALIKE, LINGER)
-    rng = stream(seed, "radar", sleeper.number)
-    way = _way(rng, body, round(seconds * RATE_HZ))
-    i, q = _echo(rng, way)
-    events = scatter_events(
-        stream(seed, "events", sleeper.number), "sensor loss", "", seconds, 0.12, (30, 300)
-    )
-    events += scatter_events(
-        stream(seed, "bursts", sleeper.number), "interference", "", seconds, 0.15, (5, 40)
-    )
+    who = sleeper.number
+    body = body_of(night.hypnogram, sleeper, seed, ALIKE, LINGER)
+    rng = stream(seed, "radar", who)
+    i, q = _echo(rng, _way(rng, body, round(night.seconds * RATE_HZ)))
+    events = scatter_events(stream(seed, "events", who), night.seconds, LOSSES)
+    events += scatter_events(stream(seed, "bursts", who), night.seconds, BURSTS)
     for event in events:
-        _disturb(stream(seed, f"noise {event.start_seconds}", sleeper.number), event, i, q)
+        _disturb(stream(seed, f"noise {event.start_seconds}", who), event, i, q)
     signals = {"radar_i": Signal("radar_i", i, RATE_HZ), "radar_q": Signal("radar_q", q, RATE_HZ)}
     return simulated(name, signals, night, sleeper, events + body.apnoeas)
 
@@ -63,10 +72,8 @@ def _way(rng: np.random.Generator, body: Body, n: int) -> Floats:
     way += rng.uniform(*PULSE_MM) / 2 * np.sin(2 * np.pi * pulse)
     moving = np.interp(times, np.arange(len(move)) + 0.5, move)
     way += MOVE_MM_PER_G * moving * drift(rng, n, 0.5 * RATE_HZ)
-    turns = np.flatnonzero(move > TURN_SIZE)
-    turns = turns[np.diff(turns, prepend=-10) > 5]
     shift = np.zeros(n)
-    for at in turns:  # within two seconds to another place
+    for at in turn_seconds(move):  # within two seconds to another place
         first = min(round(at * RATE_HZ), n - 1)
         length = min(round(2 * RATE_HZ), n - first)
         step = rng.normal(0, POSTURE_MM)
@@ -92,3 +99,89 @@ def _disturb(rng: np.random.Generator, event: Event, i: Floats32, q: Floats32) -
             signal[samples] = 0.0
         else:
             signal[samples] += rng.normal(0, 6.0, samples.stop - samples.start).astype(np.float32)
+
+
+CODES = {"W": "W", "N1": "1", "N2": "2", "N3": "3", "R": "R"}
+CHANNELS = {"S1": "radar_i", "S2": "radar_q"}
+FIRST_NUMBER = 900  # PhysioNet's records end at sbj32
+RANGE = (-32.768, 32.767)
+READ_OPTIONS = ""
+FILE_LIST = {
+    "npz": """synthetic-NNN.npz    radar_i, radar_q at 50 Hz; stages per 30 s
+recordings.toml      subjects, starts and covariates""",
+    "edf": """sbj9NN.edf, sbj9NN.edf.atr    I/Q pair 1 (S1, S2) and stages, as in SLEEPBRL
+subjects-synthetic.csv        age, sex, BMI, AHI""",
+}
+NOTE, SKIP, AUX = 22, 59, 63  # codes of WFDB annotations
+
+
+def name_of(number: int, layout: str) -> str:
+    """Return a subject's name."""
+    return f"sbj{FIRST_NUMBER + number}" if layout == "edf" else f"synthetic-{number:03d}"
+
+
+def write(made: Simulated, folder: Path, layout: str) -> None:
+    """Write one recording."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if layout == "edf":
+        _write_edf(folder / f"{made.recording.subject}.edf", made)
+        return
+    night = made.night.hypnogram
+    with (folder / f"{made.recording.subject}.npz").open("xb") as file:
+        np.savez(
+            file,
+            allow_pickle=False,
+            **{role: np.asarray(signal_of(made, role).samples) for role in CHANNELS.values()},
+            rate_hz=np.float64(RATE_HZ),
+            subject=np.array(made.recording.subject),
+            stages=night.stages.astype("U2"),
+            epoch_seconds=np.float64(night.epoch_seconds),
+            synthetic=np.array(True),
+        )
+
+
+def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
+    """Write what is known of the subjects."""
+    if layout == "edf":
+        (folder / "subjects-synthetic.csv").write_text(_table(subjects), encoding="utf-8")
+        return
+    lines = [
+        f"# {SYNTHETIC_WORD}: simulated by stageguard {__version__}; nobody slept these nights.",
+        "epoch_seconds = 30",
+        'scheme = "wnr3"  # as in the paper; the files hold W, N1, N2, N3, R',
+    ]
+    for subject in subjects:
+        lines += ["", "[[recordings]]", f'file = "{subject.subject}.npz"', f'subject = "{subject.subject}"']
+        lines += [f"start = {subject.start.isoformat()}"] if subject.start is not None else []
+        lines += ["", "[recordings.covariates]", toml_text(subject.covariates).rstrip()]
+    (folder / "recordings.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _table(subjects: Sequence[Any]) -> str:
+    names = [name for name in ("age", "sex", "bmi", "ahi") if any(name in s.covariates for s in subjects)]
+    rows = [["Subject", *names, "synthetic"]]
+    for subject in subjects:
+        facts = (str(subject.covariates.get(name, "")) for name in names)
+        rows.append([subject.subject, *facts, "1"])
+    return "".join(",".join(row) + "\n" for row in rows)
+
+
+def _write_edf(path: Path, made: Simulated) -> None:
+    signals = [edf_signal(signal_of(made, role), label, RANGE) for label, role in CHANNELS.items()]
+    write_edf(path, made.recording, signals)
+    path.with_name(f"{path.name}.atr").write_bytes(stage_annotations(made.night.hypnogram))
+
+
+def stage_annotations(night: Hypnogram) -> bytes:
+    """Return stages as WFDB annotations in the MIT format: a note per epoch, the stage in its text."""
+    made, before = bytearray(), 0
+    for epoch, label in enumerate(night.labels.tolist()):
+        sample = round(epoch * night.epoch_seconds * RATE_HZ)
+        step = sample - before
+        if step > 0x3FF:
+            made += struct.pack("<HHH", SKIP << 10, step >> 16, step & 0xFFFF)
+            step = 0
+        text = CODES[night.scheme.names[label]].encode("ascii")
+        made += struct.pack("<HH", NOTE << 10 | step, AUX << 10 | len(text)) + text + bytes(len(text) % 2)
+        before = sample
+    return bytes(made + b"\0\0")

@@ -1,4 +1,7 @@
-"""What a sleeper's body does: movements, breathing with apnoeas, heartbeats and the ECG they make."""
+"""What a sleeper's body does: movements, breathing with apnoeas, heartbeats and the ECG they make.
+
+`looks` (n_epochs, 5) is the share of each AASM stage in the look of every epoch, see `appearances`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Floats32
+from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import AASM5
 from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.events import Event
 from stageguard.synthetic.noise import at_times, drift, moments, stream
@@ -26,15 +28,9 @@ TURN_SIZE = 0.12  # a larger movement changes the posture
 
 
 def movement(rng: np.random.Generator, looks: Floats, epoch_seconds: float) -> Floats:
-    """Return the size of the movement in every second: bouts of some seconds, as the look has them.
-
-    Parameters
-    ----------
-    looks : array (n_epochs, 5)
-        Share of each AASM stage in the look of every epoch.
-    """
-    rate = np.exp(levels(rng, looks, MOVES_PER_MINUTE, AASM5.names, MOVES_SCATTER, epoch_seconds))
-    size = np.exp(levels(rng, looks, MOVE_SIZE, AASM5.names, SIZE_SCATTER, epoch_seconds))
+    """Return the size of the movement in every second: bouts of some seconds, as the looks have them."""
+    rate = np.exp(levels(rng, looks, MOVES_PER_MINUTE, MOVES_SCATTER, epoch_seconds))
+    size = np.exp(levels(rng, looks, MOVE_SIZE, SIZE_SCATTER, epoch_seconds))
     n_seconds = int(np.ceil(len(looks) * epoch_seconds))
     times = moments(n_seconds, 1.0)
     begins = np.flatnonzero(rng.random(n_seconds) < at_times(rate, epoch_seconds, times) / 60)
@@ -45,6 +41,17 @@ def movement(rng: np.random.Generator, looks: Floats, epoch_seconds: float) -> F
         end = min(begin + length, n_seconds)
         move[begin:end] = np.maximum(move[begin:end], bout_size)
     return move
+
+
+def turn_seconds(move: Floats) -> Ints:
+    """Return the seconds in which the posture begins to change, from the movement in every second."""
+    large = np.flatnonzero(move > TURN_SIZE)
+    return np.asarray(large[np.diff(large, prepend=-10) > 5])
+
+
+def effort_of(move: Floats, memory: float) -> Floats:
+    """Return what the heart feels of the movement in every second, which fades over some seconds."""
+    return np.convolve(move, np.exp(-np.arange(40) / memory), mode="full")[: len(move)]
 
 
 BREATH_HZ = 10.0
@@ -70,25 +77,13 @@ EFFORT_LEFT = {APNOEA: 0.40, HYPOPNOEA: 0.65}  # share of the movement of chest 
 
 @dataclass(frozen=True, slots=True)
 class Breath:
-    """Breathing at 10 Hz.
+    """Breathing at 10 Hz, arrays (n,)."""
 
-    Parameters
-    ----------
-    phase : array (n,)
-        Breaths since the beginning, in turns.
-    depth : array (n,)
-        Depth of the breath without any event; about 1.
-    flow, effort : array (n,)
-        Share of airflow and of effort that events leave.
-    paradox : array (n,)
-        1 where chest and belly move against each other.
-    """
-
-    phase: Floats
-    depth: Floats
-    flow: Floats
-    effort: Floats
-    paradox: Floats
+    phase: Floats  # breaths since the beginning, in turns
+    depth: Floats  # of the breath without any event; about 1
+    flow: Floats  # share of airflow that events leave
+    effort: Floats  # share of effort that events leave
+    paradox: Floats  # 1 where chest and belly move against each other
 
     @property
     def wave(self) -> Floats:
@@ -98,22 +93,13 @@ class Breath:
 
 
 def breathe(rng: np.random.Generator, looks: Floats, epoch_seconds: float, apnoeas: list[Event]) -> Breath:
-    """Return the breathing of a night.
-
-    Parameters
-    ----------
-    looks : array (n_epochs, 5)
-        Share of each AASM stage in the look of every epoch.
-    apnoeas : list of Event
-        Apnoeas and hypopnoeas.
-    """
-    names = AASM5.names
+    """Return the breathing of a night with apnoeas and hypopnoeas."""
     n = round(len(looks) * epoch_seconds * BREATH_HZ)
     times = moments(n, BREATH_HZ)
-    pace = levels(rng, looks, BREATHS_PER_MINUTE, names, PACE_SPREAD, epoch_seconds) / 60
-    length = np.exp(levels(rng, looks, LENGTH_SCATTER, names, LENGTH_SPREAD, epoch_seconds))
-    unevenness = np.exp(levels(rng, looks, DEPTH_SCATTER, names, DEPTH_SPREAD, epoch_seconds))
-    level = levels(rng, looks, DEPTH, names, LEVEL_SPREAD, epoch_seconds)
+    pace = levels(rng, looks, BREATHS_PER_MINUTE, PACE_SPREAD, epoch_seconds) / 60
+    length = np.exp(levels(rng, looks, LENGTH_SCATTER, LENGTH_SPREAD, epoch_seconds))
+    unevenness = np.exp(levels(rng, looks, DEPTH_SCATTER, DEPTH_SPREAD, epoch_seconds))
+    level = levels(rng, looks, DEPTH, LEVEL_SPREAD, epoch_seconds)
     n_seconds = int(np.ceil(len(looks) * epoch_seconds))
     wobble, sway = (drift(rng, n_seconds, BREATH_MEMORY) for _ in range(2))
     seconds = moments(n_seconds, 1.0)
@@ -185,35 +171,20 @@ def beat_times(
     epoch_seconds: float,
     breath: Breath,
     apnoeas: list[Event],
-    move: Floats | None = None,
+    move: Floats,
 ) -> Floats:
-    """Return when the heart beats, in seconds.
-
-    Parameters
-    ----------
-    looks : array (n_epochs, 5)
-        Share of each AASM stage in the look of every epoch.
-    breath : Breath
-        Which the heart follows.
-    apnoeas : list of Event
-        During which it slows down, to race afterwards.
-    move : array, optional
-        Movement per second, which it answers.
-    """
-    names = AASM5.names
-    n = len(breath.phase)
-    times = moments(n, BREATH_HZ)
-    mean = levels(rng, looks, BEATS_PER_MINUTE, names, RATE_SPREAD, epoch_seconds)
-    swing = np.maximum(levels(rng, looks, BREATH_SWING, names, BREATH_SPREAD, epoch_seconds), 0.2)
-    slow = np.maximum(levels(rng, looks, SLOW_SWING, names, SLOW_SPREAD, epoch_seconds), 0.3)
+    """Return when the heart beats, in seconds; it follows breath, apnoeas and movement."""
+    times = moments(len(breath.phase), BREATH_HZ)
+    mean = levels(rng, looks, BEATS_PER_MINUTE, RATE_SPREAD, epoch_seconds)
+    swing = np.maximum(levels(rng, looks, BREATH_SWING, BREATH_SPREAD, epoch_seconds), 0.2)
+    slow = np.maximum(levels(rng, looks, SLOW_SWING, SLOW_SPREAD, epoch_seconds), 0.3)
     rate = _eased(at_times(mean, epoch_seconds, times)) + at_times(swing, epoch_seconds, times) * breath.wave
     rate += at_times(slow, epoch_seconds, times) * _slow_wave(rng, times)
     for event in apnoeas:
         _add_bump(rate, times, -4.0, event.start_seconds + event.seconds / 2, event.seconds / 3)
         _add_bump(rate, times, 9.0, event.end_seconds + 4, 4.0)
-    if move is not None:
-        effort = np.convolve(move, np.exp(-np.arange(40) / 10), mode="full")[: len(move)]
-        rate += 6 * np.minimum(np.interp(times, np.arange(len(effort)) + 0.5, effort), 2.0)
+    effort = effort_of(move, 10)
+    rate += 6 * np.minimum(np.interp(times, moments(len(effort), 1.0), effort), 2.0)
     beats = np.cumsum(np.clip(rate, 32, 185)) / 60 / BREATH_HZ
     whole = np.arange(1, int(beats[-1]) + 1)
     made = np.interp(whole, beats, times) + rng.normal(0, 0.004, len(whole))
@@ -227,9 +198,7 @@ def ecg_of(
     made = np.zeros(n_samples + 2 * round(rate_hz), dtype=np.float32)
     reach = np.arange(round(-0.30 * rate_hz), round(0.45 * rate_hz) + 1)
     whole = np.floor(beats * rate_hz).astype(np.int64)
-    offset = (
-        reach[None, :] - (beats * rate_hz - whole)[:, None]
-    ) / rate_hz  # seconds from each beat's R peak
+    offset = (reach - (beats * rate_hz - whole)[:, None]) / rate_hz  # seconds from each beat's R peak
     interval = np.clip(np.diff(beats, append=beats[-1] + 0.9), 0.35, 1.6)[:, None]
     waves = np.zeros_like(offset)
     for seconds, width, height in WAVES:
@@ -271,36 +240,18 @@ def _add_bump(values: Floats, times: Floats, height: float, centre: float, width
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the body of a sleeper does in one night.
+    """What the body of a sleeper does in one night."""
 
-    Parameters
-    ----------
-    apnoeas : list of Event
-        Apnoeas and hypopnoeas.
-    breath : Breath
-        Breathing.
-    move : array (n_seconds,)
-        Size of the movement in every second.
-    beats : array (n_beats,)
-        When the heart beats, in seconds.
-    """
-
-    apnoeas: list[Event]
+    apnoeas: list[Event]  # and hypopnoeas
     breath: Breath
-    move: Floats
-    beats: Floats
+    move: Floats  # (n_seconds,) size of the movement in every second
+    beats: Floats  # (n_beats,) when the heart beats, in seconds
 
 
 def body_of(
     night: Hypnogram, sleeper: Sleeper, seed: int, alike: Mapping[str, Mapping[str, float]], linger: float
 ) -> Body:
-    """Return what a body does that follows the stages, as far as epochs look like their stage.
-
-    Parameters
-    ----------
-    alike, linger
-        As in `appearances`.
-    """
+    """Return what a body does that follows the stages, as far as epochs look like their stage."""
     who, epoch_seconds = sleeper.number, night.epoch_seconds
     looks = appearances(stream(seed, "looks", who), night, alike, linger=linger)
     per_hour = float(sleeper.covariates.get("ahi", 0.0))

@@ -1,20 +1,34 @@
-"""ECG, belts, airflow and oxygen saturation of a night, following stages and apnoeas."""
+"""ECG, belts, airflow and oxygen saturation of a night, following stages and apnoeas.
+
+In files as the NSRR has SHHS: EDF, scorings in XML, and a table of covariates.
+"""
 
 from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32
-from stageguard.night.recording import Series, Signal
+from stageguard.base.files import SYNTHETIC_WORD
+from stageguard.base.version import __version__
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Signal
 from stageguard.synthetic.body import APNOEA, HYPOPNOEA, Breath, body_of, ecg_of
 from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
+from stageguard.synthetic.files import edf_signal, signal_of, write_edf
 from stageguard.synthetic.hypnograms import Night
 from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.people import Sleeper
 
-ECG_HZ = 125.0  # as in the first visit of SHHS, like the rates below
+ECG_HZ = 125.0  # as in the first visit of SHHS, like the other rates
 BELT_HZ = 10.0
-SLOW_HZ = 1.0
+CLIP_MV = 1.25  # where the amplifier of SHHS ends
 
 # Share of a stage's epochs that look like another stage: calm wake, restless NREM, quiet REM. Set so that
 # staging is as hard as in the paper (studies/simulator).
@@ -27,25 +41,56 @@ ALIKE = {
 }
 LINGER = 0.15
 
+
+class Channel(NamedTuple):
+    """A channel as SHHS has it."""
+
+    label: str
+    rate_hz: float
+    unit: str  # belts and airflow have none
+    limits: tuple[float, float]  # in the file, where what is in uV is in mV
+
+
+CHANNELS = {  # by role, in the order of the file
+    "spo2": Channel("SaO2", 1.0, "%", (0.0, 100.0)),
+    "heart_rate": Channel("H.R.", 1.0, "bpm", (0.0, 250.0)),
+    "ecg": Channel("ECG", ECG_HZ, "uV", (-CLIP_MV, CLIP_MV)),
+    "thorax": Channel("THOR RES", BELT_HZ, "", (-1.0, 1.0)),
+    "abdomen": Channel("ABDO RES", BELT_HZ, "", (-1.0, 1.0)),
+    "airflow": Channel("NEW AIR", BELT_HZ, "", (-1.0, 1.0)),
+}
+EVENTS = (  # kind, channel, how many per hour, from how many seconds to how many
+    ("sensor loss", "ecg", 0.12, (20, 300)),
+    ("clipping", "ecg", 0.15, (5, 40)),
+    ("sensor loss", "thorax", 0.08, (30, 400)),
+    ("sensor loss", "abdomen", 0.08, (30, 400)),
+    ("sensor loss", "spo2", 0.15, (20, 200)),
+)
 DESATURATION = {APNOEA: (4.0, 9.0), HYPOPNOEA: (2.5, 5.5)}  # percent
 DELAY_SECONDS = 18.0  # from the lung to the finger
-CLIP_MV = 1.25  # where the amplifier of SHHS ends
 
 
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the night of somebody at a sleep laboratory, without EEG."""
-    truth = night.hypnogram
-    seconds = truth.n_epochs * truth.epoch_seconds
-    body = body_of(truth, sleeper, seed, ALIKE, LINGER)
-    rng = stream(seed, "ecg", sleeper.number)
-    ecg = ecg_of(rng, body.beats, body.breath, ECG_HZ, round(seconds * ECG_HZ))
-    slow = _belts(stream(seed, "belts", sleeper.number), body.breath, body.move)
-    slow["spo2"] = _saturation(stream(seed, "spo2", sleeper.number), body.apnoeas, int(seconds))
-    slow["heart_rate"] = _rate(body.beats, int(seconds))
-    events = _events(stream(seed, "events", sleeper.number), seconds)
+    seconds, who = night.seconds, sleeper.number
+    body = body_of(night.hypnogram, sleeper, seed, ALIKE, LINGER)
+    ecg = ecg_of(stream(seed, "ecg", who), body.beats, body.breath, ECG_HZ, round(seconds * ECG_HZ))
+    channels = {"ecg": ecg, **_belts(stream(seed, "belts", who), body.breath, body.move)}
+    channels["spo2"] = _saturation(stream(seed, "spo2", who), body.apnoeas, int(seconds))
+    channels["heart_rate"] = _rate(body.beats, int(seconds))
+    events = scatter_events(stream(seed, "events", who), seconds, EVENTS)
     for event in events:
-        _disturb(event, ecg, slow)
-    signals = {"ecg": Signal("ECG", 1000 * ecg, ECG_HZ, "uV"), **_signals(slow)}
+        values = channels[event.channel]
+        samples = event.samples(CHANNELS[event.channel].rate_hz, len(values))
+        if event.kind == "clipping":
+            values[samples] = np.clip(6 * values[samples], -CLIP_MV, CLIP_MV)
+        else:
+            values[samples] = 0.0
+    channels["ecg"] = 1000 * ecg
+    signals = {}
+    for role, values in channels.items():
+        label, rate_hz, unit, _ = CHANNELS[role]
+        signals[role] = Signal(label, values, rate_hz, unit)
     return simulated(name, signals, night, sleeper, events + body.apnoeas)
 
 
@@ -84,35 +129,93 @@ def _rate(beats: Floats, n_seconds: int) -> Floats32:
     return np.asarray(np.rint(np.interp(np.arange(n_seconds) + 0.5, beats[1:], rate)), dtype=np.float32)
 
 
-def _signals(slow: dict[str, Floats32]) -> dict[str, Signal | Series]:
-    names = {
-        "thorax": "THOR RES",
-        "abdomen": "ABDO RES",
-        "airflow": "NEW AIR",
-        "spo2": "SaO2",
-        "heart_rate": "H.R.",
-    }
-    units = {"spo2": "%", "heart_rate": "bpm"}
-    rates = {role: SLOW_HZ if role in units else BELT_HZ for role in slow}
-    return {role: Signal(names[role], slow[role], rates[role], units.get(role, "")) for role in slow}
+FIRST_ID = 900_000  # the study's own ids end at 205804
+STAGES = {
+    "W": "Wake|0",
+    "N1": "Stage 1 sleep|1",
+    "N2": "Stage 2 sleep|2",
+    "N3": "Stage 3 sleep|3",
+    "R": "REM sleep|5",
+}
+CONCEPTS = {APNOEA: "Obstructive apnea|Obstructive Apnea", HYPOPNOEA: "Hypopnea|Hypopnea"}
+TABLE = "datasets/shhs1-dataset-0.0.0-synthetic.csv"
+SEXES = {"M": "1", "F": "2"}
+READ_OPTIONS = ""
+FILE_LIST = {
+    "edf": """polysomnography/edfs/shhs1/shhs1-900NNN.edf     SaO2, H.R., ECG, belts, airflow, as in SHHS
+polysomnography/annotations-events-nsrr/shhs1/shhs1-900NNN-nsrr.xml     stages and apnoeas
+datasets/shhs1-dataset-0.0.0-synthetic.csv      age, sex, BMI, AHI""",
+}
 
 
-def _events(rng: np.random.Generator, seconds: float) -> list[Event]:
-    events = scatter_events(rng, "sensor loss", "ecg", seconds, 0.12, (20, 300))
-    events += scatter_events(rng, "clipping", "ecg", seconds, 0.15, (5, 40))
-    events += scatter_events(rng, "sensor loss", "thorax", seconds, 0.08, (30, 400))
-    events += scatter_events(rng, "sensor loss", "abdomen", seconds, 0.08, (30, 400))
-    events += scatter_events(rng, "sensor loss", "spo2", seconds, 0.15, (20, 200))
-    return events
+def name_of(number: int, layout: str) -> str:
+    """Return a subject's id of six digits, none of the study's own."""
+    return f"{FIRST_ID + number}"
 
 
-def _disturb(event: Event, ecg: Floats32, slow: dict[str, Floats32]) -> None:
-    if event.kind == "clipping":
-        samples = event.samples(ECG_HZ, len(ecg))
-        ecg[samples] = np.clip(6 * ecg[samples], -CLIP_MV, CLIP_MV)
-    elif event.channel == "ecg":
-        ecg[event.samples(ECG_HZ, len(ecg))] = 0.0
-    else:
-        rate_hz = SLOW_HZ if event.channel == "spo2" else BELT_HZ
-        target = slow[event.channel]
-        target[event.samples(rate_hz, len(target))] = 0.0
+def write(made: Simulated, folder: Path, layout: str) -> None:
+    """Write one recording and its scoring."""
+    stem = f"shhs1-{made.recording.subject}"
+    edfs = folder / "polysomnography" / "edfs" / "shhs1"
+    scorings = folder / "polysomnography" / "annotations-events-nsrr" / "shhs1"
+    for subfolder in (edfs, scorings):
+        subfolder.mkdir(parents=True, exist_ok=True)
+    _write_edf(edfs / f"{stem}.edf", made)
+    text = nsrr_xml(made.night.hypnogram, made.events)
+    (scorings / f"{stem}-nsrr.xml").write_text(text, encoding="utf-8")
+
+
+def finish(subjects: Sequence[Any], folder: Path, layout: str) -> None:
+    """Write the table of covariates, of those columns that StageGuard reads."""
+    (folder / "datasets").mkdir()
+    with (folder / TABLE).open("x", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["nsrrid", "visitnumber", "age_s1", "gender", "bmi_s1", "ahi_a0h3a", "synthetic"])
+        for subject in subjects:
+            covariates = subject.covariates
+            sex = SEXES.get(str(covariates.get("sex")), "")
+            facts = (covariates.get(name, "") for name in ("age", "bmi", "ahi"))
+            age, bmi, ahi = (f"{fact:g}" if isinstance(fact, float) else "" for fact in facts)
+            table.writerow([subject.subject, 1, age, sex, bmi, ahi, 1])
+
+
+def nsrr_xml(night: Hypnogram, events: Sequence[Event]) -> str:
+    """Return stages and respiratory events as the NSRR annotates them."""
+    seconds = night.n_epochs * night.epoch_seconds
+    start = night.start or datetime(2000, 1, 1)
+    clock = start.strftime("%d.%m.%y %H.%M.%S")
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8" standalone="no"?>',
+        f"<!-- {SYNTHETIC_WORD}: simulated by stageguard {__version__}; nobody slept this night. -->",
+        "<PSGAnnotation>",
+        "<SoftwareVersion>Compumedics</SoftwareVersion>",
+        f"<EpochLength>{night.epoch_seconds:g}</EpochLength>",
+        "<ScoredEvents>",
+        _event("", "Recording Start Time", 0, seconds, f"<ClockTime>{clock}</ClockTime>"),
+    ]
+    for event in events:
+        if event.kind in CONCEPTS:
+            location = "<SignalLocation>ABDO RES</SignalLocation>"
+            kind = "Respiratory|Respiratory"
+            lines.append(_event(kind, CONCEPTS[event.kind], event.start_seconds, event.seconds, location))
+    edges = np.flatnonzero(np.diff(night.labels)) + 1
+    for first, end in zip([0, *edges.tolist()], [*edges.tolist(), night.n_epochs], strict=True):
+        stage = STAGES[night.scheme.names[night.labels[first]]]
+        begin, length = first * night.epoch_seconds, (end - first) * night.epoch_seconds
+        lines.append(_event("Stages|Stages", stage, begin, length))
+    return "\n".join([*lines, "</ScoredEvents>", "</PSGAnnotation>", ""])
+
+
+def _event(kind: str, concept: str, start: float, seconds: float, more: str = "") -> str:
+    return (
+        f"<ScoredEvent><EventType>{escape(kind)}</EventType><EventConcept>{escape(concept)}</EventConcept>"
+        f"<Start>{start:.1f}</Start><Duration>{seconds:.1f}</Duration>{more}</ScoredEvent>"
+    )
+
+
+def _write_edf(path: Path, made: Simulated) -> None:
+    signals = [
+        edf_signal(signal_of(made, role), label, limits) for role, (label, *_, limits) in CHANNELS.items()
+    ]
+    sex = made.recording.covariates.get("sex")
+    write_edf(path, made.recording, signals, "M" if sex == "M" else "F" if sex == "F" else "X")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -21,60 +22,28 @@ EAGERNESS = 0.7  # how much of the difference each round makes up
 
 @dataclass(frozen=True, slots=True)
 class BoutLaw:
-    """How long bouts last and where they lead, before a clock or a person changes it.
+    """How long bouts last and where they lead, before a clock or a person changes it."""
 
-    Parameters
-    ----------
-    brief_share : array (n_stages,)
-        Share of the bouts that are brief.
-    long_leave : array (n_stages,)
-        Chance per epoch of passing on, in each phase of a long bout.
-    exits : array (n_stages, n_stages)
-        Where a bout leads when it ends; rows sum to 1, nothing on the diagonal.
-    """
-
-    brief_share: Floats
-    long_leave: Floats
-    exits: Floats
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages."""
-        return len(self.exits)
+    brief_share: Floats  # (n_stages,) of the bouts
+    long_leave: Floats  # (n_stages,) chance per epoch of passing on, in each phase of a long bout
+    exits: Floats  # (n_stages, n_stages) where a bout leads; rows sum to 1, nothing on the diagonal
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the hour does, slot by slot.
+    """What the hour does, slot by slot."""
 
-    Parameters
-    ----------
-    gate : array (n_slots, n_stages)
-        How strongly each stage draws a sleeper into it; multiplies the hazard of going there.
-    stretch : array (n_slots, n_stages)
-        Multiplies the mean length of the long bouts of each stage.
-    slot_epochs : int
-        Length of a slot.
-    """
-
-    gate: Floats
-    stretch: Floats
-    slot_epochs: int
-
-    def scaled(self, gate: Floats, stretch: Floats) -> Clock:
-        """Return the clock of a sleeper whose own gates and stretches come on top."""
-        return replace(self, gate=self.gate * gate, stretch=self.stretch * stretch)
+    gate: Floats  # (n_slots, n_stages) multiplies the hazard of going into each stage
+    stretch: Floats  # (n_slots, n_stages) multiplies the mean length of the long bouts of each stage
+    slot_epochs: int  # length of a slot
 
 
 def step_matrices(law: BoutLaw, clock: Clock) -> Floats:
-    """Return the chance of each step from epoch to epoch, per slot.
+    """Return the chance of each step from epoch to epoch (n_slots, n_phases * n_stages, n_phases * n_stages).
 
-    Returns
-    -------
-    array (n_slots, n_phases * n_stages, n_phases * n_stages)
-        Stage s is at indices s (brief), n_stages + s (long) and 2 n_stages + s (late).
+    Stage s is at indices s (brief), n_stages + s (long) and 2 n_stages + s (late).
     """
-    k = law.n_stages
+    k = len(law.exits)
     pull = law.exits[None] * clock.gate[:, None, :]  # (slot, from, to)
     total = pull.sum(axis=2)
     targets = pull / np.where(total > 0, total, 1)[:, :, None]
@@ -95,16 +64,13 @@ def step_matrices(law: BoutLaw, clock: Clock) -> Floats:
 def expected_transitions(law: BoutLaw, clock: Clock, start: Floats | None = None) -> Floats:
     """Return how often each stage is expected to be followed by each, from epoch to epoch of all slots.
 
-    Parameters
-    ----------
-    start : array (n_phases * n_stages,), optional
-        Where the first epoch is. Default: where a sleeper is on average, day after day.
+    The first epoch is at `start` (n_phases * n_stages,), or where a sleeper is on average, day after day.
     """
     steps = step_matrices(law, clock)
     within, across = _powers(steps, clock.slot_epochs)
     if start is None:
-        start = _rest(_chained(across))
-    here, counts, k = start, np.zeros(steps.shape[1:]), law.n_stages
+        start = _rest(reduce(np.matmul, across))
+    here, counts, k = start, np.zeros(steps.shape[1:]), len(law.exits)
     for slot, matrix in enumerate(steps):
         counts += (here @ within[slot])[:, None] * matrix
         here = here @ across[slot]
@@ -113,28 +79,18 @@ def expected_transitions(law: BoutLaw, clock: Clock, start: Floats | None = None
 
 
 def calibrated(target: Floats, one_epoch: Floats, clock: Clock, start: Floats | None = None) -> BoutLaw:
-    """Find the law whose transitions, under a clock, are those of a matrix.
+    """Find the law whose transitions, under the clock of a whole night or day, are those of a matrix.
 
-    Parameters
-    ----------
-    target : array (n_stages, n_stages)
-        Chance that an epoch is followed by each stage; rows sum to 1.
-    one_epoch : array (n_stages,)
-        Share of bouts to last one epoch; less where the mean leaves no room for it.
-    clock : Clock
-        Of a whole night or day.
-    start : array, optional
-        As in `expected_transitions`.
+    `target` (n_stages, n_stages) is the chance that an epoch is followed by each stage, `one_epoch`
+    (n_stages,) the share of bouts to last one epoch, less where the mean leaves no room for it.
     """
-    k = len(target)
-    off = ~np.eye(k, dtype=bool)
+    off = ~np.eye(len(target), dtype=bool)
     leaving = np.where(off, target, 0.0)
     wanted_exits = leaving / leaving.sum(axis=1, keepdims=True)
     wanted_mean = 1 / leaving.sum(axis=1)
     brief_mean = 1 / BRIEF_LEAVE
-    room = (wanted_mean - SHORTEST_LONG) / (
-        brief_mean - SHORTEST_LONG
-    )  # share at which long bouts are shortest
+    # share at which long bouts are shortest
+    room = (wanted_mean - SHORTEST_LONG) / (brief_mean - SHORTEST_LONG)
     room = np.where(wanted_mean > SHORTEST_LONG, 1.0, room)
     brief = np.clip(np.minimum(one_epoch / BRIEF_LEAVE, room), 0, 0.9)
     long_mean = np.maximum((wanted_mean - brief * brief_mean) / (1 - brief), SHORTEST_LONG)
@@ -167,30 +123,18 @@ def draw(rng: np.random.Generator, law: BoutLaw, clock: Clock, n_epochs: int, st
         states.append(state)
         state = bisect_right(rows[min(epoch // length, last)][state], chance[epoch + 1])
         state = min(state, len(start) - 1)
-    return (np.array(states) % law.n_stages).astype(np.int8)
+    return (np.array(states) % len(law.exits)).astype(np.int8)
 
 
 def lifted(fine: Floats, coarse: Floats, merge: Indices) -> Floats:
-    """Bend a matrix of fine stages so that, merged, it is a coarser one.
+    """Bend a matrix of fine stages (n, n) so that, merged by `merge` (n,), it is a coarser one (m, m).
 
-    Parameters
-    ----------
-    fine : array (n, n)
-        Chance that an epoch is followed by each fine stage.
-    coarse : array (m, m)
-        The same for the stages they merge into, from other nights.
-    merge : array (n,)
-        Coarse stage of each fine one.
-
-    Returns
-    -------
-    array (n, n)
-        Where a fine stage leads within its group, and how the fine stages of another group share a way into
-        it, is as in `fine`; how often a group is left, and for which, is as in `coarse`.
+    Where a fine stage leads within its group, and how the fine stages of another group share a way into it,
+    is as in `fine`; how often a group is left, and for which, is as in `coarse`.
     """
     bent = fine.copy()
     groups = range(len(coarse))
-    for _ in range(60):
+    for _ in range(ROUNDS):
         rest = _rest(bent)
         for source in groups:
             rows = np.flatnonzero(merge == source)
@@ -217,13 +161,6 @@ def _powers(steps: Floats, n: int) -> tuple[Floats, Floats]:
             total = total + power
             power = power @ steps
     return total, power
-
-
-def _chained(matrices: Floats) -> Floats:
-    product = np.eye(matrices.shape[1])
-    for matrix in matrices:
-        product = product @ matrix
-    return product
 
 
 def _rest(matrix: Floats) -> Floats:

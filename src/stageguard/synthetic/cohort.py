@@ -16,10 +16,8 @@ from typing import Any
 
 from stageguard.base.errors import OVERWRITE, InputError, Message, OutputError, OutputExistsError
 from stageguard.base.files import SYNTHETIC_FILE
-from stageguard.base.lazy import load
 from stageguard.base.version import __version__
 from stageguard.measures.statistics import sleep_statistics
-from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.quantities import REPORTED
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
@@ -192,13 +190,14 @@ def simulate_cohort(
         The truth about each.
     """
     folder = Path(folder)
-    check_place(folder, overwrite=overwrite)
+    _check_place(folder, overwrite)
     staging = _sibling(folder, "making")
     try:
         staging.mkdir(parents=True)
         task = partial(write_subject, plan, staging)
         subjects = tuple((run or map)(task, range(1, plan.n_subjects + 1)))
-        layout_of(plan.recorded).finish(subjects, staging, plan.layout)
+        if finish := getattr(module_of(plan.recorded), "finish", None):
+            finish(subjects, staging, plan.layout)
         _write_truth(plan, subjects, staging)
         _put(staging, folder)
     except OSError as error:
@@ -212,13 +211,11 @@ def simulate_cohort(
     return subjects
 
 
-def check_place(folder: Path, *, overwrite: bool) -> None:
+def _check_place(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that holds anything but an earlier simulation which may be replaced."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write {folder}: it is a file, expected a folder.")
-    if next(folder.iterdir(), None) is None:
+    if not folder.exists() or next(folder.iterdir(), None) is None:
         return
     if not (folder / SYNTHETIC_FILE).is_file():
         raise OutputExistsError(
@@ -233,32 +230,33 @@ def check_place(folder: Path, *, overwrite: bool) -> None:
 def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
     """Simulate one subject of a plan and write the files; returns what is true about it."""
     made = _simulate(plan, number)
-    layout_of(plan.recorded).write(made, folder, plan.layout)
-    night = made.night.hypnogram
-    shares = {name: 100 * float((night.labels == i).mean()) for i, name in enumerate(night.scheme.names)}
-    recording = made.recording
-    return Subject(
-        recording.subject,
-        dict(recording.covariates),
-        recording.start,
-        _statistics(made.night),
-        shares,
-        made.events,
-    )
+    module_of(plan.recorded).write(made, folder, plan.layout)
+    recording, night = made.recording, made.night
+    truth = night.hypnogram
+    measured = sleep_statistics(truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds)
+    statistics = {name: float(getattr(measured, name)) for name in STATISTICS}
+    shares = {name: 100 * float((truth.labels == i).mean()) for i, name in enumerate(truth.scheme.names)}
+    covariates = dict(recording.covariates)
+    return Subject(recording.subject, covariates, recording.start, statistics, shares, made.events)
 
 
 def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
-    modality = plan.recorded
+    module = module_of(plan.recorded)
     sleeper = who if isinstance(who, Sleeper) else _sleeper(plan, who)
-    name = layout_of(modality).name_of(sleeper.number, plan.layout)
-    simulate = load(f"synthetic.{modality.module}:simulate")
-    made: Simulated = simulate(_night(plan, sleeper), sleeper, plan.seed, name)
+    name = module.name_of(sleeper.number, plan.layout)
+    made: Simulated = module.simulate(_night(plan, sleeper), sleeper, plan.seed, name)
     return made
 
 
-def layout_of(modality: Modality) -> Any:
-    """Return the module that writes the files of a modality's dataset."""
-    return import_module(f"stageguard.synthetic.layouts.{modality.layout_module}")
+def module_of(modality: Modality) -> Any:
+    """Return the module of a modality, which makes its signals and writes them in its dataset's layouts.
+
+    It offers ``simulate(night, sleeper, seed, name)``; ``name_of(number, layout)``, the subject's name;
+    ``write(made, folder, layout)`` for one recording; where a cohort has tables once,
+    ``finish(subjects, folder, layout)``; ``FILE_LIST``, what a README says of the files of each layout; and
+    ``READ_OPTIONS``, what `stageguard features` needs to read them.
+    """
+    return import_module(f"stageguard.synthetic.{modality.module}")
 
 
 def _sleeper(plan: Plan, number: int) -> Sleeper:
@@ -273,16 +271,8 @@ def _night(plan: Plan, sleeper: Sleeper) -> Night:
     kind = kind_of(modality.profile, plan.variant)
     if modality.is_mouse:
         return draw_day(kind, sleeper, plan.seed, plan.hours)
-    minutes = {"evening_minutes": modality.evening_minutes, "morning_minutes": modality.morning_minutes}
-    return draw_night(kind, sleeper, plan.seed, plan.hours, **minutes)
-
-
-def _statistics(night: Night) -> dict[str, float]:
-    truth: Hypnogram = night.hypnogram
-    statistics = sleep_statistics(
-        truth, lights_off=night.lights_off_seconds, lights_on=night.lights_on_seconds
-    )
-    return {name: float(getattr(statistics, name)) for name in STATISTICS}
+    minutes = modality.evening_minutes, modality.morning_minutes
+    return draw_night(kind, sleeper, plan.seed, plan.hours, minutes)
 
 
 def _write_truth(plan: Plan, subjects: Sequence[Subject], folder: Path) -> None:
@@ -291,11 +281,9 @@ def _write_truth(plan: Plan, subjects: Sequence[Subject], folder: Path) -> None:
     rows = [["subject", *names, *STATISTICS, *(f"{name}_percent" for name in stages)]]
     events = [["subject", "kind", "channel", "start_seconds", "seconds"]]
     for subject in subjects:
-        facts = [_cell(subject.covariates.get(name)) for name in names]
-        truth = [_cell(subject.statistics[name]) for name in STATISTICS]
-        rows.append(
-            [subject.subject, *facts, *truth, *(_cell(subject.stage_percent[name]) for name in stages)]
-        )
+        facts = [subject.covariates.get(name) for name in names]
+        truth = [*subject.statistics.values(), *subject.stage_percent.values()]
+        rows.append([subject.subject, *map(_cell, [*facts, *truth])])
         for event in subject.events:
             times = f"{event.start_seconds:.2f}", f"{event.seconds:.2f}"
             events.append([subject.subject, event.kind, event.channel or "all", *times])
@@ -333,7 +321,7 @@ def _put(staging: Path, folder: Path) -> None:
 
 def readme(plan: Plan) -> str:
     """Return the text for README.txt."""
-    modality, layout = plan.recorded, layout_of(plan.recorded)
+    modality, layout = plan.recorded, module_of(plan.recorded)
     who = "mice" if modality.is_mouse else "people"
     is_adult, is_usual_layout = plan.variant == "adult", plan.layout == modality.layouts[0]
     of_variant = "" if is_adult else f", variant {plan.variant}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,16 +85,15 @@ def simulated(
 
 
 def scatter_events(
-    rng: np.random.Generator,
-    kind: str,
-    channel: str,
-    seconds: float,
-    per_hour: float,
-    lengths: tuple[float, float],
+    rng: np.random.Generator, seconds: float, kinds: Iterable[tuple[str, str, float, tuple[float, float]]]
 ) -> list[Event]:
-    """Return events at random times, of random length within a range, that stay inside the recording."""
+    """Return events at random times that stay inside the recording.
+
+    `kinds` has the kind, the channel, how many there are per hour, and the range of their length in seconds.
+    """
     made = []
-    for _ in range(int(rng.poisson(per_hour * seconds / 3600))):
-        length = min(float(rng.uniform(*lengths)), LARGEST_SHARE * seconds)
-        made.append(Event(kind, channel, float(rng.uniform(0, seconds - length)), length))
+    for kind, channel, per_hour, lengths in kinds:
+        for _ in range(int(rng.poisson(per_hour * seconds / 3600))):
+            length = min(float(rng.uniform(*lengths)), LARGEST_SHARE * seconds)
+            made.append(Event(kind, channel, float(rng.uniform(0, seconds - length)), length))
     return made

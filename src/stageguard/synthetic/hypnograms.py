@@ -22,50 +22,26 @@ LARGEST_WAKEFUL_SHARE = 0.15  # of a short recording, before lights off and afte
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """The truth about one recording.
+    """The truth about one recording."""
 
-    Parameters
-    ----------
-    hypnogram : Hypnogram
-        Stage of every epoch, with the start of the recording.
-    lights_off_seconds, lights_on_seconds : float or None
-        Since the start; between them the sleeper tried to sleep. None for mice.
-    """
-
-    hypnogram: Hypnogram
-    lights_off_seconds: float | None = None
+    hypnogram: Hypnogram  # with the start of the recording
+    lights_off_seconds: float | None = None  # since the start; None for mice
     lights_on_seconds: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Length of the recording."""
+        return self.hypnogram.n_epochs * self.hypnogram.epoch_seconds
 
 
 def draw_night(
-    kind: Kind,
-    sleeper: Sleeper,
-    seed: int,
-    hours: float,
-    *,
-    evening_minutes: float = 0.0,
-    morning_minutes: float = 0.0,
+    kind: Kind, sleeper: Sleeper, seed: int, hours: float, awake_minutes: tuple[float, float] = (0.0, 0.0)
 ) -> Night:
-    """Return a night of somebody.
-
-    Parameters
-    ----------
-    kind : Kind
-        How such people sleep.
-    sleeper : Sleeper
-        Who it is.
-    seed : int
-        Of the cohort.
-    hours : float
-        Length of the recording.
-    evening_minutes, morning_minutes : float
-        Mean time awake before lights off and after lights on; drawn anew for each sleeper.
-    """
+    """Return a night of somebody; `awake_minutes` are means, before lights off and after lights on."""
     rng = stream(seed, "hypnogram", sleeper.number)
     n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
     evening, morning = (
-        _wakeful_epochs(rng, minutes, n_epochs, kind.epoch_seconds)
-        for minutes in (evening_minutes, morning_minutes)
+        _wakeful_epochs(rng, minutes, n_epochs, kind.epoch_seconds) for minutes in awake_minutes
     )
     n_dark = n_epochs - evening - morning
     clock = night_clock(kind, rng, n_dark * kind.epoch_seconds / 3600, sleeper.factors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from zlib import crc32
 
 import numpy as np
@@ -24,24 +25,12 @@ BLOCK_FRAMES = 1024  # frames made at once, so that a day at 512 Hz needs no mor
 def shaped_noise(
     rng: np.random.Generator, power: Floats, templates: Floats, rate_hz: float, hop: int, n_samples: int
 ) -> Floats32:
-    """Return noise whose power spectrum is a sum of templates, weighted anew at every hop.
+    """Return noise whose power spectrum is a sum of templates, weighted anew every `hop` samples.
 
     Frames of two hops with independent coefficients are added half overlapping under a window whose squares
-    sum to one, so that the expected spectrum passes smoothly from frame to frame.
-
-    Parameters
-    ----------
-    power : array (n_hops + 1, n_templates)
-        Weight of each template in the frame that is centred on each hop's beginning; frames beyond the last
-        are like it.
-    templates : array (n_templates, hop + 1)
-        One-sided power densities at the frequencies of a frame, 0 to half the rate.
-    rate_hz : float
-        Samples per second.
-    hop : int
-        Samples from frame to frame.
-    n_samples : int
-        Length of the result.
+    sum to one, so that the expected spectrum passes smoothly from frame to frame. `power` (n_hops + 1,
+    n_templates) weighs the frame that is centred on each hop's beginning; frames beyond the last are like it.
+    `templates` (n_templates, hop + 1) are one-sided power densities from 0 to half the rate.
     """
     length = 2 * hop
     window = np.sin(np.pi * (np.arange(length) + 0.5) / length).astype(np.float32)
@@ -63,15 +52,9 @@ def shaped_noise(
 def drift(rng: np.random.Generator, n: int, memory: float) -> Floats:
     """Return slow noise of variance 1 that forgets a share 1/e of itself in `memory` steps."""
     keep = np.exp(-1 / memory) if memory > 0 else 0.0
-    fresh = rng.standard_normal(n)
-    made = np.empty(n)
-    level = fresh[0] if n else 0.0
     gain = np.sqrt(1 - keep**2)
-    steps = fresh.tolist()
-    for step in range(n):
-        level = keep * level + gain * steps[step] if step else level
-        made[step] = level
-    return made
+    fresh = rng.standard_normal(n).tolist()
+    return np.array(list(accumulate(fresh, lambda level, step: keep * level + gain * step)))
 
 
 def moments(n: int, rate_hz: float) -> Floats:

@@ -41,77 +41,36 @@ HUMAN_SPREAD = {
 }
 MOUSE_SPREAD = {"gate W": 0.15, "stretch W": 0.15, "gate R": 0.15, "stretch N": 0.08}
 
-Factors = Mapping[str, float]
+Covariates = Mapping[str, float | str]
 
 
 @dataclass(frozen=True, slots=True)
 class Sleeper:
-    """Somebody who does not exist.
+    """Somebody who does not exist."""
 
-    Parameters
-    ----------
-    number : int
-        From 1.
-    covariates : mapping
-        What is told about the sleeper: age, sex, AHI, groups; for mice sex and weight.
-    factors : mapping
-        What multiplies the gates and stretches of the sleeper's nights.
-    """
-
-    number: int
-    covariates: Mapping[str, float | str]
-    factors: Factors = field(default_factory=dict)
+    number: int  # from 1
+    covariates: Covariates  # age, sex, AHI, groups; for mice sex and weight
+    factors: Mapping[str, float] = field(default_factory=dict)  # on the gates and stretches of the nights
 
 
 @cache
 def known_shifts(modality: str) -> Mapping[str, Mapping[str, float]]:
     """Return by how much groups differ on average from sleepers aged 40-55 without apnoea.
 
-    Of nights of 8 h from lights off to lights on, with the other covariate at its reference.
-
-    Parameters
-    ----------
-    modality : str
-        Its fitted profile decides how adults without any deviation sleep, and so a little of the differences.
-
-    Returns
-    -------
-    mapping
-        "osa mild", "osa moderate/severe", "age 55-70", "age 70+" -> statistic -> minutes, or percent. Empty
-        for mice, whose covariates do nothing.
+    Group, such as "osa mild" or "age 70+", -> statistic -> minutes, or percent; of nights of 8 h from lights
+    off to lights on, with the other covariate at its reference. Empty for mice, whose covariates do nothing.
     """
     shifts: dict[str, dict[str, dict[str, float]]] = tomllib.loads(read_text(SHIFTS_FILE, "TOML"))
     return shifts.get(modality, {})
 
 
-def reference_sleeper(number: int = 1) -> Sleeper:
-    """Return somebody without any deviation: 47 years old, no apnoea, no peculiarity."""
-    covariates: dict[str, float | str] = {
-        "age": 47.0,
-        "sex": "F",
-        "ahi": 1.0,
-        "age_group": "40-55",
-        "osa": "none",
-    }
-    return Sleeper(number, covariates)
-
-
 def draw_adult(
     seed: int, number: int, *, age_group: str | None = None, osa_group: str | None = None
 ) -> Sleeper:
-    """Return an adult, the same for a seed and a number however many there are.
-
-    Parameters
-    ----------
-    seed, number : int
-        Of the cohort, and of the sleeper in it, from 1.
-    age_group, osa_group : str, optional
-        Instead of those whose turn it is.
-    """
+    """Return an adult of some groups, or of those whose turn it is; the same however many there are."""
     rng = stream(seed, "people", number)
-    if age_group is None or osa_group is None:
-        turn = _groups(number)
-        age_group, osa_group = age_group or turn[0], osa_group or turn[1]
+    turn = _groups(number)
+    age_group, osa_group = age_group or turn[0], osa_group or turn[1]
     low, high, _ = AGE_GROUPS[age_group]
     least, most, _ = OSA_GROUPS[osa_group]
     age = float(rng.integers(low, high))
@@ -122,23 +81,18 @@ def draw_adult(
         log_factors[name] += OSA_STEP[osa_group] * effect
     for name, effect in AGE_EFFECT.items():
         log_factors[name] += AGE_STEP[age_group] * effect
-    covariates: dict[str, float | str] = {
-        "age": age,
-        "sex": sex,
-        "ahi": ahi,
-        "age_group": age_group,
-        "osa": osa_group,
-    }
-    covariates["bmi"] = round(float(np.clip(rng.normal(26.5 + 3.5 * OSA_STEP[osa_group], 3), 18, 50)), 1)
+    bmi = round(float(np.clip(rng.normal(26.5 + 3.5 * OSA_STEP[osa_group], 3), 18, 50)), 1)
+    groups = {"age_group": age_group, "osa": osa_group}
+    covariates: Covariates = {"age": age, "sex": sex, "ahi": ahi, **groups, "bmi": bmi}
     return Sleeper(number, covariates, {name: float(np.exp(value)) for name, value in log_factors.items()})
 
 
 def draw_infant(seed: int, number: int) -> Sleeper:
     """Return an infant of up to three months."""
     rng = stream(seed, "people", number)
-    covariates: dict[str, float | str] = {"age_weeks": float(rng.integers(1, 13))}
-    covariates |= {"age": round(float(covariates["age_weeks"]) / 52.18, 3)}
-    covariates |= {"sex": "F" if rng.random() < 0.5 else "M"}
+    weeks = float(rng.integers(1, 13))
+    sex = "F" if rng.random() < 0.5 else "M"
+    covariates: Covariates = {"age_weeks": weeks, "age": round(weeks / 52.18, 3), "sex": sex}
     return Sleeper(number, covariates, _spread(rng, HUMAN_SPREAD))
 
 
@@ -147,8 +101,7 @@ def draw_mouse(seed: int, number: int) -> Sleeper:
     rng = stream(seed, "people", number)
     sex = "F" if rng.random() < 0.5 else "M"
     weight = round(float(rng.normal(22 if sex == "F" else 27, 2)), 1)
-    covariates: dict[str, float | str] = {"sex": sex, "weight_g": weight}
-    return Sleeper(number, covariates, _spread(rng, MOUSE_SPREAD))
+    return Sleeper(number, {"sex": sex, "weight_g": weight}, _spread(rng, MOUSE_SPREAD))
 
 
 def _spread(rng: np.random.Generator, deviations: Mapping[str, float]) -> dict[str, float]:
@@ -160,17 +113,13 @@ def _groups(number: int) -> tuple[str, str]:
 
     So the first few differ already, and after 25 the groups have the paper's sizes without going together.
     """
-    ages, severities = list(AGE_GROUPS), list(OSA_GROUPS)
-    age_share, osa_share = (
-        np.array([size for *_, size in groups.values()]) / sum(size for *_, size in groups.values())
-        for groups in (AGE_GROUPS, OSA_GROUPS)
-    )
-    share = age_share[:, None] * osa_share[None, :]  # (age, severity)
+    sizes = [np.array([size for *_, size in groups.values()]) for groups in (AGE_GROUPS, OSA_GROUPS)]
+    share = np.outer(*(size / size.sum() for size in sizes))  # (age, severity)
     counts = np.zeros(share.shape)
     chosen = (0, 0)
     for n in range(1, number + 1):
         missing = share * n - counts
         behind = missing + missing.sum(axis=0, keepdims=True) + missing.sum(axis=1, keepdims=True)
-        chosen = divmod(int(behind.argmax()), len(severities))
+        chosen = divmod(int(behind.argmax()), len(OSA_GROUPS))
         counts[chosen] += 1
-    return ages[chosen[0]], severities[chosen[1]]
+    return list(AGE_GROUPS)[chosen[0]], list(OSA_GROUPS)[chosen[1]]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,61 +18,33 @@ FINE_PROFILE = "human-psg-5"
 NIGHT_HOURS = 8.0  # a night whose transitions, counted from its beginning to its end, are the profile's
 ONSET_MINUTES = 10.0  # from lights off to the first cycle of the nominal night
 ONSET_REM_MINUTES = 20.0  # from the first cycle's beginning
+NO_FACTORS: Mapping[str, float] = MappingProxyType({})
 ONSET_STRETCH = 4.0  # on bouts of Wake in these minutes: falling asleep takes longer than falling back
 
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """The cycles of a night: how long, and what each opens the way to; later ones are like the last.
+    """The cycles of a night: how long, and what each opens the way to; later ones are like the last."""
 
-    Parameters
-    ----------
-    minutes, spread_minutes : float
-        Mean length of a cycle, and its standard deviation from cycle to cycle.
-    deep, rem : tuple of float
-        Height of the gates into N3 and REM.
-    deep_stretch, rem_stretch : tuple of float
-        Factors on the mean bouts of N3 and REM.
-    deep_centre, rem_centre : float
-        Where in a cycle, from 0 to 1, they are most open.
-    onset_rem : float
-        Height of a gate into REM in the first half hour, before any cycle has come to it.
-    """
-
-    minutes: float
-    spread_minutes: float
-    deep: tuple[float, ...]
-    rem: tuple[float, ...]
-    deep_stretch: tuple[float, ...]
-    rem_stretch: tuple[float, ...]
-    deep_centre: float = 0.38
+    minutes: float  # mean length of a cycle
+    spread_minutes: float  # its standard deviation from cycle to cycle
+    deep: tuple[float, ...]  # height of the gate into N3
+    rem: tuple[float, ...]  # height of the gate into REM
+    deep_stretch: tuple[float, ...]  # factor on the mean bouts of N3
+    rem_stretch: tuple[float, ...]  # factor on the mean bouts of REM
+    deep_centre: float = 0.38  # where in a cycle, from 0 to 1, the gate into N3 is most open
     rem_centre: float = 0.87
-    onset_rem: float = 0.0
+    onset_rem: float = 0.0  # height of a gate into REM in the first half hour, before any cycle comes to it
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of sleeper.
+    """A kind of sleeper."""
 
-    Parameters
-    ----------
-    name : str
-        Such as "adult".
-    scheme : StageScheme
-        Stages the hypnogram is drawn in.
-    epoch_seconds : float
-        Length of an epoch.
-    law : BoutLaw
-        Bouts before any clock.
-    cycles : Cycles or None
-        Of a night; None for mice, whose clock is the light.
-    """
-
-    name: str
-    scheme: StageScheme
+    scheme: StageScheme  # the hypnogram is drawn in
     epoch_seconds: float
-    law: BoutLaw
-    cycles: Cycles | None
+    law: BoutLaw  # bouts before any clock
+    cycles: Cycles | None  # of a night; None for mice, whose clock is the light
 
     @property
     def begin(self) -> Floats:
@@ -112,42 +85,41 @@ INFANT_TRANSITIONS = {  # of W, quiet (N2) and active sleep (R) per 30 s; our ch
 INFANT_ONE_EPOCH = {"W": 0.25, "N2": 0.05, "R": 0.08}
 # Factors on the hazards of going from one stage to another in narcolepsy; our choice.
 NARCOLEPSY_EXITS = {("W", "R"): 10.0, ("N1", "R"): 3.0, ("N2", "R"): 1.3, ("R", "W"): 1.6}
-NARCOLEPSY_WAKE = 1.7  # on every way into Wake from N1, N2, N3
+NARCOLEPSY_EXITS |= {(source, "W"): 1.7 for source in ("N1", "N2", "N3")}
 NARCOLEPTIC_MOUSE_EXITS = {("W", "R"): 60.0, ("N", "W"): 1.5, ("W", "N"): 1.3}  # as in orexin-deficient mice
 
 
 @cache
 def kind_of(profile_name: str, variant: str = "adult") -> Kind:
-    """Return the kind of sleeper a modality's profile describes.
+    """Return the kind of sleeper that a fitted profile describes, adult, narcoleptic or (no mouse) infant.
 
-    Parameters
-    ----------
-    profile_name : str
-        A fitted profile, such as "human-cardiorespiratory-3"; its transitions are met on average over a night
-        (people) or a day (mice).
-    variant : {"adult", "narcolepsy", "infant"}
-        Whose sleep. Mice are adult, or narcoleptic.
+    The profile's transitions are met on average over a night (people) or a day (mice).
     """
     profile = Profile.load(profile_name)
     if profile.scheme == WNR3 and profile.species == "mouse":
-        return _mouse(profile, variant)
+        kind = _calibrated(WNR3, profile.epoch_seconds, _matrix(profile), _one_epoch(profile), None)
+        return _urged(kind, NARCOLEPTIC_MOUSE_EXITS, None) if variant == "narcolepsy" else kind
     if variant == "infant":
-        return _infant(profile.epoch_seconds)
+        return _calibrated(AASM5, profile.epoch_seconds, *_infant_bouts(), INFANT_CYCLES)
     fine = Profile.load(FINE_PROFILE)
     target = lifted(_matrix(fine), _matrix(profile), AASM5.merge_map(profile.scheme).astype(np.intp))
-    one_epoch = _one_epoch(fine)
-    kind = Kind("adult", AASM5, profile.epoch_seconds, BoutLaw(one_epoch, one_epoch, target), ADULT_CYCLES)
-    law = calibrated(target, one_epoch, night_clock(kind, None, NIGHT_HOURS), kind.begin)
-    if variant == "narcolepsy":
-        factors = {**NARCOLEPSY_EXITS, **{(s, "W"): NARCOLEPSY_WAKE for s in ("N1", "N2", "N3")}}
-        return Kind(
-            "narcolepsy", AASM5, profile.epoch_seconds, _urged(law, AASM5, factors), NARCOLEPSY_CYCLES
-        )
-    return Kind("adult", AASM5, profile.epoch_seconds, law, ADULT_CYCLES)
+    kind = _calibrated(AASM5, profile.epoch_seconds, target, _one_epoch(fine), ADULT_CYCLES)
+    return _urged(kind, NARCOLEPSY_EXITS, NARCOLEPSY_CYCLES) if variant == "narcolepsy" else kind
+
+
+def _calibrated(
+    scheme: StageScheme, epoch_seconds: float, target: Floats, one_epoch: Floats, cycles: Cycles | None
+) -> Kind:
+    """Return sleepers whose transitions are `target` over the nominal night, or over a day without cycles."""
+    kind = Kind(scheme, epoch_seconds, BoutLaw(one_epoch, one_epoch, target), cycles)
+    if cycles is None:
+        return replace(kind, law=calibrated(target, one_epoch, day_clock(kind, 24, 0.0)))
+    clock = night_clock(kind, None, NIGHT_HOURS)
+    return replace(kind, law=calibrated(target, one_epoch, clock, kind.begin))
 
 
 def night_clock(
-    kind: Kind, rng: np.random.Generator | None, hours: float, factors: Mapping[str, float] | None = None
+    kind: Kind, rng: np.random.Generator | None, hours: float, factors: Mapping[str, float] = NO_FACTORS
 ) -> Clock:
     """Return the clock of one night, its cycles drawn or (without a generator) all of the mean length."""
     cycles = kind.cycles
@@ -156,7 +128,6 @@ def night_clock(
     n_slots = max(1, int(np.ceil(hours * 3600 / kind.epoch_seconds / slot_epochs)))
     middles = (np.arange(n_slots) + 0.5) * slot_epochs * kind.epoch_seconds / 60 - ONSET_MINUTES
     number, moment = _cycle_of(middles, cycles, rng)
-    factors = factors or {}
     gate = np.ones((n_slots, AASM5.n_stages))
     stretch = np.ones_like(gate)
     deep, rem = AASM5.index("N3"), AASM5.index("R")
@@ -171,12 +142,11 @@ def night_clock(
     stretch[:, rem] = _by_cycle(cycles.rem_stretch, number) * (
         0.4 + onset + _bump(moment, cycles.rem_centre, 0.14)
     )
-    clock = Clock(gate, stretch, slot_epochs)
-    return clock.scaled(*_factors(kind.scheme, factors))
+    return _clock(kind, gate, stretch, slot_epochs, factors)
 
 
 def day_clock(
-    kind: Kind, hours: float, start_hour: float, factors: Mapping[str, float] | None = None
+    kind: Kind, hours: float, start_hour: float, factors: Mapping[str, float] = NO_FACTORS
 ) -> Clock:
     """Return the clock of mice under lights that go on at hour 0 and off at hour 12."""
     slot_epochs = max(1, round(900 / kind.epoch_seconds))
@@ -190,13 +160,17 @@ def day_clock(
     gate[:, wake] = 1.25 - 0.35 * light
     stretch[:, wake] = 2.4 - 1.8 * light
     stretch[:, nrem] = 0.85 + 0.3 * light
-    return Clock(gate, stretch, slot_epochs).scaled(*_factors(kind.scheme, factors or {}))
+    return _clock(kind, gate, stretch, slot_epochs, factors)
 
 
-def _factors(scheme: StageScheme, factors: Mapping[str, float]) -> tuple[Floats, Floats]:
-    gate = np.array([factors.get(f"gate {name}", 1.0) for name in scheme.names])
-    stretch = np.array([factors.get(f"stretch {name}", 1.0) for name in scheme.names])
-    return gate, stretch
+def _clock(
+    kind: Kind, gate: Floats, stretch: Floats, slot_epochs: int, factors: Mapping[str, float]
+) -> Clock:
+    """Return the clock of a sleeper, whose own gates and stretches come on top."""
+    names = kind.scheme.names
+    own_gate = np.array([factors.get(f"gate {name}", 1.0) for name in names])
+    own_stretch = np.array([factors.get(f"stretch {name}", 1.0) for name in names])
+    return Clock(gate * own_gate, stretch * own_stretch, slot_epochs)
 
 
 def _cycle_of(minutes: Floats, cycles: Cycles, rng: np.random.Generator | None) -> tuple[Floats, Floats]:
@@ -222,18 +196,8 @@ def _bump(moment: Floats, centre: float, width: float) -> Floats:
     return np.asarray(np.exp(-0.5 * ((moment - centre) / width) ** 2))
 
 
-def _mouse(profile: Profile, variant: str) -> Kind:
-    target, one_epoch = _matrix(profile), _one_epoch(profile)
-    kind = Kind("mouse", WNR3, profile.epoch_seconds, BoutLaw(one_epoch, one_epoch, target), None)
-    law = calibrated(target, one_epoch, day_clock(kind, 24, 0.0))
-    if variant == "narcolepsy":
-        return Kind(
-            "narcoleptic mouse", WNR3, profile.epoch_seconds, _urged(law, WNR3, NARCOLEPTIC_MOUSE_EXITS), None
-        )
-    return Kind("mouse", WNR3, profile.epoch_seconds, law, None)
-
-
-def _infant(epoch_seconds: float) -> Kind:
+def _infant_bouts() -> tuple[Floats, Floats]:
+    """Return transitions of infants and their shares of one-epoch bouts."""
     target, one_epoch = np.eye(AASM5.n_stages), np.zeros(AASM5.n_stages)
     for source, row in INFANT_TRANSITIONS.items():
         one_epoch[AASM5.index(source)] = INFANT_ONE_EPOCH[source]
@@ -242,18 +206,17 @@ def _infant(epoch_seconds: float) -> Kind:
     for unused in ("N1", "N3"):  # never entered
         target[AASM5.index(unused)] = target[AASM5.index("N2")]
         target[AASM5.index(unused), AASM5.index(unused)] = 0.0
-    kind = Kind("infant", AASM5, epoch_seconds, BoutLaw(one_epoch, one_epoch, target), INFANT_CYCLES)
-    law = calibrated(target, one_epoch, night_clock(kind, None, NIGHT_HOURS), kind.begin)
-    return Kind("infant", AASM5, epoch_seconds, law, INFANT_CYCLES)
+    return target, one_epoch
 
 
-def _urged(law: BoutLaw, scheme: StageScheme, factors: Mapping[tuple[str, str], float]) -> BoutLaw:
-    """Return a law with some ways multiplied, each as a hazard that competes with the others."""
-    pull = law.exits.copy()
+def _urged(kind: Kind, factors: Mapping[tuple[str, str], float], cycles: Cycles | None) -> Kind:
+    """Return sleepers with some ways multiplied, each as a hazard that competes with the others."""
+    law, pull = kind.law, kind.law.exits.copy()
     for (source, goal), factor in factors.items():
-        pull[scheme.index(source), scheme.index(goal)] *= factor
+        pull[kind.scheme.index(source), kind.scheme.index(goal)] *= factor
     total = pull.sum(axis=1)
-    return BoutLaw(law.brief_share, law.long_leave * total, pull / total[:, None])
+    urged = BoutLaw(law.brief_share, law.long_leave * total, pull / total[:, None])
+    return replace(kind, law=urged, cycles=cycles)
 
 
 def _matrix(profile: Profile) -> Floats:

@@ -1,9 +1,4 @@
-"""Simulated recordings in the native layouts of the datasets they imitate.
-
-Each module offers ``name_of(number, layout)``, the subject's name; ``write(made, folder, layout)`` for one
-recording; ``finish(subjects, folder, layout)`` for the tables that a cohort has once; ``FILE_LIST``, what a
-README says of the files of each layout; and ``READ_OPTIONS``, what `stageguard features` needs to read them.
-"""
+"""Tables of numbers and EDF files, as several of the imitated datasets have them."""
 
 from __future__ import annotations
 
@@ -16,12 +11,20 @@ import numpy.typing as npt
 
 from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.base.version import __version__
-from stageguard.night.recording import Recording
+from stageguard.night.recording import Recording, Signal
+from stageguard.synthetic.events import Simulated
 
 if TYPE_CHECKING:
     import edfio
 
 ROWS = 1 << 16  # formatted at once
+
+
+def signal_of(made: Simulated, role: str) -> Signal:
+    """Return a channel that was simulated as evenly sampled."""
+    signal = made.recording.signals[role]
+    assert isinstance(signal, Signal)
+    return signal
 
 
 def write_rows(path: Path, rows: npt.NDArray[np.floating], row_format: str, *, header: str = "") -> None:
@@ -31,6 +34,21 @@ def write_rows(path: Path, rows: npt.NDArray[np.floating], row_format: str, *, h
         for first in range(0, len(rows), ROWS):
             some = rows[first : first + ROWS]
             file.write((f"{row_format}\n" * len(some)) % tuple(some.ravel().tolist()))
+
+
+def edf_signal(signal: Signal, label: str, limits: tuple[float, float]) -> edfio.EdfSignal:
+    """Return a channel for EDF, cut off at its limits as by an amplifier; what is in uV is written in mV."""
+    import edfio
+
+    factor, unit = (1000.0, "mV") if signal.unit == "uV" else (1.0, signal.unit)
+    return edfio.EdfSignal(
+        np.clip(signal.read() / factor, *limits),
+        signal.rate_hz,
+        label=label,
+        transducer_type=SYNTHETIC_WORD,
+        physical_dimension=unit,
+        physical_range=limits,
+    )
 
 
 def write_edf(
