@@ -53,16 +53,7 @@ def dataset(name: str) -> Dataset:
 
 
 def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:
-    """Find the recordings of a dataset in a folder, without reading their signals.
-
-    Parameters
-    ----------
-    name : str
-        Name of the dataset.
-    folder : path-like
-        Where the local copy is.
-    **options
-        The dataset's own; see ``dataset(name).options``.
+    """Find the recordings of a dataset in a folder, without reading their signals; see `recordings`.
 
     Yields
     ------

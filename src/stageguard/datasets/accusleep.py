@@ -79,27 +79,11 @@ def find(
     same_mice: bool = True,
     codes: Mapping[int, str] | None = None,
 ) -> Iterator[Entry]:
-    """Find the sessions below a folder.
+    """Find the sessions below a folder: the dataset, one of its groups, one mouse, or one session.
 
     A session that is there both as MAT-files and as AccuSleePy's table is one recording, read from the table.
-
-    Parameters
-    ----------
-    folder : Path
-        The dataset, one of its groups, one mouse, or one session.
-    epoch_seconds : float
-        Length of the epochs wanted; 2.5 keeps the labels as they are.
-    label_seconds, rate_hz : float
-        What the files were made with.
-    unit : str
-        Unit of the signals, "V" or "uV" or "mV", which no file tells; they are then converted to uV.
-    group : str, optional
-        "4-hour" or "24-hour": only these recordings.
-    same_mice : bool
-        Whether Mouse01 of one group is Mouse01 of the other. Nobody has published that, so that by default
-        they are never parted.
-    codes : mapping of int to str, optional
-        Stage names (W, N, R) of the label codes, where they are not 1 REM, 2 Wake, 3 NREM.
+    `DATASET` explains the options. Whether Mouse01 of one group is Mouse01 of the other nobody has published,
+    so that by default they are never parted.
     """
     if unit:
         scale_to(unit, "uV", what="the signal")  # complains about unknown ones before anything is read

@@ -45,34 +45,16 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found.
+    """What was found."""
 
-    Parameters
-    ----------
-    dataset : Dataset
-        What it was to be.
-    folder : Path
-        Where.
-    n_found : int
-        Recordings there, readable or not.
-    recordings : tuple of Present
-        Those that can be read.
-    problems : tuple of Problem
-        Everything that is wrong.
-    n_compared : int
-        Files whose digest or size was compared with what was published.
-    n_listed, n_absent : int
-        Files that are published, as far as the folder knows, and those of them that are not here.
-    """
-
-    dataset: Dataset
+    dataset: Dataset  # what it was to be
     folder: Path
-    n_found: int
-    recordings: tuple[Present, ...]
+    n_found: int  # recordings there, readable or not
+    recordings: tuple[Present, ...]  # those that can be read
     problems: tuple[Problem, ...]
-    n_compared: int = 0
-    n_listed: int = 0
-    n_absent: int = 0
+    n_compared: int = 0  # files whose digest or size was compared with what was published
+    n_listed: int = 0  # files that are published, as far as the folder knows
+    n_absent: int = 0  # those of them that are not here
 
     @property
     def n_subjects(self) -> int:

@@ -87,18 +87,10 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
 def place_scorers(
     given: Mapping[str, Labels], own: Labels | None, n_epochs: int, what: str
 ) -> dict[str, Labels]:
-    """Cut scorers' lists to a file's epochs.
+    """Cut scorers' lists, all of one length and one beginning, to a file's epochs.
 
-    Parameters
-    ----------
-    given : mapping of str to array of int8
-        Lists by scorer, all of one length and one beginning.
-    own : array of int8 or None
-        The file's hypnogram, which is their consensus.
-    n_epochs : int
-        Epochs of the file's signals.
-    what : str
-        The file, for warnings.
+    ``own`` is the file's hypnogram, which is their consensus; without one its signals say how many epochs. A
+    warning about the file says when they fit nowhere.
     """
     if not given:
         return {}

@@ -161,7 +161,10 @@ def read_mapped(mapped: Mapped) -> Recording:
     signals: dict[str, Signal | Series] = {
         role: _signal(file, role, channel) for role, channel in channels.items()
     }
-    epoch_seconds = mapped.epoch_seconds or file_number(file, "epoch_seconds") or EPOCH_SECONDS
+    epoch_seconds = mapped.epoch_seconds or EPOCH_SECONDS
+    stated = file.small("epoch_seconds") if mapped.epoch_seconds is None else None
+    if stated is not None:
+        epoch_seconds = checks.number(stated.item(), "epoch_seconds", positive=True)
     signals |= _features(file, epoch_seconds)
     if not signals:
         raise broken(
@@ -183,19 +186,19 @@ def read_mapped(mapped: Mapped) -> Recording:
 
 
 def _subject(file: RadarFile, mapped: Mapped) -> str:
-    told = file.small("subject") if mapped.subject is None else None
-    return str(told.item()) if told is not None else mapped.subject or mapped.id
+    stated = file.small("subject") if mapped.subject is None else None
+    return str(stated.item()) if stated is not None else mapped.subject or mapped.id
 
 
 def _standard_channels(file: RadarFile) -> dict[str, Channel]:
-    names = set(file.names())
-    found = {}
-    for role, places in _STANDARD.items():
-        for name, column, part in places:
-            if name in names:
-                found[role] = Channel(name, None, None, column if len(file.shape(name)) > 1 else None, part)
-                break
-    return found
+    present = set(file.names())
+    channels = {}
+    for role, known in _STANDARD.items():
+        name, column, part = next((each for each in known if each[0] in present), ("", None, None))
+        if name:
+            is_matrix = len(file.shape(name)) > 1
+            channels[role] = Channel(name, column=column if is_matrix else None, part=part)
+    return channels
 
 
 def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
@@ -207,19 +210,16 @@ def _signal(file: RadarFile, role: str, channel: Channel) -> Signal:
             f"{did_you_mean(channel.name, names)}",
         )
     shape = file.shape(channel.name)
-    columns = 1 if len(shape) < 2 else shape[1 - time_axis(shape)]
-    if (
-        len(shape) not in (1, 2)
-        or (columns > 1 and channel.column is None)
-        or (channel.column or 0) >= columns
-    ):
+    n_columns = 1 if len(shape) < 2 else shape[1 - time_axis(shape)]
+    is_unclear = n_columns > 1 and channel.column is None
+    if len(shape) not in (1, 2) or is_unclear or (channel.column or 0) >= n_columns:
         raise broken(file.path, f"{channel.name} has shape {shape}. Give the column of {role} in {MAPPING}.")
-    rate = channel.rate_hz if channel.rate_hz is not None else file.told(channel.name, "rate_hz")
+    rate = channel.rate_hz if channel.rate_hz is not None else file.fact(channel.name, "rate_hz")
     if rate is None:
         raise broken(
             file.path, f"does not say the rate of {channel.name}. Give rate_hz, in it or in {MAPPING}."
         )
-    unit = str(channel.unit if channel.unit is not None else file.told(channel.name, "unit") or "")
+    unit = str(channel.unit if channel.unit is not None else file.fact(channel.name, "unit") or "")
     samples = file.row(channel.name, channel.column, channel.part)
     wanted = _UNITS.get(role)
     if wanted and unit and unit != wanted:
@@ -234,18 +234,13 @@ def _features(file: RadarFile, epoch_seconds: float) -> dict[str, Signal | Serie
         return {}
     if values.ndim != 2 or values.dtype.kind not in "iuf" or not values.size:
         raise broken(file.path, f"features have shape {values.shape}, expected numbers (epochs, features).")
-    names = file.small("feature_names")
-    told = (
-        [f"feature_{i + 1}" for i in range(values.shape[1])]
-        if names is None
-        else [str(n) for n in names.ravel()]
-    )
-    if len(told) != values.shape[1] or len(set(told)) < len(told):
-        raise broken(
-            file.path, f"has {values.shape[1]} features and {len(set(told))} different names for them."
-        )
-    columns = values.astype(np.float64).T
-    return {name: Signal(name, column, 1 / epoch_seconds) for name, column in zip(told, columns, strict=True)}
+    stated, n_features = file.small("feature_names"), values.shape[1]
+    numbered = [f"feature_{i + 1}" for i in range(n_features)]
+    names = numbered if stated is None else [str(name) for name in stated.ravel()]
+    if len(names) != n_features or len(set(names)) < n_features:
+        raise broken(file.path, f"has {n_features} features and {len(set(names))} different names for them.")
+    columns = zip(names, values.astype(np.float64).T, strict=True)
+    return {name: Signal(name, column, 1 / epoch_seconds) for name, column in columns}
 
 
 def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram | None:
@@ -265,21 +260,17 @@ def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram
             raise broken(file.path, f"has no {name!r} for the scoring; it has: {', '.join(file.names())}.")
         return None
     names = [_stage(file.path, code, mapped.stages) for code in codes.ravel().tolist()]
-    found = {name for name in names if name is not None}
-    scheme = next((one for one in (WNR3, AASM5, WS2) if found <= set(one.names)), None)
+    scored = {name for name in names if name is not None}
+    scheme = next((one for one in (WNR3, AASM5, WS2) if scored <= set(one.names)), None)
     if scheme is None:
-        raise broken(file.path, f"stages {', '.join(sorted(found))} belong to no scheme. Correct [stages].")
+        raise broken(file.path, f"stages {', '.join(sorted(scored))} belong to no scheme. Correct [stages].")
     labels = np.array([UNSCORED if n is None else scheme.index(n) for n in names], dtype=np.int8)
-    if mapped.scheme is not None:
-        merged = np.append(scheme.merge_map(mapped.scheme), UNSCORED)
-        labels, scheme = merged[labels].astype(np.int8), mapped.scheme
-    return Hypnogram(labels, scheme, epoch_seconds, scorer="expert")
+    return Hypnogram(labels, scheme, epoch_seconds, scorer="expert").merge(mapped.scheme or scheme)
 
 
 def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
     """Return the name of a stage, None for unscored. A bare number means nothing without [stages]."""
-    text = (code.decode() if isinstance(code, bytes) else str(code)).strip()
-    text = text.removesuffix(".0")
+    text = (code.decode() if isinstance(code, bytes) else str(code)).strip().removesuffix(".0")
     named = stages.get(text, text)
     if named.lower() in UNSCORED_WORDS:
         return None
@@ -290,12 +281,6 @@ def _stage(path: Path, code: Any, stages: Mapping[str, str]) -> str | None:
             path, f"stage {text!r} is no name, and [stages] of {MAPPING} has: {known}. Add it there."
         )
     return name
-
-
-def file_number(file: RadarFile, name: str) -> float | None:
-    """Return a single number the file says, or None."""
-    found = file.small(name)
-    return None if found is None else checks.number(found.item(), name, positive=True)
 
 
 def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
@@ -319,7 +304,7 @@ def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
             folder / table.file,
             table.id or Path(table.file).stem,
             table.subject,
-            (table.channels if table.channels is not None else document.channels) or {},
+            (document.channels if table.channels is None else table.channels) or {},
             None if scoring is None or isinstance(scoring, str) else scoring["name"],
             folder / scoring if isinstance(scoring, str) else None,
             {**(document.stages or {}), **(table.stages or {})},

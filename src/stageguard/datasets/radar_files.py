@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,7 +42,7 @@ class RadarFile(Protocol):
     def small(self, name: str) -> npt.NDArray[Any] | None:
         """Return a fact or a short array, or None where the file has none of this name."""
 
-    def told(self, name: str, fact: str) -> Any:
+    def fact(self, name: str, fact: str) -> Any:
         """Return what the file says about one of its channels, such as its rate, or None."""
 
 
@@ -49,61 +50,54 @@ def open_radar_file(path: Path) -> RadarFile:
     """Return a file by its suffix."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return NpzFile(path)
+        return _NpzFile(path)
     if suffix in (".h5", ".hdf5"):
-        return Hdf5File(path)
+        return _Hdf5File(path)
     if suffix == ".edf":
         raw = read_edf_recording(path)
         signals = {name: signal for name, signal in raw.signals.items() if isinstance(signal, Signal)}
-        return EdfFile(path, signals, raw.start, raw.subject)
+        return _EdfFile(path, signals, raw.start, raw.subject)
     raise broken(path, f"is of no kind that is read here, expected {', '.join(SUFFIXES)}.")
 
 
 @dataclass(frozen=True, slots=True)
-class NpzFile:
+class _NpzFile:
     """Arrays that numpy's savez or savez_compressed wrote."""
 
     path: Path
 
     def names(self) -> tuple[str, ...]:
-        """Return the arrays' names."""
         try:
-            with zipfile.ZipFile(checked_file(self.path, "a recording")) as archive:
+            with self._archive() as archive:
                 return tuple(name.removesuffix(".npy") for name in archive.namelist())
         except zipfile.BadZipFile:
             raise broken(self.path, "is no npz archive, or was not written completely.") from None
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return an array's shape, from its header."""
-        with (
-            zipfile.ZipFile(checked_file(self.path, "a recording")) as archive,
-            archive.open(f"{name}.npy") as file,
-        ):
+        with self._archive() as archive, archive.open(f"{name}.npy") as file:
             return _npy_header(self.path, file)[0]
 
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
-        """Return samples that are unpacked at the first slice."""
         shape = self.shape(name)
         return spooled(shape[time_axis(shape)], lambda: self._blocks(name, column, part), self.path)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
-        """Return an array."""
         if name not in self.names():
             return None
         with np.load(checked_file(self.path, "a recording"), allow_pickle=False) as archive:
             return np.asarray(archive[name])
 
-    def told(self, name: str, fact: str) -> Any:
+    def fact(self, name: str, fact: str) -> Any:
         """Return ``<name>_<fact>``, or ``<fact>`` for all."""
-        found = self.small(f"{name}_{fact}")
-        found = self.small(fact) if found is None else found
-        return None if found is None else found.item()
+        values = self.small(f"{name}_{fact}")
+        values = self.small(fact) if values is None else values
+        return None if values is None else values.item()
+
+    def _archive(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(checked_file(self.path, "a recording"))
 
     def _blocks(self, name: str, column: int | None, part: str | None) -> Iterator[Array]:
-        with (
-            zipfile.ZipFile(checked_file(self.path, "a recording")) as archive,
-            archive.open(f"{name}.npy") as file,
-        ):
+        with self._archive() as archive, archive.open(f"{name}.npy") as file:
             shape, fortran, dtype = _npy_header(self.path, file)
             axis = time_axis(shape)
             length = shape[axis]
@@ -141,33 +135,29 @@ def _numbers(values: Array, part: str | None) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Hdf5File:
+class _Hdf5File:
     """Datasets of an HDF5 file; facts are attributes, of the file or of a dataset, or datasets."""
 
     path: Path
 
     def names(self) -> tuple[str, ...]:
-        """Return the datasets' names, with those of their groups."""
-        found: list[str] = []
+        names: list[str] = []
         with self._file() as file:
-            file.visititems(lambda name, item: found.append(name) if hasattr(item, "shape") else None)
-        return tuple(found)
+            file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
+        return tuple(names)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return a dataset's shape."""
         with self._file() as file:
             return tuple(int(n) for n in file[name].shape)
 
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
-        """Return samples that stay in the file."""
         shape = self.shape(name)
         axis = time_axis(shape)
         index = tuple(None if i == axis else column or 0 for i in range(len(shape)))
         row = hdf5_samples(self.path, name, shape[axis], index)
-        return seen_through(row, lambda values: _numbers(values, part))
+        return seen_through(partial(_numbers, part=part), row)
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
-        """Return an attribute of the file, or a dataset."""
         with self._file() as file:
             if name in file.attrs:
                 return np.asarray(file.attrs[name])
@@ -177,13 +167,12 @@ class Hdf5File:
         is_text = values.dtype.kind == "O"
         return np.array([_decoded(v) for v in values.ravel()]).reshape(values.shape) if is_text else values
 
-    def told(self, name: str, fact: str) -> Any:
-        """Return an attribute of the dataset, else of the file."""
+    def fact(self, name: str, fact: str) -> Any:
         with self._file() as file:
             if name in file and fact in file[name].attrs:
                 return _decoded(file[name].attrs[fact])
-        found = self.small(fact)
-        return None if found is None else _decoded(found.item())
+        value = self.small(fact)
+        return None if value is None else _decoded(value.item())
 
     def _file(self) -> Any:
         return library("h5py", f"reading {named(self.path)}").File(self.path, "r")
@@ -194,7 +183,7 @@ def _decoded(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class EdfFile:
+class _EdfFile:
     """Channels of an EDF file, which tells rate and unit itself."""
 
     path: Path
@@ -203,22 +192,17 @@ class EdfFile:
     subject: str | None = None
 
     def names(self) -> tuple[str, ...]:
-        """Return the channels' labels."""
         return tuple(self.signals)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return how many samples a channel has."""
         return (self.signals[name].n_samples,)
 
     def row(self, name: str, column: int | None, part: str | None) -> Samples:
-        """Return a channel's samples."""
         return self.signals[name].samples
 
     def small(self, name: str) -> npt.NDArray[Any] | None:
-        """Return the subject, where the header has one."""
         return np.asarray(self.subject) if name == "subject" and self.subject else None
 
-    def told(self, name: str, fact: str) -> Any:
-        """Return rate or unit of a channel."""
+    def fact(self, name: str, fact: str) -> Any:
         signal = self.signals[name]
         return {"rate_hz": signal.rate_hz, "unit": signal.unit}.get(fact)

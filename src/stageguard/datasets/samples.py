@@ -98,14 +98,18 @@ class Sliced:
         return self.read(*bounds(where, self.length))
 
 
-def seen_through(samples: Samples, function: Callable[[Array], Array]) -> Samples:
+def seen_through(function: Callable[[Array], Array], samples: Samples) -> Samples:
     """Return samples through a function, which is applied to each slice that is read."""
-    return Sliced(len(samples), lambda first, end: function(np.asarray(samples[first:end])))
+    return Sliced(len(samples), partial(_read_through, function, samples))
+
+
+def _read_through(function: Callable[[Array], Array], samples: Samples, first: int, end: int) -> Array:
+    return function(np.asarray(samples[first:end]))
 
 
 def scaled(samples: Samples, factor: float) -> Samples:
     """Return samples times a factor."""
-    return seen_through(samples, lambda values: values.astype(np.float64) * factor)
+    return seen_through(partial(np.multiply, factor, dtype=np.float64), samples)
 
 
 def spooled(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Samples:
@@ -123,12 +127,12 @@ def spooled(length: int, load: Callable[[], Iterable[Array]], path: Path) -> Sam
 
 def hdf5_samples(path: Path, name: str, length: int, index: tuple[int | None, ...]) -> Samples:
     """Return a row or column of an HDF5 dataset by its index per axis, which is None for that of time."""
+    return Sliced(length, partial(_read_hdf5, path, name, index))
 
-    def read(first: int, end: int) -> Array:
-        with hdf5_file(path) as file:
-            return np.asarray(file[name][tuple(slice(first, end) if at is None else at for at in index)])
 
-    return Sliced(length, read)
+def _read_hdf5(path: Path, name: str, index: tuple[int | None, ...], first: int, end: int) -> Array:
+    with hdf5_file(path) as file:
+        return np.asarray(file[name][tuple(slice(first, end) if at is None else at for at in index)])
 
 
 def hdf5_row(path: Path, dataset: Any) -> Samples:

@@ -37,47 +37,38 @@ _FEATURES = {
     "_circadian_feature.out": ("circadian", ""),
 }
 _TIMES, _FEATURE_LABELS = "_time_feature.out", "_psg_labels.out"
+_FEATURE_FILES = (*_FEATURES, _TIMES, _FEATURE_LABELS)
 
 
 def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterator[Entry]:
     """Find the subjects in a folder: PhysioNet's text files, or the feature files of Walch et al.
 
-    Parameters
-    ----------
-    folder : Path
-        With ``motion/``, ``heart_rate/``, ``steps/`` and ``labels/``, or all files side by side.
-    scheme : str
-        "aasm5" keeps the stages; "wnr3" and "ws2" merge them.
-    whole : bool
-        Keep what the watch recorded after the last scored epoch. What it recorded in the days before the
-        night is always kept, at negative times.
+    They are in ``motion/``, ``heart_rate/``, ``steps/`` and ``labels/``, or all side by side. What the watch
+    recorded in the days before the night is kept, at negative times; what it recorded after the last scored
+    epoch, if the whole is wanted.
     """
     if scheme not in SCHEMES:
         raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".out"))
     raw = _by_subject(files, (*_RAW, _LABELS))
-    features = _by_subject(files, (*_FEATURES, _TIMES, _FEATURE_LABELS))
+    features = _by_subject(files, _FEATURE_FILES)
     if not raw and not features:
         raise InputError(
             f"{folder} holds no Sleep-Accel recording. Expected motion/46343_acceleration.txt, "
             "labels/46343_labeled_sleep.txt and the like, or 46343_count_feature.out."
         )
     for subject in sorted(raw, key=_natural):
-        own = raw[subject]
-        lacking = [f"{part[0]}/{subject}{ending}" for ending, part in _RAW.items() if ending not in own]
-        lacking += [] if _LABELS in own else [f"labels/{subject}{_LABELS}"]
-        reader = partial(_read_raw, subject, own, SCHEMES[scheme], whole)
-        yield Entry(subject, subject, tuple(own.values()), reader, tuple(lacking))
+        paths = raw[subject]
+        missing = [f"{part[0]}/{subject}{ending}" for ending, part in _RAW.items() if ending not in paths]
+        missing += [] if _LABELS in paths else [f"labels/{subject}{_LABELS}"]
+        reader = partial(_read_raw, subject, paths, SCHEMES[scheme], whole)
+        yield Entry(subject, subject, tuple(paths.values()), reader, tuple(missing))
     for subject in sorted(features.keys() - raw.keys(), key=_natural):
-        own = features[subject]
-        wanted = (
-            *(ending for ending in _FEATURES if ending != "_circadian_feature.out"),
-            _TIMES,
-            _FEATURE_LABELS,
-        )
-        lacking = [f"{subject}{ending}" for ending in wanted if ending not in own]
-        reader = partial(_read_features, subject, own, SCHEMES[scheme])
-        yield Entry(subject, subject, tuple(own.values()), reader, tuple(lacking))
+        paths = features[subject]
+        wanted = (ending for ending in _FEATURE_FILES if ending != "_circadian_feature.out")
+        missing = [f"{subject}{ending}" for ending in wanted if ending not in paths]
+        reader = partial(_read_features, subject, paths, SCHEMES[scheme])
+        yield Entry(subject, subject, tuple(paths.values()), reader, tuple(missing))
 
 
 def _natural(name: str) -> tuple[int, str]:
@@ -85,12 +76,12 @@ def _natural(name: str) -> tuple[int, str]:
 
 
 def _by_subject(files: list[Path], endings: tuple[str, ...]) -> dict[str, dict[str, Path]]:
-    found: dict[str, dict[str, Path]] = {}
+    paths: dict[str, dict[str, Path]] = {}
     for path in files:
         match = re.fullmatch(r"([^_]+)(_.+)", path.name)
         if match and match[2] in endings:
-            found.setdefault(match[1], {}).setdefault(match[2], path)
-    return found
+            paths.setdefault(match[1], {}).setdefault(match[2], path)
+    return paths
 
 
 def _read_raw(subject: str, files: dict[str, Path], scheme: StageScheme, whole: bool) -> Recording:
@@ -142,7 +133,6 @@ def _scoring(path: Path, scheme: StageScheme) -> tuple[Hypnogram, float]:
 def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> Hypnogram:
     """One label per epoch; epochs the file leaves out are unscored."""
     labels = np.full(int(epochs[-1]) + 1, UNSCORED, dtype=np.int8)
-    merged = AASM5.merge_map(scheme)
     for epoch, code in zip(epochs, codes, strict=True):
         if code == UNSCORED:
             continue
@@ -150,8 +140,8 @@ def _hypnogram(path: Path, epochs: Ints, codes: Floats, scheme: StageScheme) -> 
             raise broken(
                 path, f"stage {code:g} at {epoch * EPOCH_SECONDS:g} s is not one of -1, 0, 1, 2, 3, 4, 5."
             )
-        labels[epoch] = merged[AASM5.index(CODES[int(code)])]
-    return Hypnogram(labels, scheme, EPOCH_SECONDS, scorer="expert")
+        labels[epoch] = AASM5.index(CODES[int(code)])
+    return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme)
 
 
 def _read_features(subject: str, files: dict[str, Path], scheme: StageScheme) -> Recording:

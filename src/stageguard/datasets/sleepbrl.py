@@ -21,6 +21,7 @@ from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
 from stageguard.formats.staged_intervals import Interval, stage_epochs
 from stageguard.formats.tables.delimited import read_delimited
+from stageguard.formats.xml import children, local_name
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, StageScheme
@@ -42,19 +43,9 @@ def find(
     """Find radar recordings in a folder.
 
     A folder with ``recordings.toml`` is read by it. Else PhysioNet's ``sbj01.edf`` with ``sbj01.edf.atr`` are
-    read; else every npz, HDF5 or EDF file whose arrays have the standard names.
-
-    Parameters
-    ----------
-    folder : Path
-        The dataset.
-    scheme : str
-        "wnr3" merges the stages of PhysioNet's scorings as the paper does; "aasm5" keeps them.
-    pair : int
-        Which of PhysioNet's eight I/Q pairs is "radar_i" and "radar_q". All are there, as "radar_i_3" and
-        "radar_q_3" for S5 and S6.
-    mapping : path-like, optional
-        A mapping file elsewhere.
+    read, their stages merged to the scheme, and their eight I/Q pairs as "radar_i_3" and "radar_q_3" for S5
+    and S6, but without a number for the pair wanted; else every npz, HDF5 or EDF file whose arrays have the
+    standard names.
     """
     if not 1 <= pair <= N_PAIRS:
         raise InputError(f"pair is {pair}, expected 1 to {N_PAIRS}.")
@@ -77,17 +68,12 @@ def find(
     facts = _subjects(folder)
     for path in records:
         subject = path.stem.lower()
-        scoring = _annotations(path)
-        own = (path,) if scoring is None else (path, scoring)
+        names = (path.with_name(f"{path.name}.atr"), path.with_suffix(".atr"))
+        scoring = next((name for name in names if name.is_file()), None)
+        paths = (path,) if scoring is None else (path, scoring)
         missing = (f"{path.name}.atr",) if scoring is None else ()
         reader = partial(_read, path, scoring, SCHEMES[scheme], pair, facts.get(subject, {}))
-        yield Entry(subject, subject, own, reader, missing)
-
-
-def _annotations(path: Path) -> Path | None:
-    return next(
-        (p for p in (path.with_name(f"{path.name}.atr"), path.with_suffix(".atr")) if p.is_file()), None
-    )
+        yield Entry(subject, subject, paths, reader, missing)
 
 
 def _read(
@@ -122,11 +108,11 @@ def _read(
 
 def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
     """Read stages: words beside annotations, per epoch or per change, counted in the radar's samples."""
-    found = read_wfdb_annotations(path)
-    staged = [mark for mark in found.marks if mark.text.strip()]
+    annotations = read_wfdb_annotations(path)
+    staged = [mark for mark in annotations.marks if mark.text.strip()]
     if not staged:
         raise broken(path, "has no stages among its annotations.")
-    rate = found.rate_hz or signal.rate_hz
+    rate = annotations.rate_hz or signal.rate_hz
     intervals = []
     for mark in staged:
         text = mark.text.strip().upper()
@@ -136,11 +122,8 @@ def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
             )
         intervals.append(Interval(mark.sample / rate, None, CODES.get(text, UNSCORED_NAME)))
     stages = stage_epochs(path, intervals, EPOCH_SECONDS).stages
-    merged = AASM5.merge_map(scheme)
-    labels = np.array(
-        [UNSCORED if s == UNSCORED_NAME else merged[AASM5.index(s)] for s in stages], dtype=np.int8
-    )
-    return Hypnogram(labels, scheme, EPOCH_SECONDS, scorer="expert")
+    labels = np.array([UNSCORED if s == UNSCORED_NAME else AASM5.index(s) for s in stages], dtype=np.int8)
+    return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme)
 
 
 def _subjects(folder: Path) -> dict[str, dict[str, float | str]]:
@@ -179,20 +162,18 @@ def read_workbook(path: Path) -> list[list[Cell]]:
     try:
         with zipfile.ZipFile(checked_file(path, "a list")) as archive:
             names = archive.namelist()
-            sheet = next(
-                iter(sorted(n for n in names if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", n))), None
-            )
-            if sheet is None:
+            sheets = sorted(name for name in names if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
+            if not sheets:
                 raise broken(path, "is no Excel workbook (.xlsx).")
             shared = "xl/sharedStrings.xml"
-            texts = [_text(item) for item in _parts(path, archive, shared)] if shared in names else []
-            rows = [row for data in _parts(path, archive, sheet) if _tag(data) == "sheetData" for row in data]
+            texts = [_text(item) for item in _part(path, archive, shared)] if shared in names else []
+            rows = [row for data in children(_part(path, archive, sheets[0]), "sheetData") for row in data]
     except zipfile.BadZipFile:
         raise broken(path, "is no Excel workbook (.xlsx).") from None
     return [_row(row, texts) for row in rows]
 
 
-def _parts(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
+def _part(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
     if archive.getinfo(name).file_size > _LARGEST:
         raise broken(path, "is too large for a table of subjects.")
     return fromstring(archive.read(name), forbid_dtd=True)
@@ -201,20 +182,18 @@ def _parts(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
 def _row(row: Any, texts: list[str]) -> list[Cell]:
     cells: list[Cell] = []
     for cell in row:
-        letters = re.match(r"[A-Z]+", cell.get("r", ""))
-        place = len(cells)
-        if letters:  # A is 0, Z is 25, AA is 26
-            place = 0
-            for letter in letters[0]:
-                place = place * 26 + ord(letter) - ord("A") + 1
-            place -= 1
-        cells += [None] * (place + 1 - len(cells))
-        cells[place] = _cell(cell, texts)
+        letters = re.match(r"[A-Z]*", cell.get("r", ""))
+        column = 0
+        for letter in letters[0] if letters else "":  # A is 1, Z is 26, AA is 27
+            column = column * 26 + ord(letter) - ord("A") + 1
+        index = column - 1 if column else len(cells)
+        cells += [None] * (index + 1 - len(cells))
+        cells[index] = _cell(cell, texts)
     return cells
 
 
 def _cell(cell: Any, texts: list[str]) -> Cell:
-    value = next((_text(part) for part in cell if _tag(part) in ("v", "is")), "")
+    value = next((_text(part) for part in cell if local_name(part) in ("v", "is")), "")
     kind = cell.get("t", "n")
     if kind == "s" and value.isdigit() and int(value) < len(texts):
         return texts[int(value)]
@@ -228,10 +207,6 @@ def _cell(cell: Any, texts: list[str]) -> Cell:
 
 def _text(element: Any) -> str:
     return "".join(element.itertext()).strip()
-
-
-def _tag(element: Any) -> str:
-    return str(element.tag).rpartition("}")[2]
 
 
 DATASET = Dataset.on_physionet(
