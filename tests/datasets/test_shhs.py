@@ -14,7 +14,6 @@ from stageguard.datasets import dataset, entries, recordings
 from stageguard.datasets.shhs import (
     PAPER_QUOTAS,
     Participant,
-    paper_sample,
     read_participants,
     stratified_sample,
 )
@@ -81,7 +80,7 @@ def test_the_harmonised_table_goes_first_and_knows_visits(tree):
     rows = [(200001, 2, 60, "male", 30), (200001, 1, 56, "male", 7.5)]
     write_table(tree, rows, "shhs-harmonized-dataset-0.21.0.csv", header)
     found = read_participants(tree, 1)["200001"]
-    assert (found.age, found.sex, found.ahi, found.ahi_column) == (56, "M", 7.5, "nsrr_ahi_hp3r_aasm15")
+    assert (found.age, found.sex, found.ahi) == (56, "M", 7.5)
     assert read_participants(tree, 2)["200001"].age == 60
 
 
@@ -163,6 +162,10 @@ def test_an_unreadable_recording_is_one_line(tree):
 # ---- the stratified sample
 
 
+def sample_of(folder, **options):
+    return stratified_sample(read_participants(folder, 1), **options)
+
+
 def test_quotas_have_the_papers_sums():
     rows, columns = MARGINS
     assert {age: sum(row.values()) for age, row in PAPER_QUOTAS.items()} == rows
@@ -171,7 +174,7 @@ def test_quotas_have_the_papers_sums():
 
 def test_the_sample_has_the_papers_groups(tmp_path):
     write_table(tmp_path, cohort())
-    drawn = paper_sample(tmp_path)
+    drawn = sample_of(tmp_path)
     people = read_participants(tmp_path, 1)
     assert len(drawn) == len(set(drawn)) == 25
     assert all(200001 <= int(name) <= 204000 for name in drawn)
@@ -184,10 +187,10 @@ def test_the_sample_has_the_papers_groups(tmp_path):
 def test_the_sample_is_the_same_everywhere(tmp_path):
     """These ids are part of the method: another version of a library must not change them."""
     write_table(tmp_path, cohort())
-    drawn = paper_sample(tmp_path)
-    assert drawn == paper_sample(tmp_path)
+    drawn = sample_of(tmp_path)
+    assert drawn == sample_of(tmp_path)
     assert drawn[:6] == ("200211", "200829", "200847", "201081", "201093", "201375")
-    assert paper_sample(tmp_path, seed=1) != drawn
+    assert sample_of(tmp_path, seed=1) != drawn
 
 
 def test_the_sample_does_not_depend_on_the_order_or_on_others(tmp_path):
@@ -220,12 +223,12 @@ def test_too_few_to_draw_from(tmp_path):
     with pytest.raises(
         InputError, match=r"SHHS has \d+ subjects of age .* expected at least \d+ to draw from"
     ):
-        paper_sample(tmp_path)
+        sample_of(tmp_path)
 
 
 def test_the_sample_reads_what_was_drawn(tmp_path):
     write_table(tmp_path, cohort())
-    drawn = paper_sample(tmp_path)
+    drawn = sample_of(tmp_path)
     shhs_visit(tmp_path, drawn[3], NIGHT)
     shhs_visit(tmp_path, "200001", NIGHT)
     found = list(entries("shhs", tmp_path, sample="paper"))

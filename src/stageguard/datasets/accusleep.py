@@ -107,34 +107,34 @@ def find(
 
 
 def _sessions(folder: Path) -> dict[tuple[str, str, str], Session]:
-    found: dict[tuple[str, str, str], Session] = {}
-    for place, folders, names in os.walk(folder):
+    sessions: dict[tuple[str, str, str], Session] = {}
+    for path, folders, names in os.walk(folder):
         folders.sort()
-        files = {name.lower(): Path(place, name) for name in sorted(names)}
+        files = {name.lower(): Path(path, name) for name in sorted(names)}
         known = [name for name in (*_SIGNAL_FILES, *_TABLE_FILES) if name in files]
         labels = [name for name in _LABEL_FILES if name in files]
         if not known and not labels:
             continue
-        session = _session(folder, Path(place), {name: files[name] for name in (*known, *labels)})
+        session = _session(folder, Path(path), {name: files[name] for name in (*known, *labels)})
         key = (session.group, session.mouse, session.name)
-        if key not in found or (session.is_table and not found[key].is_table):
-            found[key] = session
-    return found
+        if key not in sessions or (session.is_table and not sessions[key].is_table):
+            sessions[key] = session
+    return sessions
 
 
-def _session(root: Path, place: Path, files: Mapping[str, Path]) -> Session:
+def _session(root: Path, folder: Path, files: Mapping[str, Path]) -> Session:
     """Tell group, mouse and session from the names of the folders, whichever of them was given.
 
     Without a folder that is named like a mouse, the first folder below the one given is the animal.
     """
-    parts, top = place.resolve().parts, len(root.resolve().parts)
+    parts, top = folder.resolve().parts, len(root.resolve().parts)
     named = [i for i, part in enumerate(parts) if i >= top - 2 and _MOUSE.fullmatch(part)]
     groups = [i for i, part in enumerate(parts) if _GROUP.fullmatch(part)]
     below = max([top, *(i + 1 for i in groups)])
     at = named[-1] if named else min(below, len(parts) - 1)
     match = _GROUP.fullmatch(parts[groups[-1]]) if groups else None
     group = "" if match is None else f"{match[1]}-hour"
-    return Session(place, group, parts[at], "_".join(parts[at + 1 :]), files)
+    return Session(folder, group, parts[at], "_".join(parts[at + 1 :]), files)
 
 
 def _missing(session: Session) -> tuple[str, ...]:
@@ -185,12 +185,11 @@ def _signals(session: Session, options: Options) -> dict[str, Signal | Series]:
             if name in session.files:
                 rows[role] = mat_row(session.files[name], role.upper())
     if len({len(row) for row in rows.values()}) > 1:
-        told = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
-        raise broken(session.folder, f"its signals differ in length ({told} samples), expected the same.")
+        lengths = ", ".join(f"{role} {len(row):,}" for role, row in rows.items())
+        raise broken(session.folder, f"its signals differ in length ({lengths} samples), expected the same.")
+    factor = scale_to(options.unit, "uV")[0] if options.unit else 1
+    rows = rows if factor == 1 else {role: scaled(row, factor) for role, row in rows.items()}
     unit = "uV" if options.unit else ""
-    if options.unit:
-        factor, _ = scale_to(options.unit, "uV")
-        rows = rows if factor == 1 else {role: scaled(row, factor) for role, row in rows.items()}
     return {role: Signal(role.upper(), row, options.rate_hz, unit) for role, row in rows.items()}
 
 
@@ -225,17 +224,15 @@ def _labels(path: Path, codes: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     """Labels in the scheme of Wake, NREM and REM from AccuSleep's codes."""
     names = {int(code): name for code, name in (CODES if options.codes is None else options.codes).items()}
     labels = np.full(len(codes), UNSCORED, dtype=np.int8)
-    known = np.isnan(codes)
-    for code in UNDEFINED:
-        known |= codes == code
     for code, name in names.items():
         labels[codes == code] = WNR3.index(name)
-        known |= codes == code
+    known = np.isnan(codes) | np.isin(codes, (*UNDEFINED, *names))
     if not known.all():
         where = int(np.argmin(known))
-        told = ", ".join(f"{code} {name}" for code, name in names.items())
+        stages = ", ".join(f"{code} {name}" for code, name in names.items())
         raise broken(
-            path, f"label {codes[where]:g} at epoch {where} is none of {told}, -1 or 4. Give codes={{...}}."
+            path,
+            f"label {codes[where]:g} at epoch {where} is none of {stages}, -1 or 4. Give codes={{...}}.",
         )
     return labels
 

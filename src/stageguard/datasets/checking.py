@@ -89,21 +89,10 @@ def check(
 ) -> Check:
     """Check a local copy.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        What it is to be.
-    folder : path-like
-        Where it is.
-    depth : "none", "ends" or "all"
-        How much of each signal is read: nothing, its first and last second, or everything.
-    digests : bool
-        Whether to compare files with published digests, where the folder has them: a SHA256SUMS.txt, or the
-        notes that `get` leaves. It reads every byte.
-    on_step : callable, optional
-        Called with a name, the place of it, and how many there are, before each file and recording.
-    **options
-        Those of the dataset's reader.
+    ``depth`` is how much of each signal is read: nothing, its first and last second, or everything. Digests
+    are compared where the folder has them, in a SHA256SUMS.txt or the notes that `get` leaves; that reads
+    every byte. ``on_step`` is called before each file and recording with its name, its number, and how many
+    there are.
     """
     root = Path(folder)
     entries = list(dataset.entries(root, **options))

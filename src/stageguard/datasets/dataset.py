@@ -62,52 +62,28 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset: what it is, who may have it, and how it is read.
+    """A dataset: what it is, who may have it, and how it is read; texts are "" where nothing is published.
 
     Each module of this package that reads a dataset ends with ``DATASET = Dataset(...)``.
-
-    Parameters
-    ----------
-    name : str
-        As in ``recordings(name, folder)``.
-    title : str
-        What it is called in papers.
-    modality : str
-        One of `signals.modalities.MODALITIES`, or "any".
-    access : "open", "gated" or "private"
-        Whether anybody can fetch it, whoever signs an agreement, or nobody but its authors.
-    how_to_get : str
-        One or two sentences.
-    find : callable
-        Takes the folder (a Path) and options by name, and yields an `Entry` per recording, in a stable order
-        and cheaply; the entry reads the signals.
-    licence, ethics, url, citation : str
-        As published; "" where nothing is.
-    n_subjects, n_recordings : int, optional
-        Of the complete dataset.
-    files : callable, or tuple of RemoteFile
-        What `stageguard data get` fetches; a function takes ``fetch(url) -> bytes`` and returns the tuple.
-    has_archives : bool
-        Whether its zip files are to be unpacked when they have been fetched.
-    options : mapping of str to str
-        Options of `find`, each with one line of explanation. With "subjects" among them, `entries` returns
-        only theirs, and `find` need not know.
     """
 
-    name: str
-    title: str
-    modality: str
-    access: Access
+    name: str  # as in ``recordings(name, folder)``
+    title: str  # what it is called in papers
+    modality: str  # one of `signals.modalities.MODALITIES`, or "any"
+    access: Access  # anybody can fetch it, whoever signs an agreement, or nobody but its authors
     how_to_get: str
+    # takes the folder and options by name, and yields entries in a stable order and cheaply
     find: Callable[..., Iterator[Entry]] = field(repr=False)
     licence: str = ""
     ethics: str = ""
     url: str = ""
     citation: str = ""
-    n_subjects: int | None = None
+    n_subjects: int | None = None  # of the complete dataset
     n_recordings: int | None = None
+    # a function takes ``fetch(url) -> bytes``
     files: Callable[[Fetch], tuple[RemoteFile, ...]] | tuple[RemoteFile, ...] = ()
-    has_archives: bool = False
+    has_archives: bool = False  # its zip files are to be unpacked when they have been fetched
+    # with one line of explanation each; "subjects" is heeded by `entries`, all others by `find`
     options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

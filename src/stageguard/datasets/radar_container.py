@@ -68,16 +68,16 @@ def _scoring_source(value: object, where: str) -> str | Mapping[str, Any]:
     return value if isinstance(value, str) else checks.mapping(value, where, ("name",))
 
 
-def _seconds(value: object, where: str) -> float:
-    return checks.epoch_seconds(value)
-
-
 def _scheme(value: object, where: str) -> StageScheme:
     return as_scheme(checks.text(value, where))
 
 
 def _stage_names(value: object, where: str) -> dict[str, str]:
     return {str(code): str(name) for code, name in checks.mapping(value, where).items()}
+
+
+def _seconds(value: object, where: str) -> float:
+    return checks.epoch_seconds(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +95,15 @@ class RecordingTable:
     epoch_seconds: float | None = schema.declare(None, _seconds)
 
 
+def _recordings(value: object, where: str) -> tuple[RecordingTable, ...]:
+    return checks.items(value, where, partial(schema.read_table, RecordingTable))
+
+
 @dataclass(frozen=True, slots=True)
 class MappingFile:
     """A mapping file."""
 
-    recordings: tuple[RecordingTable, ...] = schema.declare(
-        (),
-        lambda value, where: checks.items(
-            value, where, lambda item, at: schema.read_table(RecordingTable, item, at)
-        ),
-    )
+    recordings: tuple[RecordingTable, ...] = schema.declare((), _recordings)
     epoch_seconds: float | None = schema.declare(None, _seconds)
     scheme: StageScheme | None = schema.declare(None, _scheme)
     channels: Mapping[str, Channel] | None = schema.declare(None, _channels)
@@ -120,8 +119,7 @@ class Mapped:
     id: str
     subject: str | None = None
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    scoring: str | None = None  # an array in the file
-    scoring_file: Path | None = None
+    scoring: str | Path | None = None  # an array in the file, or a file of its own
     stages: Mapping[str, str] = field(default_factory=dict)  # code -> name
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
@@ -136,8 +134,12 @@ def find_mapped(folder: Path, mapping: Path) -> Iterator[Entry]:
         if mapped.id in seen:
             raise broken(mapping, f"names two recordings {mapped.id!r}. Give each an id of its own.")
         seen.add(mapped.id)
-        files = tuple(path for path in (mapped.path, mapped.scoring_file) if path is not None)
-        missing = tuple(_below(folder, path) for path in files if not path.is_file())
+        files = tuple(path for path in (mapped.path, mapped.scoring) if isinstance(path, Path))
+        missing = tuple(
+            path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+            for path in files
+            if not path.is_file()
+        )
         assert mapped.subject is not None
         yield Entry(mapped.id, mapped.subject, files, partial(read_mapped, mapped), missing)
 
@@ -244,11 +246,11 @@ def _features(file: RadarFile, epoch_seconds: float) -> dict[str, Signal | Serie
 
 
 def _scoring(file: RadarFile, mapped: Mapped, epoch_seconds: float) -> Hypnogram | None:
-    if mapped.scoring_file is not None:
-        night = read_hypnogram(mapped.scoring_file, scheme=mapped.scheme, epoch_seconds=mapped.epoch_seconds)
+    if isinstance(mapped.scoring, Path):
+        night = read_hypnogram(mapped.scoring, scheme=mapped.scheme, epoch_seconds=mapped.epoch_seconds)
         if night.offset_seconds:
             raise broken(
-                mapped.scoring_file,
+                mapped.scoring,
                 f"its first epoch begins {night.offset_seconds:g} s after the recording, expected epochs "
                 "from its start. Cut the recording, or correct the times.",
             )
@@ -305,21 +307,13 @@ def _parse(path: Path, folder: Path) -> Iterator[Mapped]:
             table.id or Path(table.file).stem,
             table.subject,
             (document.channels if table.channels is None else table.channels) or {},
-            None if scoring is None or isinstance(scoring, str) else scoring["name"],
-            folder / scoring if isinstance(scoring, str) else None,
+            scoring["name"] if isinstance(scoring, Mapping) else scoring and folder / scoring,
             {**(document.stages or {}), **(table.stages or {})},
             document.scheme,
             table.epoch_seconds or document.epoch_seconds,
             table.start,
             {**(document.covariates or {}), **(table.covariates or {})},
         )
-
-
-def _below(folder: Path, path: Path) -> str:
-    try:
-        return path.relative_to(folder).as_posix()
-    except ValueError:
-        return str(path)
 
 
 def radar_files(folder: Path) -> list[Path]:

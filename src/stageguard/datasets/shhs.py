@@ -73,7 +73,15 @@ def find(
     drawn: Sequence[str] | None = None
     if sample is not None:
         checks.choice(sample, "sample", SAMPLES)
-        drawn = _paper_sample(folder, participants, _whole_number(seed, "seed"), visit)
+        seed = _whole_number(seed, "seed")
+        if visit != 1:
+            raise InputError("the paper's sample is of visit 1. Leave visit out, or sample.")
+        if not participants:
+            raise InputError(
+                f"folder {folder} has no table of covariates, expected datasets/shhs1-dataset-0.21.0.csv. "
+                "The sample is drawn by age and apnoea-hypopnoea index: fetch the table from the NSRR."
+            )
+        drawn = stratified_sample(participants, seed)
     recordings = _recordings(folder, visit)
     for name in sorted(recordings if drawn is None else drawn):
         path = recordings.get(name)
@@ -89,11 +97,6 @@ def find(
         person = participants.get(name, Participant(name))
         read = partial(read_visit, path, chosen[0] if chosen else None, person, visit)
         yield Entry(f"shhs{visit}-{name}", name, (path, *chosen), read, missing)
-
-
-def paper_sample(folder: str | Path, seed: int = PAPER_SEED, ahi: str | None = None) -> tuple[str, ...]:
-    """Return the ids of the stratified sample of 25, drawn from the tables of a local copy."""
-    return _paper_sample(Path(folder), read_participants(Path(folder), 1, ahi), seed, 1)
 
 
 def read_visit(path: Path, scoring: Path | None, person: Participant, visit: int = 1) -> Recording:
@@ -114,8 +117,7 @@ def _recordings(folder: Path, visit: int) -> dict[str, Path]:
     pattern = re.compile(rf"shhs{visit}-(\d{{6}})\.edf", re.IGNORECASE)
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob(f"shhs{visit}-*.edf")):
-        match = pattern.fullmatch(path.name)
-        if match is not None:
+        if match := pattern.fullmatch(path.name):
             found.setdefault(match[1], path)
     if not found:
         raise InputError(
@@ -133,24 +135,12 @@ def _scorings(folder: Path, path: Path | None, visit: int, name: str) -> dict[st
     found = {}
     for kind in ANNOTATIONS:
         file = f"shhs{visit}-{name}-{kind}.xml"
-        places = [root / part for root in roots for part in (f"annotations-events-{kind}/shhs{visit}", ".")]
-        there = next((place / file for place in places if (place / file).is_file()), None)
-        if there is not None:
-            found[kind] = there
-    return found
-
-
-def _paper_sample(
-    folder: Path, participants: dict[str, Participant], seed: int, visit: int
-) -> tuple[str, ...]:
-    if visit != 1:
-        raise InputError("the paper's sample is of visit 1. Leave visit out, or sample.")
-    if not participants:
-        raise InputError(
-            f"folder {folder} has no table of covariates, expected datasets/shhs1-dataset-0.21.0.csv. The "
-            "sample is drawn by age and apnoea-hypopnoea index: fetch the table from the NSRR."
+        paths = (
+            root / part / file for root in roots for part in (f"annotations-events-{kind}/shhs{visit}", ".")
         )
-    return stratified_sample(participants, seed=seed)
+        if path := next((path for path in paths if path.is_file()), None):
+            found[kind] = path
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +151,6 @@ class Participant:
     age: float | None = None
     sex: str | None = None
     ahi: float | None = None
-    ahi_column: str = ""
 
     @property
     def age_group(self) -> str | None:
@@ -181,16 +170,9 @@ class Participant:
 
 
 def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[str, Participant]:
-    """Read participants by id from `shhs1-dataset-*.csv` and `shhs-harmonized-dataset-*.csv`.
+    """Read participants by id from `shhs1-dataset-*.csv` and `shhs-harmonized-dataset-*.csv`, anywhere below.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the local copy is; the tables are in its folder ``datasets`` or anywhere below.
-    visit : int
-        1 or 2.
-    ahi : str, optional
-        Column of the apnoea-hypopnoea index; by default the first of `AHI_COLUMNS` that is there.
+    ``ahi`` is the column of the apnoea-hypopnoea index, by default the first of `AHI_COLUMNS` that is there.
     """
     rows: dict[str, dict[str, str]] = {}
     columns: dict[str, None] = {}
@@ -212,78 +194,45 @@ def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[
     return {name: _participant(name, row, visit, chosen) for name, row in sorted(rows.items())}
 
 
-def stratified_sample(
-    participants: Mapping[str, Participant],
-    *,
-    seed: int = PAPER_SEED,
-    ids: tuple[int, int] = PAPER_IDS,
-    quotas: Mapping[str, Mapping[str, int]] = PAPER_QUOTAS,
-) -> tuple[str, ...]:
-    """Draw subjects by age and severity of apnoea; the same ones for the same table and seed.
+def stratified_sample(participants: Mapping[str, Participant], seed: int = PAPER_SEED) -> tuple[str, ...]:
+    """Draw subjects by age and severity of apnoea, ascending; the same ones for the same table and seed.
 
-    Parameters
-    ----------
-    participants : mapping of str to Participant
-        By id. Those without age or index are not drawn.
-    seed : int
-        The paper's is 2024.
-    ids : tuple of two int
-        First and last id of the pool.
-    quotas : mapping of str to mapping of str to int
-        Age group -> severity -> how many.
-
-    Returns
-    -------
-    tuple of str
-        Ids in ascending order.
-
-    Raises
-    ------
-    InputError
-        A group has too few; the line says which.
+    Those without age or index are not drawn; a group that has too few of the paper's ids is an error.
     """
+    first, last = PAPER_IDS
     pool: dict[tuple[str | None, str | None], list[str]] = {}
     for name, person in participants.items():
-        if name.isdecimal() and ids[0] <= int(name) <= ids[1]:
+        if name.isdecimal() and first <= int(name) <= last:
             pool.setdefault((person.age_group, person.osa), []).append(name)
     drawn: list[str] = []
-    for age_group, row in quotas.items():
+    for age_group, row in PAPER_QUOTAS.items():
         for osa, wanted in row.items():
             there = pool.get((age_group, osa), [])
             if len(there) < wanted:
                 raise InputError(
                     f"SHHS has {len(there)} subjects of age {age_group} with apnoea {osa!r} among the ids "
-                    f"{ids[0]} to {ids[1]}, expected at least {wanted} to draw from. Is the table complete?"
+                    f"{first} to {last}, expected at least {wanted} to draw from. Is the table complete?"
                 )
-            drawn += sorted(there, key=lambda name: draw_order(seed, name))[:wanted]
+            there.sort(key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).hexdigest())
+            drawn += there[:wanted]
     return tuple(sorted(drawn))
-
-
-def draw_order(seed: int, name: str) -> str:
-    """Return what subjects are ordered by in a draw."""
-    return hashlib.sha256(f"{seed}:{name}".encode()).hexdigest()
 
 
 def _group(value: float | None, groups: tuple[tuple[float, str], ...]) -> str | None:
     """Return the last group whose lower end a value reaches."""
-    if value is None:
-        return None
-    return next((name for low, name in reversed(groups) if value >= low), None)
+    return next((name for low, name in reversed(groups) if value is not None and value >= low), None)
 
 
 def _participant(name: str, row: Mapping[str, str], visit: int, ahi: str) -> Participant:
     age = next((_number(row[column]) for column in AGE_COLUMNS[visit] if _number(row.get(column, ""))), None)
     sexes = (SEXES.get(row.get(column, "").strip().lower()) for column in SEX_COLUMNS)
-    return Participant(name, age, next((sex for sex in sexes if sex), None), _number(row.get(ahi, "")), ahi)
+    return Participant(name, age, next((sex for sex in sexes if sex), None), _number(row.get(ahi, "")))
 
 
 def _tables(folder: Path, visit: int) -> list[Path]:
     """Return the newest version of each table that is there."""
-    found = []
-    for pattern in (f"shhs{visit}-dataset-*.csv", "shhs-harmonized-dataset-*.csv"):
-        paths = sorted(folder.rglob(pattern), key=_version)
-        found += paths[-1:]
-    return found
+    patterns = (f"shhs{visit}-dataset-*.csv", "shhs-harmonized-dataset-*.csv")
+    return [path for pattern in patterns for path in sorted(folder.rglob(pattern), key=_version)[-1:]]
 
 
 def _version(path: Path) -> tuple[int, ...]:
@@ -291,9 +240,8 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 def _read_table(path: Path) -> list[dict[str, str]]:
-    table = read_delimited(
-        path, kind="text", delimiter=",", fallback="latin-1"
-    )  # free texts may be of Windows
+    # free texts may be of Windows
+    table = read_delimited(path, kind="text", delimiter=",", fallback="latin-1")
     header = tuple(name.lower() for name in table.header)
     if "nsrrid" not in header:
         raise broken(path, "has no column nsrrid, expected a table of SHHS from the NSRR.")

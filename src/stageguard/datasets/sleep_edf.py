@@ -57,9 +57,8 @@ def find(
     scorings: dict[str, list[Path]] = {}
     recordings: dict[str, Path] = {}
     for path in sorted(folder.rglob("S*.edf")):
-        found = _PSG.fullmatch(path.name)
-        if found is not None:
-            recordings.setdefault(found[1].upper(), path)
+        if match := _PSG.fullmatch(path.name):
+            recordings.setdefault(match[1].upper(), path)
         elif path.name.lower().endswith("-hypnogram.edf"):
             scorings.setdefault(path.name[:7].upper(), []).append(path)
     if not recordings:
@@ -132,14 +131,11 @@ def read_tables(folder: Path, lights: bool | None = None) -> dict[str, Night]:
     if lights is False:
         return nights
     for name, parse in (("SC-subjects", _cassette), ("ST-subjects", _telemetry)):
-        found = sorted((*folder.rglob(f"{name}.csv"), *folder.rglob(f"{name}.xls")))
-        if not found:
-            continue
-        rows = (
-            _csv_rows(found[0]) if found[0].suffix == ".csv" else _xls_rows(found[0], required=bool(lights))
-        )
-        with reading(found[0]):
-            nights |= parse(found[0], rows)
+        paths = sorted((*folder.rglob(f"{name}.csv"), *folder.rglob(f"{name}.xls")))
+        for path in paths[:1]:
+            rows = _csv_rows(path) if path.suffix == ".csv" else _xls_rows(path, required=bool(lights))
+            with reading(path):
+                nights |= parse(path, rows)
     return nights
 
 
@@ -164,10 +160,10 @@ def _telemetry(path: Path, rows: Sequence[Sequence[object]]) -> dict[str, Night]
     nights = {}
     for row in rows[2:]:
         subject = _whole(row[0]) if len(row) >= 7 else None
-        for drug, place in (("placebo", 3), ("temazepam", 5)):
-            night = None if subject is None else _whole(row[place])
+        for drug, column in (("placebo", 3), ("temazepam", 5)):
+            night = None if subject is None else _whole(row[column])
             if night is not None:
-                nights[f"ST7{subject:02d}{night}"] = Night(_clock(row[place + 1]), {"drug": drug})
+                nights[f"ST7{subject:02d}{night}"] = Night(_clock(row[column + 1]), {"drug": drug})
     return nights
 
 
@@ -197,9 +193,8 @@ def _whole(cell: object) -> int | None:
 
 def _clock(cell: object) -> float | None:
     """Return seconds of the day of 23:30, 23:30:00, or of the fraction of a day by which Excel means it."""
-    found = re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", str(cell).strip())
-    if found is not None:
-        return int(found[1]) * 3600.0 + int(found[2]) * 60.0 + int(found[3] or 0)
+    if match := re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", str(cell).strip()):
+        return int(match[1]) * 3600.0 + int(match[2]) * 60.0 + int(match[3] or 0)
     try:
         share = float(str(cell))
     except ValueError:

@@ -27,12 +27,12 @@ from stageguard.formats.recordings.wfdb import (
 )
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording
-from stageguard.night.stages import AASM5
+from stageguard.night.stages import AASM5, UNSCORED_NAME
 
 EPOCH_SECONDS = 30.0
 OFF_GRID_SECONDS = 2.0  # an annotation this near to an epoch's begin belongs to it
 STAGES = {"W": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "R"}
-UNSCORED_TOKENS = ("M", "MT")
+STAGES |= {"M": UNSCORED_NAME, "MT": UNSCORED_NAME}
 # What the records' descriptions mean; "Resp (sum)" is the sum of both belts.
 ROLES = (
     ("ecg", r"ECG"),
@@ -50,8 +50,8 @@ ROLES = (
 
 def subject_of(record: str) -> str:
     """Return whose a record is: slp01a and slp01b, slp02a and slp02b are one person each."""
-    found = re.fullmatch(r"(slp\d+)[ab]?x?", record)
-    return record if found is None else found[1]
+    match = re.fullmatch(r"(slp\d+)[ab]?x?", record)
+    return record if match is None else match[1]
 
 
 def find(folder: Path) -> Iterator[Entry]:
@@ -94,35 +94,34 @@ def read_record(path: Path) -> Recording:
 def read_stages(path: Path, rate_hz: float) -> Hypnogram:
     """Stages of an .st file: the first word of each annotation, for the 30 s that follow it."""
     annotations = read_wfdb_annotations(path)
-    found: dict[int, str] = {}
+    stages: dict[int, str] = {}
     for mark in annotations.marks:
         word = (mark.text.split() or [""])[0].upper()
-        stage = STAGES.get(word, "?" if word in UNSCORED_TOKENS else "")
-        if not stage:
+        stage = STAGES.get(word)
+        if stage is None:
             continue
         seconds = mark.sample / (annotations.rate_hz or rate_hz)
         epoch = round(seconds / EPOCH_SECONDS)
         if abs(seconds - epoch * EPOCH_SECONDS) > OFF_GRID_SECONDS or epoch > 10_000:
             raise file_error(path, f"has a stage at {seconds:.1f} s, expected one every {EPOCH_SECONDS:g} s.")
-        if found.setdefault(epoch, stage) != stage:
-            text = f"{path.name}: epoch {epoch} is {found[epoch]} and {stage}: read as unscored."
+        if stages.setdefault(epoch, stage) != stage:
+            text = f"{path.name}: epoch {epoch} is {stages[epoch]} and {stage}: read as unscored."
             warnings.warn(StageGuardWarning(text), stacklevel=2)
-            found[epoch] = "?"
-    if not found:
+            stages[epoch] = UNSCORED_NAME
+    if not stages:
         raise file_error(path, "holds no sleep stages, expected annotations such as '2' or 'W'.")
-    labels = np.full(max(found) + 1, UNSCORED, dtype=np.int8)
-    for epoch, stage in found.items():
-        labels[epoch] = UNSCORED if stage == "?" else AASM5.index(stage)
+    labels = np.full(max(stages) + 1, UNSCORED, dtype=np.int8)
+    for epoch, stage in stages.items():
+        labels[epoch] = UNSCORED if stage == UNSCORED_NAME else AASM5.index(stage)
     return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer=path.name)
 
 
 def _covariates(comments: Sequence[str]) -> dict[str, float | str]:
     """Age, sex and weight from a comment such as "44 M 89 32-01-89"."""
     for comment in comments:
-        found = re.match(r"(\d{1,3})\s+([MF])(?:\s+(\d{2,3})\b)?", comment)
-        if found is not None:
-            facts: dict[str, float | str] = {"age": float(found[1]), "sex": found[2]}
-            return facts | ({"weight_kg": float(found[3])} if found[3] else {})
+        if match := re.match(r"(\d{1,3})\s+([MF])(?:\s+(\d{2,3})\b)?", comment):
+            facts: dict[str, float | str] = {"age": float(match[1]), "sex": match[2]}
+            return facts | ({"weight_kg": float(match[3])} if match[3] else {})
     return {}
 
 
