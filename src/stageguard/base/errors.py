@@ -17,21 +17,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument that a message names: ``logits=True`` in Python, ``--logits`` on the command line.
-
-    Attributes
-    ----------
-    name : str
-        Of the argument.
-    value : object
-        To give; None where the message names the argument alone.
-    python : str or None
-        How Python says it where ``name=value`` is not it, such as ``density.merge(scheme)``.
-    """
+    """An argument that a message names: ``logits=True`` in Python, ``--logits`` on the command line."""
 
     name: str
-    value: object = None
-    python: str | None = None
+    value: object = None  # to give; None where the message names the argument alone
+    python: str | None = None  # where ``name=value`` is not it, such as ``density.merge(scheme)``
 
     def __str__(self) -> str:
         """Return what to write in Python."""
@@ -130,18 +120,11 @@ class CohortError(StageGuardError, ValueError):
 
 
 class FileFormatError(StageGuardError, ValueError):
-    """A file is not what its name says.
+    """A file is not what its name says."""
 
-    Attributes
-    ----------
-    reason : str
-        What is wrong with it, without the file's name, where `base.files.file_error` made it.
-    code : str
-        Which of the cases it is that a caller may treat apart: ``"ambiguous-format"`` where several formats
-        fit, ``"no-stages"`` where a file that may hold stages has none; else empty.
-    """
-
-    reason: str = ""
+    reason: str = ""  # what is wrong with it, without the file's name, where `base.files.file_error` made it
+    # a case that a caller may treat apart: "ambiguous-format" where several formats fit, "no-stages" where a
+    # file that may hold stages has none
     code: str = ""
 
 

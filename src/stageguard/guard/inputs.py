@@ -13,18 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import ROUNDING, SUM_TOLERANCE, Floats, Labels, Mask
+from stageguard.base.arrays import Floats, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message, RowNumber, StageGuardError, message_of
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night, check_pins, check_quality, check_segments, cut
-from stageguard.night.hypnodensity import (
-    Hypnodensity,
-    as_float_matrix,
-    explain_bad_probabilities,
-    merge_columns,
-)
+from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, check_probabilities, merge_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, scheme_for
 from stageguard.profile.profile import Profile
@@ -342,10 +337,8 @@ def _check_night(
 
 def _missing_rows(matrix: Floats, profile: Profile) -> Mask:
     """Return which rows are NaN throughout; refuse a matrix that is wrong in any other way."""
-    missing: Mask = np.asarray(np.isnan(matrix).all(axis=1))
-    rest = np.where(missing[:, None], 1.0 / matrix.shape[1], matrix)
-    if not np.all((rest >= -ROUNDING) & (np.abs(rest.sum(axis=1, keepdims=True) - 1.0) <= SUM_TOLERANCE)):
-        raise explain_bad_probabilities(matrix, profile.scheme.names)
+    check_probabilities(matrix, profile.scheme.names)
+    missing: Mask = np.isnan(matrix[:, 0])
     if missing.all():
         raise InputError(
             f"probabilities: all {len(matrix)} rows are NaN, expected evidence for at least one epoch. "

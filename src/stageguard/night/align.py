@@ -6,15 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import overload
 
 from stageguard.base import checks
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FIRST_NIGHT, Argument, InputError, Message, NightNumber
-from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
-from stageguard.night.timing import TIE, Night, elapsed, part_of, reepoch, require_night, warn_of
+from stageguard.night.timing import TIE, AnyNight, Night, elapsed, part_of, reepoch, require_night, warn_of
 
 KEEP = ("common", "first")
 
@@ -27,11 +24,7 @@ class Aligned:
     notes: tuple[str, ...] = ()
 
 
-@overload
-def merge_stages(night: Hypnogram, scheme: StageScheme | str) -> Hypnogram: ...
-@overload
-def merge_stages(night: Hypnodensity, scheme: StageScheme | str) -> Hypnodensity: ...
-def merge_stages(night: Night, scheme: StageScheme | str) -> Night:
+def merge_stages(night: AnyNight, scheme: StageScheme | str) -> AnyNight:
     """Return a night in a coarser scheme: 5 stages to 4, 3 or 2.
 
     Labels are renamed, and probabilities of merged stages are summed.

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import overload
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 
 Night = Hypnogram | Hypnodensity
+AnyNight = TypeVar("AnyNight", Hypnogram, Hypnodensity, Hypnogram | Hypnodensity)
 TIE = 1e-9  # of an epoch: shares that differ by less are the same
 
 
@@ -35,11 +36,7 @@ def later(start: datetime, seconds: float) -> datetime:
     return (start.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(start.tzinfo)
 
 
-@overload
-def begun(night: Hypnogram, recording_began: datetime | None) -> Hypnogram: ...
-@overload
-def begun(night: Hypnodensity, recording_began: datetime | None) -> Hypnodensity: ...
-def begun(night: Night, recording_began: datetime | None) -> Night:
+def begun(night: AnyNight, recording_began: datetime | None) -> AnyNight:
     """Return a night with the start that its recording's gives it, unless it has one."""
     if night.start is not None or recording_began is None:
         return night
@@ -51,21 +48,13 @@ def recording_start(night: Night) -> datetime | None:
     return None if night.start is None else later(night.start, -night.offset_seconds)
 
 
-@overload
-def from_recording_start(night: Hypnogram) -> Hypnogram: ...
-@overload
-def from_recording_start(night: Hypnodensity) -> Hypnodensity: ...
-def from_recording_start(night: Night) -> Night:
+def from_recording_start(night: AnyNight) -> AnyNight:
     """Return a night with the whole epochs from the recording's start to its first, unscored or NaN."""
     n_before = int(night.offset_seconds / night.epoch_seconds + TIE)
     return part_of(night, -n_before, night.n_epochs) if n_before else night
 
 
-@overload
-def part_of(night: Hypnogram, first: int, end: int) -> Hypnogram: ...
-@overload
-def part_of(night: Hypnodensity, first: int, end: int) -> Hypnodensity: ...
-def part_of(night: Night, first: int, end: int) -> Night:
+def part_of(night: AnyNight, first: int, end: int) -> AnyNight:
     """Return epochs of a night from first to end, unscored or NaN where it has none."""
     seconds = first * night.epoch_seconds
     start = None if night.start is None else later(night.start, seconds)
@@ -77,11 +66,7 @@ def part_of(night: Night, first: int, end: int) -> Night:
     return night.with_rows(rows, start=start, offset_seconds=offset)
 
 
-@overload
-def reepoch(night: Hypnogram, epoch_seconds: float) -> Hypnogram: ...
-@overload
-def reepoch(night: Hypnodensity, epoch_seconds: float) -> Hypnodensity: ...
-def reepoch(night: Night, epoch_seconds: float) -> Night:
+def reepoch(night: AnyNight, epoch_seconds: float) -> AnyNight:
     """Return a night in epochs of another length.
 
     Parameters

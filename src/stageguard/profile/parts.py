@@ -298,7 +298,9 @@ def _stage_mapping(
         _check_stage(stage, where, scheme)
     missing = [name for name in scheme.names if name not in table]
     if complete and missing:
-        raise InputError(f"{where} lacks stage {missing[0]!r}, expected one entry each for {_names(scheme)}.")
+        raise InputError(
+            f"{where} lacks stage {missing[0]!r}, expected one entry each for {', '.join(scheme.names)}."
+        )
     return table
 
 
@@ -319,7 +321,7 @@ def _check_stage(stage: object, where: str, scheme: StageScheme) -> None:
     meant = canonical_name(stage) if isinstance(stage, str) else None
     hint = f" Did you mean {meant!r}?" if meant in scheme.names else did_you_mean(str(stage), scheme.names)
     got = f"{where}: {checks.shown(stage)} is not a stage of scheme {scheme.name!r}"
-    raise InputError(f"{got}. Known: {_names(scheme)}.{hint}")
+    raise InputError(f"{got}. Known: {', '.join(scheme.names)}.{hint}")
 
 
 def _check_sum(values: Sequence[float], where: str) -> None:
@@ -335,12 +337,3 @@ def probability(value: object, where: str) -> float:
 def by_stage(values: Sequence[Any], scheme: StageScheme) -> dict[str, Any]:
     """Return values in the scheme's order by the names of its stages."""
     return dict(zip(scheme.names, values, strict=True))
-
-
-def _names(scheme: StageScheme) -> str:
-    return ", ".join(scheme.names)
-
-
-def given_parts(value: Any, scheme: StageScheme) -> Any:
-    """Return what differs from the defaults."""
-    return schema.plain_table(value, defaults=False)

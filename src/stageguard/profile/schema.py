@@ -26,7 +26,9 @@ class Key:
     read: parts.Reader | None  # None: part of the scheme, which is read before all others
     default: Any = None  # what the document says where it leaves the key out; None: nothing
     shown: str = ""  # the default for people, where it is not plain from `default`
-    write: Writer = lambda value, scheme: schema.plain_table(value)  # back to the document's value
+    write: Writer = lambda value, scheme: schema.plain_table(
+        value, defaults=False
+    )  # back to the document's value
     field: str = ""  # of `Profile`, where it is not the name: what was given, not what follows from it
     decodes: bool = True  # whether it changes how nights are decoded
 
@@ -207,7 +209,6 @@ _TABLE = (
         "instead of `transition_weight`: a rule that sets it per recording, see below",
         parts.read_strength,
         shown="none",
-        write=parts.given_parts,
     ),
     Key(
         "prior_exponent",
@@ -251,7 +252,6 @@ _TABLE = (
         lambda value, where, scheme: schema.read_table(parts.FlipFlop, value, where),
         {},
         shown="off",
-        write=parts.given_parts,
     ),
     Key(
         "transitions",
@@ -279,7 +279,6 @@ _TABLE = (
         "range of an indicator over expert scorings: `low`, `high`, `source`, `unit`",
         parts.read_bands,
         {},
-        write=parts.given_parts,
         decodes=False,
     ),
     Key(
