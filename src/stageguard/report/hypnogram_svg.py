@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stageguard.base.arrays import Labels
-from stageguard.night.hypnogram import UNSCORED
+from stageguard.measures.bouts import hypnogram_before
 from stageguard.report.night_panels import (
     MARKS,
     Axis,
@@ -27,7 +26,6 @@ from stageguard.report.svg import GAP, GREY, colour_of, document, rect, shortene
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
     from stageguard.night.hypnogram import Hypnogram
-    from stageguard.night.stages import StageScheme
 
 FILE_FRAME = Frame(width=1200.0, left=186.0, right=30.0, name_left=24.0)
 PAGE_FRAME = Frame(width=980.0, left=158.0, right=20.0)
@@ -94,17 +92,29 @@ def page_strips(
 
 def _night_picture(decoding: Decoding, expert: Hypnogram | None) -> NightPicture:
     """Gather what is drawn: the expert's panel first, then before and after."""
-    scheme, scored = (
-        decoding.hypnogram.scheme,
-        {"Before": decoding.argmax, "After": decoding.hypnogram.labels},
-    )
+    night = decoding.hypnogram
     panels = [
-        Panel(name, _details(labels, scheme, expert), labels, scheme) for name, labels in scored.items()
+        Panel("Before", _details(hypnogram_before(decoding), expert), decoding.argmax, night.scheme),
+        Panel("After", _details(night, expert), night.labels, night.scheme),
     ]
     if expert is not None:
         name = expert_name(expert).capitalize()
-        panels.insert(0, Panel(name, (_changes_text(expert.labels),), expert.labels, expert.scheme))
-    return NightPicture(scheme, tuple(panels), decoding.changed, decoding.density.probabilities)
+        panels.insert(0, Panel(name, _details(expert), expert.labels, expert.scheme))
+    return NightPicture(night.scheme, tuple(panels), decoding.changed, decoding.density.probabilities)
+
+
+def _details(scoring: Hypnogram, expert: Hypnogram | None = None) -> tuple[str, ...]:
+    """Return how often a scoring changes stage, and how far it agrees with the expert's."""
+    labels = scoring.labels
+    changed = (labels[1:] != labels[:-1]) & (labels[1:] >= 0) & (labels[:-1] >= 0)
+    changes = count(int(np.count_nonzero(changed)), "stage change")
+    if expert is None:
+        return (changes,)
+    labels = scoring.merge(expert.scheme).labels
+    both = (labels >= 0) & (expert.labels >= 0)
+    if not both.any():
+        return changes, ""
+    return changes, f"{100 * np.mean(labels[both] == expert.labels[both]):.1f} % as the {expert_name(expert)}"
 
 
 def expert_name(expert: Hypnogram) -> str:
@@ -150,22 +160,3 @@ def _subtitle(decoding: Decoding) -> str:
     share = 100 * n_changed / n_scored if n_scored else 0.0
     changed = f"{n_changed:,} of {n_scored:,} scored epochs changed ({share:.1f} %)"
     return f"Profile {decoding.profile.name} · {changed}"
-
-
-def _details(labels: Labels, scheme: StageScheme, expert: Hypnogram | None) -> tuple[str, ...]:
-    changes = _changes_text(labels)
-    if expert is None:
-        return (changes,)
-    if expert.scheme != scheme:
-        merge = np.append(scheme.merge_map(expert.scheme), UNSCORED).astype(np.int8)  # index -1 is UNSCORED
-        labels = merge[labels]
-    both = (labels >= 0) & (expert.labels >= 0)
-    if not both.any():
-        return changes, ""
-    return changes, f"{100 * np.mean(labels[both] == expert.labels[both]):.1f} % as the {expert_name(expert)}"
-
-
-def _changes_text(labels: Labels) -> str:
-    both = (labels[1:] >= 0) & (labels[:-1] >= 0)
-    n_changes = int(np.count_nonzero((labels[1:] != labels[:-1]) & both))
-    return count(n_changes, "stage change")

@@ -91,7 +91,12 @@ def night_report(
         "warnings": tuple(words.warnings_of(decoding)),
         **_pictures(decoding, expert, measured, options, indicators),
         **_tables(decoding, measured, options, indicators),
-        **_origin(decoding, notes),
+        "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
+        "advice": decoding.advice(),
+        "profile": decoding.profile,
+        "settings": _settings(decoding.profile),
+        "provenance": tuple(_provenance(decoding.profile.provenance)),
+        "versions": _versions(decoding),
     }
     return _templates().get_template("night.html.j2").render(context)
 
@@ -155,18 +160,6 @@ def _tables(
         "changes": tables.listed_changes(changes),
         "n_changes": len(changes),
         "changes_intro": tables.changes_intro(changes),
-    }
-
-
-def _origin(decoding: Decoding, notes: Sequence[str]) -> dict[str, Any]:
-    profile = decoding.profile
-    return {
-        "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
-        "advice": decoding.advice(),
-        "profile": profile,
-        "settings": _settings(profile),
-        "provenance": tuple(_provenance(profile.provenance)),
-        "versions": _versions(decoding),
     }
 
 
@@ -241,7 +234,7 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_page_text,
+        finalize=lambda value: printable(value) if type(value) is str else value,  # pictures are clean
     )
     written = (
         numbers.arrowed,
@@ -254,8 +247,3 @@ def _templates() -> jinja2.Environment:
     templates.globals["infinity"] = math.inf
     templates.filters |= {write.__name__: write for write in written}
     return templates
-
-
-def _page_text(value: object) -> object:
-    """Drop from text what a page cannot hold; pictures are clean already."""
-    return printable(value) if type(value) is str else value

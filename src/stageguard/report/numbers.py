@@ -15,11 +15,7 @@ ABSENT = "–"
 def decimals_for(values: Iterable[float]) -> int:
     """Return how many decimals show three digits of the largest of some numbers that stand side by side."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    if largest >= 100:
-        return 0
-    if largest >= 10:
-        return 1
-    return 2 if largest >= 1 else 3
+    return sum(largest < limit for limit in (1, 10, 100))
 
 
 def shown(value: float, decimals: int) -> str:

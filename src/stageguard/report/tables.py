@@ -14,7 +14,7 @@ from stageguard.measures.intervals import Intervals, intervals, is_foreign, shor
 from stageguard.measures.rare_events import RareEvent
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.validity import Indicator
-from stageguard.night.quantities import NIGHT, STAGE, STAGE_INDICATORS, quantity_of
+from stageguard.night.quantities import NIGHT, STAGE, STAGE_INDICATORS, Quantity, quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.report.bands_svg import OUTSIDE, BandRow
 from stageguard.report.measures import Measured
@@ -169,29 +169,20 @@ def minimum_words(measured: Measured) -> Iterator[str]:
 
 def statistic_groups(measured: Measured, intervals: Intervals | None) -> dict[str, list[Row]]:
     """Return rows by heading: the night as a whole, then minutes, shares and bouts of each stage."""
+
+    def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> Row:
+        interval = _interval(intervals, key, quantity.decimals)
+        return Row(name, quantity.decimals, *values, unit=quantity.unit, interval=interval)
+
     columns = [column.statistics for column in measured.columns]
     groups = {
-        "Whole night": [
-            Row(
-                quantity.label,
-                quantity.decimals,
-                *(getattr(statistics, quantity.key) for statistics in columns),
-                unit=quantity.unit,
-                interval=_interval(intervals, quantity.key, quantity.decimals),
-            )
-            for quantity in ROWS
-        ]
+        "Whole night": [row(q, q.label, q.key, [getattr(column, q.key) for column in columns]) for q in ROWS]
     }
     after = measured.after.statistics
     for kind in STAGE:
+        by_stage = [getattr(column, kind.key) for column in columns]
         groups[kind.label] = [
-            Row(
-                stage,
-                kind.decimals,
-                *(getattr(statistics, kind.key).get(stage, math.nan) for statistics in columns),
-                unit=kind.unit,
-                interval=_interval(intervals, f"{kind.reported_key}_{stage}", kind.decimals),
-            )
+            row(kind, stage, f"{kind.reported_key}_{stage}", [each.get(stage, math.nan) for each in by_stage])
             for stage in after.scheme.names
             if stage in getattr(after, kind.key)
         ]
