@@ -321,7 +321,7 @@ def test_an_interrupted_run_goes_on(run, nights, tmp_path, jobs, kind):
 def outcome_of(i):
     summary = summary_of(sg.decode(sg.simulate_night(PROFILE, hours=1, seed=0).density, PROFILE))
     used = StrengthUsed("band", "lowered", 0.1, 0.3, None)
-    night = DecodedNight(PROFILE, "", ("W",), 10, 30.0, 1, 0, "why", used, {}, ("same",), summary)
+    night = DecodedNight(summary.facts, 1, 0, "why", used, {}, ("same",), summary)
     return Outcome(f"n{i}.csv", f"n{i}", night)
 
 

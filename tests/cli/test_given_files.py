@@ -13,8 +13,7 @@ import pytest
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from made_recordings import write_psg
-from stageguard.cli.inputs import find_inputs, night_id
-from stageguard.cli.recognising import Wanted
+from stageguard.cli.inputs import Wanted, find_inputs, night_id
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -233,7 +232,7 @@ def test_a_pipe_is_refused_and_not_waited_for(run, folder, command):
 def test_a_row_without_an_id_is_called_like_its_file(run, folder):
     path = folder / "list.tsv"
     path.write_text("id\tprobabilities\n\tn1.csv\nx\tn2.csv\n")
-    assert [night.name for night in find_inputs([path], None, DENSITIES).nights] == ["n1", "x"]
+    assert [night.id for night in find_inputs([path], None, DENSITIES).nights] == ["n1", "x"]
 
 
 def test_intervals_know_the_start_and_the_probabilities_of_a_list(run, folder):

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from made_recordings import write_psg
-from stageguard.cli.inputs import find_inputs, is_sample_list, read_samples
-from stageguard.cli.recognising import Wanted
+from stageguard.cli.inputs import Wanted, find_inputs, is_sample_list, read_samples
 from stageguard.synthetic.night import simulate_night
 
 PROFILE = "human-psg-5"
@@ -51,7 +50,7 @@ def sample_list(folder: Path, header: str, *rows: str) -> Path:
 
 
 def names(found):
-    return [night.name for night in found.nights]
+    return [night.id for night in found.nights]
 
 
 def test_a_folder_stands_for_its_nights_in_natural_order(nights):
@@ -331,7 +330,7 @@ def test_lists_may_come_from_spreadsheets(nights, encoding, end):
     path.write_bytes(mark + text.encode(encoding))
     assert is_sample_list(path)
     (night,) = read_samples(path, "density")
-    assert (night.name, night.path, night.lights_off) == ("a, b", nights / "nights/n1.csv", "22:30")
+    assert (night.id, night.path, night.lights_off) == ("a, b", nights / "nights/n1.csv", "22:30")
 
 
 def test_a_table_of_probabilities_is_no_list(nights):
@@ -387,8 +386,8 @@ def test_any_text_is_a_list_or_a_typed_error(tmp_path_factory, rows, mark, quoti
         assert "samples.tsv: " in str(error)
         return
     assert found
-    assert len({night.name.casefold() for night in found}) == len(found)
-    assert all(night.name and "/" not in night.name for night in found)
+    assert len({night.id.casefold() for night in found}) == len(found)
+    assert all(night.id and "/" not in night.id for night in found)
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,8 +9,6 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
-from stageguard.cli.commands import posterior
-from stageguard.guard import posterior as posterior_module
 
 PROFILE = "human-psg-3"
 
@@ -153,7 +151,3 @@ def test_a_folder_stands_for_the_nights_in_it(run, night, tmp_path):
     ran = run("posterior", tmp_path, "-p", PROFILE, "--json", "-o", tmp_path / "out")
     assert ran.code == 0, ran.err
     assert [report["id"] for report in ran.json] == ["night", "other"]
-
-
-def test_the_command_allows_as_many_draws_as_sample():
-    assert posterior.MOST_DRAWS == posterior_module.MOST_DRAWS

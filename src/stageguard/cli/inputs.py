@@ -1,27 +1,25 @@
-"""Which nights a command is given: files, patterns, folders, sample lists. Reads their first bytes only."""
+"""Which nights a command is given: files, patterns, folders by the content of their files, sample lists."""
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
 from stageguard.base.errors import FileFormatError, InputError
-from stageguard.base.files import file_error, open_file, real_path
-from stageguard.cli.options import DecodingGiven, column_names
-from stageguard.cli.recognising import Wanted as Wanted
-from stageguard.cli.recognising import is_night
+from stageguard.base.files import file_error, real_path
+from stageguard.cli.options import DecodingGiven, Reading, column_names
 from stageguard.formats.companions import parse_pins, read_quality
-from stageguard.formats.density import listed
+from stageguard.formats.density import DensityOptions, listed
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import HypnogramOptions
+from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
 from stageguard.formats.outputs import (
     CHANGES_SUFFIX,
     JSON_SUFFIX,
@@ -32,6 +30,7 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
+from stageguard.formats.registry import detect, formats, named
 from stageguard.formats.sample_lists import (
     MOMENT_WORDS,
     START_WORDS,
@@ -39,8 +38,10 @@ from stageguard.formats.sample_lists import (
     parse_moment,
     parse_start,
 )
-from stageguard.formats.sniffing import HEAD_BYTES, UTF16_MARKS
+from stageguard.formats.sniffing import UTF16_MARKS, read_head
+from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.measures.day import Moment
+from stageguard.night.stages import canonical_name
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
 from stageguard.runner.decode_files import DecodeOptions, special
@@ -53,11 +54,26 @@ NOUNS = {"density": "probabilities", "hypnogram": "hypnograms or probabilities"}
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What counts as a night: of which kind, in a named format, with stage names of one's own."""
+
+    kind: Kind
+    format: str | None = None
+    stages: Collection[str] = ()
+
+    def check(self) -> None:
+        """Refuse a format that there is not, once and not for every file."""
+        name = self.format
+        if name is not None and not any(form.name == name and form.does(self.kind) for form in formats()):
+            named(name, "density")
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
     """A night to read, and what a sample list says about it."""
 
     path: Path
-    name: str
+    id: str
     scoring: Path | None = None
     edf: Path | None = None
     lights_off: Moment | None = None
@@ -73,14 +89,13 @@ class Input:
         return str(self.path)
 
     @property
-    def id(self) -> str:
-        """The name of the night."""
-        return self.name
-
-    @property
     def files(self) -> list[Path]:
         """All files that are read of it."""
         return [path for path in (self.path, self.scoring, self.edf, self.source) if path is not None]
+
+    def output(self, folder: Path | None) -> Path:
+        """Return folder and name of its outputs, which lie beside it where no folder was named."""
+        return (self.path.parent if folder is None else folder) / self.id
 
     def refuse(self) -> None:
         """Raise what is wrong with it, if anything is."""
@@ -133,14 +148,14 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
                     raise
                 nights.append(Input(path, path.name, error=str(error)))  # the other nights go on
                 continue
-            nights += [Input(file, night_id(file), error=special(file)) for file in found]
+            nights += map(_input, found)
             notes += left
         elif not _is_there(path) and MAGIC.search(str(path)):
-            nights += [Input(file, night_id(file), error=special(file)) for file in _matching(path, wanted)]
+            nights += map(_input, _matching(path, wanted))
         elif samples is None and is_sample_list(path):
             nights += read_samples(path, wanted.kind)
         else:
-            nights.append(Input(path, night_id(path), error=special(path)))
+            nights.append(_input(path))
             continue
         is_cohort = True
     nights, twice = _once(nights)
@@ -149,6 +164,10 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
         nights, more = describe_by(samples, nights)
         notes += more
     return Inputs(tuple(nights), tuple(notes), is_cohort)
+
+
+def _input(path: Path) -> Input:
+    return Input(path, night_id(path), error=special(path))
 
 
 def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
@@ -160,14 +179,14 @@ def _once(nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
     kept: list[Input] = []
     twice: dict[str, None] = {}
     for night in nights:
-        place = len(kept) if night.is_listed else first.setdefault(real_path(night.path), len(kept))
-        if place == len(kept):
+        index = len(kept) if night.is_listed else first.setdefault(real_path(night.path), len(kept))
+        if index == len(kept):
             kept.append(night)
             continue
-        earlier = kept[place]
+        earlier = kept[index]
         if earlier.path.is_symlink() and not night.path.is_symlink():
-            kept[place], night = night, earlier
-        if kept[place].path != night.path:
+            kept[index], night = night, earlier
+        if kept[index].path != night.path:
             twice.setdefault(str(night.path))
     remarks = [f"another name for a file that is taken already: {listed(list(twice), 5)}"] if twice else []
     return kept, remarks
@@ -178,6 +197,10 @@ def _is_there(path: Path) -> bool:
         return path.exists()
     except OSError:  # a name too long, for one
         return False
+
+
+def _is_file(path: Path) -> bool:
+    return _is_there(path) and path.is_file()
 
 
 def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
@@ -210,10 +233,8 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     or is empty, a pipe, or a link to nothing, must be seen to fail.
     """
     files = [path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()]
-    known: dict[Path, bool | None] = {}
-    for path in sorted(files, key=natural):
-        if not is_own(path, wanted.kind):
-            known[path] = is_night(path, wanted)
+    candidates = [path for path in sorted(files, key=natural) if not is_own(path, wanted.kind)]
+    known = {path: is_night(path, wanted) for path in candidates}
     suffixes = {path.suffix.lower() for path, is_one in known.items() if is_one}
     found = [
         path for path, is_one in known.items()
@@ -230,20 +251,102 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     return found, [f"left out in {folder}, no {NOUNS[wanted.kind]}: {listed(left, 5)}"] if left else []
 
 
+def is_night(path: Path, wanted: Wanted) -> bool | None:
+    """Whether the content is that of a night; None where it is of no kind that is known."""
+    if path.name.endswith(TSV_SUFFIX):
+        return True
+    if wanted.format is not None:
+        suffixes = next((form.suffixes for form in formats() if form.name == wanted.format), ())
+        return path.name.lower().endswith(suffixes)
+    kinds: tuple[Kind, ...] = ("density",) if wanted.kind == "density" else ("density", "hypnogram")
+    answers = [_is_of_kind(path, kind, wanted.stages) for kind in kinds]
+    return True if True in answers else False if False in answers else None
+
+
+def _is_of_kind(path: Path, kind: Kind, stages: Collection[str]) -> bool | None:
+    try:
+        form = detect(path, kind)
+    except FileFormatError as error:
+        return True if kind == "hypnogram" and error.code == "ambiguous-format" else None
+    except OSError:
+        return None
+    if form.may_be_recording:
+        return _is_scored(path)
+    if not form.is_general:
+        return True
+    suffixes = tuple(suffix for each in formats() for suffix in each.suffixes)
+    if not path.name.lower().endswith(suffixes):  # a program or a page may name stages, too
+        return _is_surely(path, kind, stages)
+    if any(sum(_names_stage(cell, stages) for cell in head) > 1 for head in _heads(path)):
+        return True  # mostly in the first line, so that most lines are not looked at
+    if kind == "density":
+        return False
+    heads = list(_heads(path))
+    first = next((head[0] for head in heads if head and head[0]), "")
+    return is_stage(first, None) or any(stage_column(head) is not None for head in heads)
+
+
+def _is_scored(path: Path) -> bool:
+    """Whether a recording holds stages; what is wrong with one that says so is told when it is read."""
+    try:
+        read_hypnogram_file(path, HypnogramOptions())
+    except FileFormatError as error:
+        return error.code != "no-stages"
+    except (InputError, OSError):
+        pass
+    return True
+
+
+def _is_surely(path: Path, kind: Kind, stages: Collection[str]) -> bool:
+    """Whether a text of an unknown name is a table of numbers below stages, or stages line by line."""
+    lines = _head_lines(path)
+    if kind == "hypnogram" and len(lines) > 1 and all(is_stage(line.strip(), None) for line in lines[:-1]):
+        return True
+    for head, below in pairwise(lines):
+        for mark in DELIMITERS:
+            cells, numbers = split_line(head, mark), split_line(below, mark)
+            n_named = sum(_names_stage(cell, stages) for cell in cells)
+            if n_named > 1 and len(cells) == len(numbers) and sum(map(_is_number, numbers)) >= n_named:
+                return True
+    return False
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _head_lines(path: Path) -> list[str]:
+    text = read_head(path).decode("utf-8-sig", errors="replace")
+    return [line for line in text.splitlines()[:HEADER_SEARCH_LINES] if line.strip()]
+
+
+def _heads(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each line that may be a header, by each delimiter."""
+    for line in _head_lines(path):
+        yield from (split_line(line, mark) for mark in DELIMITERS if mark in line or mark == ",")
+
+
+def _names_stage(cell: str, stages: Collection[str]) -> bool:
+    return canonical_name(cell) is not None or cell in stages
+
+
 def scoring_of(night: Input) -> Path | None:
     """Return where the expert's scoring of a listed night is: in a file, else in the recording's notes."""
     if night.path in (night.scoring, night.edf):
         return None
     if night.scoring is not None or night.edf is None:
         return night.scoring
-
     try:
-        if is_hypnogram(night.edf):
-            read_hypnogram_file(night.edf, HypnogramOptions())
-            return night.edf
+        if not is_hypnogram(night.edf):
+            return None
+        read_hypnogram_file(night.edf, HypnogramOptions())
     except FileFormatError:  # annotations there may be, but they are no stages
-        pass
-    return None
+        return None
+    return night.edf
 
 
 Parsed = TypeVar("Parsed")
@@ -255,8 +358,7 @@ def is_sample_list(path: Path) -> bool:
     """Whether a table is a sample list: its header has `id` and a column that names files."""
     if path.suffix.lower() not in LIST_SUFFIXES or not path.is_file():
         return False
-    with open_file(path, "a recording") as file:
-        head = file.read(HEAD_BYTES)
+    head = read_head(path)
     text = head.decode("utf-16" if head.startswith(UTF16_MARKS) else "utf-8-sig", errors="replace")
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
     cells = {cell.strip(' "').casefold() for cell in re.split(r"[\t;,]", next(lines, ""))}
@@ -267,8 +369,13 @@ def read_samples(path: Path, kind: Kind) -> list[Input]:
     """Return the nights of a list: probabilities to decode, or these or else scorings to judge."""
     columns = ("probabilities",) if kind == "density" else FILE_COLUMNS
     used = ("probabilities", "edf") if kind == "density" else FILE_COLUMNS  # no scoring is decoded
-    found = [_sample(path, number, row, columns, used) for number, row in numbered_rows(path, columns)]
-    return _once_each(path, found)
+    nights = [_sample(path, number, row, columns, used) for number, row in numbered_rows(path, columns)]
+    first: dict[str, str] = {}
+    for night in nights:  # outputs of ids that differ in case only would be one file on many systems
+        other = first.setdefault(night.id.casefold(), night.id)
+        if other != night.id:
+            raise file_error(path, f"the ids {other!r} and {night.id!r} differ in case only. Rename one.")
+    return nights
 
 
 def describe_by(path: Path, nights: Sequence[Input]) -> tuple[list[Input], list[str]]:
@@ -276,15 +383,15 @@ def describe_by(path: Path, nights: Sequence[Input]) -> tuple[list[Input], list[
     rows = {}
     for number, row in numbered_rows(path, ("id", *FILE_COLUMNS)):
         name = row.get("id") or night_id(Path(next(row[column] for column in FILE_COLUMNS if column in row)))
-        found = _sample(path, number, row | {"id": name}, (), ("scoring", "edf"))
+        sample = _sample(path, number, row | {"id": name}, (), ("scoring", "edf"))
         source = path.parent / row["probabilities"] if "probabilities" in row else None
-        rows[name] = dataclasses.replace(found, source=source if source and _is_file(source) else None)
-    without = [night.name for night in nights if night.name not in rows]
+        rows[name] = replace(sample, source=source if source and _is_file(source) else None)
+    without = [night.id for night in nights if night.id not in rows]
     if without:
         raise file_error(path, f"has no row for {listed(without, 3)}, expected their ids. Add them.")
-    described = [dataclasses.replace(rows[night.name], path=night.path) for night in nights]
-    given = {night.name for night in nights}
-    rest = [name for name in rows if name not in given]
+    described = [replace(rows[night.id], path=night.path) for night in nights]
+    named_nights = {night.id for night in nights}
+    rest = [name for name in rows if name not in named_nights]
     return described, [f"in {path.name}, but not among the files: {listed(rest, 5)}"] if rest else []
 
 
@@ -292,57 +399,35 @@ def _sample(
     path: Path, number: int, row: Mapping[str, str], columns: Sequence[str], used: Sequence[str]
 ) -> Input:
     """Return the night of a row: the first of `columns` is its file, and those `used` must be there."""
-    where = {column: path.parent / row[column] for column in used if column in row}
-    own = next((where[column] for column in columns if column in where), Path())
-    name = row.get("id") or night_id(own)
+    files = {column: path.parent / row[column] for column in used if column in row}
+    file = next((files[column] for column in columns if column in files), Path())
+    name = row.get("id") or night_id(file)
     if Path(name).name != name or name.startswith(".") or "\\" in name:
         raise file_error(path, f"row {number}: the id {name[:40]!r} cannot name a file. Leave out / and \\.")
-    gone = [column for column, file in where.items() if not _is_file(file)]
-    error = None
-    if gone:
-        error = f"{path.name}, row {number}: {gone[0]} {row[gone[0]][:200]} is not there. Correct the list."
+    problems = [
+        f"{path.name}, row {number}: {column} {row[column][:200]} is not there. Correct the list."
+        for column, needed in files.items()
+        if not _is_file(needed)
+    ]
+
+    def moment(column: str, parse: Callable[[str], Parsed], words: str) -> Parsed | None:
+        try:
+            return parse(row[column]) if column in row else None
+        except ValueError:
+            problem = f"row {number}: {column} {row[column][:40]!r} is no time, expected {words}."
+            raise file_error(path, problem) from None
+
     return Input(
-        own,
+        file,
         name,
-        where.get("scoring"),
-        where.get("edf"),
-        _moment(path, number, row, "lights_off", parse_moment, MOMENT_WORDS),
-        _moment(path, number, row, "lights_on", parse_moment, MOMENT_WORDS),
-        error,
+        files.get("scoring"),
+        files.get("edf"),
+        moment("lights_off", parse_moment, MOMENT_WORDS),
+        moment("lights_on", parse_moment, MOMENT_WORDS),
+        problems[0] if problems else None,
         is_listed=True,
-        start=_moment(path, number, row, "start", parse_start, START_WORDS),
+        start=moment("start", parse_start, START_WORDS),
     )
-
-
-def _once_each(path: Path, nights: list[Input]) -> list[Input]:
-    """Refuse names that differ in case only: their outputs would be one file on many systems."""
-    first: dict[str, str] = {}
-    for night in nights:
-        other = first.setdefault(night.name.casefold(), night.name)
-        if other != night.name:
-            raise file_error(path, f"the ids {other!r} and {night.name!r} differ in case only. Rename one.")
-    return nights
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name too long, for one
-        return False
-
-
-def _moment(
-    path: Path, number: int, row: Mapping[str, str], column: str, parse: Callable[[str], Parsed], words: str
-) -> Parsed | None:
-    """Return the time in a cell of the list, or None where it is empty."""
-    if column not in row:
-        return None
-    try:
-        return parse(row[column])
-    except ValueError:
-        raise file_error(
-            path, f"row {number}: {column} {row[column][:40]!r} is no time, expected {words}."
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,10 +457,8 @@ def lights_of(night: Input, off: Moment | None = None, on: Moment | None = None)
 
 def _recorded_lights(path: Path) -> dict[str, Moment]:
     """Return the lights that the sidecar of an output of `decode` tells."""
-    if not path.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
-        return {}
     sidecar = output_paths(path).sidecar
-    if not sidecar.is_file():
+    if not path.name.endswith((TSV_SUFFIX, JSON_SUFFIX)) or not sidecar.is_file():
         return {}
     try:
         options = read_sidecar(sidecar)["options"]
@@ -384,19 +467,26 @@ def _recorded_lights(path: Path) -> dict[str, Moment]:
         raise file_error(sidecar, f"is incomplete or was edited ({error!r}).") from None
 
 
+def density_options(reading: Reading) -> DensityOptions:
+    """Return how to read files of probabilities."""
+    return DensityOptions(
+        stages=column_names(reading.stages),
+        epoch_seconds=reading.epoch_seconds,
+        logits=reading.logits,
+        log=reading.log,
+        format=reading.format,
+        pool_to_seconds=reading.pool,
+    )
+
+
 def decode_options(given: DecodingGiven) -> DecodeOptions:
     """Return what the command line said, with the files it names read."""
     return DecodeOptions(
-        stages=column_names(given.stages),
-        epoch_seconds=given.epoch_seconds,
-        logits=given.logits,
-        log=given.log,
+        density_options(given),
         quality=None if given.quality is None else read_quality(given.quality),
         pins=parse_pins(given.pins) if given.pins else None,
         cohort=given.cohort,
-        trained=None if given.trained is None else given.trained.value,
-        format=given.format,
-        pool_to_seconds=given.pool,
+        trained=given.trained,
     )
 
 
@@ -404,5 +494,5 @@ def find_densities(
     files: Sequence[Path] | None, samples: Path | None, profile: Profile, options: DecodeOptions
 ) -> Inputs:
     """Return the nights of probabilities that are to be decoded with a profile."""
-    names = (*profile.scheme.names, *(options.stages or ()))
-    return find_inputs(files, samples, Wanted("density", options.format, names))
+    names = (*profile.scheme.names, *(options.density.stages or ()))
+    return find_inputs(files, samples, Wanted("density", options.density.format, names))

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -25,28 +25,7 @@ class PlainCommand(TyperCommand):
                 own.display_type_rich = lambda ctx: None  # type: ignore[attr-defined]
 
 
-class Trained(StrEnum):
-    """How the stager's training nights were weighted."""
-
-    natural = "natural"
-    balanced = "balanced"
-
-
-class Convention(StrEnum):
-    """Whose definitions of the sleep statistics."""
-
-    aasm = "aasm"
-    yasa = "yasa"
-    luna = "luna"
-
-
-class Scheme(StrEnum):
-    """The standard schemes."""
-
-    aasm5 = "aasm5"
-    wldr4 = "wldr4"
-    wnr3 = "wnr3"
-    ws2 = "ws2"
+SchemeNames = Literal["aasm5", "wldr4", "wnr3", "ws2"]
 
 
 def given_path(text: str) -> Path:
@@ -75,119 +54,108 @@ def check_epoch_seconds(seconds: float | None) -> float | None:
     return seconds
 
 
-ProfileName = Annotated[
-    str,
-    typer.Option("--profile", "-p", metavar="NAME", help="Name (see: stageguard profiles) or a .toml file."),
-]
-Stages = Annotated[
-    str | None,
-    typer.Option(metavar="W,N1,...", help="Names of the columns in order. Needed for bare arrays."),
-]
+def path_argument(metavar: str, help: str) -> Any:
+    """Return an argument that names files."""
+    return typer.Argument(metavar=metavar, parser=given_path, help=help)
+
+
+def path_option(metavar: str, help: str, *names: str) -> Any:
+    """Return an option that names a file or a folder."""
+    return typer.Option(*names, metavar=metavar, parser=given_path, help=help)
+
+
+def output_option(metavar: str, help: str) -> Any:
+    """Return the option that says where to write."""
+    return path_option(metavar, help, "--output", "-o")
+
+
+def profile_option(help: str) -> Any:
+    """Return the option that names a profile."""
+    return typer.Option("--profile", "-p", metavar="NAME", help=help)
+
+
+def seconds_option(help: str) -> Any:
+    """Return an option that is a length of epochs."""
+    return typer.Option(metavar="SECONDS", callback=check_epoch_seconds, help=help)
+
+
+def text_option(metavar: str, help: str, *names: str) -> Any:
+    """Return an option that is a text, or something that is read from it."""
+    return typer.Option(*names, metavar=metavar, help=help)
+
+
+Text = str | None
+File = Path | None
+
+ProfileName = Annotated[str, profile_option("Name (see: stageguard profiles) or a .toml file.")]
+Stages = Annotated[Text, text_option("W,N1,...", "Names of the columns in order. Needed for bare arrays.")]
 EpochSeconds = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS",
-        callback=check_epoch_seconds,
-        help="Epoch length. Default: the file's, else the profile's, else 30.",
-    ),
+    float | None, seconds_option("Epoch length. Default: the file's, else the profile's, else 30.")
 ]
-Quality = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Signal quality per epoch, 0 clean to 1 lost (.npy or table)."),
-]
+Quality = Annotated[File, text_option("FILE", "Signal quality per epoch, 0 clean to 1 lost (.npy or table).")]
 Pins = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="120=R|FILE", help="Epochs you are sure of (from 0), or a table with epoch and stage."
-    ),
+    text_option("120=R|FILE", "Epochs you are sure of (from 0), or a table with epoch and stage."),
 ]
 Cohort = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Who was recorded, e.g. narcolepsy: warns or refuses if need be."),
+    Text, text_option("NAME", "Who was recorded, e.g. narcolepsy: warns or refuses if need be.")
 ]
 TrainedOn = Annotated[
-    Trained | None, typer.Option(help="How the stager was trained; unknown counts as balanced.")
+    Literal["natural", "balanced"] | None,
+    typer.Option(help="How the stager was trained; unknown counts as balanced."),
 ]
 FormatName = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="NAME",
-        help="Who wrote the probabilities, where content cannot tell: usleep-npy, ...",
+    Text,
+    text_option(
+        "NAME", "Who wrote the probabilities, where content cannot tell: usleep-npy, ...", "--format"
     ),
 ]
 Pool = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS",
-        callback=check_epoch_seconds,
-        help="Average shorter rows of probabilities to epochs of this length.",
-    ),
+    float | None, seconds_option("Average shorter rows of probabilities to epochs of this length.")
 ]
 Logits = Annotated[bool, typer.Option("--logits", help="Probability files hold logits.")]
 Log = Annotated[bool, typer.Option("--log", help="Probability files hold log-probabilities.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-
 Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
 DensityFiles = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="FILES",
-        parser=given_path,
-        help="Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
-    ),
-]
-OutputFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FOLDER",
-        parser=given_path,
-        help="For the outputs. Default: beside each file.",
+    path_argument(
+        "FILES",
+        "Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
     ),
 ]
 ScoredFiles = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="FILES",
-        parser=given_path,
-        help="Hypnograms or probabilities, folders of them, quoted patterns, or a sample list.",
+    path_argument(
+        "FILES", "Hypnograms or probabilities, folders of them, quoted patterns, or a sample list."
     ),
 ]
+OutputFolder = Annotated[File, output_option("FOLDER", "For the outputs. Default: beside each file.")]
 SampleList = Annotated[
-    Path | None,
-    typer.Option(
+    File,
+    path_option(
+        "SAMPLES.tsv",
+        "Columns id, probabilities, scoring, edf, start, lights_off, lights_on. FILES: about these.",
         "--list",
-        metavar="SAMPLES.tsv",
-        parser=given_path,
-        help="Columns id, probabilities, scoring, edf, start, lights_off, lights_on. FILES: about these.",
     ),
 ]
 ScoringFormat = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Who wrote the scorings, where content cannot tell: numbers-yasa, ...",
-    ),
+    Text, text_option("NAME", "Who wrote the scorings, where content cannot tell: numbers-yasa, ...")
 ]
 SchemeName = Annotated[
-    Scheme | None,
+    SchemeNames | None,
     typer.Option("--scheme", help="Scheme of the hypnograms; finer stages are merged into it."),
 ]
 LightsOff = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Lights off: 22:30, or seconds since the beginning of the recording."),
+    Text, text_option("TIME", "Lights off: 22:30, or seconds since the beginning of the recording.")
 ]
-LightsOn = Annotated[str | None, typer.Option(metavar="TIME", help="Lights on, likewise.")]
-Start = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="When files begin that do not say so: 22:30, or 2024-05-01T22:30."),
-]
+LightsOn = Annotated[Text, text_option("TIME", "Lights on, likewise.")]
 LightsOnPhase = Annotated[
-    str | None,
-    typer.Option(metavar="07:00", help="For rodents: when the lights go on. Adds light, dark and hours."),
+    Text, text_option("07:00", "For rodents: when the lights go on. Adds light, dark and hours.")
+]
+Start = Annotated[
+    Text, text_option("TIME", "When files begin that do not say so: 22:30, or 2024-05-01T22:30.")
 ]
 
 
@@ -253,23 +221,13 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodingGiven:
+class DecodingGiven(Reading):
     """How files of probabilities are read, and what goes into their decoding besides."""
 
-    stages: Stages = None
-    epoch_seconds: EpochSeconds = None
     quality: Quality = None
     pins: Pins = None
     cohort: Cohort = None
     trained: TrainedOn = None
-    logits: Logits = False
-    log: Log = False
-    format: FormatName = None
-    pool: Pool = None
-
-    def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
-        check_scale(self.logits, self.log)
 
     @property
     def files(self) -> list[Path]:

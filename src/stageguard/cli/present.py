@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -24,7 +24,7 @@ from stageguard.cli.terminal import (
 )
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.explain import Change, in_bouts
-from stageguard.measures.summary import NightSummary
+from stageguard.measures.summary import NightFacts, NightSummary
 from stageguard.runner.cohort_tables import MOST_IN_FULL
 from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
@@ -35,27 +35,6 @@ MOST_PROBLEMS = 20  # different ones that are printed
 PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow"}
 
 Outcomes = Sequence[Outcome[Any]]
-OneOutcome = TypeVar("OneOutcome", bound=Outcome[Any])
-
-
-class Headed(Protocol):
-    """What a headline tells of a night."""
-
-    @property
-    def profile_name(self) -> str:
-        """The profile."""
-
-    @property
-    def stages(self) -> Sequence[str]:
-        """The stages of its scheme."""
-
-    @property
-    def n_epochs(self) -> int:
-        """How many epochs."""
-
-    @property
-    def epoch_seconds(self) -> float:
-        """How long each is."""
 
 
 def run_shown(
@@ -79,15 +58,34 @@ def run_and_show(
     show: Callable[[list[Outcome[Value]]], None],
     *,
     as_json: bool,
-    output_of: Callable[[TaskType], Path],
+    show_one: Callable[[Outcome[Value]], None] | None = None,
+    output_of: Callable[[TaskType], Path] | None = None,
     jobs: int = 1,
-) -> None:
-    """Do something with each file, show what came of it or print it as JSON, and end as `end` does."""
+    notes: Sequence[str] = (),
+) -> list[Outcome[Value]]:
+    """Do something with each file, and `finish`; returns what became of them where none failed."""
     outcomes = run_shown(work, tasks, what, quiet=as_json, output_of=output_of, jobs=jobs)
+    finish(outcomes, show, notes, show_one=show_one, as_json=as_json)
+    return outcomes
+
+
+def finish(
+    outcomes: Sequence[Outcome[Value]],
+    show: Callable[[list[Outcome[Value]]], None],
+    notes: Sequence[str] = (),
+    *,
+    show_one: Callable[[Outcome[Value]], None] | None = None,
+    as_json: bool,
+) -> None:
+    """Print all as JSON, or show those that did not fail, the only file by `show_one`; then what failed."""
+    done = succeeded(outcomes)
     if as_json:
         print_json([outcome.to_dict() for outcome in outcomes])
-    else:
-        show(outcomes)
+    elif done and len(outcomes) == 1 and show_one is not None:
+        show_one(done[0])
+    elif done:
+        show(done)
+    print_notes(notes, as_json=as_json)
     end(outcomes, as_json=as_json)
 
 
@@ -125,10 +123,15 @@ def print_read(outcomes: Outcomes, out: Console) -> None:
 
 def print_read_notes(notes: Sequence[str], out: Console) -> None:
     """Print what was assumed while reading, each remark once, in one line."""
-    notes = list(dict.fromkeys(map(one_line, notes)))
-    more = [f"and {count(len(notes) - MOST_NOTES, 'more remark')}"] if len(notes) > MOST_NOTES else []
     if notes:
-        print_list(out, "Read", ["; ".join([*notes[:MOST_NOTES], *more])])
+        print_list(out, "Read", ["; ".join(_first_few(notes, "remark"))])
+
+
+def _first_few(texts: Iterable[str], noun: str) -> list[str]:
+    """Return the first texts, each once, and how many more there are."""
+    lines = list(dict.fromkeys(map(one_line, texts)))
+    n_more = len(lines) - MOST_NOTES
+    return lines[:MOST_NOTES] + ([f"and {count(n_more, f'more {noun}')}"] if n_more > 0 else [])
 
 
 def print_notes(notes: Sequence[str], *, as_json: bool, heading: str = "Note") -> None:
@@ -142,9 +145,8 @@ def print_notes(notes: Sequence[str], *, as_json: bool, heading: str = "Note") -
 
 def print_warnings(outcomes: Outcomes, out: Console) -> None:
     """Print the first warnings of several nights, each once."""
-    texts = list(dict.fromkeys(one_line(text) for outcome in outcomes for text in outcome.warnings))
-    more = [f"and {count(len(texts) - MOST_NOTES, 'more warning')}"] if len(texts) > MOST_NOTES else []
-    print_list(out, "Warning", [*texts[:MOST_NOTES], *more])
+    texts = [text for outcome in outcomes for text in outcome.warnings]
+    print_list(out, "Warning", _first_few(texts, "warning"))
 
 
 def print_changes(changes: Sequence[Change], out: Console) -> None:
@@ -168,25 +170,25 @@ def print_changes(changes: Sequence[Change], out: Console) -> None:
     out.print(shown)
 
 
-def print_headline(file: str, night: Headed, out: Console, link: str, lights: str = "") -> None:
+def print_headline(file: str, night: NightFacts, out: Console, link: str, lights: str = "") -> None:
     """Name the file, the profile and what was recorded."""
-    hours = night.n_epochs * night.epoch_seconds / 3600
-    out.print(
-        Text.assemble(
-            (one_line(Path(file).name), "bold"),
-            f" {link} {one_line(night.profile_name)}: {count(night.n_epochs, 'epoch')} of "
-            f"{night.epoch_seconds:g} s ({hours:.1f} h), stages {one_line(' '.join(night.stages))}",
-        )
-    )
+    length = length_words(night.n_epochs, night.epoch_seconds)
+    about = f" {link} {one_line(night.profile_name)}: {length}, stages {one_line(' '.join(night.stages))}"
+    out.print(Text.assemble((one_line(Path(file).name), "bold"), about))
     if lights:
         out.print(f"Measured between lights: {lights}")
 
 
+def length_words(n_epochs: int, epoch_seconds: float) -> str:
+    """Return how long a night is, as in `960 epochs of 30 s (8.0 h)`."""
+    return f"{count(n_epochs, 'epoch')} of {epoch_seconds:g} s ({n_epochs * epoch_seconds / 3600:.1f} h)"
+
+
 def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence[Sequence[str]] = ()) -> None:
     """Headline and before/after table, with `more` rows."""
-    print_headline(file, summary, out, "with", summary.lights)
+    print_headline(file, summary.facts, out, "with", summary.lights)
     shown = table("", "before", "after", "expert range", right=("before", "after"))
-    for title, *cells in (*(row.cells() for row in summary.rows), *more):
+    for title, *cells in (*(row.cells() for row in summary.indicators), *more):
         shown.add_row(title, *(marked(cell) for cell in cells))
     changed = f"{summary.n_changed:,} ({summary.changed_percent:.1f} %)"
     shown.add_row("Epochs changed", "", changed, "")
@@ -211,28 +213,27 @@ def print_review(out: Console) -> None:
 
 def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None = None) -> None:
     """One row per decoded file."""
-    out = out or console()
-    done = succeeded(outcomes)
-    if not done:
+    if not outcomes:
         return
+    out = out or console()
     numbers = ("epochs", "changed", "FI before", "FI after")
     shown = table("file", *numbers, "warnings", right=numbers)
-    for outcome in done:
+    for outcome in outcomes:
         summary = outcome.result.summary
         assert summary is not None
-        _, before, after, _ = summary.rows[0].cells()
+        _, before, after, _ = summary.indicators[0].cells()
         shown.add_row(
             one_line(outcome.file),
-            f"{summary.n_epochs:,}",
+            f"{summary.facts.n_epochs:,}",
             f"{summary.changed_percent:.1f} %",
             marked(before),
             marked(after),
             one_line("; ".join(map(one_line, outcome.warnings))),
         )
     out.print(shown)
-    folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in done})
-    out.print(f"Wrote {len(done)} hypnogram{'s' * (len(done) != 1)} to {', '.join(folders)}")
-    print_read(done, out)
+    folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
+    out.print(f"Wrote {len(outcomes)} hypnogram{'s' * (len(outcomes) != 1)} to {', '.join(folders)}")
+    print_read(outcomes, out)
     print_review(out)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
@@ -14,10 +13,10 @@ import typer
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error
-from stageguard.cli.inputs import Input, is_own, night_id
-from stageguard.cli.options import Reading, column_names
-from stageguard.cli.recognising import Wanted, is_night
+from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
+from stageguard.cli.options import Reading
 from stageguard.formats.density import DensityOptions
+from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
@@ -31,10 +30,10 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodeOptions, decode_file, own_scheme, special, start_of
+from stageguard.runner.decode_files import DecodeOptions, decode_file, reading_with, refuse_special, start_of
 from stageguard.runner.verify import decode_recorded
 
-SCORED = Wanted("hypnogram")
+KINDS: tuple[Kind, ...] = ("density", "hypnogram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +42,16 @@ class ReadOptions:
 
     profile: Profile | None = None
     scheme: StageScheme | None = None
-    stages: tuple[str, ...] | None = None
-    epoch_seconds: float | None = None
-    start: datetime | None = None
-    logits: bool = False
-    log: bool = False
-    decode: bool = False  # probabilities with the profile, instead of taking their argmax only
-    format: str | None = None
-    pool_to_seconds: float | None = None
+    density: DensityOptions = field(default_factory=DensityOptions)
     scoring_format: str | None = None
+    start: datetime | None = None
+    decode: bool = False  # probabilities with the profile, instead of taking their argmax only
 
     @property
     def wanted(self) -> Wanted:
         """What in a folder counts as a night."""
-        own = () if self.profile is None else self.profile.scheme.names
-        return Wanted("hypnogram", self.format, (*own, *(self.stages or ())))
-
-    @property
-    def density(self) -> DensityOptions:
-        """How to read files of probabilities."""
-        profile = self.profile
-        return DensityOptions(
-            stages=self.stages,
-            epoch_seconds=self.epoch_seconds,
-            default_epoch_seconds=None if profile is None else profile.epoch_seconds,
-            logits=self.logits,
-            log=self.log,
-            scheme=own_scheme(None if profile is None else profile.scheme),
-            format=self.format,
-            pool_to_seconds=self.pool_to_seconds,
-        )
+        names = () if self.profile is None else self.profile.scheme.names
+        return Wanted("hypnogram", self.density.format, (*names, *(self.density.stages or ())))
 
 
 def read_options(
@@ -87,18 +66,15 @@ def read_options(
     """Return what the command line said, checked and loaded."""
     if scoring_format is not None:
         named(scoring_format, "hypnogram")  # an unknown one is said once, not for every file
+    loaded = None if profile is None else Profile.load(profile)
+    density = density_options(reading)
     return ReadOptions(
-        profile=None if profile is None else Profile.load(profile),
-        scheme=None if scheme is None else StageScheme.named(str(scheme)),
-        stages=column_names(reading.stages),
-        epoch_seconds=reading.epoch_seconds,
-        start=read_start(start),
-        logits=reading.logits,
-        log=reading.log,
-        decode=decode,
-        format=reading.format,
-        pool_to_seconds=reading.pool,
-        scoring_format=scoring_format,
+        loaded,
+        None if scheme is None else StageScheme.named(scheme),
+        density if loaded is None else reading_with(loaded, density),
+        scoring_format,
+        read_start(start),
+        decode,
     )
 
 
@@ -113,32 +89,25 @@ class ScoredFile:
     notes: tuple[str, ...] = ()
 
     @property
-    def night_id(self) -> str:
-        """Name of the night: the file's, without what tells its format."""
-        return night_id(self.path)
-
-    @property
     def final(self) -> Hypnogram:
         """The scoring that counts: the decoded or scored stages where there are any, else the argmax."""
-        found = self.after if self.after is not None else self.before
-        assert found is not None
-        return found
+        final = self.after if self.after is not None else self.before
+        assert final is not None
+        return final
 
 
 def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
     """Read a hypnogram, or the probabilities' argmax, in the profile's scheme where there is one."""
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
-    problem = special(path)
-    if problem is not None:
-        raise InputError(problem)
+    refuse_special(path)
     scheme = options.scheme or (None if options.profile is None else options.profile.scheme)
-    is_scored = _is_scored(path, scheme, options)
-    found = _read_hypnogram(path, options) if is_scored else _read_probabilities(path, options)
-    return dataclasses.replace(
-        found,
-        before=None if found.before is None else begun(found.before, options.start),
-        after=None if found.after is None else begun(found.after, options.start),
+    read = _read_hypnogram if _is_scored(path, scheme, options.density.format) else _read_probabilities
+    scored = read(path, options)
+    return replace(
+        scored,
+        before=None if scored.before is None else begun(scored.before, options.start),
+        after=None if scored.after is None else begun(scored.after, options.start),
     )
 
 
@@ -146,72 +115,58 @@ def read_night(night: Input, options: ReadOptions) -> ScoredFile:
     """Read a night of a command's inputs; a listed recording says when it began."""
     night.refuse()
     start = start_of(night.edf, night.start)
-    return read_scored(night.path, options if start is None else dataclasses.replace(options, start=start))
+    return read_scored(night.path, options if start is None else replace(options, start=start))
 
 
-def _is_scored(path: Path, scheme: StageScheme | None, options: ReadOptions) -> bool:
+def _is_scored(path: Path, scheme: StageScheme | None, format: str | None) -> bool:
     """Whether a file holds stages: by the format that was named, else by its content."""
-    format = options.format
-    if format is None:
+    of_name = [form for form in formats() if form.name == format]
+    has_densities, has_stages = (any(form.does(kind) for form in of_name) for kind in KINDS)
+    if format is None or (has_densities and has_stages):
         return is_hypnogram(path, scheme)
-    kinds = {
-        kind
-        for kind in ("density", "hypnogram")
-        for form in formats()
-        if form.name == format and form.does(kind)
-    }
-    if kinds == {"density", "hypnogram"}:
-        return is_hypnogram(path, scheme)
-    return kinds == {"hypnogram"}
+    return has_stages
 
 
 def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
-    seconds = None if profile is None else profile.epoch_seconds
-    default = None if profile is None else profile.scheme
-    asked = HypnogramOptions(
+    hypnogram_options = HypnogramOptions(
         options.scheme,
-        options.epoch_seconds,
-        default_scheme=default,
-        default_epoch_seconds=seconds,
-        format=_scoring_format(path, options),
+        options.density.epoch_seconds,
+        default_scheme=None if profile is None else profile.scheme,
+        default_epoch_seconds=options.density.default_epoch_seconds,
+        format=options.scoring_format or options.density.format,
     )
-    found = read_scoring(path, asked)
-    scheme = found.hypnogram.scheme if profile is None else profile.scheme
-    argmax = None if found.argmax is None else found.argmax.merge(scheme)
-    return ScoredFile(path, argmax, found.hypnogram.merge(scheme), profile or found.profile, found.notes)
-
-
-def _scoring_format(path: Path, options: ReadOptions) -> str | None:
-    """Return the format that was named for scorings; what `decode` wrote is known without."""
-    if path.name.endswith(TSV_SUFFIX):
-        return None
-    return options.scoring_format or options.format
+    file = read_scoring(path, hypnogram_options)
+    scheme = file.hypnogram.scheme if profile is None else profile.scheme
+    argmax = None if file.argmax is None else file.argmax.merge(scheme)
+    return ScoredFile(path, argmax, file.hypnogram.merge(scheme), profile or file.profile, file.notes)
 
 
 def read_scoring(path: Path, options: HypnogramOptions) -> HypnogramFile:
-    """Read a hypnogram; an error that asks for its format asks for it in this option's words."""
+    """Read a hypnogram; what `decode` wrote needs no format, and errors ask for it as --scoring-format."""
+    if path.name.endswith(TSV_SUFFIX):
+        options = replace(options, format=None)
+
+    def say(part: object) -> object:
+        if isinstance(part, Argument) and part.name == "format":
+            return Argument("scoring_format", part.value)
+        return part
+
     try:
         return read_hypnogram_file(path, options)
     except FileFormatError as error:
-        raise FileFormatError(message_of(error).replace_parts(_as_scoring_format)) from None
-
-
-def _as_scoring_format(part: object) -> object:
-    if isinstance(part, Argument) and part.name == "format":
-        return Argument("scoring_format", part.value)
-    return part
+        raise FileFormatError(message_of(error).replace_parts(say)) from None
 
 
 def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     profile = options.profile
-    found = read_density_file(path, options.density)
-    density = found.density
+    file = read_density_file(path, options.density)
     if profile is not None and options.decode:
-        decoding = decode(density, profile)
-        return ScoredFile(path, hypnogram_before(decoding), decoding.hypnogram, profile, found.notes)
-    scheme = options.scheme or (density.scheme if profile is None else profile.scheme)
-    density = density.merge(scheme)
+        decoding = decode(file.density, profile)
+        return ScoredFile(path, hypnogram_before(decoding), decoding.hypnogram, profile, file.notes)
+    density = file.density.merge(
+        options.scheme or (file.density.scheme if profile is None else profile.scheme)
+    )
     argmax = Hypnogram(
         density.argmax(),
         density.scheme,
@@ -220,7 +175,7 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
         "argmax",
         offset_seconds=density.offset_seconds,
     )
-    return ScoredFile(path, argmax, None, profile, found.notes)
+    return ScoredFile(path, argmax, None, profile, file.notes)
 
 
 def read_moment(text: str | None, option: str) -> Moment | None:
@@ -242,34 +197,32 @@ def read_start(text: str | None) -> datetime | None:
 class Experts:
     """Expert scorings by the name of the night."""
 
-    def __init__(self, place: Path | None, named: Mapping[str, Path] | None = None) -> None:
+    def __init__(self, source: Path | None, named: Mapping[str, Path] | None = None) -> None:
         self._named = dict(named or {})
         self._file: Path | None = None
         self._folder: dict[str, list[Path]] = {}
         self._others: dict[str, list[Path]] = {}
-        problem = None if place is None else special(place)
-        if problem is not None:
-            raise InputError(problem)
-        if place is not None and not place.exists():
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(place))
-        if place is not None and place.is_dir():
-            files = [path for path in sorted(place.iterdir()) if path.is_file() and not is_own(path)]
-            scored = [form for form in formats() if form.does("hypnogram")]
-            plain = {suffix for form in scored if form.is_plain for suffix in form.suffixes}
-            known = tuple(suffix for form in scored for suffix in form.suffixes)
-            for path in files:
-                if path.suffix.lower() in plain:
-                    self._folder.setdefault(night_id(path), []).append(path)
-            for path in files:  # other formats, of nights that have none of those
-                if path.name.lower().endswith(known) and night_id(path) not in self._folder:
-                    self._others.setdefault(night_id(path), []).append(path)
-            self._folder |= self._others
-            if not self._folder:
-                raise InputError(
-                    f"{place} holds no hypnogram, expected files such as night.tsv or night.txt."
-                )
-        else:
-            self._file = place
+        if source is None:
+            return
+        refuse_special(source)
+        if not source.exists():
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(source))
+        if not source.is_dir():
+            self._file = source
+            return
+        files = [path for path in sorted(source.iterdir()) if path.is_file() and not is_own(path)]
+        scored = [form for form in formats() if form.does("hypnogram")]
+        plain = {suffix for form in scored if form.is_plain for suffix in form.suffixes}
+        known = tuple(suffix for form in scored for suffix in form.suffixes)
+        for path in files:
+            if path.suffix.lower() in plain:
+                self._folder.setdefault(night_id(path), []).append(path)
+        for path in files:  # other formats, of nights that have none of those
+            if path.name.lower().endswith(known) and night_id(path) not in self._folder:
+                self._others.setdefault(night_id(path), []).append(path)
+        self._folder |= self._others
+        if not self._folder:
+            raise InputError(f"{source} holds no hypnogram, expected files such as night.tsv or night.txt.")
 
     @property
     def kind(self) -> str:
@@ -282,35 +235,25 @@ class Experts:
             return self._named[name]
         if self._file is not None:
             return self._file
-        found = self._folder.get(name, [])
-        if len(found) > 1 and name in self._others:  # a recording may lie beside its scoring
-            found = [path for path in found if is_night(path, SCORED)] or found
-        if len(found) > 1:
-            listed = " and ".join(path.name for path in found[:2])
+        paths = self._folder.get(name, [])
+        if len(paths) > 1 and name in self._others:  # a recording may lie beside its scoring
+            paths = [path for path in paths if is_night(path, Wanted("hypnogram"))] or paths
+        if len(paths) > 1:
+            listed = " and ".join(path.name for path in paths[:2])
             raise InputError(f"the expert of {name!r} may be {listed}, expected one file. Keep one.")
-        return found[0] if found else None
-
-    def read(
-        self, name: str, night: Hypnogram | None, options: ReadOptions, listed: Path | None = None
-    ) -> Hypnogram | None:
-        """Read the expert's scoring of a night; what its file does not say is taken from the night.
-
-        `listed` is the file that a sample list names, which goes before a folder's.
-        """
-        path = listed or self.path_for(name)
-        return None if path is None else read_expert(path, night, options)
+        return paths[0] if paths else None
 
 
-def read_expert(path: Path, night: Hypnogram | None, options: ReadOptions) -> Hypnogram:
+def read_expert(path: Path, night: Hypnogram, options: ReadOptions) -> Hypnogram:
     """Read an expert's scoring; what its file does not say, scheme to start, is taken from the night."""
-    format = None if path.name.endswith(TSV_SUFFIX) else options.scoring_format
-    given = HypnogramOptions(options.scheme, options.epoch_seconds, format=format)
-    if night is not None:
-        given = dataclasses.replace(
-            given, default_scheme=night.scheme, default_epoch_seconds=night.epoch_seconds
-        )
-    expert = read_scoring(path, given).hypnogram
-    return begun(expert, options.start if night is None else recording_start(night))
+    hypnogram_options = HypnogramOptions(
+        options.scheme,
+        options.density.epoch_seconds,
+        default_scheme=night.scheme,
+        default_epoch_seconds=night.epoch_seconds,
+        format=options.scoring_format,
+    )
+    return begun(read_scoring(path, hypnogram_options).hypnogram, recording_start(night))
 
 
 def decode_night(

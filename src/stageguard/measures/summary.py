@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from stageguard.night.quantities import ALL_BOUTS, INDICATORS, NIGHT
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
+    from stageguard.night.hypnogram import Hypnogram
+    from stageguard.profile.profile import Profile
 
 
 # What tables of the command line show, indicators first.
@@ -104,20 +106,41 @@ def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NightSummary:
-    """A decoding in numbers and remarks."""
+class NightFacts:
+    """What was recorded, and the profile it is held against."""
 
     profile_name: str
     profile_sha256: str
     stages: tuple[str, ...]
     n_epochs: int
     epoch_seconds: float
+
+    @classmethod
+    def of(cls, night: Hypnogram, profile: Profile) -> NightFacts:
+        """Return them of a scored night."""
+        return cls(profile.name, profile.sha256, night.scheme.names, night.n_epochs, night.epoch_seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        return {
+            "profile": {"name": self.profile_name, "sha256": self.profile_sha256},
+            "stages": list(self.stages),
+            "n_epochs": self.n_epochs,
+            "epoch_seconds": self.epoch_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NightSummary:
+    """A decoding in numbers and remarks."""
+
+    facts: NightFacts
     offset_seconds: float
     n_scored: int
     n_changed: int
     n_filled: int
     n_unscored: int
-    rows: tuple[Row, ...]
+    indicators: tuple[Row, ...]
     strength: str
     assumptions: tuple[str, ...]
     advice: tuple[str, ...]
@@ -131,23 +154,9 @@ class NightSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        return {
-            "profile": {"name": self.profile_name, "sha256": self.profile_sha256},
-            "stages": list(self.stages),
-            "n_epochs": self.n_epochs,
-            "epoch_seconds": self.epoch_seconds,
-            "offset_seconds": self.offset_seconds,
-            "n_scored": self.n_scored,
-            "n_changed": self.n_changed,
-            "n_filled": self.n_filled,
-            "n_unscored": self.n_unscored,
-            "indicators": {row.key: row.to_dict() for row in self.rows},
-            "strength": self.strength,
-            "assumptions": list(self.assumptions),
-            "advice": list(self.advice),
-            "range_note": self.range_note,
-            "lights": self.lights,
-        }
+        values = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        indicators = {row.key: row.to_dict() for row in self.indicators}
+        return self.facts.to_dict() | values | {"indicators": indicators}
 
 
 def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightSummary:
@@ -155,17 +164,13 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
     hypnogram, rows = decoding.hypnogram, summarise(decoding, options)
     lights = "" if options is None else lights_words(hypnogram, *options.lights)
     return NightSummary(
-        profile_name=decoding.profile.name,
-        profile_sha256=decoding.profile.sha256,
-        stages=hypnogram.scheme.names,
-        n_epochs=hypnogram.n_epochs,
-        epoch_seconds=hypnogram.epoch_seconds,
+        facts=NightFacts.of(hypnogram, decoding.profile),
         offset_seconds=hypnogram.offset_seconds,
         n_scored=int(np.count_nonzero(decoding.argmax >= 0)),
         n_changed=int(np.count_nonzero(decoding.changed)),
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
-        rows=tuple(rows),
+        indicators=tuple(rows),
         strength=str(decoding.strength),
         assumptions=tuple(decoding.assumed),
         advice=tuple(decoding.advice()),

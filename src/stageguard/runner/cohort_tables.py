@@ -64,7 +64,7 @@ class Tally:
         numbers = (used.transition_weight, used.fi_before, used.fi_after)
         self.nights.append(
             NightRow(
-                *(outcome.id, outcome.file, night.n_epochs, night.n_changed, used.rule, used.step),
+                *(outcome.id, outcome.file, night.facts.n_epochs, night.n_changed, used.rule, used.step),
                 *(NAN if value is None else float(value) for value in numbers),
             )
         )

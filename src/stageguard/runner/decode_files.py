@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -30,8 +30,8 @@ from stageguard.guard.explain import Change, explain
 from stageguard.guard.inputs import Training
 from stageguard.measures.day import Moment
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import NightSummary, summary_of
-from stageguard.night.stages import SCHEMES, StageScheme
+from stageguard.measures.summary import NightFacts, NightSummary, summary_of
+from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
 from stageguard.runner.resume import (
@@ -48,46 +48,27 @@ from stageguard.runner.resume import (
 class DecodeOptions:
     """Everything that shapes a result besides the file and the profile."""
 
-    stages: tuple[str, ...] | None = None
-    epoch_seconds: float | None = None
-    logits: bool = False
-    log: bool = False
+    density: DensityOptions = field(default_factory=DensityOptions)
     quality: Floats | None = None
     pins: dict[int, str] | None = None
     cohort: str | None = None
     trained: Training | None = None
-    format: str | None = None
-    pool_to_seconds: float | None = None
-
-    def reading(self, profile: Profile) -> DensityOptions:
-        """Return how to read a file that is decoded with a profile."""
-        return DensityOptions(
-            stages=self.stages,
-            epoch_seconds=self.epoch_seconds,
-            default_epoch_seconds=profile.epoch_seconds,
-            logits=self.logits,
-            log=self.log,
-            scheme=own_scheme(profile.scheme),
-            format=self.format,
-            pool_to_seconds=self.pool_to_seconds,
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; the quality values themselves are a column of the output."""
-        quality = (
-            {} if self.quality is None else {"quality_sha256": sha256(self.quality.tobytes()).hexdigest()}
-        )
-        return quality | {
-            "stages": None if self.stages is None else list(self.stages),
-            "epoch_seconds": self.epoch_seconds,
-            "logits": self.logits,
-            "log": self.log,
-            "quality": self.quality is not None,
+        density, quality = self.density, self.quality
+        content = {} if quality is None else {"quality_sha256": sha256(quality.tobytes()).hexdigest()}
+        return content | {
+            "stages": None if density.stages is None else list(density.stages),
+            "epoch_seconds": density.epoch_seconds,
+            "logits": density.logits,
+            "log": density.log,
+            "quality": quality is not None,
             "pins": None if self.pins is None else {str(epoch): stage for epoch, stage in self.pins.items()},
             "cohort": self.cohort,
             "trained": self.trained,
-            "format": self.format,
-            "pool_to_seconds": self.pool_to_seconds,
+            "format": density.format,
+            "pool_to_seconds": density.pool_to_seconds,
         }
 
 
@@ -149,11 +130,7 @@ class StrengthUsed:
 class DecodedNight:
     """A night that was decoded and written, now or before: then there is no `summary`, only the record."""
 
-    profile_name: str
-    profile_sha256: str
-    stages: tuple[str, ...]
-    n_epochs: int
-    epoch_seconds: float
+    facts: NightFacts
     n_changed: int
     n_filled: int
     strength: str
@@ -174,8 +151,10 @@ class DecodedNight:
     ) -> DecodedNight:
         """Return a night that was decoded now."""
         return cls(
-            *(summary.profile_name, summary.profile_sha256, summary.stages, summary.n_epochs),
-            *(summary.epoch_seconds, summary.n_changed, summary.n_filled, summary.strength),
+            summary.facts,
+            summary.n_changed,
+            summary.n_filled,
+            summary.strength,
             StrengthUsed.of(asdict(decoding.strength)),
             {kind: path for kind, path in outputs.items() if path is not None},
             tuple(notes),
@@ -188,12 +167,8 @@ class DecodedNight:
         if self.summary is not None:
             said = self.summary.to_dict() | {"done_before": False}
         else:
-            said = {
-                "done_before": True,
-                "profile": {"name": self.profile_name, "sha256": self.profile_sha256},
-                "stages": list(self.stages),
-                "n_epochs": self.n_epochs,
-                "epoch_seconds": self.epoch_seconds,
+            said = {"done_before": True} | self.facts.to_dict()
+            said |= {
                 "n_changed": self.n_changed,
                 "n_filled": self.n_filled,
                 "strength": self.strength,
@@ -207,9 +182,10 @@ class DecodedNight:
         return said | changes
 
 
-def own_scheme(scheme: StageScheme | None) -> StageScheme | None:
-    """Return a scheme whose names a file may use as they are, or None for the standard ones."""
-    return None if scheme is None or scheme in SCHEMES.values() else scheme
+def reading_with(profile: Profile, options: DensityOptions) -> DensityOptions:
+    """Return how to read a file that goes with a profile; it may use stage names of the profile's own."""
+    scheme = None if profile.scheme in SCHEMES.values() else profile.scheme
+    return replace(options, default_epoch_seconds=profile.epoch_seconds, scheme=scheme)
 
 
 def decode_file(
@@ -217,7 +193,7 @@ def decode_file(
 ) -> tuple[Decoding, tuple[str, ...]]:
     """Read and decode a file, which begins at `start` unless it says otherwise; also returns remarks."""
     _refuse(path)
-    read = read_density_file(path, options.reading(profile))
+    read = read_density_file(path, reading_with(profile, options.density))
     density = begun(read.density, start)
     decoding = decode(
         density,
@@ -244,6 +220,13 @@ def special(path: Path) -> str | None:
     return None
 
 
+def refuse_special(path: Path) -> None:
+    """Refuse what is no regular file."""
+    problem = special(path)
+    if problem is not None:
+        raise InputError(problem)
+
+
 def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None:
     """Return when a recording began: by its header, else by the sample list."""
     if edf is None:
@@ -255,9 +238,7 @@ def start_of(edf: Path | None, listed_start: datetime | None) -> datetime | None
 
 def _refuse(path: Path) -> None:
     """Refuse what is no file, and what `decode` wrote: its stages are decoded already."""
-    problem = special(path)
-    if problem is not None:
-        raise InputError(problem)
+    refuse_special(path)
     if path.is_file() and (path.name.endswith(TSV_SUFFIX) or is_own_table(path)):
         raise file_error(path, "is a hypnogram that decode wrote, expected the stager's probabilities.")
 
@@ -303,11 +284,13 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
     strength, hypnogram = record["strength"], record["hypnogram"]
     beside = {"svg": files.svg, "changes": files.changes}
     return DecodedNight(
-        record["profile"]["name"],
-        record["profile"]["sha256"],
-        tuple(hypnogram["scheme"]["stages"]),
-        hypnogram["n_epochs"],
-        hypnogram["epoch_seconds"],
+        NightFacts(
+            record["profile"]["name"],
+            record["profile"]["sha256"],
+            tuple(hypnogram["scheme"]["stages"]),
+            hypnogram["n_epochs"],
+            hypnogram["epoch_seconds"],
+        ),
         record["n_changed"],
         record["n_filled"],
         strength["why"],

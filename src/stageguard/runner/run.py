@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,6 +102,16 @@ def succeeded(outcomes: Iterable[Outcome[Value]]) -> list[Outcome[Value]]:
     return [outcome for outcome in outcomes if outcome.ok]
 
 
+@contextmanager
+def collect_warnings() -> Iterator[list[Message]]:
+    """Yield a list that holds, once the block ends, what this package warned of in it."""
+    messages: list[Message] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        yield messages
+    messages += [message_of(w.message) for w in caught if issubclass(w.category, StageGuardWarning)]
+
+
 def run_files(
     work: Callable[[TaskType], Value],
     tasks: Sequence[TaskType],
@@ -178,16 +188,15 @@ def _attempt(
 ) -> Outcome[Value]:
     began = time.perf_counter()
     value, problem = None, None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", StageGuardWarning)
+    with collect_warnings() as warned:
         try:
             value = work(task)
         except fatal:
             raise
         except Exception as error:
             problem = failure_message(error, task.file)
-    said = dict.fromkeys(message_of(w.message) for w in caught if issubclass(w.category, StageGuardWarning))
-    return Outcome(task.file, task.id, value, problem, tuple(said), time.perf_counter() - began)
+    said = tuple(dict.fromkeys(warned))
+    return Outcome(task.file, task.id, value, problem, said, time.perf_counter() - began)
 
 
 def _lost(task: Task) -> Outcome[Any]:

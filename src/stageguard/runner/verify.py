@@ -15,6 +15,7 @@ import numpy as np
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
 from stageguard.base.files import file_error, read_file
 from stageguard.base.version import __version__
+from stageguard.formats.density import DensityOptions
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
@@ -276,16 +277,18 @@ def _recorded_options(record: dict[str, Any], table: HypnogramTable) -> DecodeOp
     pins = options.get("pins")
     stages = options.get("stages")
     return DecodeOptions(
-        stages=None if stages is None else tuple(stages),
-        epoch_seconds=options.get("epoch_seconds"),
-        logits=bool(options.get("logits")),
-        log=bool(options.get("log")),
+        DensityOptions(
+            stages=None if stages is None else tuple(stages),
+            epoch_seconds=options.get("epoch_seconds"),
+            logits=bool(options.get("logits")),
+            log=bool(options.get("log")),
+            format=options.get("format"),
+            pool_to_seconds=options.get("pool_to_seconds"),
+        ),
         quality=table.quality if options.get("quality") else None,
         pins=None if pins is None else {int(epoch): stage for epoch, stage in pins.items()},
         cohort=options.get("cohort"),
         trained=options.get("trained"),
-        format=options.get("format"),
-        pool_to_seconds=options.get("pool_to_seconds"),
     )
 
 

@@ -14,29 +14,34 @@ from rich.table import Table
 
 from stageguard.base.errors import InputError
 from stageguard.cli.inputs import Input, find_inputs, lights_of
-from stageguard.cli.options import AsJson, Reading, SampleList, SchemeName, ScoredFiles, ScoringFormat, spread
+from stageguard.cli.options import (
+    AsJson,
+    Reading,
+    SampleList,
+    SchemeName,
+    ScoredFiles,
+    ScoringFormat,
+    profile_option,
+    spread,
+)
 from stageguard.cli.present import (
     MOST_ROWS,
     PLACE_STYLE,
-    end,
     marked,
     print_headline,
-    print_notes,
     print_read,
     print_warnings,
-    run_shown,
+    run_and_show,
     short_names,
 )
 from stageguard.cli.scored_files import ReadOptions, read_night, read_options
-from stageguard.cli.terminal import console, print_json, print_list, table
+from stageguard.cli.terminal import console, print_list, table
 from stageguard.measures.day import lights_words
+from stageguard.measures.summary import NightFacts, shown
 from stageguard.measures.validity import Indicator, Validity, validity
-from stageguard.runner.run import Outcome, succeeded
+from stageguard.runner.run import Outcome
 
-BandsOf = Annotated[
-    str | None,
-    typer.Option("--profile", "-p", metavar="NAME", help="Whose bands. Default: the one recorded by decode."),
-]
+BandsOf = Annotated[str | None, profile_option("Whose bands. Default: the one recorded by decode.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 when anything is outside its band.")]
 
 
@@ -58,15 +63,15 @@ def check(
     """
     options = read_options(reading, profile=profile, scheme=scheme, scoring_format=scoring_format)
     inputs = find_inputs(files, samples, options.wanted)
-    outcomes = run_shown(lambda night: check_night(night, options), inputs.nights, "Checking", quiet=as_json)
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    elif len(outcomes) > 1:
-        _print_many(succeeded(outcomes))
-    elif outcomes[0].ok:
-        _print_one(outcomes[0])
-    print_notes(inputs.notes, as_json=as_json)
-    end(outcomes, as_json=as_json)
+    outcomes = run_and_show(
+        lambda night: check_night(night, options),
+        inputs.nights,
+        "Checking",
+        _print_many,
+        show_one=_print_one,
+        as_json=as_json,
+        notes=inputs.notes,
+    )
     if strict and not all(outcome.result.inside for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -75,12 +80,8 @@ def check(
 class CheckedNight:
     """One night held against the bands of a profile."""
 
-    profile_name: str
-    profile_sha256: str
+    facts: NightFacts
     is_argmax: bool
-    stages: tuple[str, ...]
-    n_epochs: int
-    epoch_seconds: float
     band_sources: tuple[str, ...]
     lights: str
     validity: Validity
@@ -104,18 +105,9 @@ class CheckedNight:
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
         measured = {key: value for key, value in self.validity.to_dict().items() if key != "profile"}
-        return {
-            "profile": {"name": self.profile_name, "sha256": self.profile_sha256},
-            "checked": "argmax" if self.is_argmax else "stages",
-            "stages": list(self.stages),
-            "n_epochs": self.n_epochs,
-            "epoch_seconds": self.epoch_seconds,
-            "n_judged": self.n_judged,
-            "inside": self.inside,
-            "band_sources": list(self.band_sources),
-            "lights": self.lights,
-            "notes": list(self.notes),
-        } | measured
+        checked = {"profile": None, "checked": "argmax" if self.is_argmax else "stages"}
+        names = ("n_judged", "inside", "band_sources", "lights", "notes")
+        return checked | self.facts.to_dict() | {name: getattr(self, name) for name in names} | measured
 
 
 def check_night(night: Input, options: ReadOptions) -> CheckedNight:
@@ -131,12 +123,8 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
     measured = validity(scored, read.profile, lights_off=lights.off, lights_on=lights.on)
     sources = {band.source for name, band in read.profile.bands.items() if name in measured.indicators}
     return CheckedNight(
-        read.profile.name,
-        read.profile.sha256,
+        NightFacts.of(scored, read.profile),
         read.after is None,
-        scored.scheme.names,
-        scored.n_epochs,
-        scored.epoch_seconds,
         tuple(sorted(sources)),
         lights_words(scored, lights.off, lights.on),
         measured,
@@ -146,18 +134,18 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
 
 def _print_one(outcome: Outcome[CheckedNight]) -> None:
     out, night = console(), outcome.result
-    print_headline(outcome.file, night, out, "against", night.lights)
+    print_headline(outcome.file, night.facts, out, "against", night.lights)
     if night.is_argmax:
         out.print("Checked: the most probable stage of each epoch, as the stager gave it.")
-    shown = table("indicator", "value", "unit", "expert range", "place", right=("value", "expert range"))
+    made = table("indicator", "value", "unit", "expert range", "place", right=("value", "expert range"))
     for name, indicator in night.indicators.items():
         decimals = _decimals(indicator)
         low, high = indicator.low, indicator.high
         band = "" if isnan(low) else f"{low:.{decimals}f} to {high:.{decimals}f}"
-        value = "n/a" if isnan(indicator.value) else f"{indicator.value:.{decimals}f}"
+        value = shown(indicator.value, decimals)
         place = "" if indicator.place == "no band" else indicator.place
-        shown.add_row(name, value, indicator.unit, band, place, style=PLACE_STYLE.get(place, ""))
-    out.print(shown)
+        made.add_row(name, value, indicator.unit, band, place, style=PLACE_STYLE.get(place, ""))
+    out.print(made)
     _print_verdict(night, out)
     rare = [f"{pair} {n}" for pair, n in night.validity.rare_pairs.items() if n]
     short = [f"{stage} {n}" for stage, n in night.validity.bouts_below_minimum.items() if n]
@@ -186,12 +174,10 @@ def _print_verdict(night: CheckedNight, out: Console) -> None:
 
 
 def _print_many(done: list[Outcome[CheckedNight]]) -> None:
-    if not done:
-        return
     out, nights = console(), [outcome.result for outcome in done]
     out.print(_counted(nights) if len(done) > MOST_ROWS else _rows(done))
     n_inside = sum(night.inside for night in nights)
-    profiles = ", ".join(sorted({night.profile_name for night in nights}))
+    profiles = ", ".join(sorted({night.facts.profile_name for night in nights}))
     out.print(f"{n_inside:,} of {len(done):,} nights lie inside every band of {profiles}.", style="bold")
     print_warnings(done, out)
 
@@ -199,39 +185,39 @@ def _print_many(done: list[Outcome[CheckedNight]]) -> None:
 def _rows(done: list[Outcome[CheckedNight]]) -> Table:
     """One row per night."""
     numbers = ("FI", "TVR (%)", "flips per h", "outside")
-    shown = table("file", *numbers, "which", right=numbers)
+    made = table("file", *numbers, "which", right=numbers)
     for name, outcome in zip(short_names(done), done, strict=True):
         night = outcome.result
         outside = night.validity.outside
-        shown_first = ("fragmentation_index", "tvr_percent", "flips_per_hour")
-        cells = [_cell(night.indicators[key]) for key in shown_first]
+        first = ("fragmentation_index", "tvr_percent", "flips_per_hour")
+        cells = [_cell(night.indicators[key]) for key in first]
         places = {
             place: [key for key in outside if night.indicators[key].place == place]
             for place in ("above", "below")
         }
-        shown.add_row(
+        made.add_row(
             name,
             *(marked(cell) for cell in cells),
             f"{len(outside)} of {night.n_judged}",
             "; ".join(f"{place}: {', '.join(keys)}" for place, keys in places.items() if keys),
         )
-    return shown
+    return made
 
 
 def _counted(nights: list[CheckedNight]) -> Table:
     """One row per indicator: how many of very many nights lie where."""
     places = ("below", "inside", "above")
-    shown = table("indicator", *places, "no band or value", right=(*places, "no band or value"))
+    made = table("indicator", *places, "no band or value", right=(*places, "no band or value"))
     for key in dict.fromkeys(key for night in nights for key in night.indicators):
         numbers: Counter[str] = Counter(
             night.indicators[key].place for night in nights if key in night.indicators
         )
         n_judged = sum(numbers[place] for place in places)
         if n_judged:
-            shown.add_row(key, *(f"{numbers[place]:,}" for place in places), f"{len(nights) - n_judged:,}")
-    return shown
+            made.add_row(key, *(f"{numbers[place]:,}" for place in places), f"{len(nights) - n_judged:,}")
+    return made
 
 
 def _cell(indicator: Indicator) -> str:
-    value = "n/a" if isnan(indicator.value) else f"{indicator.value:.{_decimals(indicator)}f}"
+    value = shown(indicator.value, _decimals(indicator))
     return value if indicator.place == "no band" else f"{value} {indicator.place}"

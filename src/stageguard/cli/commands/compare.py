@@ -15,42 +15,39 @@ from rich.console import Console
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
-from stageguard.cli.options import AsJson, Reading, SampleList, SchemeName, ScoringFormat, given_path, spread
-from stageguard.cli.present import (
-    MOST_ROWS,
-    end,
-    print_notes,
-    print_warnings,
-    run_shown,
-    short_names,
+from stageguard.cli.options import (
+    AsJson,
+    Reading,
+    SampleList,
+    SchemeName,
+    ScoringFormat,
+    path_argument,
+    profile_option,
+    spread,
 )
-from stageguard.cli.scored_files import Experts, ReadOptions, read_night, read_options
-from stageguard.cli.terminal import console, one_line, print_heading, print_json, print_list, table
+from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
+from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_night, read_options
+from stageguard.cli.terminal import console, one_line, print_heading, print_list, table
 from stageguard.measures.agreement import Agreement, agreement, merged_pairs
+from stageguard.measures.summary import shown
 from stageguard.night.stages import StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.runner.run import Outcome, succeeded
+from stageguard.runner.run import Outcome
 
 Expert = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="EXPERT",
-        parser=given_path,
-        help="The expert's hypnogram, or a folder with one for each night. Left out with --list.",
+    path_argument(
+        "EXPERT", "The expert's hypnogram, or a folder with one for each night. Left out with --list."
     ),
 ]
 Others = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="OTHER",
-        parser=given_path,
-        help="What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
+    path_argument(
+        "OTHER",
+        "What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
     ),
 ]
-PairsOf = Annotated[
-    str | None,
-    typer.Option("--profile", "-p", metavar="NAME", help="Whose uncommon transitions to look for."),
-]
+PairsOf = Annotated[str | None, profile_option("Whose uncommon transitions to look for.")]
 
 
 @spread
@@ -78,19 +75,16 @@ def compare(
             "OTHER...': name what to compare with it" if files else "EXPERT': name it, or a list (--list)"
         )
         raise typer.BadParameter(f"Missing argument '{missing}.")
-    place, rest = (None, files) if samples is not None else (files[0], files[1:])
-    experts = Experts(place)
-    inputs = find_inputs(rest, samples, options.wanted)
-    outcomes = run_shown(
-        lambda night: compare_night(night, experts, options), inputs.nights, "Comparing", quiet=as_json
+    experts = Experts(files.pop(0) if samples is None else None)
+    inputs = find_inputs(files, samples, options.wanted)
+    run_and_show(
+        lambda night: compare_night(night, experts, options),
+        inputs.nights,
+        "Comparing",
+        print_comparison,
+        as_json=as_json,
+        notes=inputs.notes,
     )
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    else:
-        print_comparison(succeeded(outcomes))
-        print_warnings(succeeded(outcomes), console())
-    print_notes(inputs.notes, as_json=as_json)
-    end(outcomes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,28 +96,25 @@ class ComparedNight:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types, apart from messages."""
-        found = {kind: agreement.to_dict() for kind, agreement in self.agreement.items()}
-        return {"expert": str(self.expert), "agreement": found, "notes": list(self.notes)}
+        """Return plain types, apart from paths and messages."""
+        by_kind = {kind: agreement.to_dict() for kind, agreement in self.agreement.items()}
+        return {"expert": self.expert, "agreement": by_kind, "notes": self.notes}
 
 
 def compare_night(night: Input, experts: Experts, options: ReadOptions) -> ComparedNight:
     """Compare one night's scorings with the expert's."""
     scored = read_night(night, options)
-    listed = scoring_of(night)
-    place = listed or experts.path_for(night.name)
-    expert = experts.read(night.name, scored.final, options, listed)
-    if expert is None or place is None:
-        raise InputError(f"no expert's scoring is named {night.name!r}, expected one in the {experts.kind}.")
-    own = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
-    found = {}
-    for name, stages in own.items():
+    path = scoring_of(night) or experts.path_for(night.id)
+    if path is None:
+        raise InputError(f"no expert's scoring is named {night.id!r}, expected one in the {experts.kind}.")
+    expert = read_expert(path, scored.final, options)
+    kinds = {"argmax": scored.before, "guard" if scored.before is not None else "scored": scored.after}
+    by_kind = {}
+    for kind, stages in kinds.items():
         if stages is not None:
-            pairs = uncommon_pairs(
-                scored.profile, min((expert.scheme, stages.scheme), key=lambda s: s.n_stages)
-            )
-            found[name] = agreement(expert, stages, pairs=pairs)
-    return ComparedNight(place, found, scored.notes)
+            coarser = min((expert.scheme, stages.scheme), key=lambda scheme: scheme.n_stages)
+            by_kind[kind] = agreement(expert, stages, pairs=uncommon_pairs(scored.profile, coarser))
+    return ComparedNight(path, by_kind, scored.notes)
 
 
 def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[str, str]]:
@@ -134,7 +125,13 @@ def uncommon_pairs(profile: Profile | None, scheme: StageScheme) -> list[tuple[s
 
 
 FEW = 4  # scorings that fit side by side
-MAIN = {"accuracy": "accuracy", "majority_accuracy": "majority", "kappa": "κ", "macro_f1": "macro F1"}
+# What a table of measures calls them, and a row of many.
+MAIN = {
+    "accuracy": ("Accuracy", "accuracy"),
+    "majority_accuracy": ("Accuracy of the majority class", "majority"),
+    "kappa": ("Cohen's κ", "κ"),
+    "macro_f1": ("Macro F1", "macro F1"),
+}
 RECALLS = {"rare_recall_0": "same epoch", "rare_recall_2": "± 2 epochs"}
 
 
@@ -144,52 +141,65 @@ class Scoring:
 
     name: str
     kind: str
-    own: Agreement
+    agreement: Agreement
 
 
 def print_comparison(outcomes: Sequence[Outcome[ComparedNight]]) -> None:
     """Print all measures of a few scorings, or the main ones of many with their means."""
-    if not outcomes:
-        return
-    names = short_names(outcomes)
     scorings = [
         Scoring(name, kind, own)
-        for name, outcome in zip(names, outcomes, strict=True)
+        for name, outcome in zip(short_names(outcomes), outcomes, strict=True)
         for kind, own in outcome.result.agreement.items()
     ]
+    agreements = [one.agreement for one in scorings]
     out = console()
     experts = list(dict.fromkeys(outcome.result.expert for outcome in outcomes))
-    if len(experts) == 1:
-        out.print(f"Agreement with {one_line(experts[0])}, over the epochs both scored")
-    else:
-        out.print(f"Agreement with {len(experts)} expert scorings, over the epochs both scored")
+    whose = one_line(experts[0]) if len(experts) == 1 else f"{len(experts)} expert scorings"
+    out.print(f"Agreement with {whose}, over the epochs both scored")
+    columns: dict[str, list[Agreement]] = {}
     if len(scorings) <= FEW:
         several = len(scorings) > len(outcomes)
-        titled = {(f"{one.kind} of {one.name}" if several else one.name): one.own for one in scorings}
-        _print_side_by_side(titled, out)
-        for title, own in titled.items():
-            _print_confusion(title, own, out)
+        columns = {f"{one.kind} of {one.name}" if several else one.name: [one.agreement] for one in scorings}
+        counts = {"Epochs compared": [f"{one.n_epochs:,}" for one in agreements]}
+        if any(one.n_left_out for one in agreements):
+            counts["Epochs one of them left unscored"] = [f"{one.n_left_out:,}" for one in agreements]
+        _print_measures(columns, counts, out, names_majority=True)
+        for title, (one,) in columns.items():
+            _print_confusion(title, one, out)
     else:
         if len(outcomes) <= MOST_ROWS:
             _print_rows(scorings, out)
-        _print_means(scorings, out)
-    _print_notes(outcomes, [one.own for one in scorings], out)
+        for scoring in scorings:
+            columns.setdefault(scoring.kind, []).append(scoring.agreement)
+        print_heading(out, "Mean ± standard deviation over the files")
+        _print_measures(columns, {"Files": [f"{len(each)}" for each in columns.values()]}, out)
+    _print_notes(outcomes, agreements, out)
+    print_warnings(outcomes, console())
 
 
-def _print_side_by_side(titled: Mapping[str, Agreement], out: Console) -> None:
-    found = list(titled.values())
-    made = table("", *titled, right=tuple(titled))
-    made.add_row("Epochs compared", *(f"{own.n_epochs:,}" for own in found))
-    if any(own.n_left_out for own in found):
-        made.add_row("Epochs one of them left unscored", *(f"{own.n_left_out:,}" for own in found))
-    made.add_row("Accuracy", *(_number(own.accuracy) for own in found))
-    made.add_row("Accuracy of the majority class", *(_majority(own) for own in found))
-    made.add_row("Cohen's κ", *(_number(own.kappa) for own in found))
-    made.add_row("Macro F1", *(_number(own.macro_f1) for own in found))
-    for stage in dict.fromkeys(stage for own in found for stage in own.f1):
-        made.add_row(f"F1 {stage}", *(_number(own.f1.get(stage, NAN)) for own in found))
+def _print_measures(
+    columns: Mapping[str, Sequence[Agreement]],
+    counts: Mapping[str, Sequence[str]],
+    out: Console,
+    *,
+    names_majority: bool = False,
+) -> None:
+    """Print a column per scoring, or per kind of scoring with means over files."""
+    made = table("", *columns, right=tuple(columns))
+    for title, cells in counts.items():
+        made.add_row(title, *cells)
+    for key, (title, _) in MAIN.items():
+        means = [_mean([getattr(one, key) for one in each]) for each in columns.values()]
+        if key == "majority_accuracy" and names_majority:
+            stages = [each[0].majority_stage or "none" for each in columns.values()]
+            means = [f"{mean} ({stage})" for mean, stage in zip(means, stages, strict=True)]
+        made.add_row(title, *means)
+    for stage in dict.fromkeys(stage for each in columns.values() for one in each for stage in one.f1):
+        means = [_mean([one.f1.get(stage, NAN) for one in each]) for each in columns.values()]
+        made.add_row(f"F1 {stage}", *means)
     for key, title in RECALLS.items():
-        made.add_row(f"Uncommon transitions found, {title}", *(_recall([own], key) for own in found))
+        recalls = [_recall(each, key) for each in columns.values()]
+        made.add_row(f"Uncommon transitions found, {title}", *recalls)
     out.print(made)
 
 
@@ -197,41 +207,24 @@ def _print_confusion(name: str, own: Agreement, out: Console) -> None:
     stages = own.scheme.names
     print_heading(out, f"Epochs: expert (rows) by {name} (columns)")
     made = table("", *stages, "recall", right=(*stages, "recall"))
-    for place, (stage, row) in enumerate(zip(stages, own.confusion.tolist(), strict=True)):
+    for index, (stage, row) in enumerate(zip(stages, own.confusion.tolist(), strict=True)):
         total = sum(row)
-        made.add_row(stage, *(f"{n:,}" for n in row), _number(row[place] / total if total else NAN))
+        made.add_row(stage, *(f"{n:,}" for n in row), shown(row[index] / total if total else NAN, 3))
     out.print(made)
 
 
 def _print_rows(scorings: Sequence[Scoring], out: Console) -> None:
     """One row per scoring."""
-    titles = ("epochs", *MAIN.values(), "rare ± 0", "rare ± 2")
+    titles = ("epochs", *(short for _, short in MAIN.values()), "rare ± 0", "rare ± 2")
     made = table("file", "stages", *titles, right=titles)
     last = ""
     for one in scorings:
-        cells = [_number(getattr(one.own, key)) for key in MAIN] + [_found(one.own, key) for key in RECALLS]
-        made.add_row(one.name if one.name != last else "", one.kind, f"{one.own.n_epochs:,}", *cells)
+        cells = [shown(getattr(one.agreement, key), 3) for key in MAIN]
+        for key in RECALLS:
+            n_found, n_rare = _counts([one.agreement], key)
+            cells.append(f"{n_found} of {n_rare}" if n_rare else "n/a")
+        made.add_row(one.name if one.name != last else "", one.kind, f"{one.agreement.n_epochs:,}", *cells)
         last = one.name
-    out.print(made)
-
-
-def _print_means(scorings: Sequence[Scoring], out: Console) -> None:
-    """Means over the files of each kind, and all their uncommon transitions together."""
-    kinds: dict[str, list[Agreement]] = {}
-    for one in scorings:
-        kinds.setdefault(one.kind, []).append(one.own)
-    print_heading(out, "Mean ± standard deviation over the files")
-    made = table("", *kinds, right=tuple(kinds))
-    made.add_row("Files", *(f"{len(own)}" for own in kinds.values()))
-    titles = ("Accuracy", "Accuracy of the majority class", "Cohen's κ", "Macro F1")
-    for key, title in zip(MAIN, titles, strict=True):
-        made.add_row(title, *(_mean([getattr(one, key) for one in own]) for own in kinds.values()))
-    for stage in dict.fromkeys(stage for one in scorings for stage in one.own.f1):
-        made.add_row(
-            f"F1 {stage}", *(_mean([one.f1.get(stage, NAN) for one in own]) for own in kinds.values())
-        )
-    for key, title in RECALLS.items():
-        made.add_row(f"Uncommon transitions found, {title}", *(_recall(own, key) for own in kinds.values()))
     out.print(made)
 
 
@@ -245,23 +238,10 @@ def _print_notes(
     print_list(out, "Note", dict.fromkeys([*notes, *reasons, *read]))
 
 
-def _number(value: float) -> str:
-    return "n/a" if isnan(value) else f"{value:.3f}"
-
-
-def _majority(own: Agreement) -> str:
-    return f"{_number(own.majority_accuracy)} ({own.majority_stage or 'none'})"
-
-
 def _counts(own: Sequence[Agreement], key: str) -> tuple[int, int]:
     """Return how many uncommon transitions of the expert's were found in all of these, and of how many."""
     with_any = [one for one in own if one.n_rare]
     return sum(round(getattr(one, key) * one.n_rare) for one in with_any), sum(one.n_rare for one in with_any)
-
-
-def _found(own: Agreement, key: str) -> str:
-    n_found, n_rare = _counts([own], key)
-    return f"{n_found} of {n_rare}" if n_rare else "n/a"
 
 
 def _recall(own: Sequence[Agreement], key: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
+import numpy as np
 import typer
+from rich.console import Console
 
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import real_path, write_text_atomic
@@ -20,7 +21,9 @@ from stageguard.cli.options import (
     Reading,
     SchemeName,
     ScoringFormat,
-    given_path,
+    output_option,
+    path_argument,
+    path_option,
 )
 from stageguard.cli.present import print_notes
 from stageguard.cli.scored_files import ReadOptions, read_options, read_scored
@@ -35,51 +38,31 @@ from stageguard.cli.terminal import (
     table,
 )
 from stageguard.measures.bouts import check_aligned
-from stageguard.measures.experts import among_experts, soft_agreement
+from stageguard.measures.experts import AmongExperts, among_experts, soft_agreement
 from stageguard.measures.experts import consensus as merge
+from stageguard.measures.summary import shown
 from stageguard.night.hypnogram import Hypnogram
-
-
-class Method(StrEnum):
-    """How a tie is broken."""
-
-    soft_agreement = "soft-agreement"
-    majority = "majority"
-
 
 Scorings = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="SCORINGS",
-        parser=given_path,
-        help="Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern.",
+    path_argument(
+        "SCORINGS", "Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern."
     ),
 ]
-MethodOption = Annotated[
-    Method,
-    typer.Option("--method", help="Ties go to the scorer most agree with, or by majority stay unscored."),
+Method = Annotated[
+    Literal["soft-agreement", "majority"],
+    typer.Option(help="Ties go to the scorer most agree with, or by majority stay unscored."),
 ]
 Night = Annotated[
-    Path | None,
-    typer.Option(
-        "--night",
-        metavar="FILE",
-        parser=given_path,
-        help="A stager's hypnogram or probabilities, to place among them.",
-    ),
+    Path | None, path_option("FILE", "A stager's hypnogram or probabilities, to place among them.")
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE.tsv", parser=given_path, help="Where to write the consensus."
-    ),
-]
+Output = Annotated[Path | None, output_option("FILE.tsv", "Where to write the consensus.")]
 
 
 def consensus(
     scorings: Scorings,
     night: Night = None,
-    method: MethodOption = Method.soft_agreement,
+    method: Method = "soft-agreement",
     output: Output = None,
     scheme: SchemeName = None,
     epoch_seconds: EpochSeconds = None,
@@ -100,31 +83,56 @@ def consensus(
     files = [one.path for one in inputs.nights]
     for one in inputs.nights:
         one.refuse()
-    panel = [_named(_read(path, options), path) for path in files]
+    panel = [replace(_read(path, options), scorer=path.stem) for path in files]
     _check_panel(panel, files)
-    merged = merge(panel, method.value)
+    merged = merge(panel, method)
     soft = soft_agreement(panel)
-    own = None if night is None else _read(night, options)
-    if own is not None and night is not None:
-        _check_panel([panel[0], own], [files[0], night])
-    place = None if own is None else among_experts(own, panel)
-    report: dict[str, Any] = {
-        "method": method.value,
-        "stages": list(merged.scheme.names),
-        "n_epochs": merged.n_epochs,
-        "n_unscored": int((merged.labels < 0).sum()),
-        "scorers": [{"file": str(p), "soft_agreement": s} for p, s in zip(files, soft, strict=True)],
-        "night": None if place is None else {"file": str(night)} | place.to_dict(),
-        "output": None if output is None else str(output),
-    }
+    compared = None
+    if night is not None:
+        stager = _read(night, options)
+        _check_panel([panel[0], stager], [files[0], night])
+        compared = among_experts(stager, panel)
     if output is not None:
         read = [*files, *((night,) if night is not None else ())]
         write_text_atomic(output, _table(merged, panel), overwrite=overwrite, spare=read)
+    n_unscored = int((merged.labels < 0).sum())
     if as_json:
+        report = {
+            "method": method,
+            "stages": merged.scheme.names,
+            "n_epochs": merged.n_epochs,
+            "n_unscored": n_unscored,
+            "scorers": [{"file": p, "soft_agreement": s} for p, s in zip(files, soft, strict=True)],
+            "night": None if compared is None else {"file": night} | compared.to_dict(),
+            "output": output,
+        }
         print_json(report)
     else:
-        _print(report, None if place is None else str(place))
+        out = console()
+        out.print(
+            f"Consensus of {len(files)} scorers ({method}): {count(merged.n_epochs, 'epoch')}, "
+            f"stages {' '.join(merged.scheme.names)}, {n_unscored} unscored"
+        )
+        _print_scorers(files, soft, compared, out)
+        print_list(out, "Wrote", [] if output is None else [output])
     print_notes(inputs.notes, as_json=as_json)
+
+
+def _print_scorers(
+    files: Sequence[Path], soft: Sequence[float], compared: AmongExperts | None, out: Console
+) -> None:
+    columns = {"soft agreement": soft}
+    if compared is not None:
+        columns |= {
+            "kappa with others": compared.scorer_kappa,
+            "stager's kappa": compared.kappa,
+            "stager's accuracy": compared.accuracy,
+        }
+    made = table("scorer", *columns, right=tuple(columns))
+    for file, *values in zip(files, *columns.values(), strict=True):
+        made.add_row(one_line(file), *(shown(value, 3) for value in values))
+    out.print(made)
+    print_list(out, "Stager", [] if compared is None else [compared])
 
 
 def _check_panel(panel: list[Hypnogram], files: list[Path]) -> None:
@@ -155,44 +163,13 @@ def _refuse_repeats(scorings: list[Path]) -> None:
             )
 
 
-def _named(hypnogram: Hypnogram, path: Path) -> Hypnogram:
-
-    return replace(hypnogram, scorer=path.stem)
-
-
 def _table(merged: Hypnogram, panel: list[Hypnogram]) -> str:
     """Return the consensus as a table that every command reads, with the votes for each stage."""
-    votes = [one.merge(merged.scheme).labels for one in panel]
+    labels = np.array([one.merge(merged.scheme).labels for one in panel])
+    n_for = ((labels == merged.labels) & (merged.labels >= 0)).sum(axis=0)
+    n_scored = (labels >= 0).sum(axis=0)
     lines = ["onset\tduration\tstage\tvotes\tscorers"]
-    for epoch, (label, stage) in enumerate(zip(merged.labels.tolist(), merged.stages.tolist(), strict=True)):
-        own = [labels[epoch] for labels in votes]
-        n_for, n_scored = (sum(v == label for v in own) if label >= 0 else 0), sum(v >= 0 for v in own)
+    for epoch, row in enumerate(zip(merged.stages, n_for, n_scored, strict=True)):
         onset = merged.offset_seconds + epoch * merged.epoch_seconds
-        lines.append(f"{onset:.10g}\t{merged.epoch_seconds:.10g}\t{stage}\t{n_for}\t{n_scored}")
+        lines.append("\t".join([f"{onset:.10g}", f"{merged.epoch_seconds:.10g}", *map(str, row)]))
     return "\n".join(lines) + "\n"
-
-
-def _print(report: dict[str, Any], place: str | None) -> None:
-
-    out = console()
-    n_scorers = len(report["scorers"])
-    out.print(
-        f"Consensus of {n_scorers} scorers ({report['method']}): {count(report['n_epochs'], 'epoch')}, "
-        f"stages {' '.join(report['stages'])}, {report['n_unscored']} unscored"
-    )
-    numbers = ("soft agreement", "kappa with others", "stager's kappa", "stager's accuracy")
-    of_night = [None] * n_scorers if report["night"] is None else report["night"]["scorers"]
-    shown = table("scorer", *(numbers if report["night"] else numbers[:1]), right=numbers)
-    for own, compared in zip(report["scorers"], of_night, strict=True):
-        cells = [_number(own["soft_agreement"])]
-        if compared is not None:
-            keys = ("kappa_with_others", "stager_kappa", "stager_accuracy")
-            cells += [_number(compared[key]) for key in keys]
-        shown.add_row(one_line(own["file"]), *cells)
-    out.print(shown)
-    print_list(out, "Stager", [] if place is None else [place])
-    print_list(out, "Wrote", [] if report["output"] is None else [report["output"]])
-
-
-def _number(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.3f}"

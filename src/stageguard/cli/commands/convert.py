@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stageguard.cli.inputs import Input, Inputs, find_inputs
+from stageguard.cli.inputs import Input, Inputs, Wanted, find_inputs
 from stageguard.cli.options import (
     AsJson,
-    EpochSeconds,
-    Log,
-    Logits,
     Overwrite,
-    Pool,
+    Reading,
     SampleList,
-    Scheme,
     SchemeName,
-    Stages,
-    check_epoch_seconds,
-    check_scale,
+    SchemeNames,
     column_names,
-    given_path,
+    output_option,
+    path_argument,
+    path_option,
+    seconds_option,
+    spread,
+    text_option,
 )
-from stageguard.cli.present import (
-    MOST_ROWS,
-    end,
-    print_notes,
-    print_read,
-    print_warnings,
-    run_shown,
-)
-from stageguard.cli.recognising import Wanted
-from stageguard.cli.terminal import (
-    console,
-    count,
-    one_line,
-    print_json,
-    print_list,
-    table,
-)
+from stageguard.cli.present import MOST_ROWS, end, print_notes, print_read, print_warnings, run_shown
+from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
 from stageguard.formats.convert import Written, usual_suffix
 from stageguard.formats.convert import convert as convert_night
 from stageguard.formats.registry import formats, named
@@ -51,69 +38,49 @@ from stageguard.runner.run import Outcome, check_folder, succeeded
 
 Sources = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="SOURCES",
-        parser=given_path,
-        help="Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list.",
+    path_argument(
+        "SOURCES", "Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list."
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="TARGET",
-        parser=given_path,
-        help="File or folder. Several nights go into a folder, or into one .parquet. Default: beside each.",
+    output_option(
+        "TARGET",
+        "File or folder. Several nights go into a folder, or into one .parquet. Default: beside each.",
     ),
 ]
 To = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        metavar="FORMAT",
-        help="Format to write (docs/formats.md). Default: by the target's name.",
-    ),
+    str | None, text_option("FORMAT", "Format to write (docs/formats.md). Default: by the target's name.")
 ]
-SourceFormat = Annotated[
-    str | None,
-    typer.Option("--format", metavar="NAME", help="Format of the sources, where content cannot tell."),
-]
-Merge = Annotated[
-    Scheme | None, typer.Option("--merge", help="Merge stages into a coarser scheme on the way.")
-]
+Merge = Annotated[SchemeNames | None, typer.Option(help="Merge stages into a coarser scheme on the way.")]
 Reepoch = Annotated[
-    float | None,
-    typer.Option(
-        "--reepoch",
-        metavar="SECONDS",
-        callback=check_epoch_seconds,
-        help="Write epochs of this length; the sources' own is --epoch-seconds.",
-    ),
+    float | None, seconds_option("Write epochs of this length; the sources' own is --epoch-seconds.")
 ]
 AnnotationsFrom = Annotated[
     Path | None,
-    typer.Option(
-        "--annotations-from",
-        metavar="FILE",
-        parser=given_path,
-        help="Add arousals, apnoeas and other annotations of this EDF+, XML, .annot or events.tsv.",
+    path_option(
+        "FILE", "Add arousals, apnoeas and other annotations of this EDF+, XML, .annot or events.tsv."
     ),
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class SourceReading(Reading):
+    """How sources are read, hypnograms among them."""
+
+    format: Annotated[
+        str | None, text_option("NAME", "Format of the sources, where content cannot tell.", "--format")
+    ] = None
+
+
+@spread
 def convert(
     sources: Sources = None,
     output: Output = None,
     samples: SampleList = None,
     to: To = None,
-    format: SourceFormat = None,
-    stages: Stages = None,
+    reading: SourceReading = SourceReading(),  # noqa: B008 - a group of options
     scheme: SchemeName = None,
-    epoch_seconds: EpochSeconds = None,
-    logits: Logits = False,
-    log: Log = False,
-    pool: Pool = None,
     merge: Merge = None,
     reepoch: Reepoch = None,
     annotations_from: AnnotationsFrom = None,
@@ -124,47 +91,51 @@ def convert(
 
     Annotations that are no stages go with them. What a format cannot carry is said for each file.
     """
-    check_scale(logits, log)
-    inputs = find_inputs(sources, samples, Wanted("hypnogram", format))
+    inputs = find_inputs(sources, samples, Wanted("hypnogram", reading.format))
     if annotations_from is not None and len(inputs.nights) > 1:
         raise typer.BadParameter("--annotations-from belongs to one file: convert the files one by one.")
-    how: dict[str, Any] = {
-        "format": format,
-        "target_format": to,
-        "stages": column_names(stages),
-        "scheme": None if scheme is None else str(scheme),
-        "epoch_seconds": epoch_seconds,
-        "merge_to": None if merge is None else str(merge),
-        "reepoch_to": reepoch,
-        "annotations_from": annotations_from,
-        "overwrite": overwrite,
-        "logits": logits,
-        "log": log,
-        "pool_to_seconds": pool,
-    }
-    outcomes: list[Outcome[Written]]
-    if _is_one_file(inputs, output, to):
-        outcomes = [_convert_together(inputs, output, how)]
+    write = partial(
+        convert_night,
+        target_format=to,
+        format=reading.format,
+        stages=column_names(reading.stages),
+        scheme=scheme,
+        epoch_seconds=reading.epoch_seconds,
+        merge_to=merge,
+        reepoch_to=reepoch,
+        annotations_from=annotations_from,
+        overwrite=overwrite,
+        logits=reading.logits,
+        log=reading.log,
+        pool_to_seconds=reading.pool,
+    )
+    is_one_file = output is not None and _is_one_file(inputs, output, to)
+    if output is not None and is_one_file:
+        for night in inputs.nights:
+            night.refuse()
+        written = write([_named(night) for night in inputs.nights], output)
+        outcomes = [Outcome(str(output), output.stem, written)]
     else:
         targets = _targets(inputs, output, to)
         outcomes = run_shown(
-            lambda night: convert_night(_named(night), targets[night], **how),
+            lambda night: write(_named(night), targets[night]),
             inputs.nights,
             "Converting",
             quiet=as_json,
             output_of=lambda night: targets[night],
         )
+    together = inputs.nights if is_one_file else ()
     if as_json:
-        print_json([_described(outcome, inputs) for outcome in outcomes])
+        print_json([_described(outcome, together) for outcome in outcomes])
     else:
-        _print(succeeded(outcomes), inputs)
+        _print(succeeded(outcomes), together)
     print_notes(inputs.notes, as_json=as_json, heading="Left out")
     end(outcomes, as_json=as_json)
 
 
-def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
+def _is_one_file(inputs: Inputs, output: Path, to: str | None) -> bool:
     """Whether several nights go into one Parquet file."""
-    if not inputs.is_cohort or output is None or output.is_dir():
+    if not inputs.is_cohort or output.is_dir():
         return False
     cohorts = [form for form in formats() if form.holds_cohort and to in (None, form.name)]
     return any(output.name.lower().endswith(form.suffixes) for form in cohorts)
@@ -172,8 +143,7 @@ def _is_one_file(inputs: Inputs, output: Path | None, to: str | None) -> bool:
 
 def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input, Path]:
     """Return where each source goes: the one file that was named, or a file in a folder."""
-    is_file = output is not None and not output.is_dir() and (output.suffix != "" or to is None)
-    if is_file and output is not None:
+    if output is not None and not output.is_dir() and (output.suffix != "" or to is None):
         if inputs.is_cohort:
             raise typer.BadParameter(
                 f"{output.name} is one file, and there may be several nights: name a folder with --output, "
@@ -187,7 +157,7 @@ def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input,
     suffix = usual_suffix(named(to, "write"))
     check_folder(output)
     return {
-        night: (night.path.parent if output is None else output) / (night.name + suffix)
+        night: (night.path.parent if output is None else output) / (night.id + suffix)
         for night in inputs.nights
     }
 
@@ -209,48 +179,33 @@ def _named(night: Input) -> Path | NamedNight:
         return night.path
     start = start_of(night.edf, night.start)
     has_date = start is None or start.date() != SOME_DAY
-    return NamedNight(night.path, night.name, start, has_date=has_date)
+    return NamedNight(night.path, night.id, start, has_date=has_date)
 
 
-def _convert_together(inputs: Inputs, output: Path | None, how: dict[str, Any]) -> Outcome[Written]:
-    assert output is not None
-    for night in inputs.nights:
-        night.refuse()
-    return Outcome(
-        str(output), output.stem, convert_night([_named(night) for night in inputs.nights], output, **how)
-    )
-
-
-def _described(outcome: Outcome[Written], inputs: Inputs) -> dict[str, Any]:
+def _described(outcome: Outcome[Written], together: Sequence[Input]) -> dict[str, Any]:
+    """Return what was written; `together` are the nights of one file."""
     written = outcome.value
     if written is None:
         return outcome.to_dict()
-    together = [str(night.path) for night in inputs.nights] if _is_together(outcome, inputs) else None
     return {
         "file": outcome.file,
-        **({"id": outcome.id} if together is None else {"files": together}),
+        **({"files": [night.path for night in together]} if together else {"id": outcome.id}),
         "ok": True,
         "format": written.format,
-        "outputs": [str(path) for path in written.files],
-        "lost": list(written.lost),
-        "notes": list(written.notes),
-        "warnings": list(outcome.warnings),
+        "outputs": written.files,
+        "lost": written.lost,
+        "notes": written.notes,
+        "warnings": outcome.warnings,
     }
 
 
-def _is_together(outcome: Outcome[Written], inputs: Inputs) -> bool:
-    """Whether the outcome is of all nights in one file."""
-    return all(outcome.file != night.file for night in inputs.nights)
-
-
-def _print(done: list[Outcome[Written]], inputs: Inputs) -> None:
+def _print(done: list[Outcome[Written]], together: Sequence[Input]) -> None:
     if not done:
         return
     out = console()
     if len(done) == 1:
         written = done[0].result
-        together = _is_together(done[0], inputs)
-        many = f", {count(len(inputs.nights), 'night')}" if together else ""
+        many = f", {count(len(together), 'night')}" if together else ""
         print_list(out, "Wrote", [f"{', '.join(map(str, written.files))} ({written.format}{many})"])
         print_list(out, "Lost", [_lost(written)])
     else:

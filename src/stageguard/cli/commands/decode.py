@@ -12,7 +12,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from stageguard.cli.inputs import Inputs, decode_options, find_densities
+from stageguard.base.errors import Message
+from stageguard.cli.inputs import decode_options, find_densities
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
@@ -85,7 +86,7 @@ def decode(
     tasks = [
         DecodeTask(
             night.path,
-            (night.path.parent if output is None else output) / night.name,
+            night.output(output),
             loaded,
             options,
             overwrite=overwrite,
@@ -101,8 +102,18 @@ def decode(
         for night in inputs.nights
     ]
     tally = _run(tasks, jobs, as_json=as_json)
-    is_told = _finish(tally, inputs, output, as_json)
-    if tally.failures or not is_told:
+    notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
+    if inputs.is_cohort and output is not None:
+        written, remarks, problems = write_tables(tally, output, one_line)
+        notes += remarks
+    if not as_json:
+        _print(tally, written)
+    print_notes(notes, as_json=as_json)
+    failures = next((path for path in written if path.name == FAILURES_TABLE), None)
+    print_problems(tally.failures, as_json=as_json, n_files=tally.n_nights, listed_in=failures)
+    for problem in problems:
+        print_error(problem)
+    if tally.failures or problems:
         raise typer.Exit(1)
 
 
@@ -125,8 +136,7 @@ def _run(tasks: Sequence[DecodeTask], jobs: int, *, as_json: bool) -> Tally:
     except Stopped as stopped:
         n_written = len(_written(tasks) - before)
         stopped.done = (
-            f"{n_written:,} of {len(tasks):,} file{'s' * (len(tasks) != 1)} written. "
-            "The same command goes on from there."
+            f"{n_written:,} of {count(len(tasks), 'file')} written. The same command goes on from there."
         )
         raise
     return tally
@@ -138,50 +148,25 @@ def _written(tasks: Sequence[DecodeTask]) -> set[tuple[Path, int]]:
     return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
 
 
-def _finish(tally: Tally, inputs: Inputs, output: Path | None, as_json: bool) -> bool:
-    """Write the tables about a cohort, and print what there is to say; returns whether all was written."""
-    written: list[Path] = []
-    notes = list(inputs.notes)
-    problems: Sequence[str] = []
-    if inputs.is_cohort and output is not None:
-        written, remarks, problems = write_tables(tally, output, one_line)
-        notes += remarks
-    if not as_json:
-        if tally.n_nights > 1:
-            print_tally(tally, written)
-        elif tally.first:
-            print_night(tally.first[0])
-        elif tally.nights:
-            console().print(
-                f"{tally.nights[0].file} was decoded before, with the same profile and options: "
-                "nothing to do. --overwrite decodes it again."
-            )
-    print_notes(notes, as_json=as_json)
-    failures = next((path for path in written if path.name == FAILURES_TABLE), None)
-    print_problems(tally.failures, as_json=as_json, n_files=tally.n_nights, listed_in=failures)
-    for problem in problems:
-        print_error(problem)
-    return not problems
-
-
-def print_tally(tally: Tally, written: Sequence[Path]) -> None:
-    """Print the rows of a few nights, or what very many have in common, and how many were decoded."""
+def _print(tally: Tally, written: Sequence[Path]) -> None:
+    """Print one night in full, a row of each of a few, or what very many have in common."""
     out = console()
-    if tally.n_decoded <= MOST_ROWS:
-        print_cohort(tally.first, out)
-    else:
-        _print_common(tally, out)
-    out.print(counts(tally), style="bold")
-    print_list(out, "Wrote", written)
-
-
-def counts(tally: Tally) -> str:
-    """Return how many nights were done before, decoded now, and failed."""
-    parts = [f"{tally.n_before:,} done before"] if tally.n_before else []
-    parts.append(f"{tally.n_decoded:,} decoded")
-    if tally.failures:
-        parts.append(f"{len(tally.failures):,} failed")
-    return f"{count(tally.n_nights, 'night')}: {', '.join(parts)}."
+    if tally.n_nights > 1:
+        if tally.n_decoded <= MOST_ROWS:
+            print_cohort(tally.first, out)
+        else:
+            _print_common(tally, out)
+        parts = {"done before": tally.n_before, "decoded": tally.n_decoded, "failed": len(tally.failures)}
+        told = ", ".join(f"{n:,} {what}" for what, n in parts.items() if n or what == "decoded")
+        out.print(f"{count(tally.n_nights, 'night')}: {told}.", style="bold")
+        print_list(out, "Wrote", written)
+    elif tally.first:
+        print_night(tally.first[0])
+    elif tally.nights:
+        out.print(
+            f"{tally.nights[0].file} was decoded before, with the same profile and options: nothing to do. "
+            "--overwrite decodes it again."
+        )
 
 
 def _print_common(tally: Tally, out: Console) -> None:
@@ -201,14 +186,11 @@ def _print_common(tally: Tally, out: Console) -> None:
         cells = [f"{value:{form}}" for value in np.percentile(known, PERCENTILES)] if len(known) else []
         shown.add_row(title, *(cells or ["n/a"] * len(titles)))
     out.print(shown)
-    print_list(out, "Strength", [_ranked(Counter(f"{row.rule}, {row.step}" for row in rows), "; ")])
+    strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
+    print_list(out, "Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
     print_list(out, "Warning", _counted(tally.warnings))
     print_list(out, "Read", ["; ".join(_counted(tally.notes))] if tally.notes else [])
     print_review(out)
-
-
-def _ranked(texts: Counter[str], mark: str) -> str:
-    return mark.join(f"{text} ({n:,})" for text, n in texts.most_common())
 
 
 def _counted(texts: Counter[str]) -> list[str]:

@@ -22,7 +22,7 @@ from stageguard.formats.read import read_hypnogram_file
 from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
-from stageguard.runner.run import Outcome, succeeded
+from stageguard.runner.run import Outcome
 from stageguard.signals.features import features as compute
 from stageguard.signals.features.recipe import Recipe, recipes
 from stageguard.signals.features.tables import write_features
@@ -193,10 +193,7 @@ def _scoring(
     return merged, [*remarks, f"stages are the {merged.scorer}"]
 
 
-def _show(outcomes: Sequence[Outcome[ExtractedRecording]]) -> None:
-    done = succeeded(outcomes)
-    if not done:
-        return
+def _show(done: Sequence[Outcome[ExtractedRecording]]) -> None:
     out, first = console(), done[0].result
     out.print(
         f"Recipe {first.recipe['name']} ({first.recipe['sha256'][:12]}): "

@@ -16,13 +16,12 @@ from stageguard.cli.fit_present import print_fit
 from stageguard.cli.inputs import Input, find_inputs, scoring_of
 from stageguard.cli.options import AsJson, Overwrite, Reading, SampleList, ScoringFormat, given_path, spread
 from stageguard.cli.present import print_failures, print_notes, run_shown
-from stageguard.cli.scored_files import Experts, ReadOptions, read_options, read_scoring
+from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import one_line, print_json, progress_bar, warned_of
 from stageguard.fitting.fit import Progress, fit_report
 from stageguard.formats.companions import SubjectNight, read_subjects
 from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import HypnogramOptions
-from stageguard.formats.outputs import TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -128,7 +127,7 @@ def fit(
     check_apart([output], [path for path in read if path is not None])
     if output.exists() and not overwrite:
         raise OutputExistsError(f"{output} exists already. Use --overwrite to replace it.")
-    named |= {night.name: path for night in inputs.nights if (path := scoring_of(night))}
+    named |= {night.id: path for night in inputs.nights if (path := scoring_of(night))}
     folders: Sequence[Path | None] = expert or ([None] if named else [])
     experts = [Experts(folder, named if i == 0 else None) for i, folder in enumerate(folders)]
     reader = _Reader(options, who, subjects, experts)
@@ -210,7 +209,7 @@ class _Reader:
 
     def read(self, night: Input) -> ScoredNight:
         """Read one night."""
-        path, name = night.path, night.name
+        path, name = night.path, night.id
         if name in self.names:
             raise InputError(f"is night {name!r} like {self.names[name]}. Rename one, or leave one out.")
         who = self._who.get(name) or self._who.get(path.name)
@@ -226,10 +225,10 @@ class _Reader:
                 "holds no hypnogram, and no experts are named for probabilities. Name them with --expert."
             )
         options = HypnogramOptions(
-            epoch_seconds=self._options.epoch_seconds,
+            epoch_seconds=self._options.density.epoch_seconds,
             default_scheme=self.base.scheme,
             default_epoch_seconds=self.base.epoch_seconds,
-            format=None if path.name.endswith(TSV_SUFFIX) else self._options.scoring_format,
+            format=self._options.scoring_format,
         )
         scoring = read_scoring(path, options)
         return ScoredNight(None, [scoring.hypnogram], scoring.notes)
@@ -237,8 +236,8 @@ class _Reader:
     def _with_experts(self, path: Path, name: str) -> ScoredNight:
         if is_hypnogram(path, self.base.scheme):
             raise InputError("is a hypnogram, expected the stager's probabilities beside the experts'.")
-        file = read_density_file(path, self._options.density)
-        density = file.density
+        read = read_density_file(path, self._options.density)
+        density = read.density
         night = Hypnogram(
             density.argmax(),
             density.scheme,
@@ -246,11 +245,8 @@ class _Reader:
             density.start,
             offset_seconds=density.offset_seconds,
         )
-        options = ReadOptions(
-            epoch_seconds=self._options.epoch_seconds, scoring_format=self._options.scoring_format
-        )
-        scorings = [expert.read(name, night, options) for expert in self._experts]
-        scored = [scoring for scoring in scorings if scoring is not None]
-        if not scored:
+        paths = [file for expert in self._experts if (file := expert.path_for(name)) is not None]
+        if not paths:
             raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
-        return ScoredNight(density, scored, file.notes)
+        scored = [read_expert(expert, night, self._options) for expert in paths]
+        return ScoredNight(density, scored, read.notes)

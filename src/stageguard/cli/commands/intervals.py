@@ -2,72 +2,57 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import datetime
-from enum import StrEnum
+from math import isnan
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
-from stageguard.cli.inputs import Input, decode_options, find_densities, find_inputs, lights_of
+from stageguard.cli.inputs import Input, Wanted, decode_options, find_densities, find_inputs, lights_of
 from stageguard.cli.options import (
     AsJson,
-    Convention,
     DecodingGiven,
     LightsOff,
     LightsOn,
     Overwrite,
     SampleList,
     Start,
-    given_path,
+    output_option,
+    path_argument,
+    profile_option,
     spread,
 )
-from stageguard.cli.present import end, print_headline, print_notes, print_read, print_review, run_shown
-from stageguard.cli.recognising import Wanted
+from stageguard.cli.present import finish, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night, read_moment, read_start
-from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
+from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.codebooks import table_with_codebook
 from stageguard.measures.day import Moment, lights_words
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.intervals import shortest_first_rem
-from stageguard.measures.statistics import Convention as ConventionName
+from stageguard.measures.statistics import Convention
+from stageguard.measures.summary import NightFacts
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodeOptions, start_of
 from stageguard.runner.run import Outcome, succeeded
 
-
-class Method(StrEnum):
-    """Where intervals come from."""
-
-    conformal = "conformal"
-    model = "model"
-    both = "both"
-
-
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="FILES",
-        parser=given_path,
-        help="Probabilities with --profile, or outputs of decode; folders, quoted patterns, a sample list.",
+    path_argument(
+        "FILES",
+        "Probabilities with --profile, or outputs of decode; folders, quoted patterns, a sample list.",
     ),
 ]
-FittedProfile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile", "-p", metavar="NAME", help="A profile that fit made; an output records its own."
-    ),
-]
-MethodOption = Annotated[
-    Method,
-    typer.Option("--method", help="From errors on scored nights (conformal) or from draws (model)."),
+FittedProfile = Annotated[str | None, profile_option("A profile that fit made; an output records its own.")]
+Method = Annotated[
+    Literal["conformal", "model", "both"],
+    typer.Option(help="From errors on scored nights (conformal) or from draws (model)."),
 ]
 Level = Annotated[
     float, typer.Option(min=0.5, max=0.99, metavar="SHARE", help="Coverage wanted, 0.5 to 0.99.")
@@ -79,12 +64,7 @@ MinFirstRem = Annotated[
     float | None,
     typer.Option(min=0.0, metavar="SECONDS", help="First REM bout of REM latency. Default: the profile's."),
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE.tsv", parser=given_path, help="One row per night, statistic and kind."
-    ),
-]
+Output = Annotated[Path | None, output_option("FILE.tsv", "One row per night, statistic and kind.")]
 
 
 @spread
@@ -92,14 +72,14 @@ def intervals(
     files: Files = None,
     profile: FittedProfile = None,
     samples: SampleList = None,
-    method: MethodOption = Method.conformal,
+    method: Method = "conformal",
     level: Level = 0.9,
     draws: NumberOfDraws = 200,
     seed: Seed = 0,
     lights_off: LightsOff = None,
     lights_on: LightsOn = None,
     start: Start = None,
-    convention: ByConvention = Convention.aasm,
+    convention: ByConvention = "aasm",
     min_first_rem_seconds: MinFirstRem = None,
     given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
     output: Output = None,
@@ -115,14 +95,14 @@ def intervals(
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .tsv file.")
     request = Request(
         profile=None if profile is None else Profile.load(profile),
-        methods=("conformal", "model") if method is Method.both else (method.value,),
+        methods=("conformal", "model") if method == "both" else (method,),
         level=level,
         n_draws=draws,
         seed=seed,
         lights_off=read_moment(lights_off, "--lights-off"),
         lights_on=read_moment(lights_on, "--lights-on"),
         start=read_start(start),
-        convention=convention.value,
+        convention=convention,
         min_first_rem_seconds=min_first_rem_seconds,
         options=decode_options(given),
     )
@@ -138,12 +118,7 @@ def intervals(
         spare = [path for night in inputs.nights for path in night.files] + given.files
         spare += [path for path in (samples, None if profile is None else Path(profile)) if path is not None]
         write_table(done, output, request, overwrite=overwrite, spare=spare)
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    else:
-        print_intervals(done, request, output)
-    print_notes(inputs.notes, as_json=as_json)
-    end(outcomes, as_json=as_json)
+    finish(outcomes, lambda done: print_intervals(done, request, output), inputs.notes, as_json=as_json)
 
 
 MODEL_WORDS = (
@@ -173,14 +148,14 @@ class Request:
     """What the command line said."""
 
     profile: Profile | None
-    methods: tuple[str, ...]
+    methods: tuple[IntervalMethod, ...]
     level: float
     n_draws: int
     seed: int
     lights_off: Moment | None
     lights_on: Moment | None
     start: datetime | None
-    convention: ConventionName
+    convention: Convention
     min_first_rem_seconds: float | None  # the profile's where not said
     options: DecodeOptions
 
@@ -217,11 +192,7 @@ class IntervalRow:
 class NightIntervals:
     """The intervals of one night."""
 
-    profile_name: str
-    profile_sha256: str
-    stages: tuple[str, ...]
-    n_epochs: int
-    epoch_seconds: float
+    facts: NightFacts
     n_scored_nights: int
     n_scored_subjects: int
     min_first_rem_seconds: float
@@ -232,12 +203,8 @@ class NightIntervals:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
-        names = [item.name for item in fields(self)][2:]
-        return (
-            {"profile": {"name": self.profile_name, "sha256": self.profile_sha256}}
-            | {name: getattr(self, name) for name in names}
-            | {"intervals": [asdict(row) for row in self.intervals]}
-        )
+        values = {item.name: getattr(self, item.name) for item in fields(self)[1:]}
+        return self.facts.to_dict() | values | {"intervals": [asdict(row) for row in self.intervals]}
 
 
 def intervals_of(night: Input, request: Request) -> NightIntervals:
@@ -247,9 +214,9 @@ def intervals_of(night: Input, request: Request) -> NightIntervals:
     lights = lights_of(night, request.lights_off, request.lights_on)
     rows: list[IntervalRow] = []
     for method in request.methods:
-        found = measure_intervals(
+        measured = measure_intervals(
             decoding,
-            method=cast("IntervalMethod", method),
+            method=method,
             level=request.level,
             n=request.n_draws,
             seed=request.seed,
@@ -260,18 +227,14 @@ def intervals_of(night: Input, request: Request) -> NightIntervals:
         )
         rows += [
             IntervalRow(
-                *(name, one.unit, one.value, one.low, one.high, method, found.level),
-                *(one.measured_coverage, found.n_nights, one.reason),
+                *(name, one.unit, one.value, one.low, one.high, method, measured.level),
+                *(one.measured_coverage, measured.n_nights, one.reason),
             )
-            for name, one in found.items()
+            for name, one in measured.items()
         ]
     profile, shortest = decoding.profile, request.min_first_rem_seconds
     return NightIntervals(
-        profile.name,
-        profile.sha256,
-        profile.scheme.names,
-        decoding.hypnogram.n_epochs,
-        decoding.epoch_seconds,
+        NightFacts.of(decoding.hypnogram, profile),
         max((row.n_scored_nights for row in rows), default=0),
         int(profile.intervals.get("n_subjects", 0)),
         shortest_first_rem(profile) if shortest is None else shortest,
@@ -293,47 +256,37 @@ def write_table(
     """Write one row per night, statistic and kind, and beside it what the columns are."""
     nights = [outcome.result for outcome in outcomes]
     rows = [[outcome.id, *astuple(row)] for outcome in outcomes for row in outcome.result.intervals]
+    profiles = {night.facts.profile_sha256: night.facts.to_dict()["profile"] for night in nights}
+    has_draws = "model" in request.methods
     book = {name: {"Description": text} for name, text in COLUMNS.items()} | {
         "stageguard": {
-            "profiles": _unique(
-                [{"name": night.profile_name, "sha256": night.profile_sha256} for night in nights]
-            ),
+            "profiles": list(profiles.values()),
             "n_nights": len(nights),
             "methods": list(request.methods),
-            "n_draws": request.n_draws if "model" in request.methods else None,
-            "seed": request.seed if "model" in request.methods else None,
-            "share_of_draws": request.level if "model" in request.methods else None,
+            "n_draws": request.n_draws if has_draws else None,
+            "seed": request.seed if has_draws else None,
+            "share_of_draws": request.level if has_draws else None,
             "lights_off": request.lights_off,
             "lights_on": request.lights_on,
             "min_first_rem_seconds": nights[0].min_first_rem_seconds,
             "options": request.options.to_dict(),
             "text": CELL_WORDS,
-            "caveat": MODEL_WORDS if "model" in request.methods else None,
-            "assumptions": _unique([str(text) for night in nights for text in night.assumptions]),
+            "caveat": MODEL_WORDS if has_draws else None,
+            "assumptions": list(dict.fromkeys(str(text) for night in nights for text in night.assumptions)),
         }
     }
     contents = table_with_codebook(output, COLUMNS, rows, book, digits=6)
     write_together(contents, overwrite=overwrite, make_folders=True, spare=spare)
 
 
-def _unique(items: Sequence[Any]) -> list[Any]:
-    kept: list[Any] = []
-    for item in items:
-        if item not in kept:
-            kept.append(item)
-    return kept
-
-
 def print_intervals(
     outcomes: Sequence[Outcome[NightIntervals]], request: Request, output: Path | None
 ) -> None:
     """Print a table per night; of many that were written to a file, only where they are."""
-    if not outcomes:
-        return
     out = console()
     if output is None or len(outcomes) == 1:
         for outcome in outcomes:
-            print_headline(outcome.file, outcome.result, out, "with", outcome.result.lights)
+            print_headline(outcome.file, outcome.result.facts, out, "with", outcome.result.lights)
             _print_night(outcome.result, out)
     for sentence in _meaning([outcome.result for outcome in outcomes], request):
         out.print(sentence)
@@ -377,7 +330,7 @@ def _print_night(night: NightIntervals, out: Console) -> None:
                 _number(row.low),
                 _number(row.high),
                 row.kind,
-                "n/a" if math.isnan(share) else f"{share:.0%}",
+                "n/a" if isnan(share) else f"{share:.0%}",
                 row.reason,
             )
     out.print(shown)
@@ -387,7 +340,7 @@ def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str
     """Return where the intervals come from, and what `covered` is."""
     first = nights[0]
     rows = [row for night in nights for row in night.intervals]
-    is_measured = any(row.kind == "conformal" and not math.isnan(row.measured_coverage) for row in rows)
+    is_measured = any(row.kind == "conformal" and not isnan(row.measured_coverage) for row in rows)
     level = f", {request.level:.0%}" if is_measured else " (coverage not measured)"
     if "conformal" in request.methods:
         yield (
@@ -399,7 +352,7 @@ def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str
         yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {MODEL_WORDS}"
     if any(row.kind == "model" and _is_outside(row) for row in rows):
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
-    if any(not math.isnan(row.measured_coverage) for row in rows):
+    if any(not isnan(row.measured_coverage) for row in rows):
         yield "Covered: share of the fit's held-out nights whose expert value lay inside such an interval."
     if first.min_first_rem_seconds:
         yield f"REM latency ends with the first REM bout of {first.min_first_rem_seconds:g} s or more."
@@ -410,4 +363,4 @@ def _is_outside(row: IntervalRow) -> bool:
 
 
 def _number(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:,.1f}"
+    return "n/a" if isnan(value) else f"{value:,.1f}"

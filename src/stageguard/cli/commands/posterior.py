@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,24 +21,16 @@ from stageguard.cli.options import (
     SampleList,
     spread,
 )
-from stageguard.cli.present import (
-    end,
-    print_headline,
-    print_notes,
-    print_read,
-    print_review,
-    run_shown,
-    short_names,
-)
-from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
-from stageguard.formats.posteriors import MEANING, Draws, write_posterior
+from stageguard.cli.present import print_headline, print_read, print_review, run_and_show, short_names
+from stageguard.cli.terminal import console, count, one_line, print_list, table
+from stageguard.formats.posteriors import MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.posterior import Posterior, posterior_like, sample_like
+from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sample_like
+from stageguard.measures.summary import NightFacts
 from stageguard.profile.profile import Profile
-from stageguard.runner.decode_files import DecodeOptions, decode_file
-from stageguard.runner.run import Outcome, check_folder, succeeded
+from stageguard.runner.decode_files import decode_file
+from stageguard.runner.run import Outcome, check_folder
 
-MOST_DRAWS = 10_000_000  # as many as smoothing allows, which is not to be loaded to print help
 UNSURE_BELOW = 0.9  # an epoch whose most probable stage is less probable than this is one to look at
 
 NumberOfDraws = Annotated[
@@ -72,32 +64,38 @@ def posterior(
     given.check_one_file(len(inputs.nights))
     check_folder(output)
 
-    def stem(night: Input) -> Path:
-        return (night.path.parent if output is None else output) / night.name
-
     def write(night: Input) -> SmoothedNight:
-        return posterior_file(
-            night, stem(night), loaded, options, draws=draws, seed=seed, overwrite=overwrite
+        decoding, notes = decode_file(night.path, loaded, options)
+        smooth = posterior_like(decoding)
+        drawn = None if draws is None else Draws(sample_like(decoding, n=draws, seed=seed), seed)
+        written = write_posterior(
+            smooth,
+            decoding,
+            night.output(output),
+            source_path=night.path,
+            draws=drawn,
+            overwrite=overwrite,
+            options=options.to_dict(),
+            notes=notes,
         )
+        return describe_posterior(smooth, decoding, drawn, notes, written)
 
-    outcomes = run_shown(write, inputs.nights, "Adding up", quiet=as_json, output_of=stem)
-    if as_json:
-        print_json([outcome.to_dict() for outcome in outcomes])
-    else:
-        _print(succeeded(outcomes))
-    print_notes(inputs.notes, as_json=as_json)
-    end(outcomes, as_json=as_json)
+    run_and_show(
+        write,
+        inputs.nights,
+        "Adding up",
+        lambda done: _print_many(done) if len(done) > 1 else _print_one(done[0]),
+        as_json=as_json,
+        output_of=lambda night: night.output(output),
+        notes=inputs.notes,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothedNight:
     """What a person wants to know about a posterior, and where it was written."""
 
-    profile_name: str
-    profile_sha256: str
-    stages: tuple[str, ...]
-    n_epochs: int
-    epoch_seconds: float
+    facts: NightFacts
     offset_seconds: float
     n_without_evidence: int
     log_evidence: float
@@ -108,70 +106,32 @@ class SmoothedNight:
     expected_minutes: dict[str, float]
     decoded_minutes: dict[str, float]
     assumptions: tuple[str, ...]
-    n_draws: int | None = None
-    seed: int | None = None
-    notes: tuple[str, ...] = ()
-    outputs: Mapping[str, Path] = field(default_factory=dict)
+    n_draws: int | None
+    seed: int | None
+    notes: tuple[str, ...]
+    outputs: Mapping[str, Path]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types, apart from messages."""
-        names = [item.name for item in fields(self)][2:]
-        return (
-            {"profile": {"name": self.profile_name, "sha256": self.profile_sha256}}
-            | {name: getattr(self, name) for name in names}
-            | {
-                "unsure_below": UNSURE_BELOW,
-                "outputs": {kind: str(path) for kind, path in self.outputs.items()},
-            }
-        )
+        """Return plain types, apart from paths and messages."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)[1:]}
+        return self.facts.to_dict() | values | {"unsure_below": UNSURE_BELOW}
 
 
-def posterior_file(
-    night: Input,
-    stem: Path,
-    profile: Profile,
-    options: DecodeOptions,
-    *,
-    draws: int | None,
-    seed: int,
-    overwrite: bool,
+def describe_posterior(
+    smooth: Posterior,
+    decoding: Decoding,
+    draws: Draws | None,
+    notes: tuple[str, ...],
+    written: WrittenPosterior,
 ) -> SmoothedNight:
-    """Write one night's posterior, and describe it."""
-    decoding, notes = decode_file(night.path, profile, options)
-    smooth = posterior_like(decoding)
-    drawn = None if draws is None else Draws(sample_like(decoding, n=draws, seed=seed), seed)
-    written = write_posterior(
-        smooth,
-        decoding,
-        stem,
-        source_path=night.path,
-        draws=drawn,
-        overwrite=overwrite,
-        options=options.to_dict(),
-        notes=notes,
-    )
-    outputs = {"csv": written.table, "json": written.sidecar, "draws": written.draws}
-    return replace(
-        describe_posterior(smooth, decoding),
-        n_draws=draws,
-        seed=None if draws is None else seed,
-        notes=tuple(notes),
-        outputs={kind: path for kind, path in outputs.items() if path is not None},
-    )
-
-
-def describe_posterior(smooth: Posterior, decoding: Decoding) -> SmoothedNight:
     """Return what a person wants to know about a posterior."""
     known = smooth.probabilities[~np.isnan(smooth.probabilities[:, 0])]
     entropy = -(known * np.log2(np.where(known > 0, known, 1.0))).sum(axis=1)
     minutes = smooth.epoch_seconds / 60
     labels, names = decoding.hypnogram.labels, smooth.scheme.names
+    outputs = {"csv": written.table, "json": written.sidecar, "draws": written.draws}
     return SmoothedNight(
-        profile_name=decoding.profile.name,
-        profile_sha256=decoding.profile.sha256,
-        stages=names,
-        n_epochs=smooth.n_epochs,
-        epoch_seconds=smooth.epoch_seconds,
+        facts=NightFacts.of(decoding.hypnogram, decoding.profile),
         offset_seconds=smooth.offset_seconds,
         n_without_evidence=smooth.n_epochs - len(known),
         log_evidence=smooth.log_evidence,
@@ -184,42 +144,37 @@ def describe_posterior(smooth: Posterior, decoding: Decoding) -> SmoothedNight:
             name: float(np.count_nonzero(labels == stage)) * minutes for stage, name in enumerate(names)
         },
         assumptions=tuple(smooth.assumed),
+        n_draws=None if draws is None else len(draws.labels),
+        seed=None if draws is None else draws.seed,
+        notes=notes,
+        outputs={kind: path for kind, path in outputs.items() if path is not None},
     )
 
 
-def _print(outcomes: list[Outcome[SmoothedNight]]) -> None:
-
-    if not outcomes:
-        return
-    out = console()
-    if len(outcomes) == 1:
-        night = outcomes[0].result
-        print_headline(outcomes[0].file, night, out, "under")
-        shown = table("", "value", right=("value",))
-        for title, cell in _rows(night):
-            shown.add_row(title, cell)
-        shown.show_header = False
-        out.print(shown)
-        numbers = ("expected min", "decoded min")
-        minutes = table("stage", *numbers, right=numbers)
-        for name in night.stages:
-            cells = (night.expected_minutes[name], night.decoded_minutes[name])
-            minutes.add_row(one_line(name), *(f"{cell:,.1f}" for cell in cells))
-        out.print(minutes)
-        print_read(outcomes, out)
-        print_list(out, "Assumed", night.assumptions)
-        print_list(out, "Warning", outcomes[0].warnings)
-        print_list(out, "Wrote", night.outputs.values())
-    else:
-        _print_many(outcomes)
-        print_read(outcomes, out)
+def _print_one(outcome: Outcome[SmoothedNight]) -> None:
+    out, night = console(), outcome.result
+    print_headline(outcome.file, night.facts, out, "under")
+    shown = table("", "value", right=("value",))
+    for title, cell in _rows(night):
+        shown.add_row(title, cell)
+    shown.show_header = False
+    out.print(shown)
+    numbers = ("expected min", "decoded min")
+    minutes = table("stage", *numbers, right=numbers)
+    for name in night.facts.stages:
+        cells = (night.expected_minutes[name], night.decoded_minutes[name])
+        minutes.add_row(one_line(name), *(f"{cell:,.1f}" for cell in cells))
+    out.print(minutes)
+    print_read([outcome], out)
+    print_list(out, "Assumed", night.assumptions)
+    print_list(out, "Warning", outcome.warnings)
+    print_list(out, "Wrote", night.outputs.values())
     out.print(MEANING)
     print_review(out)
 
 
 def _rows(night: SmoothedNight) -> list[tuple[str, str]]:
-
-    n_known = night.n_epochs - night.n_without_evidence
+    n_known = night.facts.n_epochs - night.n_without_evidence
     share = 100 * night.n_unsure / n_known if n_known else 0.0
     rows = [
         ("Log-evidence", f"{night.log_evidence:,.1f} nats"),
@@ -235,7 +190,6 @@ def _rows(night: SmoothedNight) -> list[tuple[str, str]]:
 
 
 def _print_many(outcomes: list[Outcome[SmoothedNight]]) -> None:
-
     below = f"below {UNSURE_BELOW:g}"
     numbers = ("epochs", "log-evidence", "entropy (bits)", below)
     shown = table("file", *numbers, "warnings", right=numbers)
@@ -243,7 +197,7 @@ def _print_many(outcomes: list[Outcome[SmoothedNight]]) -> None:
         night = outcome.result
         shown.add_row(
             name,
-            f"{night.n_epochs:,}",
+            f"{night.facts.n_epochs:,}",
             f"{night.log_evidence:,.1f}",
             f"{night.mean_entropy_bits:.3f}",
             f"{night.n_unsure:,}",
@@ -253,3 +207,6 @@ def _print_many(outcomes: list[Outcome[SmoothedNight]]) -> None:
     out.print(shown)
     folders = sorted({str(outcome.result.outputs["csv"].parent) for outcome in outcomes})
     out.print(f"Wrote {len(outcomes)} posteriors to {', '.join(folders)}")
+    print_read(outcomes, out)
+    out.print(MEANING)
+    print_review(out)

@@ -16,6 +16,7 @@ from stageguard.cli.options import AsJson, Cohort, Device, Overwrite, parse_pair
 from stageguard.cli.present import print_cohort, print_night, run_and_show
 from stageguard.cli.recordings import Channel, DatasetName
 from stageguard.datasets import entries
+from stageguard.formats.density import DensityOptions
 from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
@@ -27,7 +28,6 @@ from stageguard.nn.data import SUFFIXES, feature_files, read_features
 from stageguard.pipeline import QualityRules, stage
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodedNight, DecodeOptions
-from stageguard.runner.run import Outcome
 
 if TYPE_CHECKING:
     from stageguard.nn.checkpoint import TrainedModel
@@ -89,14 +89,15 @@ def predict(
     def write(task: StageTask) -> DecodedNight:
         return stage_and_write(task, network, guard, cohort, quality, overwrite=overwrite)
 
-    run_and_show(write, tasks, "Staging", _show, as_json=as_json, output_of=attrgetter("output"))
-
-
-def _show(outcomes: Sequence[Outcome[DecodedNight]]) -> None:
-    if len(outcomes) > 1:
-        print_cohort(outcomes)
-    elif outcomes[0].ok:
-        print_night(outcomes[0])
+    run_and_show(
+        write,
+        tasks,
+        "Staging",
+        print_cohort,
+        show_one=print_night,
+        as_json=as_json,
+        output_of=attrgetter("output"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +173,8 @@ def stage_and_write(
     recording = read_features(task.path, choose=model.card.columns) if task.read is None else task.read()
     staged = stage(recording, model, profile, quality=cast("QualityRules | None", quality), cohort=cohort)
     beta = None if staged.quality is None else staged.quality.beta
-    seconds, trained = staged.density.epoch_seconds, model.card.trained
-    options = DecodeOptions(epoch_seconds=seconds, quality=beta, cohort=cohort, trained=trained)
+    reading = DensityOptions(epoch_seconds=staged.density.epoch_seconds)
+    options = DecodeOptions(reading, quality=beta, cohort=cohort, trained=model.card.trained)
     written = write_decoding(
         staged.decoding,
         task.output,

@@ -25,7 +25,7 @@ from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.codebooks import table_with_codebook
 from stageguard.night.recording import Recording
-from stageguard.runner.run import Outcome, succeeded
+from stageguard.runner.run import Outcome
 from stageguard.signals.modalities import MODALITIES
 from stageguard.signals.quality import SignalQuality, signal_quality
 
@@ -86,7 +86,8 @@ def quality(
         partial(_assess, modality, rules.value, epoch_seconds, overwrite),
         find_sources(recordings, given, output),
         "Assessing",
-        _show,
+        _show_many,
+        show_one=_show_one,
         as_json=as_json,
         output_of=attrgetter("output"),
         jobs=jobs,
@@ -240,14 +241,6 @@ def _time(seconds: float, begin: datetime | None) -> str:
     if begin is None:
         return f"{int(seconds // 3600):02d}h{int(seconds % 3600 // 60):02d}"
     return f"{begin + timedelta(seconds=seconds):%H:%M}"
-
-
-def _show(outcomes: Sequence[Outcome[AssessedRecording]]) -> None:
-    done = succeeded(outcomes)
-    if len(outcomes) > 1 and done:
-        _show_many(done)
-    elif done:
-        _show_one(done[0])
 
 
 def _show_one(outcome: Outcome[AssessedRecording]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +13,10 @@ import typer
 from rich.console import Console
 
 from stageguard.base.arrays import NAN
-from stageguard.cli.cohort import CohortResult, Request, run_cohort
-from stageguard.cli.inputs import find_inputs
+from stageguard.base.errors import InputError, Message, message_of
+from stageguard.cli.inputs import Input, find_inputs, lights_of, scoring_of
 from stageguard.cli.options import (
     AsJson,
-    Convention,
     LightsOff,
     LightsOn,
     LightsOnPhase,
@@ -27,48 +27,51 @@ from stageguard.cli.options import (
     ScoredFiles,
     ScoringFormat,
     Start,
-    given_path,
+    output_option,
+    profile_option,
     spread,
+    text_option,
 )
-from stageguard.cli.present import MOST_ROWS, end
-from stageguard.cli.scored_files import read_moment, read_options
+from stageguard.cli.present import MOST_ROWS, end, length_words, run_shown
+from stageguard.cli.scored_files import (
+    Experts,
+    ReadOptions,
+    ScoredFile,
+    read_expert,
+    read_moment,
+    read_night,
+    read_options,
+)
 from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, print_list, table
-from stageguard.formats.cohort_files import scoring_names
-from stageguard.measures.cohort import CohortTable
-from stageguard.measures.groups import METHOD, GroupDifference
-from stageguard.measures.statistics import StatisticsOptions
+from stageguard.formats.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
+from stageguard.formats.companions import GroupedNight, read_groups
+from stageguard.formats.sample_lists import in_list_words
+from stageguard.measures.cohort import CohortNight, CohortTable, MeasuredNight, cohort_table, measure_night
+from stageguard.measures.groups import METHOD, GroupDifference, group_differences
+from stageguard.measures.statistics import Convention, StatisticsOptions
 from stageguard.measures.summary import SHOWN, shown
 from stageguard.night.quantities import Quantity, quantity_of
+from stageguard.runner.run import Outcome, succeeded
 
+MOST_LIGHTS = 5  # different ones that are printed
+MOST_WARNINGS = 5
+
+Groups = Mapping[str, GroupedNight]
 Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="COHORT.tsv",
-        parser=given_path,
-        help="Write one row per night, and a codebook beside it.",
-    ),
+    Path | None, output_option("COHORT.tsv", "Write one row per night, and a codebook beside it.")
 ]
-DecodeWith = Annotated[
-    str | None,
-    typer.Option(
-        "--profile", "-p", metavar="NAME", help="Decode probabilities with it; count its transitions."
-    ),
-]
+DecodeWith = Annotated[str | None, profile_option("Decode probabilities with it; count its transitions.")]
 ByConvention = Annotated[Convention, typer.Option(help="Whose definitions, where they differ.")]
 MinFirstRem = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="REM latency ends at a first REM bout this long.")
 ]
 By = Annotated[
     Path | None,
-    typer.Option(metavar="GROUPS.tsv", help="Compare groups: columns id, group (optional: subject, expert)."),
+    text_option("GROUPS.tsv", "Compare groups: columns id, group (optional: subject, expert)."),
 ]
 ExpertsIn = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER", help="Expert hypnograms, named like the nights; or one file for one night."
-    ),
+    text_option("FOLDER", "Expert hypnograms, named like the nights; or one file for one night."),
 ]
 
 
@@ -78,7 +81,7 @@ def stats(
     samples: SampleList = None,
     output: Output = None,
     profile: DecodeWith = None,
-    convention: ByConvention = Convention.aasm,
+    convention: ByConvention = "aasm",
     lights_off: LightsOff = None,
     lights_on: LightsOn = None,
     lights_on_phase: LightsOnPhase = None,
@@ -111,21 +114,208 @@ def stats(
     if expert is not None and len(inputs.nights) > 1 and expert.is_file():
         raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
     lights = read_moment(lights_off, "--lights-off"), read_moment(lights_on, "--lights-on")
-    measuring = StatisticsOptions(convention.value, *lights, min_first_rem_seconds, lights_on_phase)
-    _run(Request(inputs, options, measuring, by, expert, output, overwrite, samples), as_json)
-
-
-def _run(request: Request, as_json: bool) -> None:
-
-    result = run_cohort(request, quiet=as_json)
+    measuring = StatisticsOptions(convention, *lights, min_first_rem_seconds, lights_on_phase)
+    groups = {} if by is None else read_groups(by)
+    named = {name: row.expert for name, row in groups.items() if row.expert is not None}
+    measurer = _Measurer(options, measuring, groups, Experts(expert, named))
+    outcomes = run_shown(measurer.measure, inputs.nights, "Measuring", quiet=as_json)
+    result = CohortResult(outcomes, notes=list(inputs.notes))
+    nights = [outcome.result for outcome in succeeded(outcomes)]
+    if nights:
+        result.cohort = _cohort(nights, measuring, groups, [o.error for o in outcomes if o.error is not None])
+        listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
+        wants_experts = expert is not None or bool(named) or listed
+        result.notes += _notes(nights, groups, wants_experts=wants_experts)
+        if output is not None:
+            read = [by, expert, samples, *(path for night in inputs.nights for path in night.files)]
+            read += [night.path.with_suffix(".json") for night in inputs.nights]  # what `decode` did
+            spare = [path for path in read if path is not None]
+            result.written = write_cohort(result.cohort, output, overwrite=overwrite, spare=spare)
     if as_json:
         print_json(result.to_dict())
     else:
         print_stats(result)
-    end(result.outcomes, as_json=as_json)
+    end(outcomes, as_json=as_json)
 
 
-MOST_WARNINGS = 5
+@dataclass(frozen=True, slots=True)
+class StatsNight:
+    """What was measured of one night."""
+
+    measured: MeasuredNight
+    facts: Facts
+    group: GroupedNight | None
+    source: Mapping[str, str]  # its file, expert and lights, for the codebook
+    notes: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """The name of the night."""
+        return self.measured.night_id
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        facts, measures = self.facts, self.measured.measures
+        content: dict[str, Any] = {
+            "profile": facts.profile,
+            "group": facts.group,
+            "n_epochs": facts.n_epochs,
+            "epoch_seconds": facts.epoch_seconds,
+            "epochs_changed": facts.epochs_changed,
+            "lights": self.measured.lights,
+        }
+        content |= {scoring: dict(each.values) for scoring, each in measures.items()}
+        if {"before", "after"} <= measures.keys():
+            before, after = content["before"], content["after"]
+            content["delta"] = {name: after[name] - value for name, value in before.items()}
+        reasons = {scoring: dict(each.reasons) for scoring, each in measures.items() if each.reasons}
+        hours = {
+            scoring: [
+                {
+                    "hour": hour.name,
+                    "scored_minutes": hour.scored_minutes,
+                    "stage_percent": hour.stage_percent,
+                    "bouts": hour.bouts,
+                }
+                for hour in each.hours
+            ]
+            for scoring, each in measures.items()
+            if each.hours
+        }
+        return content | {"reasons": reasons, "notes": self.notes} | ({"hours": hours} if hours else {})
+
+
+@dataclass(slots=True)
+class CohortResult:
+    """What came of it: an outcome per file, the cohort unless every file failed, files written, remarks."""
+
+    outcomes: list[Outcome[StatsNight]]
+    cohort: Cohort | None = None
+    written: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from paths and messages."""
+        content: dict[str, Any] = {"nights": [outcome.to_dict() for outcome in self.outcomes]}
+        if self.cohort is not None and self.cohort.differences:
+            names = scoring_names(self.cohort.table.values)
+            content["groups"] = [difference_dict(each, names) for each in self.cohort.differences]
+            content["method"] = METHOD
+        return content | {"notes": self.notes, "outputs": self.written}
+
+
+@dataclass(slots=True)
+class _Measurer:
+    """Measures files one by one."""
+
+    reading: ReadOptions
+    measuring: StatisticsOptions
+    groups: Groups
+    experts: Experts
+    files: dict[str, str] = field(default_factory=dict)  # of the nights measured so far
+
+    def measure(self, night: Input) -> StatsNight:
+        """Measure one night."""
+        scored = read_night(night, self.reading)
+        if night.id in self.files:
+            raise InputError(
+                f"is night {night.id!r} like {self.files[night.id]}. Rename one, or leave one out."
+            )
+        group = self.groups.get(night.id) or self.groups.get(night.path.name)
+        expert_id = group.night_id if group and group.expert else night.id
+        path = scoring_of(night) or self.experts.path_for(expert_id)
+        expert = None if path is None else read_expert(path, scored.final, self.reading)
+        lights = lights_of(night, *self.measuring.lights)
+        measuring = replace(self.measuring, lights_off=lights.off, lights_on=lights.on)
+        scorings = CohortNight(night.id, scored.before, scored.after, expert, scored.profile)
+        try:
+            measured = measure_night(scorings, measuring)
+        except InputError as error:
+            raise (in_list_words(error) if lights.is_listed else error) from None
+        self.files[night.id] = night.path.name
+        source = {"file": night.path.name}
+        if expert is not None and expert.scorer is not None:
+            source["expert"] = expert.scorer
+        for key in ("lights_off", "lights_on"):
+            if getattr(measuring, key) != getattr(self.measuring, key):
+                source[key] = str(getattr(measuring, key))
+        return StatsNight(measured, _facts(scored, group), group, source, (*scored.notes, *lights.notes))
+
+
+def _facts(scored: ScoredFile, group: GroupedNight | None) -> Facts:
+    changed = None
+    if scored.before is not None and scored.after is not None:
+        before, after = scored.before.labels, scored.after.labels
+        changed = int(np.count_nonzero((before != after) & (before >= 0)))
+    return Facts(
+        None if group is None else group.group,
+        None if scored.profile is None else scored.profile.name,
+        scored.final.n_epochs,
+        scored.final.epoch_seconds,
+        changed,
+    )
+
+
+def _cohort(
+    nights: Sequence[StatsNight], measuring: StatisticsOptions, groups: Groups, failed: Sequence[Message]
+) -> Cohort:
+    """Return the table of the nights and, where there are groups, how they differ."""
+    made = cohort_table([night.measured for night in nights])
+    differences: tuple[GroupDifference, ...] = ()
+    if groups:
+        id_of = {night.group.night_id: night.id for night in nights if night.group}
+        rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
+        subjects = {name: row.subject for name, row in rows.items() if row.subject is not None}
+        try:
+            differences = group_differences(
+                made, {name: row.group for name, row in rows.items()}, subjects=subjects
+            )
+        except InputError as error:
+            if not failed:
+                raise
+            first = f" {len(failed)} files failed, the first: "
+            raise InputError(Message(message_of(error), first, failed[0])) from None
+    sources = {night.id: night.source for night in nights}
+    measured, facts = [night.measured for night in nights], [night.facts for night in nights]
+    return Cohort(measured, facts, made, measuring, differences, sources)
+
+
+def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool) -> list[str]:
+    """Return what the reader of the tables should know."""
+    notes = []
+    if groups:
+        used = {night.group.night_id for night in nights if night.group}
+        without = [night.id for night in nights if night.group is None]
+        notes += _listed("no group, so left out of the comparison", without)
+        notes += _listed("in the table of groups, but not among the files", groups.keys() - used)
+    if wants_experts:
+        without = [night.id for night in nights if "expert" not in night.measured.measures]
+        notes += _listed("no expert's scoring", without)
+    bare = [night.id for night in nights if night.facts.profile is None]
+    notes += _listed("no profile (--profile), so validity is not measured", bare)
+    lights: dict[str, set[str]] = {}
+    assumed: dict[str, set[str]] = {}
+    for night in nights:
+        if night.measured.lights:
+            lights.setdefault(night.measured.lights, set()).add(night.id)
+        for measures in night.measured.measures.values():
+            for text in measures.assumed:
+                assumed.setdefault(text, set()).add(night.id)
+    if len(lights) > MOST_LIGHTS:
+        notes.append("lights off and on differ from night to night: --json and the codebook list them")
+        lights = {}
+    for text, names in (*lights.items(), *assumed.items()):
+        notes += [text] if len(names) == len(nights) else _listed(text, names)
+    return notes
+
+
+def _listed(what: str, names: Iterable[str]) -> list[str]:
+    """Return a remark on some nights, or none."""
+    names = sorted(names)
+    if not names:
+        return []
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return [f"{what}: {', '.join(names[:5])}{more}"]
 
 
 def print_stats(result: CohortResult) -> None:
@@ -135,7 +325,7 @@ def print_stats(result: CohortResult) -> None:
         return
     out = console()
     if len(cohort.nights) == 1:
-        _print_one(result, out)
+        _print_one(cohort, out)
     else:
         if not result.written and len(cohort.nights) <= MOST_ROWS:
             _print_nights(cohort.table, out)
@@ -143,12 +333,8 @@ def print_stats(result: CohortResult) -> None:
     if cohort.differences:
         _print_groups(cohort.table, cohort.differences, out)
     convention = f"sleep statistics by the {cohort.options.convention} convention"
-    warned = [
-        f"{outcome.id}: {one_line(text)}"
-        for outcome in result.outcomes
-        if outcome.ok
-        for text in outcome.warnings
-    ]
+    done = succeeded(result.outcomes)
+    warned = [f"{outcome.id}: {one_line(text)}" for outcome in done for text in outcome.warnings]
     print_list(out, "Warning", warned[:MOST_WARNINGS])
     if len(warned) > MOST_WARNINGS:
         out.print(f"  and {len(warned) - MOST_WARNINGS} more, all of them in --json")
@@ -177,24 +363,20 @@ def _columns_of(cohort: CohortTable, name: str) -> dict[str, Any]:
     return own
 
 
-def _print_one(result: CohortResult, out: Console) -> None:
+def _print_one(cohort: Cohort, out: Console) -> None:
     """Every measure of the only night."""
-    assert result.cohort is not None
-    cohort, (night,) = result.cohort.table, result.cohort.nights
-    facts = result.cohort.facts[0]
-    hours = facts.n_epochs * facts.epoch_seconds / 3600
-    length = f"{count(facts.n_epochs, 'epoch')} of {facts.epoch_seconds:g} s"
-    out.print(f"{one_line(night.night_id)}: {length} ({hours:.1f} h)")
-    titles = [_column_titles(cohort)[name] for name in _columns_of(cohort, cohort.names[0])]
+    (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.table
+    out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
+    titles = [_column_titles(measures)[name] for name in _columns_of(measures, measures.names[0])]
     made = table("", *titles, "unit", right=tuple(titles))
-    for name in cohort.names:
-        quantity, columns = quantity_of(name), _columns_of(cohort, name)
+    for name in measures.names:
+        quantity, columns = quantity_of(name), _columns_of(measures, name)
         numbers = (_number(values[0], quantity.decimals, key) for key, values in columns.items())
         made.add_row(quantity.title, *numbers, quantity.unit)
     out.print(made)
     if facts.epochs_changed is not None:
         out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
-    reasons = dict.fromkeys(reason for own in night.measures.values() for reason in own.reasons.values())
+    reasons = dict.fromkeys(text for each in night.measures.values() for text in each.reasons.values())
     print_list(out, "Why n/a", reasons)
 
 

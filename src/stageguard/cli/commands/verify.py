@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from stageguard.cli.options import AsJson
 from stageguard.cli.terminal import console, one_line, print_json, table
 from stageguard.runner.verify import verify_output
 
@@ -19,7 +20,7 @@ def verify(
         Path | None,
         typer.Option("--input", metavar="FILE", help="The probabilities. Default: the recorded file."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that an output is what its profile and its input give, by decoding again."""
     verification = verify_output(output, source)
