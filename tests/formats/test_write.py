@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import stageguard as sg
 from stageguard.base.errors import InputError, OutputError, OutputExistsError
-from stageguard.formats.convert import usual_suffix
 from stageguard.formats.reading_back import lost_in
 from stageguard.formats.registry import formats, named
 from stageguard.synthetic.night import simulate_night
@@ -55,7 +54,7 @@ def night(
 
 
 def target(folder: Path, name: str, stem: str = "night") -> Path:
-    return folder / (stem + usual_suffix(named(name, "write")))
+    return folder / (stem + named(name, "write").written_suffix)
 
 
 def test_every_writer_is_tried_here():

@@ -12,7 +12,6 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.formats.convert import usual_suffix
 from stageguard.formats.events import read_events
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
@@ -46,7 +45,7 @@ def night(start: datetime | None, n_epochs: int = 120, seconds: float = 30.0) ->
 
 
 def saved(hypnogram, folder: Path, name: str, recording: Path):
-    path = folder / ("night" + usual_suffix(named(name, "write")))
+    path = folder / ("night" + named(name, "write").written_suffix)
     return hypnogram.save(path, format=name, annotations_from=recording)
 
 

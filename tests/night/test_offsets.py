@@ -16,7 +16,6 @@ import stageguard as sg
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.cli import app
 from stageguard.formats import registry
-from stageguard.formats.convert import usual_suffix
 from stageguard.formats.outputs import write_decoding
 from stageguard.night.stages import AASM5
 
@@ -193,7 +192,7 @@ def test_fitting_compares_epochs_of_one_time():
 def test_stages_stay_at_their_times_in_every_format(tmp_path, name, offset, start):
     source = sg.decode(density(offset, start), "human-psg-5")
     form = registry.named(name, "write")
-    target = tmp_path / f"night{usual_suffix(form)}"
+    target = tmp_path / f"night{form.written_suffix}"
     merge_to = "wnr3" if name == "accusleepy-csv" else None
     written = sg.convert(source, target, target_format=name, merge_to=merge_to)
     lost = [each for each in written.lost if "from the recording's start" in each]
@@ -222,7 +221,7 @@ def test_stages_stay_at_their_times_in_every_format(tmp_path, name, offset, star
 @pytest.mark.parametrize("offset", OFFSETS)
 @pytest.mark.parametrize("name", ["stageguard-csv", "parquet", "npz"])
 def test_probabilities_stay_at_their_times(tmp_path, name, offset):
-    target = tmp_path / f"night{usual_suffix(registry.named(name, 'write'))}"
+    target = tmp_path / f"night{registry.named(name, 'write').written_suffix}"
     for start in (None, START):
         density(offset, start).save(target, format=name, overwrite=True)
         back = sg.read_density(target)

@@ -8,14 +8,16 @@ from typing import Any
 from stageguard.base.errors import MissingExtraError
 
 
-def library(name: str, what: str, extra: str = "recordings") -> Any:
-    """Return a module ("scipy.signal") that `what` ("heartbeats from an ECG") needs, or say how to get it."""
+def library(name: str, what: str, extra: str | None = "recordings") -> Any:
+    """Return a module ("scipy.signal") that `what` ("heartbeats from an ECG") needs, or say how to get it.
+
+    `extra` is what brings it, None for a library of its own.
+    """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         package = name.partition(".")[0]
         if (error.name or "").partition(".")[0] != package:
             raise
-        raise MissingExtraError(
-            f"{what} needs {package!r}. Install with: pip install 'stageguard[{extra}]'"
-        ) from None
+        wanted = package if extra is None else f"'stageguard[{extra}]'"
+        raise MissingExtraError(f"{what} needs {package!r}. Install with: pip install {wanted}") from None

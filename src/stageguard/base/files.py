@@ -117,6 +117,16 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=_object)
 
 
+def load_json(path: Path) -> Any:
+    """Return what a JSON file from outside holds; one that is damaged is one line."""
+    data = read_file(path, "JSON")
+    try:
+        return parse_json(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise file_error(path, f"is not readable JSON ({reason}). Was it copied completely?") from None
+
+
 @contextlib.contextmanager
 def faults_named(name: str) -> Iterator[None]:
     """Turn what a reader raises by mistake into one line with the file's name and the error's type."""

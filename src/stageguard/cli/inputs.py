@@ -16,7 +16,15 @@ import typer
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import file_error, real_path
 from stageguard.cli.options import DecodingGiven, Reading, column_names
-from stageguard.formats.companions import parse_pins, read_quality
+from stageguard.formats.companions import (
+    MOMENT_WORDS,
+    START_WORDS,
+    numbered_rows,
+    parse_moment,
+    parse_pins,
+    parse_start,
+    read_quality,
+)
 from stageguard.formats.density import DensityOptions, listed
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_column
@@ -31,13 +39,6 @@ from stageguard.formats.outputs import (
 from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
 from stageguard.formats.registry import detect, formats, named
-from stageguard.formats.sample_lists import (
-    MOMENT_WORDS,
-    START_WORDS,
-    numbered_rows,
-    parse_moment,
-    parse_start,
-)
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
 from stageguard.measures.day import Moment

@@ -15,13 +15,13 @@ from stageguard.base.errors import Argument, FileFormatError, InputError, messag
 from stageguard.base.files import file_error
 from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
 from stageguard.cli.options import Reading
+from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
 from stageguard.formats.registry import formats, named
-from stageguard.formats.sample_lists import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import hypnogram_before

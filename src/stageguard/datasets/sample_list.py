@@ -22,8 +22,8 @@ from pathlib import Path
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.datasets.dataset import Dataset, Entry
+from stageguard.formats.companions import START_WORDS, numbered_rows, parse_start
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
-from stageguard.formats.sample_lists import START_WORDS, numbered_rows, parse_start
 from stageguard.night.recording import Recording
 
 OWN_COLUMNS = ("id", "subject", "edf", "scoring", "start", "lights_off", "lights_on")

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.files import CELL_WORDS, write_together
 from stageguard.base.version import __version__
-from stageguard.formats.codebooks import table_with_codebook
-from stageguard.formats.outputs import REVIEW_SENTENCE
-from stageguard.measures.cohort import (
-    CohortTable,
-    MeasuredNight,
-    codebook,
-)
+from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
+from stageguard.measures.cohort import CohortTable, MeasuredNight, codebook
 from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.quantities import quantity_of
@@ -98,65 +92,52 @@ def scoring_names(scorings: Iterable[str]) -> dict[str, str]:
 def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable[Path] = ()) -> list[Path]:
     """Write the tables and their codebooks, all or none and none over a file to spare; returns the paths."""
     names = scoring_names(cohort.table.values)
-    contents = _with_codebook(path, *_nights(cohort), _nights_codebook(cohort))
+    header, rows = _nights(cohort)
+    contents = _with_codebook(path, header, rows, _nights_origin(cohort))
     if cohort.differences:
-        rows = [difference_dict(difference, names).values() for difference in cohort.differences]
-        codebook_of_groups = GROUP_COLUMNS | {"stageguard": _origin() | {"method": METHOD}}
-        contents |= _with_codebook(
-            path.with_name(f"{path.stem}-groups.tsv"), GROUP_COLUMNS, rows, codebook_of_groups
-        )
+        compared = [list(difference_dict(each, names).values()) for each in cohort.differences]
+        file = path.with_name(f"{path.stem}-groups.tsv")
+        contents |= _with_codebook(file, GROUP_COLUMNS, compared, _origin() | {"method": METHOD})
     if any(each.hours for night in cohort.nights for each in night.measures.values()):
-        header, hours = _hours(cohort.nights, names)
-        codebook_of_hours = header | {"stageguard": _origin()}
-        contents |= _with_codebook(path.with_name(f"{path.stem}-hours.tsv"), header, hours, codebook_of_hours)
+        file = path.with_name(f"{path.stem}-hours.tsv")
+        contents |= _with_codebook(file, *_hours(cohort.nights, names), _origin())
     write_together(contents, overwrite=overwrite, spare=spare)
     return list(contents)
 
 
-_with_codebook = partial(table_with_codebook, digits=10)
+def _with_codebook(
+    path: Path, header: Mapping[str, Any], rows: Iterable[Iterable[Any]], origin: Mapping[str, Any]
+) -> dict[Path, str | bytes]:
+    return table_with_codebook(path, header, rows, {**header, "stageguard": origin}, digits=10)
 
 
-def difference_dict(found: GroupDifference, names: Mapping[str, str]) -> dict[str, Any]:
+def difference_dict(compared: GroupDifference, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a group difference in plain types, under the names of its columns."""
-    result = found.result
-    return {
-        "measure": found.measure,
-        "unit": quantity_of(found.measure).unit,
-        "scoring": names[found.scoring],
-        "group_1": found.first,
-        "group_2": found.second,
-        "n_1": result.n_first,
-        "n_2": result.n_second,
-        "mean_1": result.mean_first,
-        "mean_2": result.mean_second,
-        "sd_1": result.sd_first,
-        "sd_2": result.sd_second,
-        "difference": result.difference,
-        "ci95_low": result.low,
-        "ci95_high": result.high,
-        "cohens_d": result.d,
-        "d_ci95_low": result.d_low,
-        "d_ci95_high": result.d_high,
-    }
+    unit, scoring, result = quantity_of(compared.measure).unit, names[compared.scoring], compared.result
+    values = (
+        *(compared.measure, unit, scoring, compared.first, compared.second),
+        *(result.n_first, result.n_second, result.mean_first, result.mean_second),
+        *(result.sd_first, result.sd_second, result.difference, result.low, result.high),
+        *(result.d, result.d_low, result.d_high),
+    )
+    return dict(zip(GROUP_COLUMNS, values, strict=True))
 
 
-def _nights(cohort: Cohort) -> tuple[list[str], list[list[Any]]]:
-    own = _own_columns(cohort)
+def _nights(cohort: Cohort) -> tuple[dict[str, Any], list[list[Any]]]:
+    """Return the codebook of the nights' columns, and one row per night."""
+    has_groups = any(facts.group for facts in cohort.facts)
+    head = {name: meaning for name, meaning in OWN_COLUMNS.items() if name != "group" or has_groups}
     columns = cohort.table.columns()
     rows = []
-    for place, (night, facts) in enumerate(zip(cohort.nights, cohort.facts, strict=True)):
-        first = {"id": night.night_id} | {name: getattr(facts, name) for name in own if name != "id"}
-        rows.append([*first.values(), *(float(values[place]) for values in columns.values())])
-    return [*own, *columns], rows
+    for index, (night, facts) in enumerate(zip(cohort.nights, cohort.facts, strict=True)):
+        known = [getattr(facts, name) for name in head if name != "id"]
+        rows.append([night.night_id, *known, *(float(values[index]) for values in columns.values())])
+    return head | codebook(cohort.table), rows
 
 
-def _own_columns(cohort: Cohort) -> list[str]:
-    return [name for name in OWN_COLUMNS if name != "group" or any(facts.group for facts in cohort.facts)]
-
-
-def _nights_codebook(cohort: Cohort) -> dict[str, Any]:
+def _nights_origin(cohort: Cohort) -> dict[str, Any]:
     options = cohort.options
-    own = _origin() | {
+    return _origin() | {
         "convention": options.convention,
         "lights_off": options.lights_off,
         "lights_on": options.lights_on,
@@ -164,42 +145,37 @@ def _nights_codebook(cohort: Cohort) -> dict[str, Any]:
         "lights": {night.night_id: lights for night in cohort.nights if (lights := night.lights)},
         "missing_value": "n/a",
         "text": CELL_WORDS,
-        "assumptions": {night.night_id: _merged(night, "assumed") for night in cohort.nights},
-        "reasons": {night.night_id: _merged(night, "reasons") for night in cohort.nights},
+        "assumptions": {night.night_id: _by_scoring(night, "assumed") for night in cohort.nights},
+        "reasons": {night.night_id: _by_scoring(night, "reasons") for night in cohort.nights},
         "files": cohort.sources,
     }
-    columns = {name: OWN_COLUMNS[name] for name in _own_columns(cohort)}
-    return columns | codebook(cohort.table) | {"stageguard": own}
 
 
-def _merged(night: MeasuredNight, name: str) -> dict[str, Any]:
-    """Return by scoring what there is to say about it."""
-    return {scoring: getattr(own, name) for scoring, own in night.measures.items() if getattr(own, name)}
+def _by_scoring(night: MeasuredNight, name: str) -> dict[str, Any]:
+    return {scoring: getattr(each, name) for scoring, each in night.measures.items() if getattr(each, name)}
 
 
 def _hours(
     nights: Iterable[MeasuredNight], names: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[list[Any]]]:
-    """Return one row per night, scoring and hour."""
-    stages: dict[str, None] = {}
-    found = [
+    """Return the codebook of the hours' columns, and one row per night, scoring and hour."""
+    hours = [
         (night.night_id, names[scoring], place, hour)
         for night in nights
-        for scoring, own in night.measures.items()
-        for place, hour in enumerate(own.hours)
+        for scoring, measures in night.measures.items()
+        for place, hour in enumerate(measures.hours)
     ]
-    for *_, hour in found:
-        stages |= dict.fromkeys(hour.stage_percent)
+    stages = dict.fromkeys(stage for *_, hour in hours for stage in hour.stage_percent)
     header: dict[str, Any] = dict(HOUR_COLUMNS)
     header |= {f"percent_{s}": {"Description": f"Share of {s}", "Units": "% of scored time"} for s in stages}
     header |= {
         f"bouts_{s}": {"Description": f"Bouts of {s} that begin in it", "Units": "count"} for s in stages
     }
     rows = [
-        [name, who, place, hour.name, hour.scored_minutes]
+        [name, scoring, place, hour.name, hour.scored_minutes]
         + [hour.stage_percent.get(stage) for stage in stages]
         + [hour.bouts.get(stage) for stage in stages]
-        for name, who, place, hour in found
+        for name, scoring, place, hour in hours
     ]
     return header, rows
 

@@ -1,33 +1,37 @@
-"""What may accompany nights: signal quality per epoch, pinned epochs, tables of groups and subjects."""
+"""What may accompany nights: quality per epoch, pins, tables of groups and subjects, lists of their files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, time
 from pathlib import Path
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import PinError
+from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
 from stageguard.base.files import file_error, open_file, read_cell
 from stageguard.formats.tables.delimited import is_number, read_delimited
+from stageguard.measures.day import Moment
 
 QUALITY_COLUMNS = ("quality", "beta", "sqi")
-PIN_COLUMNS = ("epoch", "stage")
-GROUP_COLUMNS = ("id", "group")
 MOST_DIGITS = 9  # of an epoch's index: a recording of 30 years in epochs of 1 s has as many
 
 
+NO_GROUP = MISSING_WORDS - {"none"}  # which is a group, as in apnoea: none, mild, severe
+
+
 @dataclass(frozen=True, slots=True)
-class GroupedNight:
-    """A line of a table of groups; `subject` and `expert` are None where there is no such column or cell."""
+class ListedNight:
+    """A line of a table of groups or subjects; what has no column or cell is empty or None."""
 
     night_id: str
     group: str
-    subject: str | None = None
-    expert: Path | None = None
+    subject: str
+    expert: Path | None
 
 
 def read_quality(path: Path) -> Floats:
@@ -96,71 +100,42 @@ def _pin_table(path: Path) -> list[tuple[str, str]]:
             f"{str(path)!r} is neither a file nor a pin. Write pins as 120=R, or name a table with the "
             "columns epoch and stage."
         )
-    return [(row["epoch"], row["stage"]) for _, row in _records(path, PIN_COLUMNS)]
+    return [(row["epoch"], row["stage"]) for _, row in _records(path, ("epoch", "stage"))]
 
 
-NO_GROUP = MISSING_WORDS - {"none"}  # which is a group, as in apnoea: none, mild, severe
-
-
-def read_groups(path: Path) -> dict[str, GroupedNight]:
+def read_groups(path: Path) -> dict[str, ListedNight]:
     """Nights by id from a table with the columns id and group, and optionally subject and expert.
 
-    `expert` is the path of an expert's hypnogram, from the table's own folder.
+    `expert` is the path of an expert's hypnogram, from the table's own folder. A night that is said to have
+    no group is left out.
     """
-    rows = _nights(path, GROUP_COLUMNS, leaves_out=True)  # a night without a group is said to be left out
-    return {
-        name: GroupedNight(name, cells["group"], cells.get("subject") or None, _expert(path, cells))
-        for name, cells in rows.items()
-    }
+    return _nights(path, "group", leaves_out=True)
 
 
-COLUMNS = ("id", "subject")
+def read_subjects(path: Path) -> dict[str, ListedNight]:
+    """Like `read_groups` with the column subject for group, and optionally group and expert.
 
-
-@dataclass(frozen=True, slots=True)
-class SubjectNight:
-    """A line of a table of subjects; `group` and `expert` are None where there is no such column or cell."""
-
-    night_id: str
-    subject: str
-    group: str | None = None
-    expert: Path | None = None
-
-
-def read_subjects(path: Path) -> dict[str, SubjectNight]:
-    """Nights by id from a table with the columns id and subject, and optionally group and expert.
-
-    `group` is what must stay together when nights are split, if that is more than the subject; `expert`
-    is the path of an expert's hypnogram, from the table's own folder.
+    `group` is what must stay together when nights are split, if that is more than the subject.
     """
-    return {
-        name: SubjectNight(name, cells["subject"], cells.get("group") or None, _expert(path, cells))
-        for name, cells in _nights(path, COLUMNS).items()
-    }
+    return _nights(path, "subject")
 
 
-def _expert(path: Path, cells: Mapping[str, str]) -> Path | None:
-    return path.parent / cells["expert"] if cells.get("expert") else None
-
-
-def _nights(path: Path, columns: Sequence[str], *, leaves_out: bool = False) -> dict[str, dict[str, str]]:
-    """Cells of each night by its id, which are empty where they say that something is missing.
-
-    Rows whose second of `columns` is missing are left out, or an error.
-    """
-    nights: dict[str, dict[str, str]] = {}
-    for line, cells in _records(path, columns):
-        name, value = (read_cell(cells[column]) for column in columns)
-        if leaves_out and name and value.casefold() in NO_GROUP - {""}:
+def _nights(path: Path, key: str, *, leaves_out: bool = False) -> dict[str, ListedNight]:
+    """Nights by id; those whose `key` is missing are left out, or an error."""
+    nights: dict[str, ListedNight] = {}
+    for line, cells in _records(path, ("id", key)):
+        cells |= {column: read_cell(cells[column]) for column in ("id", key)}
+        if leaves_out and cells["id"] and cells[key].casefold() in NO_GROUP - {""}:
             continue
-        cells |= dict(zip(columns, (name, value), strict=True))
         cells |= {column: "" for column, cell in cells.items() if cell.casefold() in NO_GROUP}
-        empty = [column for column in columns if not cells[column]]
+        name, expert = cells["id"], cells.get("expert")
+        empty = [column for column in ("id", key) if not cells[column]]
         if empty:
             raise file_error(path, f"line {line} has no {empty[0]}.")
         if name in nights:
             raise file_error(path, f"line {line} names {name!r} again. Expected one row per night.")
-        nights[name] = cells
+        of_expert = path.parent / expert if expert else None
+        nights[name] = ListedNight(name, cells.get("group", ""), cells.get("subject", ""), of_expert)
     if not nights:
         raise file_error(path, "has a header but no rows. Expected one row per night.")
     return nights
@@ -174,3 +149,98 @@ def _records(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, st
         there = ", ".join(table.header)
         raise file_error(path, f"expected the columns {' and '.join(columns)}, got: {there}.")
     return list(zip(table.lines, replace(table, header=header).records(), strict=True))
+
+
+# Sample lists: a TSV or CSV with a row per night, which names its files, and its start and lights.
+SOME_DAY = date(2000, 1, 1)  # a time of day without a date; which day matters to no statistic
+START_WORDS = "a time such as 22:30 or 2024-05-01T22:30"
+MOMENT_WORDS = f"seconds since the beginning of the recording, or {START_WORDS}"
+COLUMN_WORDS = {
+    "lights_off": "lights_off of the list",
+    "lights_on": "lights_on of the list",
+    "start": "its start or its edf in the list",
+}
+
+
+def numbered_rows(path: Path, files: Sequence[str] = ("edf",)) -> list[tuple[int, dict[str, str]]]:
+    """Read the lines of a list with their numbers, as editors count; each names one of `files` at least."""
+    columns = ", ".join(dict.fromkeys(("id", "subject", *files, "scoring")))
+    table = read_delimited(path, comments=True, utf16=True, expected=f"a header such as: {columns}")
+    header = [_column(name) for name in table.header]
+    _check_list_header(path, header, files)
+    rows: list[tuple[int, dict[str, str]]] = []
+    lines: dict[str, int] = {}
+    for line, cells in zip(table.lines, table.rows, strict=True):
+        row = _list_row(path, line, header, cells, files)
+        name = row.get("id") or Path(next(row[column] for column in files if column in row)).stem
+        if name in lines:
+            raise file_error(
+                path, f"line {line} is {name!r} again, after line {lines[name]}. Give each its own id."
+            )
+        lines[name] = line
+        rows.append((line, row))
+    if not rows:
+        raise file_error(path, "has a header but no rows, expected one row per recording.")
+    return rows
+
+
+def _list_row(
+    path: Path, line: int, header: Sequence[str], cells: Sequence[str], files: Sequence[str]
+) -> dict[str, str]:
+    row = {name: cell for name, cell in zip(header, cells, strict=True) if cell.lower() not in MISSING_WORDS}
+    row |= {name: read_cell(row[name]) for name in ("id", "subject") if name in row}
+    if not any(column in row for column in files):
+        named = [column for column in files if column in header]
+        raise file_error(path, f"line {line} names no file in its column {' or '.join(named)}.")
+    return row
+
+
+def _column(name: str) -> str:
+    prefix, mark, rest = name.strip().partition(":")
+    return f"{prefix.strip().lower()}{mark}{rest.strip()}" if mark else prefix.lower().replace(" ", "_")
+
+
+def _check_list_header(path: Path, header: Sequence[str], files: Sequence[str]) -> None:
+    twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
+    if twice is not None:
+        raise file_error(path, f"has the column {twice!r} twice. Keep one.")
+    if not any(column in header for column in files):
+        shown, wanted = ", ".join(header)[:80], " or ".join(files)
+        raise file_error(
+            path, f"has no column {wanted}, expected one; it has: {shown}.{did_you_mean(files[0], header)}"
+        )
+    bad = next((name for name in header if name.endswith(":") or name.startswith(":")), None)
+    if bad is not None:
+        raise file_error(path, f"has the column {bad!r}, expected such as channel:eeg or scoring:second.")
+
+
+def parse_moment(text: str) -> Moment:
+    """Return a time as `sleep_statistics` takes it, or raise ValueError: see `MOMENT_WORDS`."""
+    text = text.strip()
+    if re.fullmatch(r"\d+(\.\d*)?s?", text):
+        return float(text.removesuffix("s"))
+    if "-" in text:
+        return datetime.fromisoformat(text)
+    _time_of_day(text)
+    return text
+
+
+def parse_start(text: str) -> datetime:
+    """Return when a recording begins, or raise ValueError; a bare time of day is put on some day."""
+    text = text.strip()
+    return datetime.fromisoformat(text) if "-" in text else datetime.combine(SOME_DAY, _time_of_day(text))
+
+
+def _time_of_day(text: str) -> time:
+    if not re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+        raise ValueError(text)
+    return time.fromisoformat(f"0{text}" if text[1] == ":" else text)
+
+
+def in_list_words(error: InputError) -> InputError:
+    """Return what is wrong with lights as a matter of the list's columns, not of options."""
+
+    def say(part: object) -> object:
+        return COLUMN_WORDS.get(part.name, part) if isinstance(part, Argument) else part
+
+    return InputError(message_of(error).replace_parts(say))

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stageguard.base import checks
 from stageguard.base.errors import Argument, InputError, Message, message_of
@@ -18,14 +18,13 @@ from stageguard.formats import registry
 from stageguard.formats.events import with_events_of, with_plain_events
 from stageguard.formats.file_format import FileFormat
 from stageguard.formats.outgoing import Outgoing
+from stageguard.formats.read import density_options
 from stageguard.formats.reading_back import lost_events, lost_in
 from stageguard.formats.sources import Reading, outgoing_of
+from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, as_scheme
-
-if TYPE_CHECKING:
-    from stageguard.guard.decoding import Decoding
 
 ARGMAX_NOTE = "stages are the most probable ones, not decoded"
 
@@ -165,35 +164,39 @@ def convert(
     """
     place = as_path(target, "target")
     form = _format_for(place, target_format, "target_format")
+    options = density_options(
+        format, stages, epoch_seconds, logits=logits, log=log, pool_to_seconds=pool_to_seconds
+    )
     reading = Reading(
-        format,
-        None if stages is None else tuple(stages),
-        None if scheme is None else as_scheme(scheme),
-        None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
+        replace(options, scheme=None if scheme is None else as_scheme(scheme)),
         None if merge_to is None else as_scheme(merge_to),
         None if reepoch_to is None else checks.epoch_seconds(reepoch_to),
-        logits,
-        log,
-        None if pool_to_seconds is None else checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
     )
     beside = None if annotations_from is None else as_path(annotations_from, "annotations_from")
-    spare = [] if beside is None else [beside]
     if isinstance(source, list) and all(map(_is_night, source)):
         _refuse_list(source, form, has_annotations=beside is not None)
         return _write_cohort(form, source, reading, place, overwrite=overwrite)
     night = outgoing_of(source, reading)
+    spare = [Path(source)] if isinstance(source, str | os.PathLike) else []
     if beside is not None:
         night = with_events_of(night, beside, is_placed=not form.holds_decoding)
-    if isinstance(source, str | os.PathLike):
-        spare.append(Path(source))
+        spare.append(beside)
     return _write(form, replace(night, id=night.id or place.stem), place, overwrite=overwrite, spare=spare)
 
 
 def _write(
     form: FileFormat, night: Outgoing, path: Path, *, overwrite: bool, spare: Iterable[Path]
 ) -> Written:
-    if night.hypnogram is None and not form.writes_probabilities_alone:
-        night = _most_probable(night)
+    density = night.density
+    if night.hypnogram is None and density is not None and not form.writes_probabilities_alone:
+        labels = Hypnogram(
+            density.argmax(),
+            density.scheme,
+            density.epoch_seconds,
+            density.start,
+            offset_seconds=density.offset_seconds,
+        )
+        night = replace(night, hypnogram=labels, notes=(*night.notes, ARGMAX_NOTE))
     written, renamed = with_plain_events(form, night)
     assert form.write is not None
     content = form.write(written, path)
@@ -249,74 +252,47 @@ def _refuse_list(sources: Sequence[Any], form: FileFormat, *, has_annotations: b
 
 def _is_night(source: Any) -> bool:
     """Whether this is a night of a list of them, rather than the stage of an epoch."""
-    from stageguard.guard.decoding import Decoding
-
     if isinstance(source, str):
         return Path(source).exists()
     return isinstance(source, os.PathLike | Decoding | Hypnogram | Hypnodensity)
-
-
-def _most_probable(night: Outgoing) -> Outgoing:
-    density = night.density
-    assert density is not None
-    labels = Hypnogram(
-        density.argmax(),
-        density.scheme,
-        density.epoch_seconds,
-        density.start,
-        offset_seconds=density.offset_seconds,
-    )
-    return replace(night, hypnogram=labels, notes=(*night.notes, ARGMAX_NOTE))
-
-
-def usual_suffix(form: FileFormat) -> str:
-    """Return how files of a format end."""
-    return form.usual_suffix or form.suffixes[0]
 
 
 def _format_for(path: Path, name: str | None, argument: str, *, is_density: bool = False) -> FileFormat:
     """Return the format to write: the one that was named, or the only one that files of this name have."""
     if name is not None:
         return registry.named(name, "write")
-    able = [
-        form
-        for form in registry.formats()
-        if form.does("write") and (form.writes_probabilities_alone or not is_density)
-    ]
-    lower = path.name.lower()
-    lengths = {
-        form.name: max((len(s) for s in form.suffixes if lower.endswith(s)), default=0) for form in able
-    }
-    longest = max(lengths.values())
-    found = [form for form in able if longest and lengths[form.name] == longest]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        listed = ", ".join(f"{form.name} ({form.title})" for form in found)
-        which = Argument("target_format", python=argument)
+    able = [form for form in registry.formats() if form.does("write")]
+    fitting = _longest_match(
+        path, [form for form in able if form.writes_probabilities_alone or not is_density]
+    )
+    if len(fitting) == 1:
+        return fitting[0]
+    which = Argument("target_format", python=argument)
+    if fitting:
+        listed = ", ".join(f"{form.name} ({form.title})" for form in fitting)
         raise InputError(
             Message(f"{path.name}: may be several formats. Say which with ", which, f": {listed}.")
         )
-    if is_density:
-        _refuse_stages(path, argument)
-    listed = ", ".join(form.name for form in able)
-    which = Argument("target_format", python=argument)
+    of_stages = _longest_match(path, able)
+    if len(of_stages) == 1:
+        stages_name = of_stages[0].name
+        raise InputError(
+            Message(
+                f"{path.name}: {stages_name} holds stages, but there are only probabilities. Decode them "
+                "first. For the most probable ones say it: ",
+                Argument("target_format", stages_name, f"{argument}={stages_name!r}"),
+                ".",
+            )
+        )
+    listed = ", ".join(form.name for form in able if form.writes_probabilities_alone or not is_density)
     raise InputError(
         Message(f"{path.name}: no format has such a name. Say which with ", which, f": {listed}.")
     )
 
 
-def _refuse_stages(path: Path, argument: str) -> None:
-    """Refuse a name of formats that hold stages, for probabilities alone."""
-    try:
-        found = _format_for(path, None, argument)
-    except InputError:
-        return
-    raise InputError(
-        Message(
-            f"{path.name}: {found.name} holds stages, but there are only probabilities. Decode them first. "
-            "For the most probable ones say it: ",
-            Argument("target_format", found.name, f"{argument}={found.name!r}"),
-            ".",
-        )
-    )
+def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:
+    """Return the formats that have the longest of the suffixes a name ends with."""
+    lower = path.name.lower()
+    lengths = [max((len(s) for s in form.suffixes if lower.endswith(s)), default=0) for form in able]
+    longest = max(lengths)
+    return [form for form, length in zip(able, lengths, strict=True) if longest and length == longest]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,47 +20,22 @@ MOST_TEXTS = 3
 
 
 def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:
-    """Return what a file tells besides stages, in the order of time; nothing for formats without it.
-
-    Parameters
-    ----------
-    path : Path
-        EDF+, NSRR or Profusion XML, Luna .annot, BIDS events, annotations of MNE, EDFbrowser's CSV.
-    format : str, optional
-        Which of them; by default found from the content.
-    """
-    return events_of(registry.chosen(path, "hypnogram", format), path)
-
-
-def events_of(form: FileFormat, path: Path) -> tuple[Event, ...]:
-    """Return what a file of a format tells besides stages, in the order of time."""
+    """Return what a file tells besides stages, in the order of time; nothing for formats without it."""
+    form = registry.chosen(path, "hypnogram", format)
     events = () if form.events is None else form.events(path)
     return tuple(sorted(events, key=lambda event: event.onset))
 
 
-def _required_events(path: Path) -> tuple[FileFormat, tuple[Event, ...]]:
-    """Return the format of a file, and its annotations; a format that cannot have any is an error."""
+def with_events_of(night: Outgoing, path: Path, *, is_placed: bool = True) -> Outgoing:
+    """Return a night with the annotations of another file, in the place it has there by their clocks.
+
+    `is_placed` adds epochs from the recording's start to the night's, which nobody scored.
+    """
     form = registry.detect(path, "hypnogram")
     if form.events is None:
         known = ", ".join(each.name for each in registry.formats() if each.events is not None)
         raise InputError(f"{path.name}: {form.title} has no annotations besides stages. Known: {known}.")
-    return form, events_of(form, path)
-
-
-def with_events_of(night: Outgoing, path: str | os.PathLike[str], *, is_placed: bool = True) -> Outgoing:
-    """Return a night with the annotations of another file, in the place it has there by their clocks.
-
-    Parameters
-    ----------
-    night : Outgoing
-        Stages, probabilities or both.
-    path : path-like
-        A file with annotations, which count from the start of a recording.
-    is_placed : bool
-        Whether epochs from the recording's start to the night's, which nobody scored, are added.
-    """
-    path = Path(path)
-    form, events = _required_events(path)
+    events = read_events(path, form.name)
     theirs = None if form.recording_start is None else form.recording_start(path)
     ours = night.any.start
     if theirs is None or ours is None:
@@ -79,19 +53,20 @@ def with_events_of(night: Outgoing, path: str | os.PathLike[str], *, is_placed: 
             notes += (f"the night begins {-begins:g} s before {path.name}: times count from its first epoch",)
         return _with(night, _moved(events, night.offset_seconds - begins), notes)
     own = _moved(night.events, begins - night.offset_seconds)
-    placed, told = _placed(replace(night, events=own), begins, path)
-    return _with(placed, events, notes + told)
+    placed, more = _placed(replace(night, events=own), begins, path)
+    return _with(placed, events, notes + more)
 
 
 def _begins(path: Path, theirs: datetime, ours: datetime) -> tuple[float, tuple[str, ...]]:
     """Seconds from the recording's start to the night's; a start without zone is of the other one's."""
-    if (theirs.tzinfo is None) == (ours.tzinfo is None):
-        return round(elapsed(theirs, ours), 9), ()
-    if theirs.tzinfo is None:
-        note = f"{path.name} tells no time zone: taken to be that of the night"
-        return round(elapsed(theirs.replace(tzinfo=ours.tzinfo), ours), 9), (note,)
-    note = f"the night tells no time zone: taken to be that of {path.name}"
-    return round(elapsed(theirs, ours.replace(tzinfo=theirs.tzinfo)), 9), (note,)
+    notes: tuple[str, ...] = ()
+    if theirs.tzinfo is None and ours.tzinfo is not None:
+        theirs = theirs.replace(tzinfo=ours.tzinfo)
+        notes = (f"{path.name} tells no time zone: taken to be that of the night",)
+    elif ours.tzinfo is None and theirs.tzinfo is not None:
+        ours = ours.replace(tzinfo=theirs.tzinfo)
+        notes = (f"the night tells no time zone: taken to be that of {path.name}",)
+    return round(elapsed(theirs, ours), 9), notes
 
 
 def _ends(form: FileFormat, path: Path, events: Sequence[Event]) -> float:
@@ -114,12 +89,8 @@ def _placed(night: Outgoing, begins: float, path: Path) -> tuple[Outgoing, tuple
     if n_before:
         many = f"{n_before:,} unscored epoch{'s' * (n_before != 1)}"
         notes = (f"{path.name} begins {begins:g} s before the night: {many} put before it", *notes)
-    hypnogram, density = night.hypnogram, night.density
-    if hypnogram is not None:
-        hypnogram = replace(part_of(hypnogram, -n_before, hypnogram.n_epochs), offset_seconds=rest)
-    if density is not None:
-        density = replace(part_of(density, -n_before, density.n_epochs), offset_seconds=rest)
-    return replace(night, hypnogram=hypnogram, density=density), notes
+    placed = night.changed(lambda part: replace(part_of(part, -n_before, part.n_epochs), offset_seconds=rest))
+    return placed, notes
 
 
 def _moved(events: Sequence[Event], seconds: float) -> tuple[Event, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,10 +11,10 @@ import numpy as np
 
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, Message, did_you_mean, message_of
-from stageguard.base.files import file_error
+from stageguard.base.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.stages import AASM5, SCHEMES, StageScheme, canonical_name
+from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
 STAGE_COLUMNS = (
@@ -194,3 +194,71 @@ def unknown_stage(stage: str, scheme: StageScheme) -> str:
             " (see docs/formats.md).",
         )
     return f"{stage[:40]!r} is not a stage: {expected}.{did_you_mean(stage, scheme.names)}"
+
+
+# How tools number stages: the same number is another stage in another tool.
+_AASM = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "R"}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """What numbers mean: the stage of each, whose they are, and the scheme they belong to."""
+
+    codes: Mapping[int, str]
+    whose: str
+    scheme: StageScheme = AASM5
+
+
+NUMBERINGS: Mapping[str, Numbering] = {
+    "yasa": Numbering(
+        {**_AASM, -1: UNSCORED_NAME, -2: UNSCORED_NAME}, "YASA, Dreem, Visbrain or GSSC (4 is REM)"
+    ),
+    "rk": Numbering(
+        {
+            **{0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"},
+            **dict.fromkeys((-1, 6, 7, 9), UNSCORED_NAME),
+        },
+        "Rechtschaffen and Kales, NSRR or Elan (5 is REM)",
+    ),
+    "usleep": Numbering({**_AASM, 5: UNSCORED_NAME, -1: UNSCORED_NAME}, "U-Sleep (4 is REM, 5 unknown)"),
+    "sleepecg": Numbering(
+        {0: UNSCORED_NAME, 1: "N3", 2: "N2", 3: "N1", 4: "R", 5: "W"}, "SleepECG (1 is N3, 5 is W)"
+    ),
+    "accusleep": Numbering(
+        {1: "R", 2: "W", 3: "N", **dict.fromkeys((-1, 0, 4), UNSCORED_NAME)},
+        "AccuSleep (1 is REM, 2 W, 3 NREM)",
+        WNR3,
+    ),
+}
+BOAS = {**_AASM, 8: UNSCORED_NAME, -2: UNSCORED_NAME}  # 8 where the recorder was unplugged
+
+
+def names_of(
+    path: Path, codes: Iterable[float], numbering: Mapping[int, str], *, what: str, first: int = 1
+) -> tuple[str, ...]:
+    """Return the stages of whole numbers, NaN unscored; one that the numbering does not have is an error.
+
+    `what` is counted from `first` on, for the error: "line", "epoch".
+    """
+    stages = []
+    for place, code in enumerate(codes, start=first):
+        if code != code:
+            stages.append(UNSCORED_NAME)
+            continue
+        if code not in numbering:
+            known = ", ".join(f"{number} {name}" for number, name in sorted(numbering.items()))
+            text = str(code) if isinstance(code, int) else f"{code:g}"  # JSON may have very long ones
+            text = text if len(text) <= 20 else f"{text[:20]}..."
+            raise file_error(path, f"{what} {place} is {text}, expected one of: {known}.")
+        stages.append(numbering[int(code)])
+    return tuple(stages)
+
+
+def number_list(path: Path) -> list[int]:
+    """Return a bare list of whole numbers in JSON, one per epoch."""
+    values = load_json(path)
+    if not isinstance(values, list) or not all(type(value) is int for value in values) or not values:
+        raise file_error(path, "is not a list of whole numbers, expected one per epoch.")
+    if len(values) > MOST_EPOCHS:
+        raise file_error(path, f"has {len(values):,} epochs, expected at most {MOST_EPOCHS:,}.")
+    return values

@@ -18,8 +18,7 @@ from stageguard.base.files import file_error
 from stageguard.formats import stager_arrays
 from stageguard.formats.density import DensityFile, DensityOptions, RawDensity, pool, settle_epoch_seconds
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.stage_codes import NUMBERINGS, names_of
+from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
 from stageguard.formats.tables import frames
 from stageguard.formats.tables.delimited import TextTable
 from stageguard.formats.tables.frame_columns import (

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, InputError, Message, MissingExtraError
+from stageguard.base.errors import Argument, InputError, Message
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
@@ -77,14 +76,15 @@ class Outgoing:
         """Seconds from the recording's start to the first epoch."""
         return self.any.offset_seconds
 
+    def changed(self, change: Callable[[Any], Any]) -> Outgoing:
+        """Return the night with stages and probabilities that something was done to."""
+        parts = (None if part is None else change(part) for part in (self.hypnogram, self.density))
+        hypnogram, density = parts
+        return replace(self, hypnogram=hypnogram, density=density)
+
     def from_recording_start(self) -> Outgoing:
         """Return the night for a format without onsets: whole epochs before its first are unscored."""
-        hypnogram, density = self.hypnogram, self.density
-        return replace(
-            self,
-            hypnogram=None if hypnogram is None else from_recording_start(hypnogram),
-            density=None if density is None else from_recording_start(density),
-        )
+        return self.changed(from_recording_start)
 
     @property
     def recording_start(self) -> datetime | None:
@@ -116,7 +116,7 @@ class Content:
     n_events: int = 0
     keeps: frozenset[str] = frozenset()  # of events, besides time and text: "kind", "channel", "details"
     lost: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def standard_scheme(scheme: StageScheme) -> tuple[StageScheme, np.ndarray[tuple[int], np.dtype[np.intp]]]:
@@ -140,16 +140,8 @@ def stage_words(
 ) -> list[str]:
     """Return each epoch's stage in the words of a tool.
 
-    Parameters
-    ----------
-    night : Outgoing
-        With stages.
-    words : mapping of str to mapping
-        For each scheme that the tool knows, by its name, the tool's word for a stage where it is another.
-    tool : str
-        For the error where it does not know the scheme.
-    unscored : str
-        The tool's word for an unscored epoch.
+    `words` has each scheme that the tool knows, by its name, and the tool's word for a stage where it is
+    another.
     """
     hypnogram = night.stages(tool)
     standard, places = standard_scheme(hypnogram.scheme)
@@ -206,15 +198,3 @@ def outgoing_of_night(night: Decoding | Hypnogram | Hypnodensity) -> Outgoing:
     if isinstance(night, Decoding):
         return Outgoing(night.hypnogram, night.density, decoding=night, profile=night.profile)
     return Outgoing(night) if isinstance(night, Hypnogram) else Outgoing(None, night)
-
-
-def required_library(name: str, what: str, install: str | None = None) -> Any:
-    """Return another library, which must be installed."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != name:
-            raise
-        raise MissingExtraError(
-            f"{what} needs {name!r}. Install with: pip install {install or name}"
-        ) from None

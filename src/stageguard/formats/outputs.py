@@ -7,7 +7,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,14 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import FileFormatError, StageGuardWarning
-from stageguard.base.files import file_error, parse_json, read_file, write_together
+from stageguard.base.errors import StageGuardWarning
+from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
     from stageguard.guard.explain import Change
+    from stageguard.guard.posterior import Posterior
+    from stageguard.night.hypnogram import Hypnogram
     from stageguard.profile.profile import Profile
 
 REVIEW_SENTENCE = "A trained scorer must review this output before any clinical decision."
@@ -34,6 +36,10 @@ TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
 CHANGES_SUFFIX = ".changes.tsv"
+STRENGTH = (
+    *("rule", "step", "transition_weight", "prior_exponent"),
+    *("fi_before", "fi_after", "fi_low", "fi_high"),
+)
 
 # Stands for the profile's definition, which is most of a sidecar, until its text is put there.
 _DEFINITION_MARK = "\x00definition of the profile\x00"
@@ -114,23 +120,16 @@ def write_decoding(
 
     Parameters
     ----------
-    decoding : Decoding
-        What to write.
-    path : path-like
-        Folder and stem of the outputs, for example `out/night`; missing folders are made.
-    source_path : path-like, optional
-        The probabilities' file; its name, its path from the output's folder and its SHA-256 go into the
-        sidecar, so that the output can be verified.
-    source_text : str, optional
-        What that file holds, where it is an output too: it is then written together with the others.
+    decoding, path
+        What to write; folder and stem of the outputs, such as `out/night`, where missing folders are made.
+    source_path, source_text : optional
+        The probabilities' file, whose name, path from the output's folder and SHA-256 go into the sidecar,
+        so that the output can be verified; its text, where it is an output too and is written with them.
     overwrite : bool
         Replace existing outputs; otherwise they are an OutputExistsError.
-    options : mapping, optional
-        How the file was read and decoded, in JSON types.
-    quality : array-like, optional
-        The quality index used, written as a column.
-    notes : sequence of str
-        What was assumed or ignored while reading, recorded with the decoding's own assumptions.
+    options, quality, notes : optional
+        How the file was read and decoded, in JSON types; the quality index used, written as a column; what
+        was assumed or ignored while reading.
     svg, changes : str, optional
         A picture and a table of changes to write beside them.
     durable : bool
@@ -141,18 +140,15 @@ def write_decoding(
     data = None if source_text is None else source_text.encode()
     described = None if source is None else _describe_input(source, data, files.sidecar.parent)
     texts: dict[Path, str | bytes] = {} if source is None or data is None else {source: data}
-    more = {
-        place: text
-        for place, text in ((files.svg, svg), (files.changes, changes))
-        if place and text is not None
+    beside = {
+        file: text for file, text in ((files.svg, svg), (files.changes, changes)) if file and text is not None
     }
-    own = output_texts(decoding, files, described, options or {}, quality, notes, more)
-    texts |= more | own  # the sidecar comes last: where it is, all the others are
+    main = output_texts(decoding, files, described, options or {}, quality, notes, beside)
+    texts |= beside | main  # the sidecar comes last: where it is, all the others are
     spare = () if source is None or data is not None else (source,)
     write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
-    return WrittenFiles(
-        files.tsv, files.sidecar, *(place if place in more else None for place in (files.svg, files.changes))
-    )
+    more = (file if file in beside else None for file in (files.svg, files.changes))
+    return WrittenFiles(files.tsv, files.sidecar, *more)
 
 
 def output_texts(
@@ -168,7 +164,7 @@ def output_texts(
     table = _table_text(decoding, quality)
     sidecar = _sidecar(decoding, files, table, source, options, notes)
     if beside:
-        described = [describe_file(place, text.encode()) for place, text in beside.items()]
+        described = [describe_file(file, text.encode()) for file, text in beside.items()]
         sidecar["stageguard"]["beside"] = described
     sidecar["stageguard"]["sha256"] = _SHA256_MARK
     text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
@@ -198,10 +194,10 @@ def derived_sidecar(
 def _describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:
     """Describe a file, with its path from the output's folder; None between drives."""
     try:
-        way = Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+        relative = Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
     except ValueError:
-        way = None
-    return describe_file(path, data) | {"path": way}
+        relative = None
+    return describe_file(path, data) | {"path": relative}
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
@@ -261,44 +257,40 @@ def _sidecar(
     columns = {name: dict(COLUMNS[name]) for name in header}
     columns["label"]["Levels"] = {str(i): name for i, name in enumerate(hypnogram.scheme.names)} | {"-1": "?"}
     strength = decoding.strength
-    own = {
+    entries = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
-        "hypnogram": {
-            "file": files.tsv.name,
-            "sha256": hashlib.sha256(table.encode()).hexdigest(),
-            "n_epochs": hypnogram.n_epochs,
-            "epoch_seconds": hypnogram.epoch_seconds,
-            "offset_seconds": hypnogram.offset_seconds,
-            "start": hypnogram.start.isoformat() if hypnogram.start else None,
-            "scheme": {"name": hypnogram.scheme.name, "stages": list(hypnogram.scheme.names)},
-        },
+        "hypnogram": describe_night(hypnogram, files.tsv, table.encode()),
         "input": source,
         "options": dict(options),
-        "profile": {
-            "name": decoding.profile.name,
-            "sha256": decoding.profile.sha256,
-            "definition": _DEFINITION_MARK,
-        },
+        "profile": describe_profile(decoding.profile, _DEFINITION_MARK),
         "score": decoding.score,
         "n_changed": int(np.count_nonzero(decoding.changed)),
         "n_filled": int(np.count_nonzero(decoding.filled)),
-        "strength": {
-            "rule": strength.rule,
-            "step": strength.step,
-            "transition_weight": strength.transition_weight,
-            "prior_exponent": strength.prior_exponent,
-            "fi_before": strength.fi_before,
-            "fi_after": strength.fi_after,
-            "fi_low": strength.fi_low,
-            "fi_high": strength.fi_high,
-            "why": str(strength),
-        },
+        "strength": {name: getattr(strength, name) for name in STRENGTH} | {"why": str(strength)},
         "assumptions": [*decoding.assumed, *notes],
         "provenance": decoding.provenance(),
         "methods": decoding.methods_text(),
     }
-    return {**columns, "stageguard": plain(own)}
+    return {**columns, "stageguard": plain(entries)}
+
+
+def describe_night(night: Hypnogram | Posterior, path: Path, data: bytes) -> dict[str, Any]:
+    """Say which file holds a night, and what its rows mean."""
+    return {
+        "file": path.name,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "n_epochs": night.n_epochs,
+        "epoch_seconds": night.epoch_seconds,
+        "offset_seconds": night.offset_seconds,
+        "start": night.start.isoformat() if night.start else None,
+        "scheme": {"name": night.scheme.name, "stages": list(night.scheme.names)},
+    }
+
+
+def describe_profile(profile: Profile, definition: Any) -> dict[str, Any]:
+    """Return what a sidecar says about a profile."""
+    return {"name": profile.name, "sha256": profile.sha256, "definition": definition}
 
 
 def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:
@@ -342,8 +334,8 @@ def read_hypnogram_tsv(path: str | os.PathLike[str]) -> HypnogramTable:
 
 def read_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the "stageguard" part of a sidecar."""
-    own: dict[str, Any] = read_whole_sidecar(path)["stageguard"]
-    return own
+    part: dict[str, Any] = read_whole_sidecar(path)["stageguard"]
+    return part
 
 
 def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -353,16 +345,14 @@ def read_whole_sidecar(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = parse_json(read_file(path, "JSON"))
     except (ValueError, RecursionError) as error:
         raise file_error(path, f"is not readable JSON ({error}).") from None
-    own = content.get("stageguard") if isinstance(content, dict) else None
-    if not isinstance(own, dict):
+    if not isinstance(content, dict) or not isinstance(content.get("stageguard"), dict):
         raise file_error(path, "is not a sidecar of stageguard: it has no 'stageguard' entry.")
-    if own.get("layout") != LAYOUT_VERSION:
-        raise FileFormatError(
-            f"{path.name}: has layout {own.get('layout')!r}, this version reads {LAYOUT_VERSION}. "
-            "Upgrade stageguard."
+    layout = content["stageguard"].get("layout")
+    if layout != LAYOUT_VERSION:
+        raise file_error(
+            path, f"has layout {layout!r}, this version reads {LAYOUT_VERSION}. Upgrade stageguard."
         )
-    whole: dict[str, Any] = content
-    return whole
+    return content
 
 
 def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
@@ -377,13 +367,8 @@ def check_recorded(path: Path, record: Mapping[str, Any], n_rows: int) -> None:
             "cut off, or is of another night. Decode the night again.",
         )
     if hashlib.sha256(read_file(path, "text")).hexdigest() != recorded["sha256"]:
-        warnings.warn(
-            StageGuardWarning(
-                f"{path.name}: is not what decode wrote (another SHA-256), so stages were edited, or it is "
-                "of another night."
-            ),
-            stacklevel=2,
-        )
+        text = "is not what decode wrote (another SHA-256), so stages were edited, or it is of another night."
+        warnings.warn(StageGuardWarning(f"{path.name}: {text}"), stacklevel=2)
 
 
 def change_row(change: Change) -> dict[str, Any]:
@@ -415,8 +400,31 @@ CHANGE_COLUMNS = (
 
 def changes_text(changes: Sequence[Change]) -> str:
     """Return a TSV with one row per change; n/a where there is no clock or no path keeps the original."""
-    lines = ["\t".join(CHANGE_COLUMNS)]
-    for change in changes:
-        row = change_row(change)
-        lines.append("\t".join("n/a" if row[name] is None else str(row[name]) for name in CHANGE_COLUMNS))
-    return "\n".join(lines) + "\n"
+    rows = [change_row(change) for change in changes]
+    cells = [["n/a" if row[name] is None else str(row[name]) for name in CHANGE_COLUMNS] for row in rows]
+    return "".join("\t".join(line) + "\n" for line in [CHANGE_COLUMNS, *cells])
+
+
+def table_with_codebook(
+    path: Path,
+    columns: Iterable[str],
+    rows: Iterable[Iterable[Any]],
+    codebook: Mapping[str, Any],
+    *,
+    digits: int,
+) -> dict[Path, str | bytes]:
+    """Return a table and its codebook, the same name with .json, by their paths.
+
+    Numbers have as many significant digits; None, NaN and empty text are `n/a`.
+    """
+    lines = ["\t".join(columns), *("\t".join(_cell(value, digits) for value in row) for row in rows)]
+    text = json.dumps(plain(codebook), indent=2, ensure_ascii=False, allow_nan=False)
+    return {path: "\n".join(lines) + "\n", path.with_suffix(".json"): text + "\n"}
+
+
+def _cell(value: Any, digits: int) -> str:
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return "n/a"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}"
+    return write_cell(value) if isinstance(value, str) else str(value)

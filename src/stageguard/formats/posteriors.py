@@ -1,8 +1,4 @@
-"""A posterior as a table of probabilities, with a sidecar and draws beside it.
-
-The table is one that `read_density` reads back: the stages are its columns, digits are kept, and epochs
-without evidence are rows of NaN.
-"""
+"""A posterior as a table that `read_density` reads back, with a sidecar and draws beside it."""
 
 from __future__ import annotations
 
@@ -19,7 +15,15 @@ import numpy as np
 
 from stageguard.base.arrays import Labels
 from stageguard.base.files import write_together
-from stageguard.formats.outputs import LAYOUT_VERSION, REVIEW_SENTENCE, describe_file, plain
+from stageguard.formats.outputs import (
+    COLUMNS,
+    LAYOUT_VERSION,
+    REVIEW_SENTENCE,
+    describe_file,
+    describe_night,
+    describe_profile,
+    plain,
+)
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -28,10 +32,7 @@ if TYPE_CHECKING:
 TABLE_SUFFIX = ".posterior.csv"
 SIDECAR_SUFFIX = ".posterior.json"
 DRAWS_SUFFIX = ".draws.npz"
-TIMING = {
-    "onset": {"Description": "Start of the epoch, from the start of the recording", "Units": "s"},
-    "duration": {"Description": "Length of the epoch", "Units": "s"},
-}
+TIMING = {name: COLUMNS[name] for name in ("onset", "duration")}
 MEANING = (
     "Under the profile and the stager's own probabilities: where the stager is sure and wrong, so is this. "
     "How far sleep statistics may be off is told by errors on scored nights, not by these numbers."
@@ -68,52 +69,31 @@ def write_posterior(
 ) -> WrittenPosterior:
     """Write `<path>.posterior.csv`, its sidecar and, where there are any, `<path>.draws.npz`, or nothing.
 
-    Parameters
-    ----------
-    posterior, decoding
-        The marginals, and the decoding whose strength they have.
-    path : path-like
-        Folder and stem of the outputs, for example `out/night`; missing folders are made.
-    source_path : path-like
-        The probabilities' file; its name and SHA-256 go into the sidecar.
-    draws : Draws, optional
-        What to write beside it.
-    overwrite : bool
-        Replace existing outputs; otherwise they are an OutputExistsError.
-    options : mapping, optional
-        How the file was read, in JSON types.
-    notes : sequence of str
-        What was assumed or ignored while reading.
+    The marginals have the strength of the decoding; the other arguments are those of `write_decoding`.
     """
     stem, source = Path(path), Path(source_path)
-    places = [stem.with_name(stem.name + suffix) for suffix in (TABLE_SUFFIX, SIDECAR_SUFFIX, DRAWS_SUFFIX)]
-    table = table_text(posterior).encode()
-    drawn = None if draws is None else _draws_bytes(posterior, draws)
-    own = {
+    suffixes = (TABLE_SUFFIX, SIDECAR_SUFFIX, DRAWS_SUFFIX)
+    table, sidecar, drawn = (stem.with_name(stem.name + suffix) for suffix in suffixes)
+    rows = table_text(posterior).encode()
+    contents: dict[Path, str | bytes] = {table: rows}
+    entry = None
+    if draws is not None:
+        contents[drawn], entry = _drawn(posterior, draws, drawn)
+    entries = {
         "layout": LAYOUT_VERSION,
         "review": REVIEW_SENTENCE,
         "posterior": {
-            "file": places[0].name,
-            "sha256": hashlib.sha256(table).hexdigest(),
-            "n_epochs": posterior.n_epochs,
-            "epoch_seconds": posterior.epoch_seconds,
-            "offset_seconds": posterior.offset_seconds,
-            "start": posterior.start.isoformat() if posterior.start else None,
-            "scheme": {"name": posterior.scheme.name, "stages": list(posterior.scheme.names)},
+            **describe_night(posterior, table, rows),
             "log_evidence": posterior.log_evidence,
             "transition_weight": posterior.transition_weight,
             "prior_exponent": posterior.prior_exponent,
             "meaning": MEANING,
         },
-        "draws": _draws_entry(places[2], draws, drawn),
+        "draws": entry,
         "best_path_score": decoding.score,
         "input": describe_file(source),
         "options": dict(options or {}),
-        "profile": {
-            "name": decoding.profile.name,
-            "sha256": decoding.profile.sha256,
-            "definition": decoding.profile.to_dict(),
-        },
+        "profile": describe_profile(decoding.profile, decoding.profile.to_dict()),
         "assumptions": [*posterior.assumed, *notes],
         "provenance": decoding.provenance(),
     }
@@ -121,15 +101,10 @@ def write_posterior(
         name: {"Description": f"Probability of {name} given the whole night and the profile", "Units": "1"}
         for name in posterior.scheme.names
     }
-    sidecar = {**TIMING, **stages, "stageguard": plain(own)}
-    contents: dict[Path, str | bytes] = {
-        places[0]: table,
-        places[1]: json.dumps(sidecar, indent=2, allow_nan=False) + "\n",
-    }
-    if drawn is not None:
-        contents[places[2]] = drawn
+    text = json.dumps({**TIMING, **stages, "stageguard": plain(entries)}, indent=2, allow_nan=False)
+    contents[sidecar] = text + "\n"
     write_together(contents, overwrite=overwrite, make_folders=True, spare=(source,))
-    return WrittenPosterior(places[0], places[1], None if drawn is None else places[2])
+    return WrittenPosterior(table, sidecar, None if draws is None else drawn)
 
 
 def table_text(posterior: Posterior) -> str:
@@ -143,26 +118,22 @@ def table_text(posterior: Posterior) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _draws_bytes(posterior: Posterior, draws: Draws) -> bytes:
-    held = io.BytesIO()
+def _drawn(posterior: Posterior, draws: Draws, path: Path) -> tuple[bytes, dict[str, Any]]:
+    """Return the file of draws, and what the sidecar says about it."""
+    buffer = io.BytesIO()
     np.savez_compressed(
-        held,
+        buffer,
         labels=draws.labels,
         stages=np.array(posterior.scheme.names),
         epoch_seconds=np.array(posterior.epoch_seconds),
         offset_seconds=np.array(posterior.offset_seconds),
         seed=np.array(draws.seed),
     )
-    return held.getvalue()
-
-
-def _draws_entry(place: Path, draws: Draws | None, data: bytes | None) -> dict[str, Any] | None:
-    if draws is None or data is None:
-        return None
-    return {
-        "file": place.name,
-        "sha256": hashlib.sha256(data).hexdigest(),
+    entry = {
+        "file": path.name,
+        "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
         "n": len(draws.labels),
         "seed": draws.seed,
         "labels": "int8 (n, n_epochs), index of the stage; -1 without evidence for more than five minutes",
     }
+    return buffer.getvalue(), entry

@@ -73,19 +73,36 @@ def read_density(
     InputError
         The same for an object, or for an option.
     """
-    options = DensityOptions(
-        _names(stages),
-        None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
-        logits=logits,
-        log=log,
-        format=format,
-        pool_to_seconds=None
-        if pool_to_seconds is None
-        else checks.number(pool_to_seconds, "pool_to_seconds", positive=True),
+    options = density_options(
+        format, stages, epoch_seconds, logits=logits, log=log, pool_to_seconds=pool_to_seconds
     )
     if isinstance(source, str | os.PathLike):
         return read_density_file(source, options).density
     return read_density_object(source, options).density
+
+
+def density_options(
+    format: str | None,
+    stages: Sequence[str] | str | None,
+    epoch_seconds: float | None,
+    *,
+    logits: bool,
+    log: bool,
+    pool_to_seconds: float | None,
+) -> DensityOptions:
+    """Check what a caller of `read_density` or `convert` says about a source."""
+    if isinstance(stages, str):
+        stages = [part.strip() for part in stages.split(",")]
+    if pool_to_seconds is not None:
+        pool_to_seconds = checks.number(pool_to_seconds, "pool_to_seconds", positive=True)
+    return DensityOptions(
+        None if stages is None else tuple(stages),
+        None if epoch_seconds is None else checks.epoch_seconds(epoch_seconds),
+        logits=logits,
+        log=log,
+        format=format,
+        pool_to_seconds=pool_to_seconds,
+    )
 
 
 def read_density_file(path: str | os.PathLike[str], options: DensityOptions) -> DensityFile:
@@ -108,12 +125,6 @@ def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
         return build_density(name, objects.raw_density(source, options), options)
     except FileFormatError as error:
         raise InputError(message_of(error)) from None
-
-
-def _names(stages: Sequence[str] | str | None) -> tuple[str, ...] | None:
-    if stages is None:
-        return None
-    return tuple(part.strip() for part in stages.split(",")) if isinstance(stages, str) else tuple(stages)
 
 
 def read_hypnogram(
@@ -157,11 +168,7 @@ def read_hypnogram_file(source: str | os.PathLike[str] | Any, options: Hypnogram
     path = existing_file(source)
     if options.format is None:
         _refuse_array(path)
-    form = (
-        registry.detect(path, "hypnogram")
-        if options.format is None
-        else registry.named(options.format, "hypnogram")
-    )
+    form = registry.chosen(path, "hypnogram", options.format)
     assert form.hypnogram is not None
     with faults_named(path.name):
         return build_hypnogram(path, form.hypnogram(path, options), options)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +14,8 @@ from typing import Any, TypeVar
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats import registry
-from stageguard.formats.density import DensityOptions
-from stageguard.formats.events import events_of
+from stageguard.formats.density import DensityFile, DensityOptions
+from stageguard.formats.events import read_events
 from stageguard.formats.file_format import FileFormat, Kind
 from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
 from stageguard.formats.outgoing import Outgoing, outgoing_of_night
@@ -37,22 +36,21 @@ from stageguard.night.timing import begun, reepoch
 READ_AS: tuple[Kind, ...] = ("density", "hypnogram")
 BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"
 _STAGE_4 = re.compile(r"(?:(?:sleep[ _])?stage[ _]?|nrem|n|s)4(?: sleep)?(?:\|4)?", re.IGNORECASE)
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What the caller says about a source, and what to do with it on the way."""
 
-    format: str | None = None
-    stages: tuple[str, ...] | None = None
-    scheme: StageScheme | None = None
-    epoch_seconds: float | None = None
+    options: DensityOptions = field(default_factory=DensityOptions)
     merge_to: StageScheme | None = None
     reepoch_to: float | None = None
-    logits: bool = False
-    log: bool = False
-    pool_to_seconds: float | None = None
+
+    def stages(self, source: Any, format: str | None) -> HypnogramFile:
+        """Read stages of a source in a format."""
+        options = HypnogramOptions(self.options.scheme, self.options.epoch_seconds, format=format)
+        return read_hypnogram_file(source, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +72,7 @@ class NamedNight(os.PathLike[str]):
         known = [part.start for part in (night.hypnogram, night.density) if part is not None]
         if self.start is not None and not self.has_date and None in known:
             notes += (f"only the time of its start is known: {self.start:%Y-%m-%d} is written as the date",)
-        return replace(
-            night,
-            id=self.id,
-            notes=notes,
-            hypnogram=None if night.hypnogram is None else begun(night.hypnogram, self.start),
-            density=None if night.density is None else begun(night.density, self.start),
-        )
+        return replace(night.changed(lambda part: begun(part, self.start)), id=self.id, notes=notes)
 
 
 def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
@@ -99,112 +91,87 @@ def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
 def _of_file(path: Path, reading: Reading) -> Outgoing:
     if path.is_dir():
         raise file_error(path, "is a folder, expected a file. Name the files in it.")
-    form = _format_of(path, reading)
+    form = _format_of(path, reading.options)
     if form is None:
-        form = registry.chosen(path, "density", reading.format)
-        density = _read_density(path, reading, reading.format)
-        stages = _or_none(lambda: _read_stages(path, reading, form.name)) if form.holds_both else None
+        form = registry.chosen(path, "density", reading.options.format)
+        density = read_density_file(path, reading.options)
+        stages = _or_none(lambda: reading.stages(path, form.name)) if form.holds_both else None
         night = Outgoing(None if stages is None else replace(stages.hypnogram, scorer=None))
         return replace(_with_density(night, density), id=night_name(path))
-    scored = _read_stages(path, reading, reading.format)  # unnamed, so that numbers ask whose they are
-    beside = _or_none(lambda: _read_density(path, reading, form.name)) if form.holds_both else None
+    scored = reading.stages(path, reading.options.format)  # unnamed, so that numbers ask whose they are
+    options = replace(reading.options, format=form.name)
+    beside = _or_none(lambda: read_density_file(path, options)) if form.holds_both else None
     hypnogram = scored.hypnogram
     if hypnogram.scorer == path.name:  # nobody said who scored it
         hypnogram = replace(hypnogram, scorer=None)
+    texts = {text.strip() for text in _told(form.stage_texts, path)}
+    has_stage_4 = "4" in texts if form.has_numbers else any(map(_STAGE_4.fullmatch, texts))
+    left = _told(form.left_columns, path)
     night = Outgoing(
         hypnogram,
-        events=events_of(form, path),
+        events=read_events(path, form.name),
         profile=scored.profile,
-        notes=tuple(note for note in scored.notes if note not in scored.left_out) + _merged(form, path),
-        left=_left_columns(form, path),
+        id=night_name(path),
+        notes=(*(note for note in scored.notes if note not in scored.left_out), *[BOTH_N3] * has_stage_4),
+        left=(f"column{'s' * (len(left) > 1)} {', '.join(left)} of {path.name}",) if left else (),
     )
-    return replace(_with_density(night, beside), id=night_name(path))
+    return _with_density(night, beside)
 
 
-def _format_of(path: Path, reading: Reading) -> FileFormat | None:
+def _format_of(path: Path, options: DensityOptions) -> FileFormat | None:
     """Return the format that a file's stages are read in, or None where its probabilities are meant."""
-    name = reading.format
+    name = options.format
     by_name = next((form for form in registry.formats() if form.name == name), None)
     kinds = [] if by_name is None else [kind for kind in READ_AS if by_name.does(kind)]
     if name is not None and not kinds:
         registry.named(name, "density")  # says what there is
-    is_scored = kinds == ["hypnogram"] if len(kinds) == 1 else is_hypnogram(path, reading.scheme)
+    is_scored = kinds == ["hypnogram"] if len(kinds) == 1 else is_hypnogram(path, options.scheme)
     return registry.chosen(path, "hypnogram", name) if is_scored else None
 
 
-def _left_columns(form: FileFormat, path: Path) -> tuple[str, ...]:
-    """Return the columns of a table of stages that are not carried on, as one loss."""
+def _told(read: Callable[[Path], Iterable[str]] | None, path: Path) -> list[str]:
+    """Return what else a format tells about a file; what is wrong with it, its reader says."""
     try:
-        left = [] if form.left_columns is None else form.left_columns(path)
-    except FileFormatError:  # what is wrong with it, its reader says
-        return ()
-    return (f"column{'s' * (len(left) > 1)} {', '.join(left)} of {path.name}",) if left else ()
-
-
-def _merged(form: FileFormat, path: Path) -> tuple[str, ...]:
-    """Say that a source has stage 4, which is N3 by the rules of today."""
-    try:
-        texts = {text.strip() for text in (() if form.stage_texts is None else form.stage_texts(path))}
-    except FileFormatError:  # what is wrong with it, its reader says
-        return ()
-    is_there = "4" in texts if form.has_numbers else any(map(_STAGE_4.fullmatch, texts))
-    return (BOTH_N3,) if is_there else ()
+        return [] if read is None else list(read(path))
+    except FileFormatError:
+        return []
 
 
 def _of_object(source: Any, reading: Reading) -> Outgoing:
     from stageguard.formats.objects import OBJECTS
 
     kind = next((each for each in OBJECTS if each.is_it(source)), None)
-    options = HypnogramOptions(reading.scheme, reading.epoch_seconds, format=reading.format)
-    density = DensityOptions(reading.stages, reading.epoch_seconds, format=reading.format)
+    options = DensityOptions(
+        reading.options.stages, reading.options.epoch_seconds, format=reading.options.format
+    )
     if kind is not None and kind.density is not None:
-        found = _or_none(lambda: read_density_object(source, density))
-        stages = _or_none(lambda: read_hypnogram_file(source, options))
-        if found is not None or stages is not None:
-            night = Outgoing(None if stages is None else stages.hypnogram)
-            return _with_density(night, None if found is None else (found.density, found.notes))
-        read_density_object(source, density)  # says why
-    read = read_hypnogram_file(source, options)
+        density = _or_none(lambda: read_density_object(source, options))
+        scored = _or_none(lambda: reading.stages(source, options.format))
+        if density is not None or scored is not None:
+            return _with_density(Outgoing(None if scored is None else scored.hypnogram), density)
+        read_density_object(source, options)  # says why
+    read = reading.stages(source, options.format)
     return Outgoing(read.hypnogram, notes=read.notes)
 
 
-def _read_stages(path: Path, reading: Reading, format: str | None) -> HypnogramFile:
-    return read_hypnogram_file(path, HypnogramOptions(reading.scheme, reading.epoch_seconds, format=format))
-
-
-def _read_density(path: Path, reading: Reading, format: str | None) -> tuple[Hypnodensity, tuple[str, ...]]:
-    options = DensityOptions(
-        reading.stages,
-        reading.epoch_seconds,
-        logits=reading.logits,
-        log=reading.log,
-        scheme=reading.scheme,
-        format=format,
-        pool_to_seconds=reading.pool_to_seconds,
-    )
-    found = read_density_file(path, options)
-    return found.density, found.notes
-
-
-def _or_none(read: Callable[[], Found]) -> Found | None:
+def _or_none(read: Callable[[], Result]) -> Result | None:
     try:
         return read()
     except (FileFormatError, InputError):
         return None
 
 
-def _with_density(night: Outgoing, found: tuple[Hypnodensity, tuple[str, ...]] | None) -> Outgoing:
+def _with_density(night: Outgoing, read: DensityFile | None) -> Outgoing:
     """Return a night with its probabilities, which must be of the same epochs and stages as its labels."""
-    if found is None:
+    if read is None:
         return night
-    density, notes = found
-    hypnogram = night.hypnogram
+    density, hypnogram = read.density, night.hypnogram
     if hypnogram is not None:
-        merged = _or_none(lambda: density.merge(hypnogram.scheme))
+        merged = _or_none(lambda: read.density.merge(hypnogram.scheme))
         if merged is None or _epochs(merged) != _epochs(hypnogram):
             return replace(night, notes=(*night.notes, "its probabilities are of other epochs: left out"))
         density = merged
-    return replace(night, density=density, notes=tuple(dict.fromkeys((*night.notes, *notes))))
+    return replace(night, density=density, notes=tuple(dict.fromkeys((*night.notes, *read.notes))))
 
 
 def _epochs(night: Hypnogram | Hypnodensity) -> tuple[int, float]:
@@ -212,25 +179,19 @@ def _epochs(night: Hypnogram | Hypnodensity) -> tuple[int, float]:
 
 
 def _changed(night: Outgoing, reading: Reading) -> Outgoing:
-    """Return a night in the scheme and the epochs that are wanted."""
-    hypnogram, density = night.hypnogram, night.density
-    notes: list[str] = []
-    with _noting(notes):
-        if reading.merge_to is not None:
-            hypnogram = None if hypnogram is None else merge_stages(hypnogram, reading.merge_to)
-            density = None if density is None else merge_stages(density, reading.merge_to)
-        before = hypnogram
-        if reading.reepoch_to is not None:
-            hypnogram = None if hypnogram is None else reepoch(hypnogram, reading.reepoch_to)
-            density = None if density is None else reepoch(density, reading.reepoch_to)
-    is_same = (hypnogram, density) == (night.hypnogram, night.density)
+    """Return a night in the scheme and the epochs that are wanted; this package's warnings become notes."""
+    merge_to, reepoch_to = reading.merge_to, reading.reepoch_to
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StageGuardWarning)
+        merged = night if merge_to is None else night.changed(lambda part: merge_stages(part, merge_to))
+        after = merged if reepoch_to is None else merged.changed(lambda part: reepoch(part, reepoch_to))
+    messages = [each.message for each in caught if issubclass(each.category, StageGuardWarning)]
+    is_same = (after.hypnogram, after.density) == (night.hypnogram, night.density)
     return replace(
-        night,
-        hypnogram=hypnogram,
-        density=density,
+        after,
         decoding=night.decoding if is_same else None,
-        notes=tuple(dict.fromkeys((*night.notes, *notes))),
-        left=(*night.left, *_gone(before, hypnogram)),
+        notes=tuple(dict.fromkeys((*night.notes, *(str(each).rstrip(".") for each in messages)))),
+        left=(*night.left, *_gone(merged.hypnogram, after.hypnogram)),
     )
 
 
@@ -239,17 +200,5 @@ def _gone(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
     if before is None or after is None:
         return ()
     left = [name for name in before.scheme.names if name in before.stages and name not in after.stages]
-    return (
-        (f"stages that no epoch of {after.epoch_seconds:g} s has most of: {', '.join(left)}",) if left else ()
-    )
-
-
-@contextmanager
-def _noting(notes: list[str]) -> Iterator[None]:
-    """Turn this package's warnings into notes."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", StageGuardWarning)
-        yield
-    notes += [
-        str(each.message).rstrip(".") for each in caught if issubclass(each.category, StageGuardWarning)
-    ]
+    text = f"stages that no epoch of {after.epoch_seconds:g} s has most of: {', '.join(left)}"
+    return (text,) if left else ()

@@ -12,6 +12,7 @@ from typing import Any
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError
 from stageguard.base.files import checked_file, file_error, remove_leftovers
+from stageguard.formats.companions import in_list_words
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.outputs import (
     TSV_SUFFIX,
@@ -23,7 +24,6 @@ from stageguard.formats.outputs import (
 )
 from stageguard.formats.read import read_density_file
 from stageguard.formats.registry import is_own_table
-from stageguard.formats.sample_lists import in_list_words
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, explain

@@ -28,10 +28,10 @@ from stageguard.cli.options import (
 )
 from stageguard.cli.present import MOST_ROWS, end, print_notes, print_read, print_warnings, run_shown
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
-from stageguard.formats.convert import Written, usual_suffix
+from stageguard.formats.companions import SOME_DAY
+from stageguard.formats.convert import Written
 from stageguard.formats.convert import convert as convert_night
 from stageguard.formats.registry import formats, named
-from stageguard.formats.sample_lists import SOME_DAY
 from stageguard.formats.sources import NamedNight
 from stageguard.runner.decode_files import start_of
 from stageguard.runner.run import Outcome, check_folder, succeeded
@@ -154,7 +154,7 @@ def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input,
         return {inputs.nights[0]: output}
     if to is None:
         raise typer.BadParameter("say which format to write with --to, or name the file with --output.")
-    suffix = usual_suffix(named(to, "write"))
+    suffix = named(to, "write").written_suffix
     check_folder(output)
     return {
         night: (night.path.parent if output is None else output) / (night.id + suffix)

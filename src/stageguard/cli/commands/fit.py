@@ -19,7 +19,7 @@ from stageguard.cli.present import print_failures, print_notes, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import one_line, print_json, progress_bar, warned_of
 from stageguard.fitting.fit import Progress, fit_report
-from stageguard.formats.companions import SubjectNight, read_subjects
+from stageguard.formats.companions import ListedNight, read_subjects
 from stageguard.formats.density import listed
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import is_hypnogram, read_density_file
@@ -198,7 +198,7 @@ class _Reader:
     def __init__(
         self,
         options: ReadOptions,
-        who: Mapping[str, SubjectNight],
+        who: Mapping[str, ListedNight],
         subjects: Path | None,
         experts: list[Experts],
     ) -> None:

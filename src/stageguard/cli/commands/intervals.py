@@ -31,7 +31,7 @@ from stageguard.cli.options import (
 from stageguard.cli.present import finish, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night, read_moment, read_start
 from stageguard.cli.terminal import console, count, one_line, print_list, table
-from stageguard.formats.codebooks import table_with_codebook
+from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.day import Moment, lights_words
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals

@@ -23,7 +23,7 @@ from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds, one_o
 from stageguard.cli.present import run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
 from stageguard.cli.terminal import console, count, one_line, print_list, table
-from stageguard.formats.codebooks import table_with_codebook
+from stageguard.formats.outputs import table_with_codebook
 from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome
 from stageguard.signals.modalities import MODALITIES

@@ -44,8 +44,7 @@ from stageguard.cli.scored_files import (
 )
 from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, print_list, table
 from stageguard.formats.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
-from stageguard.formats.companions import GroupedNight, read_groups
-from stageguard.formats.sample_lists import in_list_words
+from stageguard.formats.companions import ListedNight, in_list_words, read_groups
 from stageguard.measures.cohort import CohortNight, CohortTable, MeasuredNight, cohort_table, measure_night
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.statistics import Convention, StatisticsOptions
@@ -56,7 +55,7 @@ from stageguard.runner.run import Outcome, succeeded
 MOST_LIGHTS = 5  # different ones that are printed
 MOST_WARNINGS = 5
 
-Groups = Mapping[str, GroupedNight]
+Groups = Mapping[str, ListedNight]
 Output = Annotated[
     Path | None, output_option("COHORT.tsv", "Write one row per night, and a codebook beside it.")
 ]
@@ -144,7 +143,7 @@ class StatsNight:
 
     measured: MeasuredNight
     facts: Facts
-    group: GroupedNight | None
+    group: ListedNight | None
     source: Mapping[str, str]  # its file, expert and lights, for the codebook
     notes: tuple[str, ...]
 
@@ -242,7 +241,7 @@ class _Measurer:
         return StatsNight(measured, _facts(scored, group), group, source, (*scored.notes, *lights.notes))
 
 
-def _facts(scored: ScoredFile, group: GroupedNight | None) -> Facts:
+def _facts(scored: ScoredFile, group: ListedNight | None) -> Facts:
     changed = None
     if scored.before is not None and scored.after is not None:
         before, after = scored.before.labels, scored.after.labels
@@ -265,7 +264,7 @@ def _cohort(
     if groups:
         id_of = {night.group.night_id: night.id for night in nights if night.group}
         rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
-        subjects = {name: row.subject for name, row in rows.items() if row.subject is not None}
+        subjects = {name: row.subject for name, row in rows.items() if row.subject}
         try:
             differences = group_differences(
                 made, {name: row.group for name, row in rows.items()}, subjects=subjects

@@ -23,11 +23,10 @@ from stageguard.formats.file_format import (
     FileFormat,
     always_final,
 )
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
 from stageguard.formats.mat import read_matrix
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
 from stageguard.formats.sniffing import begins_with, first_cells, first_lines, has_columns
-from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.tables.delimited import read_rows
 from stageguard.night.stages import WNR3
 

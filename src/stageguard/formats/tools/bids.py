@@ -13,20 +13,20 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from stageguard.base.files import file_error
+from stageguard.base.files import file_error, load_json
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import BIDS_ENDINGS, OTHER_PROBABILITIES, PROBABILITIES, START, FileFormat
 from stageguard.formats.hypnogram import (
+    BOAS,
     STAGE_COLUMNS,
     UNSCORED_WORDS,
     HypnogramOptions,
     RawHypnogram,
     is_stage,
+    names_of,
 )
-from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
 from stageguard.formats.sniffing import has_columns
-from stageguard.formats.stage_codes import BOAS, names_of
 from stageguard.formats.staged_annotations import (
     Annotation,
     annotated,

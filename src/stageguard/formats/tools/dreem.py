@@ -13,10 +13,8 @@ from stageguard.base.extras import library
 from stageguard.base.files import checked_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import EPOCH_LENGTH, PROBABILITIES, SCORER, STAGES_ALONE, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.json_file import number_list
+from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of, number_list
 from stageguard.formats.sniffing import begins_with, is_number_list
-from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.night.stages import AASM5
 
 EPOCH_SECONDS = 30.0

@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.errors import Argument, Message, StageGuardWarning
+from stageguard.base.extras import library
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
-from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
 from stageguard.formats.outgoing import (
     Content,
     Outgoing,
     outgoing_of_night,
-    required_library,
     stage_texts,
     timed_texts,
 )
 from stageguard.formats.sniffing import begins_with, never, whole_lines
-from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.staged_annotations import Annotation, annotated, are_taken_by_text, events_among
 from stageguard.formats.tables.delimited import as_number, read_rows, split_line, text_lines
 from stageguard.guard.decoding import Decoding
@@ -286,12 +285,12 @@ def to_mne(night: Decoding | Hypnogram) -> Any:
     As MNE does for EDF, the clock time of the start is stamped as UTC, so that stages lie right on a
     recording that MNE read. Where the start has another zone, a warning says how far the instant is off.
     """
-    library = required_library("mne", "to_mne()")
+    mne = library("mne", "to_mne()", None)
     outgoing = outgoing_of_night(night)
     start = outgoing.recording_start
     for note in clock_notes(start):
         warnings.warn(StageGuardWarning(f"{note}."), stacklevel=3)
-    return library.Annotations(
+    return mne.Annotations(
         outgoing.onsets,
         [outgoing.epoch_seconds] * len(outgoing.onsets),
         stage_texts(outgoing, "MNE"),

@@ -12,10 +12,17 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, Message
 from stageguard.base.files import file_error
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
-from stageguard.formats.hypnogram import NPY, HypnogramOptions, RawHypnogram, stage_column
-from stageguard.formats.json_file import number_list
+from stageguard.formats.hypnogram import (
+    NPY,
+    NUMBERINGS,
+    HypnogramOptions,
+    Numbering,
+    RawHypnogram,
+    names_of,
+    number_list,
+    stage_column,
+)
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, read_head
-from stageguard.formats.stage_codes import NUMBERINGS, Numbering, names_of
 from stageguard.formats.tables.delimited import TextTable, as_number, first_filled, text_lines
 from stageguard.formats.tables.row_times import Meaning
 from stageguard.formats.tools.arrays import load_plain

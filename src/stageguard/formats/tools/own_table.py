@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import InputError
+from stageguard.base.extras import library
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.file_format import ANNOTATIONS, OTHER_PROBABILITIES, SCORER, FileFormat, always_final
@@ -21,7 +22,6 @@ from stageguard.formats.outgoing import (
     Outgoing,
     number,
     outgoing_of_night,
-    required_library,
 )
 from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, output_paths, output_texts
 from stageguard.formats.sniffing import first_cells, first_lines
@@ -99,7 +99,7 @@ def to_frame(night: Decoding | Hypnogram | Hypnodensity) -> Any:
     The columns are onset and duration in seconds; stage of a hypnogram; the probability of each stage where
     there are any; and of a decoding also argmax_stage, changed and filled.
     """
-    pandas = required_library("pandas", "to_frame()", "'stageguard[formats]'")
+    pandas = library("pandas", "to_frame()", "formats")
     outgoing = outgoing_of_night(night)
     seconds, n_epochs, start = outgoing.epoch_seconds, outgoing.any.n_epochs, outgoing.recording_start
     columns: dict[str, Any] = {"onset": outgoing.onsets, "duration": [seconds] * n_epochs}

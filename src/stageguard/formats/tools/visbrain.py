@@ -8,9 +8,8 @@ from pathlib import Path
 
 from stageguard.base.files import file_error
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import NUMBERINGS, UNSCORED_WORDS, HypnogramOptions, RawHypnogram, names_of
 from stageguard.formats.sniffing import integers, whole_lines
-from stageguard.formats.stage_codes import NUMBERINGS, names_of
 from stageguard.formats.staged_annotations import named_intervals, raw_of
 from stageguard.formats.staged_intervals import stage_epochs
 from stageguard.formats.tables.delimited import as_number, text_lines

@@ -19,7 +19,8 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
-from stageguard.base.files import LIMITS, file_error, read_file
+from stageguard.base.extras import library
+from stageguard.base.files import LIMITS, file_error, load_json, read_file
 from stageguard.base.units import seconds_per
 from stageguard.formats.confidence_tables import read_yasa_confidence
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
@@ -34,13 +35,11 @@ from stageguard.formats.file_format import (
     always_final,
 )
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
-from stageguard.formats.json_file import load_json
 from stageguard.formats.outgoing import (
     Content,
     Outgoing,
     number,
     outgoing_of_night,
-    required_library,
     stage_words,
     standard_scheme,
 )
@@ -335,7 +334,7 @@ def stages_of_yasa(path: Path, source: Any) -> RawHypnogram:
 
 def to_yasa(night: Decoding | Hypnogram) -> Any:
     """Return a `yasa.Hypnogram` (0.8 and later), of a decoding with the stager's probabilities."""
-    library = required_library("yasa", "to_yasa()")
+    yasa = library("yasa", "to_yasa()", None)
     outgoing = outgoing_of_night(night)
     hypnogram = outgoing.hypnogram
     if hypnogram is not None and hypnogram.start is None and hypnogram.offset_seconds:
@@ -346,7 +345,7 @@ def to_yasa(night: Decoding | Hypnogram) -> Any:
             ),
             stacklevel=3,
         )
-    return library.Hypnogram.from_dict(yasa_document(outgoing))
+    return yasa.Hypnogram.from_dict(yasa_document(outgoing))
 
 
 def _is_json(head: bytes, path: Path) -> bool:
