@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stageguard.base import checks, schema
-from stageguard.base.arrays import Floats, Ints, Mask
+from stageguard.base.arrays import Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.night.epochs import EpochGrid
@@ -99,7 +99,8 @@ def read_belt(recording: Recording, role: str, band: tuple[float, float]) -> Bel
     filters = library("scipy.signal", "breathing from a belt")
     values, rate_hz = decimate(signal, WORK_RATE_HZ)
     is_there = np.isfinite(values)
-    same = np.append(False, np.abs(np.diff(values)) <= 1e-9 * _size(values))
+    span = float(np.ptp(values[is_there])) if is_there.any() else 0.0
+    same = np.append(False, np.abs(np.diff(values)) <= 1e-9 * span)
     for a, b in zip(*runs(same), strict=True):
         if b - a + 1 >= FLAT_SECONDS * rate_hz:
             is_there[a - 1 : b] = False
@@ -109,9 +110,8 @@ def read_belt(recording: Recording, role: str, band: tuple[float, float]) -> Bel
     values = np.interp(samples, samples[is_there], values[is_there])
     sections = filters.butter(2, band, "bandpass", fs=rate_hz, output="sos")
     pad = min(len(values) - 1, round(30 * rate_hz))
-    return Belt(
-        np.asarray(filters.sosfiltfilt(sections, values - values.mean(), padlen=pad)), is_there, rate_hz
-    )
+    filtered = filters.sosfiltfilt(sections, values - values.mean(), padlen=pad)
+    return Belt(np.asarray(filtered), is_there, rate_hz)
 
 
 def find_breaths(belt: Belt) -> Breaths:
@@ -125,7 +125,8 @@ def find_breaths(belt: Belt) -> Breaths:
     peaks = peaks[(properties["prominences"] > prominence[peaks]) & (usual[peaks] > 0) & belt.is_there[peaks]]
     if len(peaks) < 2:
         return Breaths(*(np.zeros(0) for _ in range(3)))
-    times = _refined(belt.values, peaks) / belt.rate_hz
+    beside = vertex(belt.values[peaks - 1], belt.values[peaks], belt.values[peaks + 1])
+    times = (peaks + beside) / belt.rate_hz
     intervals = np.append(np.diff(times), np.nan)
     lost = np.append(0, np.cumsum(~belt.is_there))
     broken = np.append(lost[peaks[1:]] > lost[peaks[:-1]], True)
@@ -233,14 +234,3 @@ def _running_size(belt: Belt, n: int) -> Floats:
     return np.asarray(
         np.sqrt(np.maximum(squares[b] - squares[a], 0.0) / np.maximum(weight[b] - weight[a], 1.0))
     )
-
-
-def _refined(values: Floats, peaks: Ints) -> Floats:
-    """Return the tops of the parabolas through peaks and their neighbours, in samples."""
-    return np.asarray(peaks + vertex(values[peaks - 1], values[peaks], values[peaks + 1]))
-
-
-def _size(values: Floats) -> float:
-    """Return the span of values, 0 where there are none."""
-    known = values[np.isfinite(values)]
-    return float(np.ptp(known)) if len(known) else 0.0

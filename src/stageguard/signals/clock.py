@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 
@@ -37,13 +36,15 @@ def clock_features(epochs: EpochGrid, options: Clock, recording: str) -> Columns
     if options.elapsed:
         columns["hours"] = hours
         columns["elapsed_cosine"] = -np.cos(_angle(hours))
-    if options.time_of_day == "always" and epochs.start is None:
+    start = epochs.start
+    if options.time_of_day == "always" and start is None:
         raise InputError(
             f"recording {recording!r} does not say when it began, expected a date and time for the clock "
             "features. Give it, or set clock.time_of_day = 'never' in the recipe."
         )
-    if options.time_of_day != "never" and epochs.start is not None:
-        angle = _angle(_hour_of_day(epochs.start) + hours)
+    if options.time_of_day != "never" and start is not None:
+        hour_of_day = start.hour + start.minute / 60 + (start.second + start.microsecond / 1e6) / 3600
+        angle = _angle(hour_of_day + hours)
         columns["clock_cosine"] = -np.cos(angle)
         columns["clock_sine"] = -np.sin(angle)
     return columns
@@ -51,7 +52,3 @@ def clock_features(epochs: EpochGrid, options: Clock, recording: str) -> Columns
 
 def _angle(hours: Floats) -> Floats:
     return np.asarray((hours - LOW_POINT_HOURS) * (2 * np.pi / 24.0))
-
-
-def _hour_of_day(moment: datetime) -> float:
-    return moment.hour + moment.minute / 60 + (moment.second + moment.microsecond / 1e6) / 3600

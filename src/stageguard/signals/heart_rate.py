@@ -8,7 +8,7 @@ from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
-from stageguard.signals.windows import Columns, is_wanted, timed_values, window_edges
+from stageguard.signals.windows import Columns, timed_values, window_edges
 
 PLAUSIBLE_BPM = (30.0, 200.0)
 NARROW_SECONDS, WIDE_SECONDS, WIDE_WEIGHT = 120.0, 600.0, 0.75  # the difference of two Gaussians
@@ -29,12 +29,6 @@ def read_heart_rate(recording: Recording) -> tuple[Floats, Floats]:
     times, values = raw_heart_rate(recording)
     keep = (values >= PLAUSIBLE_BPM[0]) & (values <= PLAUSIBLE_BPM[1])  # a watch off the wrist says 0
     return times[keep], values[keep]
-
-
-def has_heart_rate(recording: Recording, wanted: str) -> bool:
-    """Whether heart-rate features are to be added: wanted "always", "never", or "if present"."""
-    given = "heart_rate" in recording.signals or READY_MADE in recording.signals
-    return is_wanted(wanted, given)
 
 
 def heart_rate_features(recording: Recording, epochs: EpochGrid, names: tuple[str, ...]) -> Columns:

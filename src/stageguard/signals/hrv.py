@@ -179,18 +179,10 @@ def frequency_measures(
     The intervals are read at an even rate from a cubic spline; each window is freed of its linear trend,
     tapered (Hann), and its periodogram summed over the bands, in ms2. Stretches without beats do not count.
     """
-    spectra = _spectra(normal, first, end, rate_hz)
+    lines, density = _spectra(normal, first, end, rate_hz)
+    inside = {name: (lines > low) & (lines <= high) for name, (low, high) in bands.items()}
+    powers = {name: density[:, where].sum(axis=1) * lines[1] for name, where in inside.items()}
     columns: Columns = {}
-    if spectra is None:
-        powers = {name: np.full(len(first), np.nan) for name in bands}
-        peak, share = np.full(len(first), np.nan), np.full(len(first), np.nan)
-    else:
-        lines, density = spectra
-        width = lines[1]
-        inside = {name: (lines > low) & (lines <= high) for name, (low, high) in bands.items()}
-        powers = {name: density[:, where].sum(axis=1) * width for name, where in inside.items()}
-        if "hf" in bands:
-            peak, share = _peak(lines[inside["hf"]], density[:, inside["hf"]])
     for name, power in powers.items():
         columns[f"{name}_log_ms2"] = np.log(np.maximum(power, LEAST_POWER_MS2))
     if {"lf", "hf"} <= set(bands):
@@ -198,8 +190,7 @@ def frequency_measures(
         columns["lf_share"] = powers["lf"] / both
         columns["lf_hf_log_ratio"] = columns["lf_log_ms2"] - columns["hf_log_ms2"]
     if "hf" in bands:
-        columns["hf_peak_hz"] = peak
-        columns["hf_peak_share"] = share
+        columns["hf_peak_hz"], columns["hf_peak_share"] = _peak(lines[inside["hf"]], density[:, inside["hf"]])
     return columns
 
 
@@ -219,10 +210,13 @@ def _peak(lines: Floats, density: Floats) -> tuple[Floats, Floats]:
     return np.where(known, peak, np.nan), np.where(known, share, np.nan)
 
 
-def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tuple[Floats, Floats] | None:
-    """Return frequencies and power density (n_windows, n_lines) in ms2/Hz; None where there are no beats."""
+def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tuple[Floats, Floats]:
+    """Return frequencies and power density (n_windows, n_lines) in ms2/Hz; NaN where there are no beats."""
+    n = round((end[0] - first[0]) * rate_hz)
+    lines = np.asarray(np.fft.rfftfreq(n, 1.0 / rate_hz))
+    density = np.full((len(first), len(lines)), np.nan)
     if len(normal.times) < LEAST_BEATS:
-        return None
+        return lines, density
     interpolate = library("scipy.interpolate", "heart-rate variability by frequency")
     grid = np.arange(0.0, float(end[-1]) + 0.5 / rate_hz, 1.0 / rate_hz)
     smooth = interpolate.CubicSpline(normal.times, normal.ms)
@@ -230,14 +224,11 @@ def _spectra(normal: Normal, first: Floats, end: Floats, rate_hz: float) -> tupl
     after = np.clip(np.searchsorted(normal.times, grid), 1, len(normal.times) - 1)
     gap = normal.times[after] - normal.times[after - 1]
     covered = (gap <= BRIDGE_SECONDS) & (grid >= normal.times[0]) & (grid <= normal.times[-1])
-    n = round((end[0] - first[0]) * rate_hz)
     starts = np.clip(np.rint(first * rate_hz).astype(np.int64), 0, len(grid) - n)
-    lines = np.fft.rfftfreq(n, 1.0 / rate_hz)
-    density = np.full((len(starts), len(lines)), np.nan)
     for a in range(0, len(starts), BLOCK_WINDOWS):
         chosen = starts[a : a + BLOCK_WINDOWS, None] + np.arange(n)
         density[a : a + BLOCK_WINDOWS] = _periodograms(series[chosen], covered[chosen], rate_hz)
-    return np.asarray(lines), density
+    return lines, density
 
 
 def _periodograms(values: Floats, covered: Mask, rate_hz: float) -> Floats:

@@ -30,10 +30,15 @@ def band_pass(values: Floats, rate_hz: float, band: tuple[float, float], seconds
     """
     n_taps = min(round(seconds * rate_hz), 2 * len(values) - 3) | 1
     taps = low_pass_taps(band[1] / rate_hz, n_taps) - low_pass_taps(band[0] / rate_hz, n_taps)
-    reach = n_taps // 2
-    padded = np.pad(values, reach, mode="reflect", reflect_type="odd")
+    padded = np.pad(values, n_taps // 2, mode="reflect", reflect_type="odd")
     n_fft = 1 << (max(16_384, 4 * n_taps) - 1).bit_length()
-    return _convolve(padded, taps, n_fft)
+    step = n_fft - n_taps + 1
+    spectrum = np.fft.rfft(taps, n_fft)
+    filtered = np.empty(len(values))
+    for first in range(0, len(values), step):  # by pieces, each the part that needs no padding of its own
+        piece = np.fft.irfft(np.fft.rfft(padded[first : first + n_fft], n_fft) * spectrum, n_fft)
+        filtered[first : first + step] = piece[n_taps - 1 :][: len(values) - first]
+    return filtered
 
 
 def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float]) -> Rhythm:
@@ -76,16 +81,3 @@ def _vertex(power: Floats, line: Ints) -> Floats:
     line = np.clip(line, 1, power.shape[1] - 2)
     before, at, after = (np.log(np.maximum(power[rows, line + step], 1e-300)) for step in (-1, 0, 1))
     return np.clip(vertex(before, at, after), -0.5, 0.5)
-
-
-def _convolve(padded: Floats, taps: Floats, n_fft: int) -> Floats:
-    """Return the part of a convolution that needs no padding of its own, by pieces."""
-    n_taps = len(taps)
-    n_out = len(padded) - n_taps + 1
-    step = n_fft - n_taps + 1
-    spectrum = np.fft.rfft(taps, n_fft)
-    made = np.empty(n_out)
-    for first in range(0, n_out, step):
-        piece = np.fft.irfft(np.fft.rfft(padded[first : first + n_fft], n_fft) * spectrum, n_fft)
-        made[first : first + step] = piece[n_taps - 1 :][: n_out - first]
-    return made

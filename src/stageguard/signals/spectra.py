@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Floats32, Mask
+from stageguard.base.arrays import Floats, Floats32
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 
@@ -80,27 +80,21 @@ def _centred(windows: Floats) -> tuple[Floats, Floats32]:
         lost = 1.0 - n_present / windows.shape[-1]
         mean = np.where(present, windows, 0.0).sum(axis=-1) / np.maximum(n_present, 1)
         centred = np.where(present, windows - mean[..., None], 0.0).astype(np.float32)
-    flat = _is_flat(windows)
+    low, high = np.fmin.reduce(windows, axis=-1), np.fmax.reduce(windows, axis=-1)
+    flat = (low == high) | np.isnan(low)  # all samples there are one and the same, or there are none
     lost[flat] = 1.0
     centred[flat] = 0.0
     return lost, centred
 
 
-def _is_flat(windows: Floats) -> Mask:
-    """Whether all samples that a window has are one and the same."""
-    with np.errstate(invalid="ignore"):
-        low, high = np.fmin.reduce(windows, axis=-1), np.fmax.reduce(windows, axis=-1)
-    return np.asarray((low == high) | np.isnan(low))
-
-
-def bin_matrix(lines: Floats, edges: npt.ArrayLike, what: str) -> Floats32:
+def bin_matrix(lines: Floats, edges: Sequence[tuple[float, float]], what: str) -> Floats32:
     """Return the matrix (n_lines, n_bins) that averages evenly spaced spectral lines into bins.
 
     A line on the lower edge of a bin belongs to it, one on the upper does not. 0 Hz belongs to none.
     """
     spacing = lines[1]
-    matrix = np.zeros((len(lines), len(np.atleast_2d(np.asarray(edges)))), dtype=np.float32)
-    for column, (low, high) in enumerate(np.atleast_2d(np.asarray(edges, dtype=np.float64))):
+    matrix = np.zeros((len(lines), len(edges)), dtype=np.float32)
+    for column, (low, high) in enumerate(edges):
         if high > lines[-1] + spacing:
             raise InputError(
                 f"{what} is sampled at {2 * lines[-1]:g} Hz, too slowly for {low:g} to {high:g} Hz. Map "

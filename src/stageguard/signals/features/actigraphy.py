@@ -15,8 +15,8 @@ from stageguard.night.recording import Recording
 from stageguard.signals.activity import METHODS, Counts, find_counts
 from stageguard.signals.clock import Clock, clock_features
 from stageguard.signals.features.recipe import Recipe
-from stageguard.signals.heart_rate import FEATURES, has_heart_rate, heart_rate_features
-from stageguard.signals.windows import IF_PRESENT, Columns, assemble, window_edges
+from stageguard.signals.heart_rate import FEATURES, READY_MADE, heart_rate_features
+from stageguard.signals.windows import IF_PRESENT, Columns, assemble, is_wanted, window_edges
 
 GROUPS = ("epoch", "windows", "sadeh", "cole-kripke", "still", "gaussian")
 MINUTES = np.arange(-5, 6)  # around the epoch, as Sadeh's window
@@ -61,7 +61,7 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     settings: Settings = recipe.settings
     counts = find_counts(recording, settings.counts, settings.axis)
     columns = activity_features(counts, epochs, settings)
-    if has_heart_rate(recording, settings.heart_rate):
+    if is_wanted(settings.heart_rate, not {"heart_rate", READY_MADE}.isdisjoint(recording.signals)):
         columns |= heart_rate_features(recording, epochs, settings.heart_rate_features)
     columns |= clock_features(epochs, settings.clock, recording.id)
     return assemble(columns, np.isfinite(counts.per_epoch(epochs)), f"recording {recording.id!r}")

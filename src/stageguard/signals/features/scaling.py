@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,10 +9,8 @@ from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.hypnogram import Hypnogram
-
-if TYPE_CHECKING:
-    from stageguard.signals.features.recipe import Scaling
-
+from stageguard.night.stages import WNR3, canonical_name
+from stageguard.signals.features.recipe import Scaling
 
 MIN_CALIBRATION_EPOCHS = 3  # of each stage, as AccuSleep asks for
 MAD_TO_SD = 1.4826  # of a normal distribution
@@ -116,8 +112,6 @@ def _calibrated(
 
 def _stage_indices(calibration: Hypnogram, stages: tuple[str, ...]) -> Ints:
     """Return the place of each of the calibration's stages among the mixture's; -1 where it has none."""
-    from stageguard.night.stages import WNR3, canonical_name
-
     scheme = calibration.scheme
     wanted = {canonical_name(stage) or stage: index for index, stage in enumerate(stages)}
     indices = np.array(

@@ -46,20 +46,23 @@ EMG = Limits(z=6.0, times=100.0, flat=0.001, has_high=False)
 
 def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     """Return beta and reasons per epoch: the worst of the EEG channel and, where there is one, the EMG."""
-    roles = ["eeg", *(["emg"] if "emg" in recording.signals else [])]
+    judge = _paper if rules == "kdd2026" else _graded
     parts = []
-    for role in roles:
-        signal = steady_signal(recording, role)
-        _check_unit(signal, role)
-        limits = EEG if role == "eeg" else EMG
-        judge = _paper if rules == "kdd2026" else _graded
-        parts.append(judge(signal, epochs, role, limits))
+    for role, limits in (("eeg", EEG), ("emg", EMG)):
+        if role == "eeg" or role in recording.signals:
+            signal = steady_signal(recording, role)
+            if signal.unit and quantity_of(signal.unit) != "voltage":
+                raise InputError(
+                    f"channel {role!r} ({signal.name}) is in {signal.unit!r}, expected a voltage such as "
+                    f"'uV'. Map another one with --channel {role}=NAME, or correct its unit."
+                )
+            parts.append(judge(signal, epochs, role, limits))
     return worst(parts)
 
 
 def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
     """Peak-to-peak amplitude beyond 3 deviations of this recording, or too much power above 45 Hz."""
-    segments = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit=_unit(signal))
+    segments = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit="uV")
     _warn_unit(segments, epochs, signal, role)
     flags = {f"{role}: no signal": segments.lost(), f"{role}: amplitude": segments.is_extreme(PAPER_Z)}
     if limits.has_high:
@@ -71,7 +74,7 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
     """Share of the epoch's seconds that are missing, flat, clipped, too large, or hum."""
     length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
     per_epoch = max(1, round(epochs.epoch_seconds / length))
-    segments = measure_segments(signal, epochs, per_epoch, spectra=True, unit=_unit(signal))
+    segments = measure_segments(signal, epochs, per_epoch, spectra=True, unit="uV")
     _warn_unit(segments, epochs, signal, role)
     missing, flat = segments.missing_and_flat(limits.flat)
     flags = {
@@ -87,18 +90,6 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
         if not name.endswith(("missing", "flat")):
             flag &= ~missing & ~flat
     return from_segments(flags)
-
-
-def _unit(signal: Signal) -> str | None:
-    return "uV" if signal.unit else None
-
-
-def _check_unit(signal: Signal, role: str) -> None:
-    if signal.unit and quantity_of(signal.unit) != "voltage":
-        raise InputError(
-            f"channel {role!r} ({signal.name}) is in {signal.unit!r}, expected a voltage such as 'uV'. "
-            f"Map another one with --channel {role}=NAME, or correct its unit."
-        )
 
 
 def _warn_unit(segments: Segments, epochs: EpochGrid, signal: Signal, role: str) -> None:

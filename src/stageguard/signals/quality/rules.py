@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -181,12 +182,7 @@ def runs_of(flags: Mask, at_least: int) -> Mask:
 
 def _names(flags: Mapping[str, Mask]) -> tuple[str, ...]:
     rows = np.stack(list(flags.values()), axis=1)
-    names = list(flags)
-    flagged = np.flatnonzero(rows.any(axis=1))
-    reasons = [""] * len(rows)
-    for epoch in flagged:
-        reasons[epoch] = "; ".join(names[rule] for rule in np.flatnonzero(rows[epoch]))
-    return tuple(reasons)
+    return tuple("; ".join(compress(flags, row)) for row in rows)
 
 
 def from_stretches(stretches: Stretches, edges: Floats) -> Assessed:
@@ -204,6 +200,6 @@ def named(beta: Floats, shares: Mapping[str, Floats]) -> Assessed:
     rows = np.stack(list(shares.values()), axis=1)
     reasons = [""] * len(beta)
     for epoch in np.flatnonzero(beta):
-        named_here = [names[rule] for rule in np.flatnonzero(rows[epoch] >= LEAST_SHARE)]
-        reasons[epoch] = "; ".join(named_here or [names[int(rows[epoch].argmax())]])
+        largest = names[int(rows[epoch].argmax())]
+        reasons[epoch] = "; ".join(compress(names, rows[epoch] >= LEAST_SHARE)) or largest
     return beta, tuple(reasons)
