@@ -149,7 +149,7 @@ def _weighted(samples: Floats, taps: Floats, factor: int) -> Floats:
 
 
 def window_edges(epochs: EpochGrid, seconds: float) -> tuple[Floats, Floats]:
-    """Return start and end of a window around the middle of each epoch, moved inside at the recording's ends."""
+    """Return start and end of a window around each epoch's middle, moved inside at the recording's ends."""
     edges = epochs.edges
     length = min(max(seconds, epochs.epoch_seconds), float(edges[-1]))
     middle = (edges[:-1] + edges[1:]) / 2
