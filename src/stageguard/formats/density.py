@@ -246,16 +246,10 @@ EDGE = 1e-9  # of the sum of decimals
 def to_probabilities(
     matrix: Floats, names: Sequence[str], *, logits: bool = False, log: bool = False
 ) -> tuple[Floats, tuple[str, ...]]:
-    """Probabilities of what was read, and what was assumed to make them.
+    """Probabilities (n_epochs, n_stages) of what was read, and what was assumed to make them.
 
-    Parameters
-    ----------
-    matrix : array, shape (n_epochs, n_stages)
-        A row of NaN is an epoch without evidence.
-    names : sequence of str
-        Stage names, for the message.
-    logits, log : bool
-        It is known that these are logits, or natural log-probabilities. Else they are told apart.
+    A row of NaN is an epoch without evidence. Unless the caller knows them to be `logits` or `log`
+    probabilities, the three are told apart.
     """
     if logits:
         return _softmax(matrix, "logits"), ()

@@ -1,14 +1,15 @@
 """Read one matrix of numbers from a MAT-file of level 5 (MATLAB 5 to 7).
 
 A file is a chain of elements: type, number of bytes, data. Every length is checked against what is there, so
-that a damaged file is an error and nothing else.
+that a damaged file is an error and nothing else: scipy 1.17 ends in a segmentation fault on one of those
+that the tests make.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,23 +43,15 @@ class _Matrix(NamedTuple):
 
 
 def read_matrix(path: Path, name: str, most_values: int) -> npt.NDArray[Any]:
-    """Return the matrix of this name; a file without it, or with anything damaged, is an error.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    name : str
-        Of the variable.
-    most_values : int
-        It may have so many.
-    """
+    """Return the matrix of this name; a file without it, or with anything damaged, is an error."""
     data = read_file(path, "annotations")
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or len(data) < HEADER_BYTES:
         raise _damaged(path, "its header is no MAT-file's of level 5")
     names = []
-    for element in _elements(path, data[HEADER_BYTES:], order):
+    at = HEADER_BYTES
+    while at < len(data):
+        element, at = _element(path, data, at, order)
         if element.kind == COMPRESSED:
             element = _unpacked(path, element.data, order)
         if element.kind != MATRIX:
@@ -68,13 +61,6 @@ def read_matrix(path: Path, name: str, most_values: int) -> npt.NDArray[Any]:
             return _values(path, matrix, order, most_values)
         names.append(matrix.name)
     raise file_error(path, f"holds {listed(names) or 'nothing'}, expected a variable {name!r}.")
-
-
-def _elements(path: Path, data: bytes, order: str) -> Iterator[_Element]:
-    place = 0
-    while place < len(data):
-        element, place = _element(path, data, place, order)
-        yield element
 
 
 def _element(path: Path, data: bytes, place: int, order: str) -> tuple[_Element, int]:
@@ -119,16 +105,14 @@ def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
     shape = struct.unpack(f"{order}{n_dimensions}i", dimensions.data)
     if min(shape) < 0:
         raise _damaged(path, f"a variable has the shape {shape}")
-    told = name.data.rstrip(b"\x00").decode("latin-1")
-    return _Matrix(told, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[place:])
+    text = name.data.rstrip(b"\x00").decode("latin-1")
+    return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[place:])
 
 
 def _values(path: Path, matrix: _Matrix, order: str, most_values: int) -> npt.NDArray[Any]:
     if matrix.flags & 0xFF not in NUMBER_CLASSES or matrix.flags & COMPLEX:
         raise file_error(path, f"{matrix.name!r} holds no plain numbers, expected a vector of labels.")
-    n_values = 1
-    for length in matrix.shape:  # Python's whole numbers do not overflow
-        n_values *= length
+    n_values = math.prod(matrix.shape)  # Python's whole numbers do not overflow
     if n_values > most_values:
         raise file_error(path, f"{matrix.name!r} has the shape {matrix.shape}. Is it damaged?")
     element, _ = _element(path, matrix.rest, 0, order)
@@ -137,8 +121,8 @@ def _values(path: Path, matrix: _Matrix, order: str, most_values: int) -> npt.ND
     dtype = np.dtype(order + DATA_TYPES[element.kind])
     if len(element.data) != n_values * dtype.itemsize:
         raise _damaged(path, f"{matrix.name!r} has {len(element.data):,} bytes for {n_values:,} numbers")
-    found = np.frombuffer(element.data, dtype).reshape(matrix.shape, order="F")
-    return found.astype(dtype.newbyteorder("="))
+    values = np.frombuffer(element.data, dtype).reshape(matrix.shape, order="F")
+    return values.astype(dtype.newbyteorder("="))
 
 
 def _damaged(path: Path, reason: str) -> FileFormatError:

@@ -120,9 +120,8 @@ def read_density_object(source: Any, options: DensityOptions) -> DensityFile:
 
     if isinstance(source, Hypnodensity):
         return objects.pass_density(source, options)
-    name = checks.type_name(source)
     try:
-        return build_density(name, objects.raw_density(source, options), options)
+        return build_density(checks.type_name(source), objects.raw_density(source, options), options)
     except FileFormatError as error:
         raise InputError(message_of(error)) from None
 
@@ -202,18 +201,16 @@ def is_hypnogram(path: Path, scheme: StageScheme | None = None) -> bool:
         lines = read_text(path).split("\n")
     except FileFormatError as error:
         return error.code == "ambiguous-format"
+    own = () if scheme is None else scheme.names
     for line in lines[:HEADER_SEARCH_LINES]:
         heads = [split_line(line, mark) for mark in DELIMITERS]
-        if any(sum(_names_stage(cell, scheme) for cell in head) > 1 for head in heads):
+        named = [[canonical_name(cell) or cell in own for cell in head] for head in heads]
+        if any(sum(map(bool, names)) > 1 for names in named):
             return False  # several columns named after stages are probabilities
         if any(stage_column(head) is not None for head in heads):
             return True
     filled = (line.strip() for line in lines if line.strip())
     return is_stage(next((line for line in filled if line[0] != "#"), ""), scheme)
-
-
-def _names_stage(cell: str, scheme: StageScheme | None) -> bool:
-    return canonical_name(cell) is not None or (scheme is not None and cell in scheme.names)
 
 
 def night_name(path: Path) -> str:

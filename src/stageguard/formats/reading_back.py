@@ -13,7 +13,7 @@ import numpy as np
 from stageguard.base.errors import Argument, FileFormatError, InputError, Message, OutputError
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import FileFormat
-from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
+from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outgoing import Content, Outgoing, standard_scheme
 from stageguard.formats.read import read_density_file, read_hypnogram_file
 from stageguard.formats.staged_intervals import TOLERANCE
@@ -31,6 +31,18 @@ class _Copy:
     path: Path
     form: FileFormat
     night: Outgoing
+
+    def read(self, options: HypnogramOptions) -> Hypnogram | FileFormatError | InputError:
+        """Return the stages that come back, or why none do."""
+        try:
+            return read_hypnogram_file(self.path, replace(options, format=self.form.name)).hypnogram
+        except (FileFormatError, InputError) as error:
+            return error
+
+    def gives(self, options: HypnogramOptions, wanted: Hypnogram) -> bool:
+        """Whether the wanted stages come back."""
+        back = self.read(options)
+        return isinstance(back, Hypnogram) and _is_same(back, wanted)
 
 
 def lost_in(form: FileFormat, night: Outgoing, content: Content) -> tuple[str, ...]:
@@ -51,11 +63,9 @@ def lost_in(form: FileFormat, night: Outgoing, content: Content) -> tuple[str, .
     lost += lost_events(night, content)
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        places = []
         for path, data in content.files.items():
-            places.append(Path(folder) / path.name)
-            places[-1].write_bytes(data.encode() if isinstance(data, str) else data)
-        copy = _Copy(places[0], form, night)
+            (Path(folder) / path.name).write_bytes(data.encode() if isinstance(data, str) else data)
+        copy = _Copy(Path(folder) / next(iter(content.files)).name, form, night)
         if content.has_stages and night.hypnogram is not None and form.does("hypnogram"):
             lost += _lost_stages(copy, night.hypnogram)
         if content.has_probabilities and form.does("density"):
@@ -85,58 +95,33 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
     standard, places = standard_scheme(given.scheme)
     named = replace(given, labels=np.append(places, -1)[given.labels].astype(np.int8), scheme=standard)
     candidates = (given,) if standard == given.scheme else (given, named)
-    plain = _read(copy, HypnogramOptions())
+    names = f"names of the stages (written as {', '.join(standard.names)})"
+    plain = copy.read(HypnogramOptions())
     for wanted in candidates:
-        if plain is not None and _is_same(plain.hypnogram, wanted):
-            return [*_lost_names(given, wanted), *_lost_words(plain.hypnogram, wanted)]
-    is_unread = plain is None
+        if isinstance(plain, Hypnogram) and _is_same(plain, wanted):
+            return [*[names] * (wanted is not given), *_lost_words(plain, wanted)]
+    back = plain
+    is_read = isinstance(plain, Hypnogram)
     for wanted in candidates:
-        with_both = _read(copy, HypnogramOptions(wanted.scheme, wanted.epoch_seconds))
-        if with_both is None or not _is_same(with_both.hypnogram, wanted):
-            is_unread = is_unread and with_both is None
+        back = copy.read(HypnogramOptions(wanted.scheme, wanted.epoch_seconds))
+        if not isinstance(back, Hypnogram) or not _is_same(back, wanted):
+            is_read = is_read or isinstance(back, Hypnogram)
             continue
-        lost = _lost_names(given, wanted)
-        if not _comes_back(copy, HypnogramOptions(epoch_seconds=wanted.epoch_seconds), wanted):
+        lost = [names] * (wanted is not given)
+        if not copy.gives(HypnogramOptions(epoch_seconds=wanted.epoch_seconds), wanted):
             name = wanted.scheme.name
             how = Argument("scheme", name) if name != "custom" else "its scheme"
             lost.append(Message("scheme (give ", how, " when reading)"))
-        if not _comes_back(copy, HypnogramOptions(wanted.scheme), wanted):
+        if not copy.gives(HypnogramOptions(wanted.scheme), wanted):
             lost.append(_lost_epoch_length(wanted.epoch_seconds))
-        return lost + _lost_words(with_both.hypnogram, wanted)
-    if is_unread:  # too little for a reader that takes nothing for a stage unless it is sure
-        return [f"the way back: stageguard will not read it ({_reason(copy, candidates[-1])})"]
+        return lost + _lost_words(back, wanted)
+    if not is_read:  # too little for a reader that takes nothing for a stage unless it is sure
+        reason = str(back).removeprefix(f"{copy.path.name}: ").partition(". ")[0].rstrip(".")
+        return [f"the way back: stageguard will not read it ({reason})"]
     raise OutputError(
         f"{copy.path.name}: other stages than given would come back from {copy.form.title}, so it is not "
         "written. Choose another format, and report this."
     )
-
-
-def _lost_names(given: Hypnogram, wanted: Hypnogram) -> list[str]:
-    if given.scheme == wanted.scheme:
-        return []
-    return [f"names of the stages (written as {', '.join(wanted.scheme.names)})"]
-
-
-def _read(copy: _Copy, options: HypnogramOptions) -> HypnogramFile | None:
-    try:
-        return read_hypnogram_file(copy.path, replace(options, format=copy.form.name))
-    except (FileFormatError, InputError):
-        return None
-
-
-def _reason(copy: _Copy, wanted: Hypnogram) -> str:
-    """Return why a file is not read, even with all that can be said about it."""
-    options = HypnogramOptions(wanted.scheme, wanted.epoch_seconds, format=copy.form.name)
-    try:
-        read_hypnogram_file(copy.path, options)
-    except (FileFormatError, InputError) as error:
-        return str(error).removeprefix(f"{copy.path.name}: ").partition(". ")[0].rstrip(".")
-    return ""
-
-
-def _comes_back(copy: _Copy, options: HypnogramOptions, wanted: Hypnogram) -> bool:
-    found = _read(copy, options)
-    return found is not None and _is_same(found.hypnogram, wanted)
 
 
 def _is_same(found: Hypnogram, wanted: Hypnogram) -> bool:

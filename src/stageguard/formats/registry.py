@@ -66,13 +66,19 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
         expected = " or ".join(form.title for form in likely[:4])
         raise file_error(path, f"holds {_content(head)}, not {expected}. Convert it first.")
     if len(fitting) > 1:
-        raise _ambiguous(path, fitting)
+        choices: list[object] = []
+        for form in fitting:
+            choices += [" or " * bool(choices), form.title, " (", Argument("format", form.name), ")"]
+        which = Message("may be ", *choices, ". Say which with ", Argument("format"), ".")
+        raise file_error(path, which, "ambiguous-format")
     form = fitting[0]
     if form.is_general and head.startswith(sniffing.UTF16_MARKS):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
     if form.name == OWN_FORMAT:  # says itself what it is, under any name
         return form
-    if by_name and form not in by_name and not _like(form, by_name):
+    # text by any name for text is text
+    is_alike = any(set(form.suffixes) & set(other.suffixes) for other in by_name)
+    if by_name and not is_alike:
         if path.suffix.lower() == ".txt":  # a name that promises no format in particular
             choice = Argument("format", form.name)
             which = Message(f"holds {form.title}, which is not called .txt. Say ", choice, ", or rename it.")
@@ -102,19 +108,6 @@ def _is_plain_table(head: bytes, path: Path) -> bool:
     stages = [cell for cell in cells if cell not in TIMING_COLUMNS]
     is_named = path.name.lower().endswith(TABLES[0].suffixes)
     return is_named and len(stages) > 1 and all(stage_of(cell) is not None for cell in stages)
-
-
-def _ambiguous(path: Path, fitting: Sequence[FileFormat]) -> FileFormatError:
-    choices: list[object] = []
-    for form in fitting:
-        choices += [" or " * bool(choices), form.title, " (", Argument("format", form.name), ")"]
-    which = Message("may be ", *choices, ". Say which with ", Argument("format"), ".")
-    return file_error(path, which, "ambiguous-format")
-
-
-def _like(form: FileFormat, by_name: Sequence[FileFormat]) -> bool:
-    """Whether a name promises nothing against the content: text by any name for text is text."""
-    return any(set(form.suffixes) & set(other.suffixes) for other in by_name)
 
 
 def _content(head: bytes) -> str:

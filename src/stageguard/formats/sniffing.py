@@ -1,7 +1,4 @@
-"""Tests for how the content of files begins, from which formats make their own.
-
-A test takes the first `HEAD_BYTES` of a file and its path, and says whether the file may be of its format.
-"""
+"""Tests whether a file may be of a format, by its first `HEAD_BYTES` and its path."""
 
 from __future__ import annotations
 
@@ -119,14 +116,11 @@ def never(head: bytes, path: Path) -> bool:
 
 def whole_lines(head: bytes) -> tuple[str, ...]:
     """Return the first lines without a last one that may be cut, and without empty ones at both ends."""
-    lines = list(first_lines(head))
+    lines = [line.strip() for line in first_lines(head)]
     if len(head) >= HEAD_BYTES and len(lines) > 1:
         lines.pop()
-    while lines and not lines[-1].strip():
-        lines.pop()
-    while lines and not lines[0].strip():
-        lines.pop(0)
-    return tuple(line.strip() for line in lines)
+    filled = [index for index, line in enumerate(lines) if line]
+    return tuple(lines[filled[0] : filled[-1] + 1]) if filled else ()
 
 
 def has_columns(*names: str) -> Sniff:

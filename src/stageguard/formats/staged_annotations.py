@@ -62,34 +62,15 @@ def annotated(
     end_seconds: float | None = None,
     may_lack_end: bool = False,
 ) -> RawHypnogram:
-    """Return the sleep stages among annotations, which count from a recording's start.
+    """Return the sleep stages among annotations, which count from a recording's start, in any order.
 
     Stages without the words "Sleep stage" (W, N2, REM) count where no annotation has them, and for whole
     epochs that no other stage covers. Unknown stages are unscored, with a warning; texts of another kind are
     left out, with a note. Where all stages are unknown, that is an error.
 
-    Parameters
-    ----------
-    path : Path
-        For the errors.
-    annotations : sequence of Annotation
-        In any order.
-    options : HypnogramOptions
-        What the caller said.
-    start : datetime, optional
-        When the recording began.
-    has_clock : bool
-        Whether the file told it by a clock of its own.
-    only_stages : bool
-        Whether one kind of stage is enough, and other texts are worth a remark.
-    expected : str
-        For the error where there are no stages.
-    scorer : str, optional
-        Who scored it.
-    end_seconds : float, optional
-        When the recording ends, for a last stage without a duration.
-    may_lack_end : bool
-        Whether names alone are stages where nothing says how long they last.
+    `has_clock`: the file told `start` by a clock of its own. `only_stages`: one kind of stage is enough, and
+    other texts are worth a remark. `end_seconds`: when the recording ends, for a last stage without a
+    duration. `may_lack_end`: names alone are stages also where nothing says how long they last.
     """
     chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
     if not chosen:

@@ -55,19 +55,9 @@ def stage_epochs(
 ) -> Staged:
     """Put intervals on a grid of epochs; what none covers is unscored.
 
-    Parameters
-    ----------
-    path : Path
-        For the errors.
-    intervals : sequence of Interval
-        In any order. Only the last one may end within an epoch, which is then dropped, with a note.
-    epoch_seconds : float, optional
-        Epoch length; by default what onsets and durations are multiples of.
-    may_be_cut : bool
-        Whether the first one may begin within an epoch, since a recording was cropped there: what it has of
-        that epoch is dropped, with a note.
-    end_seconds : float, optional
-        When the recording ends: a last stage without a duration lasts until then.
+    Without `epoch_seconds` epochs are what onsets and durations are multiples of. Only the last interval may
+    end within an epoch, which is then dropped, with a note; so is a first one that begins within an epoch if
+    it `may_be_cut`, since recordings are cropped. A last stage without a duration lasts until `end_seconds`.
     """
     ordered = sorted(intervals, key=lambda interval: interval.onset)
     onsets = np.array([interval.onset for interval in ordered])
@@ -217,11 +207,7 @@ def _places(path: Path, onsets: Floats, lasting: Floats, epoch_seconds: float) -
 
 
 def _filled(
-    path: Path,
-    ordered: Sequence[Interval],
-    first: Ints,
-    end: Ints,
-    onsets: Floats,
+    path: Path, ordered: Sequence[Interval], first: Ints, end: Ints, onsets: Floats
 ) -> tuple[str, ...]:
     n_epochs = int(end.max())
     if n_epochs < 1:

@@ -1,8 +1,4 @@
-"""Lay scorings over a recording, epoch 0 at its first sample.
-
-Where the epochs of a scoring do not begin with the recording, the recording is cut: a few seconds of signal
-are lost, but no epoch is shifted against its stage.
-"""
+"""Lay scorings over a recording, which is cut where their epochs begin: no stage is shifted."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.formats.recordings.raw import crop
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.recording import Recording, Series, Signal
+from stageguard.night.recording import Recording
 
 SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
 SNAP = 0.01  # of an epoch: clocks of two files are rounded to seconds
@@ -34,16 +30,9 @@ class Scoring:
 def lay_over(
     recording: Recording, scorings: Mapping[str, Scoring], *, trailing: bool = False
 ) -> tuple[Recording, tuple[str, ...]]:
-    """Return the recording with these scorings, and what was done to make them fit.
+    """Return the recording with these scorings by scorer, and what was done to make them fit.
 
-    Parameters
-    ----------
-    recording : Recording
-        Without scorings.
-    scorings : mapping of str to Scoring
-        By scorer.
-    trailing : bool
-        Whether the dataset is known for scored epochs beyond the recording's end; else a warning counts them.
+    `trailing` is for datasets known for scored epochs beyond the recording's end; else a warning counts them.
     """
     cuts = {name: _cut(scoring) for name, scoring in scorings.items()}
     if len({round(cut, 3) for cut in cuts.values()}) > 1:
@@ -56,11 +45,10 @@ def lay_over(
     if cut:
         recording = cropped(recording, cut, recording.seconds)
         notes = (f"its epochs begin {cut:g} s after the recording: the signals before that are left out",)
-    placed = {}
+    fitted = {}
     for name, scoring in scorings.items():
-        begins = scoring.begins - cut
-        placed[name] = fit(scoring.hypnogram, recording, begins, trailing=trailing)
-    return replace(recording, scorings=placed), notes
+        fitted[name] = fit(scoring.hypnogram, recording, scoring.begins - cut, trailing=trailing)
+    return replace(recording, scorings=fitted), notes
 
 
 def fit(night: Hypnogram, recording: Recording, begins: float = 0.0, *, trailing: bool = False) -> Hypnogram:
@@ -110,11 +98,7 @@ def begins_after(night: Hypnogram, recording: Recording) -> float | None:
 
 def cropped(recording: Recording, first_seconds: float, end_seconds: float) -> Recording:
     """Return the part of a recording between two times; scorings are cut at the epochs nearest to them."""
-    signals: dict[str, Signal | Series] = {}
-    for role, signal in recording.signals.items():
-        part = crop(signal, first_seconds, end_seconds)
-        if part is not None:
-            signals[role] = part
+    parts = {role: crop(signal, first_seconds, end_seconds) for role, signal in recording.signals.items()}
     start = None if recording.start is None else recording.start + timedelta(seconds=first_seconds)
     scorings = {}
     for name, night in recording.scorings.items():
@@ -122,18 +106,15 @@ def cropped(recording: Recording, first_seconds: float, end_seconds: float) -> R
         scorings[name] = Hypnogram(
             night.labels[max(first, 0) : end], night.scheme, night.epoch_seconds, start, night.scorer
         )
+    lights_off, lights_on = recording.lights_off_seconds, recording.lights_on_seconds
     return replace(
         recording,
-        signals=signals,
+        signals={role: part for role, part in parts.items() if part is not None},
         start=start,
         scorings=scorings,
-        lights_off_seconds=_moved(recording.lights_off_seconds, first_seconds),
-        lights_on_seconds=_moved(recording.lights_on_seconds, first_seconds),
+        lights_off_seconds=None if lights_off is None else lights_off - first_seconds,
+        lights_on_seconds=None if lights_on is None else lights_on - first_seconds,
     )
-
-
-def _moved(seconds: float | None, by: float) -> float | None:
-    return None if seconds is None else seconds - by
 
 
 def _cut(scoring: Scoring) -> float:

@@ -15,7 +15,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
@@ -60,7 +60,6 @@ class EdfSignal:
     digital_max: float
     n_samples: int  # in each record
     first_sample: int  # its place in a record
-    prefilter: str = ""
 
     @property
     def is_annotation(self) -> bool:
@@ -159,26 +158,24 @@ def _check_kind(path: Path, fixed: bytes) -> None:
 
 
 def _signals(path: Path, text: str, n_signals: int) -> tuple[EdfSignal, ...]:
-    cells: list[dict[str, str]] = [{} for _ in range(n_signals)]
+    columns: dict[str, list[str]] = {}
     begin = 0
     for name, width in _FIELDS.items():
-        for signal_cells in cells:
-            signal_cells[name] = text[begin : begin + width].strip()
-            begin += width
+        end = begin + width * n_signals
+        columns[name] = [text[at : at + width].strip() for at in range(begin, end, width)]
+        begin = end
     signals: list[EdfSignal] = []
     first = 0
-    for each in cells:
-        label = each["label"]
-        n_samples = _integer(path, each["n_samples"], f"samples per record of signal {label!r}")
+    for index, label in enumerate(columns["label"]):
+        what = f"samples per record of signal {label!r}"
+        n_samples = _integer(path, columns["n_samples"][index], what)
         if n_samples < 0:
             raise file_error(
                 path, f"signal {label!r} has {n_samples} samples per record, expected 0 or more."
             )
-        low, high, digital_low, digital_high = (_calibration(each[name]) for name in _RANGES)
-        unit, prefilter = each["unit"], each["prefilter"]
-        signals.append(
-            EdfSignal(label, unit, low, high, digital_low, digital_high, n_samples, first, prefilter)
-        )
+        unit = columns["unit"][index]
+        low, high, digital_low, digital_high = (_calibration(columns[name][index]) for name in _RANGES)
+        signals.append(EdfSignal(label, unit, low, high, digital_low, digital_high, n_samples, first))
         first += n_samples
     return tuple(signals)
 
@@ -242,7 +239,11 @@ def _start(date: str, time: str, recording: str) -> tuple[datetime | None, tuple
         return None, (f"the header gives {time.strip()!r} as starting time: it is not known",)
     clock = timedelta(hours=int(hours[1]), minutes=int(hours[2]), seconds=int(hours[3]))
     full = re.search(r"Startdate (\S{11})", recording)
-    day = (None if full is None else plus_date(full[1])) or _plain_date(date)
+    plain = re.fullmatch(r"\s*(\d{1,2})[.:/-](\d{1,2})[.:/-](\d{2})\s*", date)
+    day = None if full is None else plus_date(full[1])
+    if day is None and plain is not None:
+        year = int(plain[3])  # EDF writes two digits, and 85 is its first year
+        day = _day(year + (1900 if year >= 85 else 2000), int(plain[2]), int(plain[1]))
     if day is not None:
         return day + clock, ()
     return NO_DATE + clock, (f"the header gives {date.strip()!r} as date: {NO_DATE:%Y-%m-%d} stands for it",)
@@ -250,18 +251,10 @@ def _start(date: str, time: str, recording: str) -> tuple[datetime | None, tuple
 
 def plus_date(text: str) -> datetime | None:
     """Return a date as EDF+ writes it (02-MAY-1951), or None."""
-    found = re.fullmatch(r"(\d{2})-([A-Z]{3})-(\d{4})", text)
-    if found is None or found[2] not in _MONTHS:
+    parts = re.fullmatch(r"(\d{2})-([A-Z]{3})-(\d{4})", text)
+    if parts is None or parts[2] not in _MONTHS:
         return None
-    return _day(int(found[3]), _MONTHS.index(found[2]) + 1, int(found[1]))
-
-
-def _plain_date(date: str) -> datetime | None:
-    found = re.fullmatch(r"\s*(\d{1,2})[.:/-](\d{1,2})[.:/-](\d{2})\s*", date)
-    if found is None:
-        return None
-    year = int(found[3])  # EDF writes two digits, and 85 is its first year
-    return _day(year + (1900 if year >= 85 else 2000), int(found[2]), int(found[1]))
+    return _day(int(parts[3]), _MONTHS.index(parts[2]) + 1, int(parts[1]))
 
 
 def _day(year: int, month: int, day: int) -> datetime | None:
@@ -355,7 +348,10 @@ def read_edf_recording(path: Path) -> RawRecording:
     for signal in header.signals:
         if signal.is_annotation:
             continue
-        label = _free_name(signal.label, {**signals, **unreadable})
+        name = label = signal.label or "unnamed"
+        number = 2
+        while label in signals or label in unreadable:  # the second EEG of a file is "EEG (2)"
+            label, number = f"{name} ({number})", number + 1
         why = _why_not(signal)
         if why:
             unreadable[label] = why
@@ -396,11 +392,8 @@ def find_runs(header: EdfHeader) -> tuple[float, tuple[Run, ...], tuple[str, ...
         onsets = [_onset(header, file, record) for record in range(header.n_records)]
     runs = _runs(header, onsets, first)
     n_gaps = len(runs) - 1
-    return (
-        first,
-        runs,
-        (f"{n_gaps} gap{'s' * (n_gaps != 1)} between its records: NaN there",) if n_gaps else (),
-    )
+    note = f"{n_gaps} gap{'s' * (n_gaps != 1)} between its records: NaN there"
+    return first, runs, (note,) if n_gaps else ()
 
 
 def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[Run, ...]:
@@ -418,8 +411,7 @@ def _runs(header: EdfHeader, onsets: list[float | None], first: float) -> tuple[
                 f"{LONGEST_SECONDS / 86_400:g} days. Its times are damaged.",
             )
         if runs and begin - end < JITTER * header.record_seconds:
-            last = runs[-1]
-            runs[-1] = Run(last.first_record, last.n_records + 1, last.start_seconds)
+            runs[-1] = replace(runs[-1], n_records=runs[-1].n_records + 1)
             end += header.record_seconds
         else:
             runs.append(Run(record, 1, begin))
@@ -445,14 +437,6 @@ def _why_not(signal: EdfSignal) -> str:
             f"digital {signal.digital_min:g} to {signal.digital_max:g})"
         )
     return ""
-
-
-def _free_name(label: str, taken: dict[str, object]) -> str:
-    """Return a label nobody has: the second EEG of a file is "EEG (2)"."""
-    name, number = label or "unnamed", 2
-    while name in taken:
-        name, number = f"{label or 'unnamed'} ({number})", number + 1
-    return name
 
 
 def _patient(header: EdfHeader) -> tuple[str | None, dict[str, float | str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -29,6 +29,7 @@ DEFAULT_RATE, DEFAULT_GAIN = 250.0, 200.0
 FORMATS = {16: (4, -32768), 61: (4, -32768), 80: (2, -128), 212: (3, -2048)}
 _RATE = re.compile(r"([\d.]+(?:e[+-]?\d+)?)(?:/.*)?\Z", re.IGNORECASE)
 _GAIN = re.compile(r"(-?[\d.]+(?:e[+-]?\d+)?)(?:\((-?\d+)\))?(?:/(\S+))?\Z", re.IGNORECASE)
+_LEFT_OUT = ("", "", "0", "", "0", "", "", "", "")  # fields of a signal's line, where it ends before them
 _FORMAT = re.compile(r"(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?\Z")
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
 _RESOLUTION = re.compile(r"## time resolution: (\d+(?:\.\d+)?)")
@@ -55,7 +56,6 @@ class WfdbHeader:
     """What a header says of a record."""
 
     path: Path
-    name: str
     rate_hz: float
     n_frames: int
     start: datetime | None
@@ -75,8 +75,8 @@ class WfdbChannel:
     first_sample: int  # of this signal in a frame
     per_frame: int
     n_frames: int
-    factor: float = field(default=1.0)  # value = digital x factor + offset
-    offset: float = field(default=0.0)
+    factor: float  # value = digital x factor + offset
+    offset: float
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -204,18 +204,15 @@ def read_wfdb_header(path: Path) -> WfdbHeader:
     if len(lines) - 1 < n_signals:
         raise file_error(path, f"counts {n_signals} signals and describes {len(lines) - 1}. Is it complete?")
     signals = tuple(_signal(path, line) for line in lines[1 : n_signals + 1])
-    rate_hz = _rate(path, parts[2]) if len(parts) > 2 else DEFAULT_RATE
+    rate_hz = DEFAULT_RATE
+    if len(parts) > 2:
+        rate = _RATE.match(parts[2])
+        rate_hz = 0.0 if rate is None else _float(rate[1])
+        if not 0 < rate_hz <= 1e6:
+            raise file_error(path, f"gives {parts[2][:40]!r} as sampling rate, expected samples per second.")
     start, notes = _start(path, parts[4:])
     n_frames = _n_frames(path, parts[3] if len(parts) > 3 else "0", signals)
-    return WfdbHeader(path, parts[0], rate_hz, n_frames, start, signals, comments, notes)
-
-
-def _rate(path: Path, text: str) -> float:
-    found = _RATE.match(text)
-    rate_hz = _float(found[1]) if found is not None else 0.0
-    if not 0 < rate_hz <= 1e6:
-        raise file_error(path, f"gives {text[:40]!r} as sampling rate, expected samples per second.")
-    return rate_hz
+    return WfdbHeader(path, rate_hz, n_frames, start, signals, comments, notes)
 
 
 def _float(text: str) -> float:
@@ -242,33 +239,35 @@ def _n_frames(path: Path, text: str, signals: tuple[WfdbSignal, ...]) -> int:
 
 
 def _signal(path: Path, line: str) -> WfdbSignal:
+    """Read the line of a signal: file, format, gain, resolution, zero and, behind three more, its name."""
     parts = line.split(maxsplit=8)
-    found = _FORMAT.match(parts[1]) if len(parts) > 1 else None
-    if found is None:
+    layout = _FORMAT.match(parts[1]) if len(parts) > 1 else None
+    if layout is None:
         raise file_error(path, f"has the line {line[:60]!r}, expected a signal: its file, format and gain.")
-    format = int(found[1][:6])
-    per_frame, skew, offset_bytes = (int((part or "0")[:9]) for part in found.groups()[1:])
+    format = int(layout[1][:6])
+    per_frame, skew, offset_bytes = (int((part or "0")[:9]) for part in layout.groups()[1:])
     if format not in FORMATS or skew:
         raise file_error(
             path,
             f"has a signal in format {parts[1][:20]}, expected {', '.join(map(str, FORMATS))} without skew. "
             "Convert the record, for example with xform of the WFDB tools.",
         )
-    gain, baseline, unit = DEFAULT_GAIN, None, "mV"
-    if len(parts) > 2:
-        calibration = _GAIN.match(parts[2])
-        if calibration is None or not math.isfinite(_float(calibration[1])):
-            raise file_error(
-                path, f"has a signal of gain {parts[2][:40]!r}, expected a number such as 200/mV."
-            )
-        gain = _float(calibration[1]) or DEFAULT_GAIN
-        baseline, unit = calibration[2], calibration[3] or unit
-    zero = parts[4] if len(parts) > 4 else "0"
-    if not re.fullmatch(r"-?\d{1,9}", baseline or zero):
-        raise file_error(path, f"has a signal whose zero is {(baseline or zero)[:20]!r}, expected a number.")
-    description = parts[8].strip() if len(parts) > 8 else ""
+    _, _, gain, _, zero, *_, description = (*parts, *_LEFT_OUT[len(parts) :])
+    calibration = _GAIN.match(gain)
+    if calibration is None or not math.isfinite(_float(calibration[1])):
+        raise file_error(path, f"has a signal of gain {gain[:40]!r}, expected a number such as 200/mV.")
+    baseline = calibration[2] or zero
+    if not re.fullmatch(r"-?\d{1,9}", baseline):
+        raise file_error(path, f"has a signal whose zero is {baseline[:20]!r}, expected a number.")
     return WfdbSignal(
-        parts[0], format, per_frame or 1, offset_bytes, gain, int(baseline or zero), unit, description
+        parts[0],
+        format,
+        per_frame or 1,
+        offset_bytes,
+        _float(calibration[1]) or DEFAULT_GAIN,
+        int(baseline),
+        calibration[3] or "mV",
+        description.strip(),
     )
 
 
@@ -307,51 +306,44 @@ class WfdbAnnotations:
 def read_wfdb_annotations(path: Path) -> WfdbAnnotations:
     """All annotations of a file. One that ends before its end mark is refused."""
     data = read_file(path, "annotations")
-    found: list[WfdbAnnotation] = []
-    place, sample = 0, 0
+    marks: list[WfdbAnnotation] = []
+    at, sample = 0, 0
     while True:
-        if place + 2 > len(data):
+        if at + 2 > len(data):
             raise file_error(path, "ends before the mark of its end. Was it copied completely?")
-        word = data[place] | data[place + 1] << 8
+        word = int.from_bytes(data[at : at + 2], "little")
         code, steps = word >> 10, word & 0x3FF
-        place += 2
+        at += 2
         if word == 0:
-            return _without_remarks(found)
-        if code == SKIP:
-            sample += _long(path, data, place)
-            place += 4
+            return _without_remarks(marks)
+        if code == SKIP:  # four bytes, the high half first and each half with its low byte first
+            if at + 4 > len(data):
+                raise file_error(path, "ends within a time. Was it copied completely?")
+            sample += int.from_bytes(data[at + 2 : at + 4] + data[at : at + 2], "little", signed=True)
+            at += 4
         elif code == AUX:
-            if place + steps > len(data):
+            if at + steps > len(data):
                 raise file_error(path, f"ends within a text of {steps} bytes. Was it copied completely?")
-            text = data[place : place + steps].split(b"\x00")[0].decode("utf-8", errors="replace").strip()
-            if found:
-                found[-1] = WfdbAnnotation(found[-1].sample, found[-1].code, text)
-            place += steps + steps % 2
+            text = data[at : at + steps].split(b"\x00")[0].decode("utf-8", errors="replace").strip()
+            if marks:
+                marks[-1] = replace(marks[-1], text=text)
+            at += steps + steps % 2
         elif code not in (NUM, SUB, CHN):
             sample += steps
-            if sample < 0 or (found and sample < found[-1].sample):
+            if sample < 0 or (marks and sample < marks[-1].sample):
                 raise file_error(
                     path, f"has an annotation at sample {sample}, before the one that precedes it."
                 )
             if code:
-                found.append(WfdbAnnotation(sample, code))
+                marks.append(WfdbAnnotation(sample, code))
 
 
-def _without_remarks(found: list[WfdbAnnotation]) -> WfdbAnnotations:
+def _without_remarks(marks: list[WfdbAnnotation]) -> WfdbAnnotations:
     """Take out what the file says about itself: texts that begin with ##, such as its time resolution."""
-    resolutions = [_RESOLUTION.match(mark.text) for mark in found]
+    resolutions = [_RESOLUTION.match(mark.text) for mark in marks]
     rates = [float(match[1]) for match in resolutions if match is not None]
-    marks = tuple(mark for mark in found if not mark.text.startswith("##"))
-    return WfdbAnnotations(marks, rates[0] if rates and rates[0] > 0 else None)
-
-
-def _long(path: Path, data: bytes, place: int) -> int:
-    """Return four bytes as a number, the high half first and each half with its low byte first."""
-    if place + 4 > len(data):
-        raise file_error(path, "ends within a time. Was it copied completely?")
-    high, low = (int.from_bytes(data[at : at + 2], "little") for at in (place, place + 2))
-    value = high << 16 | low
-    return value - (1 << 32) if value >= 1 << 31 else value
+    kept = tuple(mark for mark in marks if not mark.text.startswith("##"))
+    return WfdbAnnotations(kept, rates[0] if rates and rates[0] > 0 else None)
 
 
 def read_wfdb_beats(path: Path, rate_hz: float) -> Series:
