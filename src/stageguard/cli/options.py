@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -159,12 +158,7 @@ Start = Annotated[
 ]
 
 
-class Device(StrEnum):
-    """The devices torch is asked for."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
+Device = Literal["auto", "cpu", "cuda"]
 
 
 def check_scale(logits: bool, log: bool) -> None:

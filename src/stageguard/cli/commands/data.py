@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from rich.padding import Padding
 from rich.text import Text
 
-from stageguard.cli.options import AsJson, parse_dataset_options
+from stageguard.cli.options import AsJson, parse_dataset_options, text_option
 from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
 from stageguard.datasets import dataset, dataset_names
 from stageguard.datasets.checking import Check
@@ -30,11 +30,11 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the local 
 Target = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put it.")]
 Said = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of the dataset's reader: see data show."),
+    text_option("KEY=VALUE", "An option of the dataset's reader: see data show.", "--option"),
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="PATTERN", help="Only files that match, such as 'labels/*'. Repeatable."),
+    text_option("PATTERN", "Only files that match, such as 'labels/*'. Repeatable.", "--only"),
 ]
 JustList = Annotated[bool, typer.Option("--list", help="List the files and their sizes, and fetch nothing.")]
 Overwrite = Annotated[

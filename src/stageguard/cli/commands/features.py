@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds, spread
+from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option, spread, text_option
 from stageguard.cli.present import run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
 from stageguard.cli.terminal import console, count, one_line, print_list, table
@@ -28,13 +27,6 @@ from stageguard.signals.features.recipe import Recipe, recipes
 from stageguard.signals.features.tables import write_features
 
 
-class Format(StrEnum):
-    """Kinds of feature tables."""
-
-    npz = "npz"
-    tsv = "tsv"
-
-
 def _print_recipes(wanted: bool) -> None:
     if wanted:
         shown = table("recipe", "modality", "epoch", "what", right=("epoch",))
@@ -44,31 +36,22 @@ def _print_recipes(wanted: bool) -> None:
         raise typer.Exit
 
 
-RecipeName = Annotated[
-    str, typer.Option("--recipe", "-r", metavar="NAME", help="Name (see --recipes) or a .toml file.")
-]
+RecipeName = Annotated[str, text_option("NAME", "Name (see --recipes) or a .toml file.", "--recipe", "-r")]
 ListRecipes = Annotated[
     bool,
     typer.Option("--recipes", callback=_print_recipes, is_eager=True, help="List built-in recipes and exit."),
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="For the feature tables.")]
-EpochSeconds = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS", callback=check_epoch_seconds, help="Epoch length. Default: the recipe's."
-    ),
-]
+Output = Annotated[Path, output_option("FOLDER", "For the feature tables.")]
+EpochSeconds = Annotated[float | None, seconds_option("Epoch length. Default: the recipe's.")]
 Calibration = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Stages of some epochs of the one recording, to scale its features by."
-    ),
+    Path | None, text_option("FILE", "Stages of some epochs of the one recording, to scale its features by.")
 ]
 Scorer = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Whose stages to write. Default: the only one's, or the consensus."),
+    str | None, text_option("NAME", "Whose stages to write. Default: the only one's, or the consensus.")
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="TSV where an epoch is one frame.")]
+FormatOption = Annotated[
+    Literal["npz", "tsv"], typer.Option("--format", help="TSV where an epoch is one frame.")
+]
 
 
 @spread
@@ -81,7 +64,7 @@ def features(
     given: RecordingOptions = RecordingOptions(),  # noqa: B008 - a group of options
     scorer: Scorer = None,
     calibration: Calibration = None,
-    format: FormatOption = Format.npz,
+    format: FormatOption = "npz",
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
     as_json: AsJson = False,

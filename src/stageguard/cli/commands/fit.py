@@ -14,7 +14,18 @@ from stageguard.base.errors import InputError, Message, OutputExistsError, Stage
 from stageguard.base.files import check_apart
 from stageguard.cli.fit_present import print_fit
 from stageguard.cli.inputs import Input, find_inputs, scoring_of
-from stageguard.cli.options import AsJson, Overwrite, Reading, SampleList, ScoringFormat, given_path, spread
+from stageguard.cli.options import (
+    AsJson,
+    Overwrite,
+    Reading,
+    SampleList,
+    ScoringFormat,
+    output_option,
+    path_argument,
+    path_option,
+    spread,
+    text_option,
+)
 from stageguard.cli.present import print_failures, print_notes, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import one_line, print_json, progress_bar, warned_of
@@ -30,35 +41,21 @@ from stageguard.runner.run import succeeded
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="FILES",
-        parser=given_path,
-        help="The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list.",
+    path_argument(
+        "FILES", "The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list."
     ),
 ]
-Base = Annotated[
-    str, typer.Option("--base", "-b", metavar="NAME", help="Profile to start from: a name or a .toml file.")
-]
-Output = Annotated[
-    Path,
-    typer.Option("--output", "-o", metavar="FILE.toml", parser=given_path, help="The fitted profile."),
-]
+Base = Annotated[str, text_option("NAME", "Profile to start from: a name or a .toml file.", "--base", "-b")]
+Output = Annotated[Path, output_option("FILE.toml", "The fitted profile.")]
 Expert = Annotated[
     list[Path] | None,
-    typer.Option(
-        metavar="FOLDER",
-        parser=given_path,
-        help="Experts' hypnograms by night. Once for each of several experts.",
-    ),
+    path_option("FOLDER", "Experts' hypnograms by night. Once for each of several experts."),
 ]
 Subjects = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="TABLE", help="Whose each night is: columns id and subject; group and expert may be."
-    ),
+    Path | None, text_option("TABLE", "Whose each night is: columns id and subject; group and expert may be.")
 ]
 CohortName = Annotated[
-    str | None, typer.Option("--cohort", metavar="NAME", help="Whom the nights are of: used on no other.")
+    str | None, text_option("NAME", "Whom the nights are of: used on no other.", "--cohort")
 ]
 KeepAccuracy = Annotated[
     bool, typer.Option("--keep-accuracy", help="Also drop whatever falls below argmax's accuracy.")
@@ -70,8 +67,7 @@ StatisticsWeight = Annotated[
     float, typer.Option(min=0.0, metavar="NUMBER", help="Kappa that argmax's errors of statistics are worth.")
 ]
 Reported = Annotated[
-    str | None,
-    typer.Option("--statistics", metavar="night|day", help="What is reported. Default: by the recordings."),
+    str | None, text_option("night|day", "What is reported. Default: by the recordings.", "--statistics")
 ]
 Folds = Annotated[int, typer.Option("--folds", min=2, metavar="N", help="Folds of cross-validation.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same profile.")]

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from stageguard.base.errors import InputError, OutputExistsError
-from stageguard.cli.options import AsJson, Cohort, Device, Overwrite, parse_pairs
+from stageguard.cli.options import (
+    AsJson,
+    Cohort,
+    Device,
+    Overwrite,
+    output_option,
+    parse_pairs,
+    profile_option,
+    text_option,
+)
 from stageguard.cli.present import print_cohort, print_night, run_and_show
 from stageguard.cli.recordings import Channel, DatasetName
 from stageguard.datasets import entries
@@ -42,17 +51,14 @@ Recordings = Annotated[
         help="Recordings (EDF, WFDB), feature tables (CSV, TSV, .npz), or folders of them.",
     ),
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="For the outputs.")]
-Decoder = Annotated[
-    str | None,
-    typer.Option("--profile", "-p", metavar="NAME", help="Decode with this one, not the model's own."),
-]
+Output = Annotated[Path, output_option("FOLDER", "For the outputs.")]
+Decoder = Annotated[str | None, profile_option("Decode with this one, not the model's own.")]
 Rules = Annotated[
     str | None,
-    typer.Option(
+    text_option(
+        "graded|kdd2026|none",
+        "How to judge signals. Default: graded, with a kdd2026 profile kdd2026.",
         "--quality",
-        metavar="graded|kdd2026|none",
-        help="How to judge signals. Default: graded, with a kdd2026 profile kdd2026.",
     ),
 ]
 ComputeOn = Annotated[Device, typer.Option("--device", help="Where to compute.")]
@@ -67,7 +73,7 @@ def predict(
     dataset: DatasetName = None,
     channel: Channel = None,
     quality: Rules = None,
-    device: ComputeOn = Device.auto,
+    device: ComputeOn = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from math import ceil
@@ -19,7 +18,7 @@ from rich.text import Text
 from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.base.version import __version__
-from stageguard.cli.options import AsJson, Overwrite, check_epoch_seconds, one_of, spread
+from stageguard.cli.options import AsJson, Overwrite, one_of, output_option, seconds_option, spread
 from stageguard.cli.present import run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
 from stageguard.cli.terminal import console, count, one_line, print_list, table
@@ -33,13 +32,6 @@ TSV_SUFFIX = ".quality.tsv"
 JSON_SUFFIX = ".quality.json"
 
 
-class Rules(StrEnum):
-    """Whose thresholds."""
-
-    kdd2026 = "kdd2026"
-    graded = "graded"
-
-
 ModalityOption = Annotated[
     str | None,
     typer.Option(
@@ -50,27 +42,21 @@ ModalityOption = Annotated[
     ),
 ]
 RulesOption = Annotated[
-    Rules, typer.Option("--rules", help="The paper's thresholds, or the share of each epoch that is bad.")
+    Literal["kdd2026", "graded"],
+    typer.Option("--rules", help="The paper's thresholds, or the share of each epoch that is bad."),
 ]
 EpochSeconds = Annotated[
     float | None,
-    typer.Option(
-        metavar="SECONDS",
-        callback=check_epoch_seconds,
-        help="Epoch length. Default: the scoring's, else 30; EEG without a scoring must say it.",
-    ),
+    seconds_option("Epoch length. Default: the scoring's, else 30; EEG without a scoring must say it."),
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FOLDER", help="For the tables. Default: beside each file."),
-]
+Output = Annotated[Path | None, output_option("FOLDER", "For the tables. Default: beside each file.")]
 
 
 @spread
 def quality(
     recordings: Recordings,
     modality: ModalityOption = None,
-    rules: RulesOption = Rules.kdd2026,
+    rules: RulesOption = "kdd2026",
     epoch_seconds: EpochSeconds = None,
     given: RecordingOptions = RecordingOptions(),  # noqa: B008 - a group of options
     output: Output = None,
@@ -83,7 +69,7 @@ def quality(
     Writes NAME.quality.tsv and NAME.quality.json for each recording: what `decode --quality` takes.
     """
     run_and_show(
-        partial(_assess, modality, rules.value, epoch_seconds, overwrite),
+        partial(_assess, modality, rules, epoch_seconds, overwrite),
         find_sources(recordings, given, output),
         "Assessing",
         _show_many,

@@ -19,8 +19,12 @@ from stageguard.cli.options import (
     LightsOnPhase,
     Overwrite,
     ScoringFormat,
-    given_path,
+    output_option,
+    path_argument,
+    path_option,
+    profile_option,
     spread,
+    text_option,
 )
 from stageguard.cli.present import print_review, print_summary
 from stageguard.cli.scored_files import ReadOptions, decode_night, read_expert, read_moment, read_start
@@ -34,46 +38,21 @@ from stageguard.report.night import night_report
 SUFFIX = ".report.html"
 
 Night = Annotated[
-    Path,
-    typer.Argument(
-        metavar="NIGHT",
-        parser=given_path,
-        help="Probabilities, or a .hypnogram.tsv with its probabilities beside it.",
-    ),
+    Path, path_argument("NIGHT", "Probabilities, or a .hypnogram.tsv with its probabilities beside it.")
 ]
 Source = Annotated[
     Path | None,
-    typer.Option(
-        "--input",
-        metavar="FILE",
-        parser=given_path,
-        help="The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.",
+    path_option(
+        "FILE", "The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.", "--input"
     ),
 ]
 Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="NIGHT.html",
-        parser=given_path,
-        help="The page. Default: NIGHT.report.html beside it.",
-    ),
+    Path | None, output_option("NIGHT.html", "The page. Default: NIGHT.report.html beside it.")
 ]
-ProfileName = Annotated[
-    str | None,
-    typer.Option(
-        "--profile", "-p", metavar="NAME", help="Needed for probabilities; an output records its own."
-    ),
-]
-ExpertFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", parser=given_path, help="An expert's hypnogram of the night."),
-]
-Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Headline. Default: the file's name.")]
-Start = Annotated[
-    str | None, typer.Option(metavar="TIME", help="When the recording began: 2024-05-01T22:30.")
-]
+ProfileName = Annotated[str | None, profile_option("Needed for probabilities; an output records its own.")]
+ExpertFile = Annotated[Path | None, path_option("FILE", "An expert's hypnogram of the night.")]
+Title = Annotated[str | None, text_option("TEXT", "Headline. Default: the file's name.")]
+Start = Annotated[str | None, text_option("TIME", "When the recording began: 2024-05-01T22:30.")]
 
 
 @spread

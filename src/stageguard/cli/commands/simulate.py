@@ -4,43 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from stageguard.cli.options import AsJson, Overwrite, one_of
+from stageguard.cli.options import AsJson, Overwrite, one_of, output_option, text_option
 from stageguard.cli.terminal import console, count, print_json, progress, table
 from stageguard.runner.processes import run_all
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
 
-
-class Variant(StrEnum):
-    """Whose sleep."""
-
-    adult = "adult"
-    narcolepsy = "narcolepsy"
-    infant = "infant"
-
-
 ModalityName = Annotated[
     str, typer.Option("--modality", "-m", **one_of(MODALITIES), help="What is recorded.")
 ]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FOLDER", help="For the cohort; a new or empty folder.")
-]
+Output = Annotated[Path, output_option("FOLDER", "For the cohort; a new or empty folder.")]
 Subjects = Annotated[int, typer.Option("--subjects", "-n", metavar="N", help="How many, up to 999.")]
 Hours = Annotated[
-    float | None,
-    typer.Option(metavar="H", help="Length of each recording. Default: 4 for mice, 8 for people."),
+    float | None, text_option("H", "Length of each recording. Default: 4 for mice, 8 for people.")
 ]
 Seed = Annotated[int, typer.Option(metavar="S", help="Same seed, same cohort, to the byte.")]
-VariantName = Annotated[Variant, typer.Option("--variant", help="Whose sleep.")]
+VariantName = Annotated[
+    Literal["adult", "narcolepsy", "infant"], typer.Option("--variant", help="Whose sleep.")
+]
 Layout = Annotated[
-    str | None,
-    typer.Option(metavar="KIND", help="Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf."),
+    str | None, text_option("KIND", "Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf.")
 ]
 Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Subjects at a time; 0 means one per core.")]
 
@@ -51,7 +39,7 @@ def simulate(
     subjects: Subjects = 4,
     hours: Hours = None,
     seed: Seed = 0,
-    variant: VariantName = Variant.adult,
+    variant: VariantName = "adult",
     layout: Layout = None,
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
@@ -62,7 +50,7 @@ def simulate(
     The folder appears when it is complete. With --overwrite an earlier simulation in it is replaced; a folder
     that holds anything else is never touched.
     """
-    plan = Plan(modality, subjects, hours, seed, str(variant), layout)
+    plan = Plan(modality, subjects, hours, seed, variant, layout)
 
     def run(task: Callable[[int], Subject], numbers: Sequence[int]) -> Iterable[Subject]:
         with closing(run_all(task, numbers, jobs)) as results:

@@ -30,6 +30,7 @@ from stageguard.cli.options import (
     Stages,
     check_scale,
     column_names,
+    text_option,
 )
 from stageguard.cli.terminal import count, one_line, print_warning
 from stageguard.guard.stream import StreamingDecoder
@@ -51,10 +52,7 @@ Weight = Annotated[
         help="Strength, for profiles that set it per night: what decode chose on earlier nights.",
     ),
 ]
-State = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Go on from it if it exists; the state is kept in it."),
-]
+State = Annotated[Path | None, text_option("FILE", "Go on from it if it exists; the state is kept in it.")]
 Finish = Annotated[bool, typer.Option("--finish", help="With --state: the recording ends with this input.")]
 
 LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers

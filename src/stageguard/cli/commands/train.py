@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stageguard.base.errors import StageGuardWarning
-from stageguard.cli.options import AsJson, Device, Overwrite
+from stageguard.cli.options import AsJson, Device, Overwrite, output_option
 from stageguard.cli.terminal import (
     console,
     error_text,
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from stageguard.nn.training import Progress
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FOLDER", help="For the network. Default: what the file says."),
-]
+Output = Annotated[Path | None, output_option("FOLDER", "For the network. Default: what the file says.")]
 Small = Annotated[bool, typer.Option("--small", help="The size for a computer without a GPU.")]
 ComputeOn = Annotated[
     Device | None, typer.Option("--device", help="Where to compute. Default: what the file says.")
@@ -65,7 +62,7 @@ def train(
     if small:
         options = replace(options, network=dict(options.network) | {"small": True})
     if device is not None:
-        options = replace(options, device=device.value)
+        options = replace(options, device=device)
     pick_device(options.device)
     check_output(folder, overwrite=overwrite)  # before features are computed, which may take hours
     tables = _tables(said, options.load_profile(), config.parent, quiet=as_json)
