@@ -7,7 +7,7 @@ import pytest
 from recording_files import channel, nsrr_xml, write_edf, write_edf_hypnogram
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
-from stageguard.datasets.sample_list import read_list
+from stageguard.formats.companions import numbered_rows
 
 NIGHT = ["W", "N1", "N2", "R"]
 
@@ -103,7 +103,7 @@ def test_missing_files_are_told(folder):
 )
 def test_a_damaged_list(folder, rows, expected):
     with pytest.raises(FileFormatError, match=expected):
-        read_list(listed(folder, *rows))
+        numbered_rows(listed(folder, *rows))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,6 @@ from stageguard.night.recording import Recording, Samples, Series, Signal
 from stageguard.night.stages import WNR3
 from stageguard.night.timing import reepoch_labels
 
-RATE_HZ = 512.0
-LABEL_SECONDS = 2.5
-EPOCH_SECONDS = 4.0
 CODES = {1: "R", 2: "W", 3: "N"}
 UNDEFINED = (-1, 0, 4)  # AccuSleePy's, nobody's, and that of AccuSleep in MATLAB
 
@@ -40,11 +38,11 @@ _GROUP = re.compile(r"(\d+)[-_ ]?hour[-_ ]?recordings?", re.IGNORECASE)
 class Options:
     """What the files do not say themselves."""
 
-    epoch_seconds: float = EPOCH_SECONDS
-    label_seconds: float = LABEL_SECONDS
-    rate_hz: float = RATE_HZ
+    epoch_seconds: float = 4.0  # wanted; 2.5 keeps the labels as they are
+    label_seconds: float = 2.5
+    rate_hz: float = 512.0
     unit: str = ""
-    codes: Mapping[int, str] | None = None
+    codes: Mapping[int, str] | None = None  # stages of label codes that are not `CODES`
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +66,16 @@ class Session:
         return any(name in self.files for name in _TABLE_FILES)
 
 
-def find(
-    folder: Path,
-    *,
-    epoch_seconds: float = EPOCH_SECONDS,
-    label_seconds: float = LABEL_SECONDS,
-    rate_hz: float = RATE_HZ,
-    unit: str = "",
-    group: str | None = None,
-    same_mice: bool = True,
-    codes: Mapping[int, str] | None = None,
-) -> Iterator[Entry]:
+def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **files: Any) -> Iterator[Entry]:
     """Find the sessions below a folder: the dataset, one of its groups, one mouse, or one session.
 
     A session that is there both as MAT-files and as AccuSleePy's table is one recording, read from the table.
-    `DATASET` explains the options. Whether Mouse01 of one group is Mouse01 of the other nobody has published,
-    so that by default they are never parted.
+    `DATASET` explains the options, most of which are `Options`. Whether Mouse01 of one group is Mouse01 of
+    the other nobody has published, so that by default they are never parted.
     """
-    if unit:
-        scale_to(unit, "uV", what="the signal")  # complains about unknown ones before anything is read
-    options = Options(epoch_seconds, label_seconds, rate_hz, unit, codes)
+    options = Options(**files)
+    if options.unit:
+        scale_to(options.unit, "uV", what="the signal")  # refuses unknown ones before anything is read
     sessions = _sessions(folder)
     if group is not None:
         wanted = group.lower().removesuffix("_recordings")

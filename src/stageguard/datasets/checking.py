@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,9 +11,9 @@ import numpy as np
 
 from stageguard.base.errors import MissingExtraError, StageGuardError
 from stageguard.base.files import faults_named, read_text
-from stageguard.datasets.dataset import SUMS, Dataset, Entry, RemoteFile, parse_sha256sums
+from stageguard.datasets.dataset import SUMS, Dataset, RemoteFile, parse_sha256sums
 from stageguard.datasets.download import difference
-from stageguard.datasets.getting import Kept, missing_members, read_ledger
+from stageguard.datasets.getting import missing_members, read_ledger
 from stageguard.night.recording import Recording, Series, Signal
 
 _BLOCK = 1 << 20  # samples
@@ -96,9 +96,21 @@ def check(
     """
     root = Path(folder)
     entries = list(dataset.entries(root, **options))
-    problems = list(_leftovers(root))
+    ids = [entry.id for entry in entries]
+    problems = [
+        Problem(
+            path.relative_to(root).as_posix(),
+            "incomplete",
+            "a download that broke off: run `stageguard data get` again",
+        )
+        for path in sorted(root.rglob("*.part"))
+    ]
     problems += [Problem(entry.id, "missing", name) for entry in entries for name in entry.missing]
-    problems += _twice(entries)
+    problems += [
+        Problem(name, "twice", "another recording has the same name")
+        for number, name in enumerate(ids)
+        if name in ids[:number]
+    ]
     present: list[Present] = []
     for number, entry in enumerate(entries):
         if on_step is not None:
@@ -145,20 +157,6 @@ def _present(recording: Recording) -> Present:
     return Present(recording.id, recording.subject, hours, channels, scored, recording.is_synthetic)
 
 
-def _twice(entries: list[Entry]) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for entry in entries:
-        if entry.id in seen:
-            yield Problem(entry.id, "twice", "another recording has the same name")
-        seen.add(entry.id)
-
-
-def _leftovers(folder: Path) -> Iterator[Problem]:
-    for path in sorted(folder.rglob("*.part")):
-        name = path.relative_to(folder).as_posix()
-        yield Problem(name, "incomplete", "a download that broke off: run `stageguard data get` again")
-
-
 def _compare(result: Check, digests: bool, on_step: OnStep | None) -> Check:
     """Compare files with what was published, as far as the folder knows it."""
     published, problems = _published(result.folder)
@@ -193,13 +191,14 @@ def _published(folder: Path) -> tuple[dict[str, RemoteFile], list[Problem]]:
         files = {path: RemoteFile(path, "", sha256=digest) for path, digest in digests.items()}
     for path, kept in read_ledger(folder).items():
         if kept.unpacked:
-            problems += _lost(kept, folder)
+            problems += [
+                Problem(
+                    lost,
+                    "changed" if (folder / lost).is_file() else "missing",
+                    f"was unpacked from {kept.file.path}",
+                )
+                for lost in missing_members(kept, folder)
+            ]
         elif path != SUMS:
             files[path] = kept.file
     return files, problems
-
-
-def _lost(kept: Kept, folder: Path) -> Iterator[Problem]:
-    for path in missing_members(kept, folder):
-        kind: Literal["missing", "changed"] = "changed" if (folder / path).is_file() else "missing"
-        yield Problem(path, kind, f"was unpacked from {kept.file.path}")

@@ -53,16 +53,16 @@ def find(folder: Path, *, scorers: str | Path | None = None) -> Iterator[Entry]:
             f"folder {folder} holds no .h5 files, expected those of the Dreem Open Datasets. "
             "Name the folder they are in."
         )
-    place = folder if scorers is None else Path(scorers)
-    if not place.is_dir():
-        raise InputError(f"scorers is {str(place)!r}, expected a folder with scorer_1, scorer_2, ... in it.")
+    home = folder if scorers is None else Path(scorers)
+    if not home.is_dir():
+        raise InputError(f"scorers is {str(home)!r}, expected a folder with scorer_1, scorer_2, ... in it.")
     scorings: dict[str, list[Path]] = {}
-    for path in sorted(place.rglob("*.json")):
+    for path in sorted(home.rglob("*.json")):
         if path.parent.name.lower().startswith("scorer"):
             scorings.setdefault(path.stem, []).append(path)
     for path in nights:
-        own = tuple(scorings.get(path.stem, ()))
-        yield Entry(path.stem, path.stem, (path, *own), partial(read_night, path, own))
+        lists = tuple(scorings.get(path.stem, ()))
+        yield Entry(path.stem, path.stem, (path, *lists), partial(read_night, path, lists))
 
 
 def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
@@ -96,10 +96,8 @@ def place_scorers(
         return {}
     lengths = {len(labels) for labels in given.values()}
     if len(lengths) > 1:
-        _warn(
-            what,
-            f"its scorers' lists have {', '.join(map(str, sorted(lengths)))} epochs, expected one length",
-        )
+        several = ", ".join(map(str, sorted(lengths)))
+        _warn(what, f"its scorers' lists have {several} epochs, expected one length")
         return {}
     length = lengths.pop()
     wanted = n_epochs if own is None else len(own)
@@ -153,9 +151,8 @@ def _signals(path: Path, file: Any) -> dict[str, Signal]:
     groups = file.get("signals")
     if groups is None:
         raise broken(path, f"has no group 'signals'; it has: {', '.join(file)[:80]}.")
-    for kind in sorted(
-        groups, key=("eeg", "eog", "emg").index if set(groups) <= {"eeg", "eog", "emg"} else str
-    ):
+    usual = ("eeg", "eog", "emg")
+    for kind in sorted(groups, key=usual.index if set(groups) <= set(usual) else str):
         for name, dataset in groups[kind].items():
             facts = described.get(f"signals/{kind}/{name}", {})
             unit = str(facts.get("unit") or facts.get("unit_name") or UNIT)
@@ -214,8 +211,8 @@ def _labels(path: Path, values: npt.NDArray[Any], what: str) -> Labels:
     except (ValueError, TypeError, OverflowError):
         raise broken(path, f"its {what} holds {values.dtype} values, expected -1 to 4.") from None
     if wrong.any():
-        place = int(np.argmax(wrong))
-        raise broken(path, f"epoch {place} of its {what} is {plain[place]:g}, expected -1 to 4.")
+        epoch = int(np.argmax(wrong))
+        raise broken(path, f"epoch {epoch} of its {what} is {plain[epoch]:g}, expected -1 to 4.")
     return plain.astype(np.int8)
 
 

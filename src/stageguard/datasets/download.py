@@ -204,7 +204,7 @@ def _append(part: _Part, patience: Patience, on_progress: Progress | None) -> No
             part.discard()
             raise _Broken("the file has changed since it was begun")
         goes_on = response.status == 206
-        if goes_on and _range_start(response) != have:
+        if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             part.discard()
             raise _Broken("the server sent another part than was asked for")
         have = have if goes_on else 0
@@ -303,12 +303,6 @@ def _version(response: Any) -> str:
     """Return what tells this version of the file from another: a strong ETag, or the date, or ""."""
     tag = response.headers.get("ETag", "")
     return str(response.headers.get("Last-Modified", "") if tag.startswith("W/") or not tag else tag)
-
-
-def _range_start(response: Any) -> int | None:
-    unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
-    first = rest.partition("-")[0]
-    return int(first) if unit == "bytes" and first.isdigit() else None
 
 
 def check_space(path: Path, n_bytes: int, need: str) -> None:

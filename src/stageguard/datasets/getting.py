@@ -37,7 +37,7 @@ LEDGER = "stageguard-files.json"  # in the dataset's folder: what was fetched, a
 
 OnProgress = Callable[[RemoteFile, int, int | None], None]
 _BLOCK = 1 << 20
-_LITTER = ("__MACOSX", ".DS_Store")
+_LITTER = {"__MACOSX", ".DS_Store"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,11 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
     """
     try:
         with zipfile.ZipFile(checked_file(archive, "a recording")) as opened:
-            members = [item for item in opened.infolist() if not item.is_dir() and not _is_litter(item)]
+            members = [
+                item
+                for item in opened.infolist()
+                if not item.is_dir() and _LITTER.isdisjoint(PurePosixPath(item.filename).parts)
+            ]
             targets = _targets(archive, members)
             wanted = sum(item.file_size for item in members)
             check_space(archive, wanted, f"cannot unpack {archive}: it needs {wanted:,} bytes")
@@ -175,10 +179,6 @@ def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise broken(archive, f"cannot be unpacked ({error}). Fetch it again.") from error
     return tuple(targets)
-
-
-def _is_litter(item: zipfile.ZipInfo) -> bool:
-    return any(part in _LITTER for part in PurePosixPath(item.filename).parts)
 
 
 def _targets(archive: Path, members: list[zipfile.ZipInfo]) -> list[Path]:

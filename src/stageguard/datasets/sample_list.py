@@ -34,7 +34,7 @@ NAMES = ("recordings.tsv", "samples.tsv", "recordings.csv", "samples.csv")
 def find(folder: Path, *, table: str | Path | None = None) -> Iterator[Entry]:
     """Yield an entry per line; `folder` may be the list itself."""
     path = _table(folder, table)
-    for row in read_list(path):
+    for _, row in numbered_rows(path):
         recording = path.parent / row["edf"]
         subject = row.get("subject") or row.get("id") or recording.stem
         scorings = {
@@ -47,11 +47,6 @@ def find(folder: Path, *, table: str | Path | None = None) -> Iterator[Entry]:
         name = row.get("id") or recording.stem
         read = partial(read_row, recording, name, subject, scorings, dict(row))
         yield Entry(name, subject, tuple(file for file in files if file.is_file()) or files, read, missing)
-
-
-def read_list(path: Path) -> list[dict[str, str]]:
-    """Read the lines of a list: cells by column, without those that are missing."""
-    return [row for _, row in numbered_rows(path)]
 
 
 def read_row(

@@ -57,22 +57,18 @@ def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterato
             f"{folder} holds no Sleep-Accel recording. Expected motion/46343_acceleration.txt, "
             "labels/46343_labeled_sleep.txt and the like, or 46343_count_feature.out."
         )
-    for subject in sorted(raw, key=_natural):
+    for subject in sorted(raw, key=lambda name: (len(name), name)):
         paths = raw[subject]
         missing = [f"{part[0]}/{subject}{ending}" for ending, part in _RAW.items() if ending not in paths]
         missing += [] if _LABELS in paths else [f"labels/{subject}{_LABELS}"]
         reader = partial(_read_raw, subject, paths, SCHEMES[scheme], whole)
         yield Entry(subject, subject, tuple(paths.values()), reader, tuple(missing))
-    for subject in sorted(features.keys() - raw.keys(), key=_natural):
+    for subject in sorted(features.keys() - raw.keys(), key=lambda name: (len(name), name)):
         paths = features[subject]
         wanted = (ending for ending in _FEATURE_FILES if ending != "_circadian_feature.out")
         missing = [f"{subject}{ending}" for ending in wanted if ending not in paths]
         reader = partial(_read_features, subject, paths, SCHEMES[scheme])
         yield Entry(subject, subject, tuple(paths.values()), reader, tuple(missing))
-
-
-def _natural(name: str) -> tuple[int, str]:
-    return len(name), name
 
 
 def _by_subject(files: list[Path], endings: tuple[str, ...]) -> dict[str, dict[str, Path]]:

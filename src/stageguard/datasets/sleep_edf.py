@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -92,7 +91,8 @@ def read_night(
         facts |= {"sex": person[1][0].upper(), "age": float(person[2])}
     lights_off = None
     if night.lights_off is not None and recording.start is not None:
-        lights_off = (night.lights_off - _second_of_day(recording.start)) % DAY_SECONDS
+        midnight = recording.start.replace(hour=0, minute=0, second=0, microsecond=0)
+        lights_off = (night.lights_off - (recording.start - midnight).total_seconds()) % DAY_SECONDS
         lights_off = lights_off if lights_off < recording.seconds else None
     recording = replace(
         recording,
@@ -200,10 +200,6 @@ def _clock(cell: object) -> float | None:
     except ValueError:
         return None
     return round(share % 1 * DAY_SECONDS, 3) if np.isfinite(share) else None
-
-
-def _second_of_day(time: datetime) -> float:
-    return (time - time.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
 
 
 DATASET = Dataset.on_physionet(
