@@ -16,15 +16,12 @@ from stageguard.base.errors import (
     Argument,
     Message,
     NightNumber,
-    StageGuardWarning,
     error_message,
     message_of,
 )
 from stageguard.runner.stopping import unstopped
 
 if TYPE_CHECKING:
-    from warnings import WarningMessage
-
     from rich.console import Console
     from rich.table import Table
 
@@ -63,11 +60,6 @@ def _option(argument: Argument) -> str:
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value))
     return f"{option} {value:g}" if isinstance(value, float) else f"{option} {value}"
-
-
-def warned_of(caught: Iterable[WarningMessage], names: Sequence[str] = ()) -> list[str]:
-    """Return this package's warnings among those caught, in the command line's words."""
-    return [in_options(w.message, names) for w in caught if issubclass(w.category, StageGuardWarning)]
 
 
 def one_line(text: object) -> str:

@@ -121,15 +121,15 @@ class CohortTable:
 
     def columns(self) -> dict[str, Floats]:
         """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""
-        columns = {}
-        for number, name in enumerate(self.names):
-            for scoring in ("before", "after"):
-                if scoring in self.values:
-                    columns[f"{name}_{scoring}"] = self.values[scoring][:, number]
-            if {"before", "after"} <= self.values.keys():
-                columns[f"{name}_delta"] = self.delta(name)
-            if "expert" in self.values:
-                columns[f"{name}_expert"] = self.values["expert"][:, number]
+        return {f"{name}_{key}": each for name in self.names for key, each in self.columns_of(name).items()}
+
+    def columns_of(self, name: str) -> dict[str, Floats]:
+        """Return the numbers of one measure, as far as there are any: before, after, delta, expert."""
+        columns = {key: self.of(name, key) for key in ("before", "after") if key in self.values}
+        if len(columns) == 2:
+            columns["delta"] = self.delta(name)
+        if "expert" in self.values:
+            columns["expert"] = self.of(name, "expert")
         return columns
 
     def of(self, name: str, scoring: str) -> Floats:

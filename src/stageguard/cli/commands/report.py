@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stageguard.base.errors import StageGuardError, StageGuardWarning
+from stageguard.base.errors import StageGuardError
 from stageguard.base.files import write_text_atomic
 from stageguard.cli.inputs import Input, decode_options, lights_of, night_id
 from stageguard.cli.options import (
@@ -28,12 +27,13 @@ from stageguard.cli.options import (
 )
 from stageguard.cli.present import print_review, print_summary
 from stageguard.cli.scored_files import ReadOptions, decode_night, read_expert, read_moment, read_start
-from stageguard.cli.terminal import console, print_error, print_json, print_list, warned_of
+from stageguard.cli.terminal import console, print_error, print_json, print_list
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import summary_of
 from stageguard.profile.profile import Profile
 from stageguard.report.night import night_report
+from stageguard.runner.run import collect_warnings
 
 SUFFIX = ".report.html"
 
@@ -88,8 +88,7 @@ def report(
     name = night_id(night)
     page = output or night.parent / (name + SUFFIX)
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", StageGuardWarning)
+        with collect_warnings() as warned:
             loaded = None if profile is None else Profile.load(profile)
             decoding, notes = decode_night(night, loaded, options, read_start(start), source)
         reading = ReadOptions(scoring_format=scoring_format)
@@ -112,7 +111,6 @@ def report(
     except (StageGuardError, OSError) as error:
         print_error(error, night)
         raise typer.Exit(1) from None
-    warned = warned_of(caught)
     if as_json:
         about = {"file": str(night), "ok": True, "notes": list(notes), "warnings": warned}
         print_json(summary.to_dict() | about | {"outputs": {"html": str(page)}})

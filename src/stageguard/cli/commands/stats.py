@@ -353,23 +353,14 @@ def _column_titles(cohort: CohortTable) -> dict[str, str]:
     return {"before": "before", "after": after, "delta": "change", "expert": "expert"}
 
 
-def _columns_of(cohort: CohortTable, name: str) -> dict[str, Any]:
-    own = {scoring: cohort.of(name, scoring) for scoring in ("before", "after") if scoring in cohort.values}
-    if len(own) == 2:
-        own["delta"] = cohort.delta(name)
-    if "expert" in cohort.values:
-        own["expert"] = cohort.of(name, "expert")
-    return own
-
-
 def _print_one(cohort: Cohort, out: Console) -> None:
     """Every measure of the only night."""
     (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.table
     out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
-    titles = [_column_titles(measures)[name] for name in _columns_of(measures, measures.names[0])]
+    titles = [_column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
     made = table("", *titles, "unit", right=tuple(titles))
     for name in measures.names:
-        quantity, columns = quantity_of(name), _columns_of(measures, name)
+        quantity, columns = quantity_of(name), measures.columns_of(name)
         numbers = (_number(values[0], quantity.decimals, key) for key, values in columns.items())
         made.add_row(quantity.title, *numbers, quantity.unit)
     out.print(made)
@@ -401,7 +392,7 @@ def _print_nights(cohort: CohortTable, out: Console) -> None:
 
 def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
     decimals = quantity.decimals
-    values = {name: float(column[number]) for name, column in _columns_of(cohort, quantity.key).items()}
+    values = {name: float(column[number]) for name, column in cohort.columns_of(quantity.key).items()}
     final = next(
         (values[name] for name in ("after", "before", "expert") if not isnan(values.get(name, NAN))), NAN
     )
@@ -414,15 +405,13 @@ def _print_means(cohort: CohortTable, out: Console) -> None:
     rows = _shown_rows(cohort)
     known = [
         column
-        for column in _columns_of(cohort, cohort.names[0])
-        if any(_n_known(_columns_of(cohort, quantity.key)[column]) for quantity in rows)
+        for column in cohort.columns_of(cohort.names[0])
+        if any(_n_known(cohort.columns_of(quantity.key)[column]) for quantity in rows)
     ]
     titles = [_column_titles(cohort)[column] for column in known]
     made = table("", "nights", *titles, right=("nights", *titles))
     for quantity in rows:
-        columns = {
-            name: values for name, values in _columns_of(cohort, quantity.key).items() if name in known
-        }
+        columns = {name: values for name, values in cohort.columns_of(quantity.key).items() if name in known}
         counts = {_n_known(values) for values in columns.values()} - {0}
         if counts:
             n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stageguard.base.errors import StageGuardWarning
 from stageguard.cli.options import AsJson, Device, Overwrite, output_option
 from stageguard.cli.terminal import (
     console,
@@ -20,13 +18,13 @@ from stageguard.cli.terminal import (
     print_json,
     print_list,
     progress_bar,
-    warned_of,
 )
 from stageguard.datasets.dataset import Entry
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.options import TrainingConfig, read_config
 from stageguard.profile.profile import Profile
+from stageguard.runner.run import collect_warnings
 from stageguard.signals.features.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -66,12 +64,10 @@ def train(
     pick_device(options.device)
     check_output(folder, overwrite=overwrite)  # before features are computed, which may take hours
     tables = _tables(said, options.load_profile(), config.parent, quiet=as_json)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", StageGuardWarning)
-        with progress_bar("Training", quiet=as_json) as move_bar:
-            watch = _watcher(move_bar, quiet=as_json)
-            model = run(tables, options, folder, overwrite=overwrite, report=watch)
-    _print(model.card, folder, len(tables), warned_of(caught), as_json=as_json)
+    with collect_warnings() as warned, progress_bar("Training", quiet=as_json) as move_bar:
+        watch = _watcher(move_bar, quiet=as_json)
+        model = run(tables, options, folder, overwrite=overwrite, report=watch)
+    _print(model.card, folder, len(tables), warned, as_json=as_json)
 
 
 def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[FeatureTable]:
@@ -112,7 +108,7 @@ def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[
     return watch
 
 
-def _print(card: ModelCard, folder: Path, n_tables: int, remarks: list[str], *, as_json: bool) -> None:
+def _print(card: ModelCard, folder: Path, n_tables: int, remarks: Sequence[str], *, as_json: bool) -> None:
     training = card.training
     if as_json:
         report = {key: value for key, value in training.items() if key != "options"}
