@@ -19,7 +19,7 @@ from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.base.version import __version__
 from stageguard.cli.options import AsJson, Overwrite, one_of, output_option, seconds_option, spread
-from stageguard.cli.present import run_and_show
+from stageguard.cli.present import length_words, run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.outputs import table_with_codebook
@@ -84,11 +84,10 @@ def quality(
 class AssessedRecording:
     """A recording whose quality was written."""
 
-    recording: str
+    quality: SignalQuality
     subject: str
     is_synthetic: bool
     start: datetime | None
-    quality: SignalQuality
     notes: tuple[str, ...]
     outputs: Mapping[str, Path]
 
@@ -115,7 +114,7 @@ class AssessedRecording:
         """Return what the codebook says."""
         quality = self.quality
         return {
-            "recording": self.recording,
+            "recording": quality.recording,
             "subject": self.subject,
             "is_synthetic": self.is_synthetic,
             "modality": quality.modality,
@@ -149,11 +148,10 @@ def _assess(
     modality, remark = _modality(recording, modality or source.modality)
     quality = signal_quality(recording, modality, epoch_seconds=epoch_seconds, rules=rules)
     assessed = AssessedRecording(
-        recording.id,
+        quality,
         recording.subject,
         recording.is_synthetic,
         recording.start,
-        quality,
         (*notes, *remark),
         {"tsv": tsv, "json": book},
     )
@@ -235,13 +233,9 @@ def _show_one(outcome: Outcome[AssessedRecording]) -> None:
     quality = made.quality
     n_epochs, seconds = quality.n_epochs, quality.epoch_seconds
     synthetic = " (synthetic)" if made.is_synthetic else ""
-    out.print(
-        Text.assemble(
-            (one_line(made.recording), "bold"),
-            f"{synthetic}: {quality.modality}, {count(n_epochs, 'epoch')} of {seconds:g} s "
-            f"({n_epochs * seconds / 3600:.1f} h), rules {quality.rules}",
-        )
-    )
+    length = length_words(n_epochs, seconds)
+    about = f"{synthetic}: {quality.modality}, {length}, rules {quality.rules}"
+    out.print(Text.assemble((one_line(quality.recording), "bold"), about))
     out.print()
     for time, marks in chart(quality.beta.tolist(), seconds, made.start):
         out.print(Text.assemble((f"{time:>6} ", "dim"), _coloured(marks)))
@@ -268,7 +262,7 @@ def _show_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
     shown = table("recording", *numbers, "mostly", "course", right=numbers)
     for made in (outcome.result for outcome in done):
         shown.add_row(
-            one_line(made.recording) + (" (synthetic)" if made.is_synthetic else ""),
+            one_line(made.quality.recording) + (" (synthetic)" if made.is_synthetic else ""),
             f"{made.quality.n_epochs:,}",
             f"{made.clean_percent:.1f} %",
             f"{made.quality.beta.mean():.3f}",
@@ -276,7 +270,7 @@ def _show_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
             _coloured(strip(made.quality.beta.tolist(), 30)),
         )
     out.print(shown)
-    warned = [f"{each.result.recording}: {one_line(text)}" for each in done for text in each.warnings]
+    warned = [f"{each.result.quality.recording}: {one_line(text)}" for each in done for text in each.warnings]
     print_list(out, "Warning", warned)
     folders = sorted({str(each.result.outputs["tsv"].parent) for each in done})
     out.print(f"Wrote {count(len(done), 'table')} to {', '.join(folders)}")

@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -30,6 +30,7 @@ from stageguard.cli.options import (
     Stages,
     check_scale,
     column_names,
+    spread,
     text_option,
 )
 from stageguard.cli.terminal import count, one_line, print_warning
@@ -63,17 +64,29 @@ _MOST_ROWS_SINCE = 1000  # rows kept in memory to go back over
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name))
 
 
+@dataclass(frozen=True, slots=True)
+class DecoderOptions:
+    """What a decoder is made with, besides its profile and its columns."""
+
+    max_lag_seconds: MaxLag = None
+    epoch_seconds: EpochSeconds = None
+    cohort: Cohort = None
+    logits: Logits = False
+    log: Log = False
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        check_scale(self.logits, self.log)
+
+
+@spread
 def stream(
     profile: ProfileName,
-    max_lag_seconds: MaxLag = None,
     transition_weight: Weight = None,
     state: State = None,
     finish: Finish = False,
     stages: Stages = None,
-    epoch_seconds: EpochSeconds = None,
-    cohort: Cohort = None,
-    logits: Logits = False,
-    log: Log = False,
+    options: DecoderOptions = DecoderOptions(),  # noqa: B008 - a group of options
 ) -> None:
     """Decode while the recording runs: a row of probabilities per epoch on stdin, stages on stdout.
 
@@ -81,21 +94,12 @@ def stream(
     limit is reached. A header may name the columns; NaN throughout means no evidence; a column "quality"
     says how far the epoch's signal is lost, 0 to 1.
     """
-    check_scale(logits, log)
     if finish and state is None:
         raise typer.BadParameter("--finish goes with --state: without one, the end of input is the end.")
     loaded = Profile.load(profile)
     if transition_weight is not None:
         loaded = loaded.replace(transition_weight=transition_weight)
-    new_decoder = partial(
-        StreamingDecoder,
-        loaded,
-        max_lag_seconds=max_lag_seconds,
-        epoch_seconds=epoch_seconds,
-        cohort=cohort,
-        logits=logits,
-        log=log,
-    )
+    new_decoder = partial(StreamingDecoder, loaded, **asdict(options))
     run = Run(new_decoder, column_names(stages), state, finish=finish)
     try:
         run.feed(sys.stdin.buffer)
