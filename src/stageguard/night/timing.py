@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import Floats, Labels
+from stageguard.base.arrays import Floats, Labels, Mask
 from stageguard.base.errors import InputError, Message, StageGuardWarning
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -97,15 +97,7 @@ def reepoch(night: AnyNight, epoch_seconds: float) -> AnyNight:
 
 
 def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: float) -> Labels:
-    """Return labels for epochs of another length, by the rule of `reepoch`; a rest is dropped.
-
-    Parameters
-    ----------
-    labels : array of int (n_epochs,)
-        Indices of a scheme; -1 where unscored.
-    epoch_seconds, wanted_seconds : float
-        Length of the epochs given, and of those wanted.
-    """
+    """Return labels for epochs of another length, by the rule of `reepoch`; a rest is dropped."""
     given = np.asarray(labels)
     old, new = checks.epoch_seconds(epoch_seconds), checks.epoch_seconds(wanted_seconds)
     if old == new:
@@ -115,9 +107,7 @@ def reepoch_labels(labels: npt.ArrayLike, epoch_seconds: float, wanted_seconds: 
     if not len(stages):
         return np.full(len(edges) - 1, UNSCORED, dtype=np.int8)
     # (n_stages, n_new): seconds of each new epoch that a stage holds
-    share = np.stack(
-        [np.diff(_integral((given == stage).astype(np.float64), old, edges)) for stage in stages]
-    )
+    share = np.stack([_integrals(given == stage, old, edges) for stage in stages])
     best = share.max(axis=0)
     result = np.where(share.sum(axis=0) >= new * (0.5 - TIE), stages[share.argmax(axis=0)], UNSCORED)
     is_tied = (share >= best - new * TIE).sum(axis=0) > 1
@@ -134,9 +124,9 @@ def _averaged(matrix: Floats, old: float, new: float) -> Floats:
     """Probabilities averaged over the time they hold within each new epoch."""
     edges = _edges(len(matrix), old, new)
     has_evidence = ~np.isnan(matrix[:, 0])
-    seconds = np.diff(_integral(has_evidence.astype(np.float64), old, edges))
+    seconds = _integrals(has_evidence, old, edges)
     filled = np.where(has_evidence[:, None], matrix, 0.0)
-    sums = np.stack([np.diff(_integral(column, old, edges)) for column in filled.T], axis=1)
+    sums = np.stack([_integrals(column, old, edges) for column in filled.T], axis=1)
     known = seconds >= new * (0.5 - TIE)
     pooled = np.full(sums.shape, np.nan)
     pooled[known] = np.maximum(sums[known], 0.0)
@@ -153,11 +143,10 @@ def _edges(n_old: int, old: float, new: float) -> Floats:
     return np.arange(n_new + 1, dtype=np.float64) * new
 
 
-def _integral(values: Floats, old: float, edges: Floats) -> Floats:
-    """Integral of values that hold for an epoch each, from the start to each edge."""
-    until = np.concatenate([[0.0], np.cumsum(values) * old])
-    integral: Floats = np.interp(edges, np.arange(len(until)) * old, until)
-    return integral
+def _integrals(values: Floats | Mask, old: float, edges: Floats) -> Floats:
+    """Integrals of values that hold for an epoch each, from edge to edge."""
+    until = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64) * old])
+    return np.diff(np.interp(edges, np.arange(len(until)) * old, until))
 
 
 def require_night(night: object) -> None:
