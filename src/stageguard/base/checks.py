@@ -195,11 +195,6 @@ def epoch_seconds(value: object) -> float:
     return number(value, "epoch_seconds", low=0.001, high=86_400)
 
 
-def offset_seconds(value: object) -> float:
-    """Return seconds from the beginning of a recording to a night's first epoch as float."""
-    return number(value, "offset_seconds", low=0)
-
-
 def start(value: object) -> None:
     """Check when a recording began."""
     if value is not None and not isinstance(value, datetime):

@@ -89,7 +89,8 @@ class EpochTable:
         if getattr(self, author) is not None:
             checks.text(getattr(self, author), author)
         object.__setattr__(self, "assumed", checks.remarks(self.assumed))
-        object.__setattr__(self, "offset_seconds", checks.offset_seconds(self.offset_seconds))
+        offset_seconds = checks.number(self.offset_seconds, "offset_seconds", low=0)
+        object.__setattr__(self, "offset_seconds", offset_seconds)
 
     def _description(self) -> tuple[Any, ...]:
         """Return the fields by which nights are compared, but for the rows."""
