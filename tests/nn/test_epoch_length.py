@@ -29,7 +29,7 @@ def test_loss_validation_and_card_have_the_same_epoch_length(tmp_path, monkeypat
 
     def made(self, *arguments, **keywords):
         make(self, *arguments, **keywords)
-        seen["loss"] = self._lattice.epoch_seconds
+        seen["loss"] = self._lattice.automaton.epoch_seconds
 
     def decoded(*arguments, **keywords):
         found = decode(*arguments, **keywords)

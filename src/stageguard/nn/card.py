@@ -22,52 +22,26 @@ Trained = Literal["natural", "balanced"]
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a network is for and how it was made; everything but its weights.
-
-    Parameters
-    ----------
-    backbone, network : str, mapping
-        Name of the network and the options it was built with.
-    scheme : StageScheme
-        The stages its outputs mean, in order.
-    epoch_seconds : float
-        Length of the epochs it was trained on.
-    recipe : str
-        How the features were computed, in a name of the user's.
-    recipe_document : mapping or None
-        The recipe itself, as its file says it; None where features came without one.
-    features : tuple of str
-        Their names, in order.
-    n_frames : int
-        Frames per epoch.
-    normalisation : Normalisation
-        How features are scaled.
-    length : int or None
-        Epochs it is shown at a time; None for a whole stretch.
-    temperature : float
-        Found on the validation subjects; 1 leaves the probabilities as they are.
-    trained : "natural" or "balanced"
-        Whether stages were weighted in training; the decoder needs to know.
-    profile : Profile
-        Whose transitions were learned from, and the one to decode with.
-    training : mapping
-        Options, counts and validation results, for the record.
-    """
+    """What a network is for and how it was made; everything but its weights."""
 
     backbone: str
-    network: Mapping[str, Any]
-    scheme: StageScheme
-    epoch_seconds: float
-    recipe: str
-    recipe_document: Mapping[str, Any] | None
-    features: tuple[str, ...]
-    n_frames: int
+    network: Mapping[str, Any]  # the options it was built with
+    epoch_seconds: float  # of the epochs it was trained on
+    recipe: str  # how the features were computed, in a name of the user's
+    recipe_document: Mapping[str, Any] | None  # the recipe itself; None where features came without one
+    features: tuple[str, ...]  # their names, in order
+    n_frames: int  # per epoch
     normalisation: Normalisation
-    length: int | None
-    temperature: float
-    trained: Trained
-    profile: Profile
-    training: Mapping[str, Any]
+    length: int | None  # epochs it is shown at a time; None for a whole stretch
+    temperature: float  # found on the validation subjects; 1 leaves the probabilities as they are
+    trained: Trained  # whether stages were weighted in training; the decoder needs to know
+    profile: Profile  # whose transitions were learned from, and the one to decode with
+    training: Mapping[str, Any]  # options, counts and validation results, for the record
+
+    @property
+    def scheme(self) -> StageScheme:
+        """The stages its outputs mean, in order."""
+        return self.profile.scheme
 
     def build(self) -> nn.Module:
         """Return the network, untrained."""
@@ -141,21 +115,26 @@ class ModelCard:
         if strange:
             raise InputError(f"normalisation.absolute names {strange[0]!r}, which is not among the features.")
         return cls(
-            backbone=said.backbone,
-            network=said.network,
-            scheme=profile.scheme,
-            epoch_seconds=said.epoch_seconds,
+            **{name: getattr(said, name) for name in _AS_WRITTEN},
             recipe=features.recipe,
             recipe_document=features.recipe_document,
             features=features.names,
             n_frames=features.n_frames,
-            normalisation=said.normalisation,
-            length=said.length,
-            temperature=said.temperature,
-            trained=said.trained,
             profile=profile,
-            training=said.training,
         )
+
+
+# What a document and a card both have.
+_AS_WRITTEN = [
+    "backbone",
+    "network",
+    "epoch_seconds",
+    "normalisation",
+    "length",
+    "temperature",
+    "trained",
+    "training",
+]
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:

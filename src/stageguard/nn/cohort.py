@@ -48,15 +48,7 @@ def check_together(tables: Sequence[FeatureTable]) -> None:
 
 
 def epoch_length(tables: Sequence[FeatureTable], said: float | None = None) -> float | None:
-    """Return the length of an epoch that was said, or that the tables know, or None.
-
-    Parameters
-    ----------
-    tables : sequence of FeatureTable
-        Those that know their epoch length must agree, with each other and with `said`.
-    said : float, optional
-        What the options say, in seconds.
-    """
+    """Return the seconds of an epoch that the options said, or that the tables know; all must agree."""
     knowing = [table for table in tables if table.epoch_seconds is not None]
     for table in knowing:
         if said is not None and table.epoch_seconds != said:

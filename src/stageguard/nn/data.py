@@ -18,7 +18,7 @@ from stageguard.base.files import faults_named, open_file, parse_json, read_cell
 from stageguard.datasets import Entry, entries
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.measures.experts import consensus
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5, StageScheme
 from stageguard.nn.cohort import check_together
@@ -108,7 +108,7 @@ def _read_text(path: Path, choose: Choice | None) -> _Content:
 
 
 def _about_columns(header: Sequence[str]) -> dict[str, int]:
-    """Return the place of the columns that are no features, however they are capitalised."""
+    """Return the index of the columns that are no features, however they are capitalised."""
     columns: dict[str, int] = {}
     for i, name in enumerate(header):
         key = name.casefold()
@@ -284,23 +284,10 @@ def table_of(
     scheme: StageScheme | None = None,
     epoch_seconds: float | None = None,
 ) -> FeatureTable:
-    """Return the features of a recording, with its expert stages where a scheme is asked for.
+    """Return the features of a whole recording, with its expert stages where a scheme is asked for.
 
-    Parameters
-    ----------
-    recording : Recording
-        With the channels the recipe needs.
-    recipe : Recipe
-        How to compute them.
-    scheme : StageScheme, optional
-        The stages wanted; finer ones are merged. Several scorers are merged by their soft agreement.
-    epoch_seconds : float, optional
-        Length of an epoch; the recipe's by default. Scorings must have it.
-
-    Returns
-    -------
-    FeatureTable
-        From the first epoch of the recording to its last. Epochs the scoring does not reach are unscored.
+    Finer stages are merged, several scorers by their soft agreement; epochs the scoring does not reach are
+    unscored. Scorings must have the length of an epoch, which is the recipe's by default.
     """
     made = features(recording, recipe, epoch_seconds=epoch_seconds)
     labels = None if scheme is None else _expert_labels(recording, scheme, made.epoch_seconds, made.n_epochs)
@@ -322,7 +309,13 @@ def _expert_labels(
 ) -> Ints | None:
     if not recording.scorings:
         return None
-    nights = [_fitting(recording, night, epoch_seconds) for night in recording.scorings.values()]
+    nights = list(recording.scorings.values())
+    for night in nights:
+        if abs(night.epoch_seconds - epoch_seconds) > 1e-6:
+            raise InputError(
+                f"{recording.id}: is scored in epochs of {night.epoch_seconds:g} s and features have "
+                f"{epoch_seconds:g} s. Set epoch_seconds to {night.epoch_seconds:g}."
+            )
     try:
         scored = (nights[0] if len(nights) == 1 else consensus(nights)).merge(scheme)
     except InputError as error:
@@ -331,15 +324,6 @@ def _expert_labels(
     n_both = min(n_epochs, scored.n_epochs)
     labels[:n_both] = scored.labels[:n_both]
     return labels
-
-
-def _fitting(recording: Recording, night: Hypnogram, epoch_seconds: float) -> Hypnogram:
-    if abs(night.epoch_seconds - epoch_seconds) > 1e-6:
-        raise InputError(
-            f"{recording.id}: is scored in epochs of {night.epoch_seconds:g} s and features have "
-            f"{epoch_seconds:g} s. Set epoch_seconds to {night.epoch_seconds:g}."
-        )
-    return night
 
 
 def dataset_tables(
@@ -353,14 +337,7 @@ def dataset_tables(
 ) -> list[FeatureTable]:
     """Return the feature tables of a dataset's scored recordings, computed one recording at a time.
 
-    Parameters
-    ----------
-    name, folder : str, Path
-        Which dataset, and where its local copy is.
-    recipe, scheme, epoch_seconds
-        As in `table_of`.
-    on_recording : callable, optional
-        Told of every recording that was read, or with the error that kept it out.
+    `on_recording` is called with every recording that was read, or with the error that kept it out.
     """
     tables, n_found = [], 0
     for entry in entries(name, folder):

@@ -22,40 +22,19 @@ from stageguard.night.stages import StageScheme
 class FeatureTable:
     """Features of one recording, epoch by epoch, and its expert stages where known.
 
-    Parameters
-    ----------
-    recording : str
-        Name of the recording.
-    subject : str or None
-        Whose it is; training refuses tables without, since it must keep the nights of one person together.
-    features : array (n_epochs, n_frames, n_features)
-        An epoch without any signal is NaN throughout; a number missing here and there is an error.
-    names : sequence of str
-        Name of each feature.
-    epochs : array (n_epochs,), optional
-        Index of each epoch in the recording, increasing; where it jumps there is a gap.
-    labels : array (n_epochs,), optional
-        Index of the stage in the scheme, -1 where unscored.
-    scheme : StageScheme, optional
-        What the labels mean.
-    epoch_seconds : float, optional
-        Length of an epoch, if known.
-    recipe : mapping, optional
-        How the features were computed, as a recipe file says it, if known.
-    start : datetime, optional
-        When epoch 0 began.
+    An epoch without any signal is NaN throughout; a number missing here and there is an error.
     """
 
-    recording: str
-    subject: str | None
-    features: Floats32 = field(repr=False)
-    names: tuple[str, ...] = field(repr=False)
-    epochs: Ints | None = field(repr=False, default=None)
-    labels: Ints | None = field(repr=False, default=None)
+    recording: str  # its name
+    subject: str | None  # training refuses tables without: it keeps the nights of one person together
+    features: Floats32 = field(repr=False)  # (n_epochs, n_frames, n_features)
+    names: tuple[str, ...] = field(repr=False)  # of the features
+    epochs: Ints | None = field(repr=False, default=None)  # index of each in the recording, with gaps
+    labels: Ints | None = field(repr=False, default=None)  # index in the scheme, -1 where unscored
     scheme: StageScheme | None = None
     epoch_seconds: float | None = None
-    recipe: Mapping[str, Any] | None = field(repr=False, default=None)
-    start: datetime | None = None
+    recipe: Mapping[str, Any] | None = field(repr=False, default=None)  # as a recipe file says it
+    start: datetime | None = None  # of epoch 0
 
     def __post_init__(self) -> None:
         """Check shapes and numbers."""

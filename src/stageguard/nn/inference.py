@@ -42,23 +42,11 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def window_probabilities(network: Callable[[Tensor], Tensor], night: Tensor, *, length: int | None) -> Floats:
-    """Stage probabilities of epochs that follow each other.
+    """Stage probabilities (n_epochs, n_stages) of one unbroken stretch (n_epochs, ...).
 
-    Parameters
-    ----------
-    network : callable
-        Maps (batch, epochs, ...) to logits (batch, epochs, stages).
-    night : Tensor (n_epochs, ...)
-        One unbroken stretch. Without a length it may be laid out in any way the network takes.
-    length : int or None
-        Epochs the network sees at a time, in windows that overlap by half and are averaged; a shorter
-        stretch is padded with zeros. None shows it everything at once. Attention that was trained on
-        100 epochs loses its way in a whole night.
-
-    Returns
-    -------
-    array (n_epochs, n_stages)
-        Rows sum to 1.
+    The network maps (batch, epochs, ...) to logits. It sees windows of `length` epochs that overlap by half
+    and are averaged, a shorter stretch padded with zeros: attention that was trained on 100 epochs loses its
+    way in a whole night. None shows it everything at once, laid out in any way the network takes.
     """
     if length is None:
         rows: Floats = network(night[None])[0].double().softmax(-1).cpu().numpy()

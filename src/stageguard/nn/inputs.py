@@ -127,13 +127,7 @@ def check_mask(mask: Any, logits: Tensor) -> Tensor | None:
         return None
     if isinstance(mask, Tensor) and mask.dtype != torch.bool:
         raise InputError(f"mask is {mask.dtype}, expected torch.bool: True where an epoch is scored.")
-    counted = _epochs(mask, logits, "mask", "True where an epoch is scored")
-    if not counted.any():
-        raise InputError(
-            f"no epoch of the batch {tuple(counted.shape)} is scored, expected at least one: "
-            "leave such sequences out."
-        )
-    return counted
+    return _some(_epochs(mask, logits, "mask", "True where an epoch is scored"))
 
 
 def check_segment_ids(segment_ids: Tensor | None, logits: Tensor) -> Tensor | None:
@@ -165,10 +159,14 @@ def scored_epochs(targets: Tensor, all_scored: bool, mask: Tensor | None) -> Ten
     """Return which epochs have a label that counts, or None when all have."""
     if all_scored:
         return mask
-    scored = targets >= 0 if mask is None else mask & (targets >= 0)
+    return _some(targets >= 0 if mask is None else mask & (targets >= 0))
+
+
+def _some(scored: Tensor) -> Tensor:
+    """Return which epochs are scored, if any is."""
     if not scored.any():
         raise InputError(
-            f"no epoch of the batch {tuple(targets.shape)} is scored, expected at least one: "
+            f"no epoch of the batch {tuple(scored.shape)} is scored, expected at least one: "
             "leave such sequences out."
         )
     return scored

@@ -74,16 +74,6 @@ class Lattice:
         final = weigh(a.final, transition_weight)[None]
         return cls(a, scores, base, pair, final, float(hops * (longest + 1) + longest))
 
-    @property
-    def n_states(self) -> int:
-        """Number of states."""
-        return self.automaton.n_states
-
-    @property
-    def epoch_seconds(self) -> float:
-        """Epoch length."""
-        return self.automaton.epoch_seconds
-
     def weights(self, scores: Floats | None) -> Floats:
         """Return the weight of every edge (1, n_edges), with other scores than the profile's if given."""
         weight: Floats = self.base + (self.scores if scores is None else scores).ravel()[self.pair]
@@ -94,7 +84,7 @@ class Lattice:
 
         The nearest path differs in the fewest epochs; among those, the one with the highest score.
         """
-        if self.n_states == len(self.scores):  # a plain chain: paths are allowed whose steps are
+        if self.automaton.n_states == len(self.scores):  # a plain chain: paths are allowed whose steps are
             chain = np.full(self.scores.size, -np.inf)
             chain[self.pair] = weight[0]
             steps = np.zeros(len(labels))
@@ -234,8 +224,8 @@ class Paths:
         """Sum over the unknown labels of a piece: correct the gradients, return the log of the sum."""
         free, labels = self.freed[begin : begin + len(piece)], self.labels[begin : begin + len(piece)]
         n_stages = piece.shape[1]
-        is_own = np.arange(n_stages) == labels[:, None]
-        clamped = np.where(is_own | free[:, None], piece, -np.inf)
+        is_labelled = np.arange(n_stages) == labels[:, None]
+        clamped = np.where(is_labelled | free[:, None], piece, -np.inf)
         total, observed, edges = self.lattice.sums(
             [clamped], self.weight, self._row_spread(), by_scores is not None
         )

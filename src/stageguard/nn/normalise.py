@@ -29,24 +29,14 @@ class Stretch:
 class Normalisation:
     """Each night's own z-scores, clipped; absolute features keep their level across nights.
 
-    Parameters
-    ----------
-    absolute : tuple of str
-        Features that mean the same every night, such as the clock. They are scaled by mean and spread of
-        the training nights instead of the night's own.
-    mean, spread : tuple of float
-        Of the absolute features in the training nights.
-    clip : float
-        Largest distance from 0 afterwards.
-    kind : "night"
-        Over what features are standardised.
+    Those mean the same every night, such as the clock, and are scaled as the training nights were.
     """
 
     absolute: tuple[str, ...] = schema.words()
-    mean: tuple[float, ...] = schema.numbers()
+    mean: tuple[float, ...] = schema.numbers()  # of the absolute features
     spread: tuple[float, ...] = schema.numbers()
-    clip: float = schema.number(CLIP, positive=True)
-    kind: str = schema.choice("night", "night")
+    clip: float = schema.number(CLIP, positive=True)  # largest distance from 0 afterwards
+    kind: str = schema.choice("night", "night")  # over what features are standardised
 
     def __post_init__(self) -> None:
         """Check that there is a mean and a spread for each absolute feature."""

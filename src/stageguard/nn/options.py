@@ -21,16 +21,8 @@ DEVICES = ("auto", "cpu", "cuda")
 LARGEST_SEED = 2**32 - 1
 WARM_UP = 0.3  # share of the steps in which the learning rate of one cycle rises
 
-# Options that a recipe answers by itself, with its names for them.
-_OF_RECIPE = {
-    "sequence_epochs": "sequence_epochs",
-    "batch_size": "batch_size",
-    "optimiser": "optimiser",
-    "learning_rate": "learning_rate",
-    "weight_decay": "weight_decay",
-    "clip": "gradient_clip",
-    "schedule": "schedule",
-}
+# Options that a recipe answers by itself, beside the clip.
+_OF_RECIPE = ("sequence_epochs", "batch_size", "optimiser", "learning_rate", "weight_decay", "schedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +114,9 @@ class TrainingOptions:
         schema.check_fields(self)
         if self.penalty_weight is None:
             object.__setattr__(self, "penalty_weight", 0.5 if self.loss == "penalty" else 0.0)
-        if self.loss == "semi-markov":
-            self._refuse_idle()
-
-    def _refuse_idle(self) -> None:
-        """Refuse what the semi-Markov likelihood has no place for, rather than let it act on nothing."""
         for name in ("balanced", "label_smoothing", "penalty_weight"):
-            value = getattr(self, name)
-            if value:
-                raise InputError(
-                    f"{name} is {str(value).lower()}, but loss 'semi-markov' has no place for it. Leave it "
-                    "out, or choose loss 'penalty'."
-                )
+            if self.loss == "semi-markov" and getattr(self, name):
+                raise _idle(self, name, "loss", "loss 'penalty'")
 
     def load_profile(self) -> Profile:
         """Return the profile, which may have been given by name."""
@@ -232,7 +215,8 @@ def recipe_of(options: TrainingOptions) -> TrainingRecipe:
 
 def filled(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
     """Return the options with what the recipe says, as far as that does not depend on the data."""
-    options = _filled(options, {name: getattr(recipe, theirs) or 0.0 for name, theirs in _OF_RECIPE.items()})
+    options = _filled(options, {name: getattr(recipe, name) for name in _OF_RECIPE})
+    options = _filled(options, {"clip": recipe.gradient_clip or 0.0})
     is_stepwise = options.schedule in ("decay", "drop")
     if options.optimiser == "sgd":
         options = _filled(options, {"momentum": recipe.momentum})
@@ -249,22 +233,16 @@ def filled(options: TrainingOptions, recipe: TrainingRecipe) -> TrainingOptions:
 
 
 def _idle(options: TrainingOptions, name: str, other: str, wanted: str) -> InputError:
+    """Return the error for an option that another one leaves nothing to act on."""
+    value = str(getattr(options, name)).lower()
     return InputError(
-        f"{name} is {getattr(options, name)}, but {other} {getattr(options, other)!r} has no place for it. "
-        f"Leave it out, or choose {wanted}."
+        f"{name} is {value}, but {other} {getattr(options, other)!r} has no place for it. Leave it out, or "
+        f"choose {wanted}."
     )
 
 
 def in_steps(options: TrainingOptions, recipe: TrainingRecipe, n_round: int) -> TrainingOptions:
-    """Return filled options with everything the recipe counts in rounds as steps.
-
-    Parameters
-    ----------
-    options, recipe : TrainingOptions, TrainingRecipe
-        As in `filled`.
-    n_round : int
-        Steps of one pass over the training nights.
-    """
+    """Return filled options with all that the recipe counts in passes over the data, of `n_round` steps."""
     steps = options.steps or recipe.steps or (recipe.rounds or 1) * n_round
     every = options.evaluate_every or recipe.validate_every_steps or n_round
     counted: dict[str, Any] = {

@@ -46,21 +46,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a run is kept and which run it is.
+    """Where a run is kept and which run it is."""
 
-    Parameters
-    ----------
-    folder : Path
-        For the state, the log and in the end the network.
-    identity : mapping
-        Options, data and profile in JSON types; only a run with the same goes on.
-    replaces : bool
-        Whether the run is to begin anew, in place of whatever was there.
-    """
-
-    folder: Path
-    identity: Mapping[str, Any]
-    replaces: bool = False
+    folder: Path  # for the state, the log and in the end the network
+    identity: Mapping[str, Any]  # options, data and profile in JSON types; only a run with the same goes on
+    replaces: bool = False  # whether it is to begin anew, in place of whatever was there
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +206,7 @@ def _restore(run: Run, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
 
 
 def _moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Return what an optimiser knows of each parameter, by its place: numbers, and tensors of its shape."""
+    """Return what an optimiser knows of each parameter, by its index: numbers, and tensors of its shape."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -237,8 +227,7 @@ def _unreadable(name: str, error: Exception) -> FileFormatError:
 def _other(location: Location, said: Mapping[str, Any]) -> str:
     """Say how the run that is there differs from the one that was to go on."""
     what = next(what for what, value in location.identity.items() if said.get(what) != _plain(value))
-    detail = ""
-    theirs = said.get(what)
+    detail, theirs = "", said.get(what)
     if what == "options" and isinstance(theirs, Mapping):
         changed = [k for k, v in _plain(location.identity[what]).items() if theirs.get(k) != v]
         detail = f" ({changed[0]})" if changed else ""

@@ -96,8 +96,7 @@ class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
         super().__init__()
         self.profile = inputs.as_profile(profile)
         self.reduction = checks.choice(reduction, "reduction", ("mean", "sum", "none"))
-        own_seconds = self.profile.epoch_seconds
-        seconds = own_seconds if epoch_seconds is None else checks.epoch_seconds(epoch_seconds)
+        seconds = self.profile.epoch_seconds if epoch_seconds is None else checks.epoch_seconds(epoch_seconds)
         self.assumed: tuple[str, ...] = ()
         weight = self._weight_of(transition_weight)
         flip = self.profile.flip_flop
@@ -201,7 +200,7 @@ class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
         rows = {a: dict(zip(names, row, strict=True)) for a, row in zip(names, matrix.tolist(), strict=True)}
         changes: dict[str, Any] = {
             "name": name,
-            "epoch_seconds": self._lattice.epoch_seconds,
+            "epoch_seconds": self._lattice.automaton.epoch_seconds,
             "stay": "self",
             "transition_weight": 1.0,
             "rare": None,
@@ -213,7 +212,7 @@ class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
     def extra_repr(self) -> str:
         """Return what the model is, for a person to read."""
         learned = ", transitions learned" if self.transition_scores is not None else ""
-        states = self._lattice.n_states
+        states = self._lattice.automaton.n_states
         return f"{self.profile.name!r}, {states} states{learned}, reduction={self.reduction!r}"
 
 

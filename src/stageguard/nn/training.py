@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from math import isfinite
 from pathlib import Path
 
@@ -70,31 +71,17 @@ class _Plan:
         return self.options.steps
 
     def batches(self, first: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-        """Yield (step, windows) from a step on, round after round."""
-        assert self.options.batch_size is not None
-        step, round_ = 0, 0
-        while step < self.n_steps:
-            seed = (self.options.seed, round_)
-            for windows in round_of_batches(self.stretches, self.length, self.options.batch_size, seed):
-                if first <= step < self.n_steps:
-                    yield step, windows
-                step += 1
-            round_ += 1
+        """Return (step, windows) from a step on, round after round."""
+        size, seed = self.options.batch_size, self.options.seed
+        assert size is not None
+        rounds = (round_of_batches(self.stretches, self.length, size, (seed, number)) for number in count())
+        return islice(enumerate(chain.from_iterable(rounds)), first, self.n_steps)
 
 
 class Objective(nn.Module):
     """What a run minimises, with its parts: cross-entropy and penalty, or the semi-Markov likelihood.
 
-    Parameters
-    ----------
-    profile : Profile
-        Rare pairs of the penalty, or the model of the likelihood.
-    options : TrainingOptions
-        Which loss, and its weights.
-    counts : array (n_stages,)
-        Epochs of each stage in training, for balanced weights.
-    epoch_seconds : float, optional
-        Length of an epoch, if not the profile's.
+    `counts` (n_stages,) are the epochs of each stage in training, for balanced weights.
     """
 
     stage_weights: Tensor
@@ -112,10 +99,8 @@ class Objective(nn.Module):
             self.criterion = SemiMarkovLoss(cut, epoch_seconds=epoch_seconds)
         else:
             assert options.penalty_weight is not None
-            class_weights = self.stage_weights if options.balanced else None
-            self.criterion = StageGuardLoss(
-                profile, options.penalty_weight, class_weights, options.label_smoothing
-            )
+            balance = self.stage_weights if options.balanced else None
+            self.criterion = StageGuardLoss(profile, options.penalty_weight, balance, options.label_smoothing)
 
     def forward(self, logits: Tensor, targets: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Return the loss and its parts for logits (batch, epochs, stages); masked epochs do not count."""
@@ -186,7 +171,12 @@ def _set_up(
     """Return everything at its first step: what is known of the network, the network, what trains it."""
     profile = options.load_profile()
     training, validation = split_subjects(tables, options.validation_share, options.seed)
-    _check_scheme(tables, profile)
+    scheme = tables[0].scheme
+    if scheme is not None and scheme != profile.scheme:
+        raise InputError(
+            f"the tables have the stages {', '.join(scheme.names)}, profile {profile.name!r} has "
+            f"{', '.join(profile.scheme.names)}. Read the tables in the profile's scheme."
+        )
     counts = count_labels(training, profile.scheme)
     normalisation = Normalisation.fit(training, tuple(options.absolute) or absolute_features(tables[0]))
     recipe = recipe_of(options)
@@ -197,7 +187,13 @@ def _set_up(
     length = options.sequence_epochs if fixed is None else int(fixed)
     assert length is not None and options.batch_size is not None
     stretches = normalisation.stretches(training)
-    _check_lengths(stretches, length)
+    longest = max(len(stretch.labels) for stretch in stretches)
+    if longest < length:
+        raise InputError(
+            f"the longest unbroken stretch has {longest} epoch{'s' * (longest != 1)}, "
+            f"fewer than the {length} of a training sequence. Set sequence_epochs "
+            f"(or the network's training_length) to at most {longest}."
+        )
     n_round = len(round_of_batches(stretches, length, options.batch_size, (options.seed, 0)))
     options = in_steps(options, recipe, n_round)
     seconds = card.epoch_seconds
@@ -243,7 +239,8 @@ def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate
     batch = make_batch(plan.stretches, windows, plan.length)
     x, y, mask = (torch.from_numpy(a).to(device) for a in (batch.features, batch.labels, batch.mask))
     run.network.train()
-    with torch.autocast("cuda", torch.bfloat16, enabled=_mixes(device)):
+    is_mixed = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    with torch.autocast("cuda", torch.bfloat16, enabled=is_mixed):
         logits = run.network(x)
     parts = plan.objective(logits.float(), y, mask)
     for group in run.optimizer.param_groups:
@@ -273,10 +270,6 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu")
 
 
-def _mixes(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_bf16_supported()
-
-
 @contextlib.contextmanager
 def _repeatable(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch, on the CPU allow deterministic algorithms only, and leave everything as it was."""
@@ -289,25 +282,6 @@ def _repeatable(seed: int, device: torch.device) -> Iterator[None]:
             yield
         finally:
             torch.use_deterministic_algorithms(before)
-
-
-def _check_scheme(tables: Sequence[FeatureTable], profile: Profile) -> None:
-    scheme = tables[0].scheme
-    if scheme is not None and scheme != profile.scheme:
-        raise InputError(
-            f"the tables have the stages {', '.join(scheme.names)}, profile {profile.name!r} has "
-            f"{', '.join(profile.scheme.names)}. Read the tables in the profile's scheme."
-        )
-
-
-def _check_lengths(stretches: Sequence[Stretch], length: int) -> None:
-    longest = max(len(stretch.labels) for stretch in stretches)
-    if longest < length:
-        raise InputError(
-            f"the longest unbroken stretch has {longest} epoch{'s' * (longest != 1)}, "
-            f"fewer than the {length} of a training sequence. Set sequence_epochs "
-            f"(or the network's training_length) to at most {longest}."
-        )
 
 
 def _card(
@@ -325,7 +299,6 @@ def _card(
     return ModelCard(
         backbone=options.backbone,
         network=options.network,
-        scheme=profile.scheme,
         epoch_seconds=seconds,
         recipe=options.recipe if first.recipe is None else str(first.recipe["name"]),
         recipe_document=first.recipe,

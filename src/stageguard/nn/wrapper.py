@@ -169,16 +169,17 @@ class Guarded(nn.Module):
         Decoding or list of Decoding
             Hypnogram, score, the network's own argmax, and what was changed.
         """
-        given: dict[str, Any] = {"quality": quality, "pins": pins, "segments": segments}
         if not isinstance(x, list | tuple):
             _check_input(x, 1, ONE_RECORDING)
         return decode(
             self.probabilities(x) if isinstance(x, Tensor) else [self.probabilities(night) for night in x],
             self.profile,
             epoch_seconds=epoch_seconds,
+            quality=quality,
+            pins=pins,
+            segments=segments,
             cohort=cohort,
             trained=self.trained,
-            **given,
         )
 
     def probabilities(self, x: Tensor) -> Floats:
@@ -192,7 +193,13 @@ class Guarded(nn.Module):
         length = None if self.per_epoch else getattr(self.model, "training_length", None)
         with evaluating(self):
             rows = window_probabilities(self, x, length=None if length is None else int(length))
-        return _refuse_nan(rows, self.profile)
+        wrong = np.isnan(rows).any(axis=1)
+        if wrong.any():
+            raise InputError(
+                f"the network gave NaN at epoch {int(wrong.argmax())} ({wrong.sum()} of {len(rows)} in all), "
+                f"expected numbers for {', '.join(self.profile.scheme.names)}. Look for NaN in the features."
+            )
+        return rows
 
     def _check_targets(self, targets: Any, logits: Tensor) -> None:
         expected = tuple(logits.shape[:2])
@@ -287,13 +294,3 @@ def _check_criterion(criterion: Any, *more: str) -> None:
             f"criterion {type(criterion).__name__} does not take ({listed}). Give a StageGuardLoss or a "
             "SemiMarkovLoss, or wrap it in a Module that does."
         ) from None
-
-
-def _refuse_nan(rows: Floats, profile: Profile) -> Floats:
-    wrong = np.isnan(rows).any(axis=1)
-    if wrong.any():
-        raise InputError(
-            f"the network gave NaN at epoch {int(wrong.argmax())} ({wrong.sum()} of {len(rows)} in all), "
-            f"expected numbers for {', '.join(profile.scheme.names)}. Look for NaN in the features."
-        )
-    return rows

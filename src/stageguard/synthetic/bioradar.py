@@ -41,7 +41,6 @@ ALIKE = {
     "N3": {"W": 0.033, "R": 0.052},
     "R": {"W": 0.095, "N2": 0.17},
 }
-LINGER = 0.15
 
 LOSSES = (("sensor loss", "", 0.12, (30, 300)),)
 BURSTS = (("interference", "", 0.15, (5, 40)),)
@@ -50,7 +49,7 @@ BURSTS = (("interference", "", 0.15, (5, 40)),)
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the night of somebody in front of a radar."""
     who = sleeper.number
-    body = body_of(night.hypnogram, sleeper, seed, ALIKE, LINGER)
+    body = body_of(night.hypnogram, sleeper, seed, ALIKE)
     rng = stream(seed, "radar", who)
     i, q = _echo(rng, _way(rng, body, round(night.seconds * RATE_HZ)))
     events = scatter_events(stream(seed, "events", who), night.seconds, LOSSES)

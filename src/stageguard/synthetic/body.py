@@ -248,12 +248,10 @@ class Body:
     beats: Floats  # (n_beats,) when the heart beats, in seconds
 
 
-def body_of(
-    night: Hypnogram, sleeper: Sleeper, seed: int, alike: Mapping[str, Mapping[str, float]], linger: float
-) -> Body:
+def body_of(night: Hypnogram, sleeper: Sleeper, seed: int, alike: Mapping[str, Mapping[str, float]]) -> Body:
     """Return what a body does that follows the stages, as far as epochs look like their stage."""
     who, epoch_seconds = sleeper.number, night.epoch_seconds
-    looks = appearances(stream(seed, "looks", who), night, alike, linger=linger)
+    looks = appearances(stream(seed, "looks", who), night, alike)
     per_hour = float(sleeper.covariates.get("ahi", 0.0))
     apnoeas = draw_apnoeas(stream(seed, "apnoeas", who), night, per_hour)
     breath = breathe(stream(seed, "breath", who), looks, epoch_seconds, apnoeas)

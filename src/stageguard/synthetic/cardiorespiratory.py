@@ -39,7 +39,6 @@ ALIKE = {
     "N3": {"W": 0.02, "R": 0.02},
     "R": {"W": 0.07, "N2": 0.11},
 }
-LINGER = 0.15
 
 
 class Channel(NamedTuple):
@@ -73,7 +72,7 @@ DELAY_SECONDS = 18.0  # from the lung to the finger
 def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     """Return the night of somebody at a sleep laboratory, without EEG."""
     seconds, who = night.seconds, sleeper.number
-    body = body_of(night.hypnogram, sleeper, seed, ALIKE, LINGER)
+    body = body_of(night.hypnogram, sleeper, seed, ALIKE)
     ecg = ecg_of(stream(seed, "ecg", who), body.beats, body.breath, ECG_HZ, round(seconds * ECG_HZ))
     channels = {"ecg": ecg, **_belts(stream(seed, "belts", who), body.breath, body.move)}
     channels["spo2"] = _saturation(stream(seed, "spo2", who), body.apnoeas, int(seconds))

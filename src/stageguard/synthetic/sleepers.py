@@ -168,9 +168,9 @@ def _clock(
 ) -> Clock:
     """Return the clock of a sleeper, whose own gates and stretches come on top."""
     names = kind.scheme.names
-    own_gate = np.array([factors.get(f"gate {name}", 1.0) for name in names])
-    own_stretch = np.array([factors.get(f"stretch {name}", 1.0) for name in names])
-    return Clock(gate * own_gate, stretch * own_stretch, slot_epochs)
+    gate_factors = np.array([factors.get(f"gate {name}", 1.0) for name in names])
+    stretch_factors = np.array([factors.get(f"stretch {name}", 1.0) for name in names])
+    return Clock(gate * gate_factors, stretch * stretch_factors, slot_epochs)
 
 
 def _cycle_of(minutes: Floats, cycles: Cycles, rng: np.random.Generator | None) -> tuple[Floats, Floats]:

@@ -97,7 +97,14 @@ def build_backbone(
     if epoch_seconds is not None:
         seconds = checks.epoch_seconds(epoch_seconds)
         given |= {"epoch_seconds": seconds} if "epoch_seconds" in inspect.signature(build).parameters else {}
-    network = _built(name, build, {**given, **options})
+    try:
+        network = build(**given, **options)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+        raise InputError(
+            f"backbone {name!r} of this size does not fit into memory. Give a smaller width or depth."
+        ) from None
     missing = [attribute for attribute in CONTRACT if not hasattr(network, attribute)]
     if missing:
         raise InputError(
@@ -131,17 +138,6 @@ def _loaded(name: str, entry: EntryPoint) -> Callable[..., nn.Module]:
         raise InputError(
             f"backbone {name!r} of package {package!r} cannot be loaded ({error}). Install {package} again, "
             "or remove it."
-        ) from None
-
-
-def _built(name: str, build: Callable[..., nn.Module], given: dict[str, Any]) -> nn.Module:
-    try:
-        return build(**given)
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "allocate" not in str(error):
-            raise
-        raise InputError(
-            f"backbone {name!r} of this size does not fit into memory. Give a smaller width or depth."
         ) from None
 
 

@@ -108,6 +108,6 @@ class _Block(nn.Module):
 def _positions(x: Tensor) -> Tensor:
     """Sines and cosines of the position, (length, size)."""
     length, size = x.shape[1:]
-    place = torch.arange(length, device=x.device, dtype=x.dtype)[:, None]
+    position = torch.arange(length, device=x.device, dtype=x.dtype)[:, None]
     rate = torch.exp(torch.arange(0, size, 2, device=x.device, dtype=x.dtype) * (-log(10_000) / size))
-    return torch.stack([(place * rate).sin(), (place * rate).cos()], dim=2).flatten(1)
+    return torch.stack([(position * rate).sin(), (position * rate).cos()], dim=2).flatten(1)
