@@ -13,6 +13,7 @@ from stageguard.base.errors import FileFormatError, InputError
 from stageguard.datasets import dataset, entries, recordings
 from stageguard.datasets.shhs import (
     PAPER_QUOTAS,
+    PAPER_SEED,
     Participant,
     read_participants,
     stratified_sample,
@@ -269,4 +270,6 @@ def test_what_is_known_of_it():
     known = dataset("shhs")
     assert (known.access, known.modality, known.page) == ("gated", "cardiorespiratory", "datasets/shhs.md")
     assert "sleepdata.org" in known.how_to_get
+    assert f"default {PAPER_SEED}" in known.options["seed"]
+    assert f"{sum(sum(row.values()) for row in PAPER_QUOTAS.values())} of visit 1" in known.options["sample"]
     assert NSRR_CONCEPTS["W"] == "Wake|0"

@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from stageguard.base.errors import InputError, StageGuardError, did_you_mean
-from stageguard.datasets.dataset import Dataset, Entry, RemoteFile
+from stageguard.base.files import read_toml
+from stageguard.base.lazy import load
+from stageguard.datasets.dataset import Dataset, Entry, RemoteFile, osf_files, physionet_files
 from stageguard.night.recording import Recording
 
 __all__ = [
@@ -26,13 +28,15 @@ __all__ = [
     "recordings",
 ]
 
-# Each is read by the module of its name, which holds its DATASET. To add one: a module, and its name here.
-_NAMES = ("accusleep", "sleep-accel", "sleepbrl", "shhs", "sleep-edf", "slpdb", "dod", "sample-list")
+
+@cache
+def _catalogue() -> dict[str, dict[str, Any]]:
+    return read_toml(Path(__file__).with_name("catalogue.toml"), "the catalogue of datasets")
 
 
 def dataset_names() -> tuple[str, ...]:
     """Return the names of all datasets."""
-    return _NAMES
+    return tuple(_catalogue())
 
 
 def dataset(name: str) -> Dataset:
@@ -44,12 +48,24 @@ def dataset(name: str) -> Dataset:
         No dataset has this name.
     """
     key = name.strip().lower().replace("_", "-")
-    if key not in _NAMES:
-        hint = did_you_mean(name, _NAMES)
-        raise InputError(f"no dataset {name!r}; there are: {', '.join(_NAMES)}.{hint}")
-    module = import_module(f"stageguard.datasets.{key.replace('-', '_')}")
-    described: Dataset = module.DATASET
-    return described
+    if key not in _catalogue():
+        hint = did_you_mean(name, _catalogue())
+        raise InputError(f"no dataset {name!r}; there are: {', '.join(_catalogue())}.{hint}")
+    facts = dict(_catalogue()[key])
+    physionet, osf = facts.pop("physionet", None), facts.pop("osf", None)
+    if physionet is not None:
+        facts["files"] = partial(physionet_files, project=physionet)
+    elif osf is not None:
+        facts["files"] = partial(osf_files, node=osf)
+    elif facts["access"] == "open":
+        facts["files"] = _deferred(key, "list_files")
+    return Dataset(name=key, find=_deferred(key, "find"), **facts)
+
+
+def _deferred(name: str, function: str) -> Callable[..., Any]:
+    """Return a function of a dataset's module, which is imported when it is called."""
+    reference = f"datasets.{name.replace('-', '_')}:{function}"
+    return lambda *arguments, **options: load(reference)(*arguments, **options)
 
 
 def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:

@@ -16,7 +16,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
-from stageguard.datasets.dataset import Dataset, Entry, osf_files
+from stageguard.datasets.dataset import Entry
 from stageguard.datasets.samples import broken, mat_row, scaled, table_columns
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
@@ -70,7 +70,7 @@ def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **fi
     """Find the sessions below a folder: the dataset, one of its groups, one mouse, or one session.
 
     A session that is there both as MAT-files and as AccuSleePy's table is one recording, read from the table.
-    `DATASET` explains the options, most of which are `Options`. Whether Mouse01 of one group is Mouse01 of
+    The catalogue explains the options, most of which are `Options`. Whether Mouse01 of one group is that of
     the other nobody has published, so that by default they are never parted.
     """
     options = Options(**files)
@@ -223,31 +223,3 @@ def _labels(path: Path, codes: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
             f"label {codes[where]:g} at epoch {where} is none of {stages}, -1 or 4. Give codes={{...}}.",
         )
     return labels
-
-
-DATASET = Dataset(
-    name="accusleep",
-    title="AccuSleep mouse EEG/EMG",
-    modality="eeg-emg",
-    access="open",
-    licence="none declared by the OSF project: use it as its authors ask, do not pass it on",
-    ethics="animal experiments; see the Methods of Barger et al. 2019 for the committee and protocol",
-    url="https://osf.io/py5eb/",
-    how_to_get="Fetch it from https://osf.io/py5eb/, or: stageguard data get accusleep FOLDER",
-    find=find,
-    n_recordings=70,
-    citation="Barger Z, Frye CG, Liu D, Dan Y, Bouchard KE (2019). Robust, automated sleep scoring by a "
-    "compact neural network with distributional shift correction. PLOS ONE 14(12): e0224642. "
-    "https://doi.org/10.1371/journal.pone.0224642",
-    files=partial(osf_files, node="py5eb"),
-    has_archives=True,
-    options={
-        "epoch_seconds": "epoch length of the scorings (default 4)",
-        "label_seconds": "epoch length of the labels in the files (default 2.5)",
-        "rate_hz": "sampling rate (default 512)",
-        "unit": "unit of the signals in the files, such as V; they are then in uV",
-        "group": "only '4-hour' or '24-hour' recordings",
-        "same_mice": "whether MouseNN is one animal in both groups (default true)",
-        "codes": "stage names of other label codes",
-    },
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -62,10 +61,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset: what it is, who may have it, and how it is read; texts are "" where nothing is published.
-
-    Each module of this package that reads a dataset ends with ``DATASET = Dataset(...)``.
-    """
+    """A dataset: what it is, who may have it, and how it is read; texts are "" where nothing is published."""
 
     name: str  # as in ``recordings(name, folder)``
     title: str  # what it is called in papers
@@ -85,18 +81,6 @@ class Dataset:
     has_archives: bool = False  # its zip files are to be unpacked when they have been fetched
     # with one line of explanation each; "subjects" is heeded by `entries`, all others by `find`
     options: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def on_physionet(cls, project: str, *, name: str, **facts: Any) -> Dataset:
-        """Return an open dataset by its project on PhysioNet, such as "slpdb/1.0.0"."""
-        return cls(
-            name=name,
-            access="open",
-            url=f"{PHYSIONET}/content/{project}/",
-            how_to_get=f"Fetch it from PhysioNet, or: stageguard data get {name} FOLDER",
-            files=partial(physionet_files, project=project),
-            **{"licence": "Open Data Commons Attribution License v1.0", **facts},
-        )
 
     @property
     def page(self) -> str:

@@ -25,7 +25,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
-from stageguard.datasets.dataset import Dataset, Entry, Fetch, RemoteFile, bucket_files
+from stageguard.datasets.dataset import Entry, Fetch, RemoteFile, bucket_files
 from stageguard.datasets.samples import broken, hdf5_file, hdf5_row, scaled
 from stageguard.formats.recordings.alignment import fit
 from stageguard.formats.recordings.raw import RawRecording
@@ -228,27 +228,3 @@ def list_files(fetch: Fetch) -> tuple[RemoteFile, ...]:
     """List the nights of both studies, and the archive with the scorers' lists."""
     nights = [file for study, bucket in BUCKETS.items() for file in bucket_files(fetch, bucket, study, ".h5")]
     return (RemoteFile("dreem-learning-evaluation.zip", SCORERS_URL), *nights)
-
-
-DATASET = Dataset(
-    name="dod",
-    title="Dreem Open Datasets (DOD-H and DOD-O)",
-    modality="eeg-emg",
-    access="open",
-    licence="MIT",
-    ethics="DOD-O: clinical trial NCT03657329, with informed consent; DOD-H: see Guillot et al. 2020",
-    url="https://dreem-dodo-dodh.s3.eu-west-1.amazonaws.com/index.html",
-    how_to_get="Fetch the .h5 files from the address above and the scorers from "
-    "https://github.com/Dreem-Organization/dreem-learning-evaluation, or: stageguard data get dod FOLDER",
-    find=find,
-    n_subjects=80,
-    n_recordings=80,
-    citation="Guillot A, Sauvet F, During EH, Thorey V (2020). Dreem Open Datasets: multi-scored sleep "
-    "datasets to compare human and automated sleep staging. IEEE Transactions on Neural Systems and "
-    "Rehabilitation Engineering 28(9): 1955-1965. https://doi.org/10.1109/TNSRE.2020.3011181",
-    files=list_files,
-    options={
-        "scorers": "folder with scorer_1, scorer_2, ... (default: below the dataset's folder)",
-        "subjects": "only these nights",
-    },
-)

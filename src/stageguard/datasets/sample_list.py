@@ -21,7 +21,7 @@ from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
-from stageguard.datasets.dataset import Dataset, Entry
+from stageguard.datasets.dataset import Entry
 from stageguard.formats.companions import START_WORDS, numbered_rows, parse_start
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
 from stageguard.night.recording import Recording
@@ -145,17 +145,3 @@ def _value(cell: str) -> float | str:
         return float(cell) if "_" not in cell else cell
     except ValueError:
         return cell
-
-
-DATASET = Dataset(
-    name="sample-list",
-    title="Recordings of your own, by a list",
-    modality="any",
-    access="private",
-    how_to_get="Write a TSV with the columns id, subject, edf, scoring beside your recordings.",
-    find=find,
-    options={
-        "table": f"name of the list in the folder (default: {', '.join(NAMES[:2])})",
-        "subjects": "only these",
-    },
-)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.datasets.dataset import Dataset, Entry
+from stageguard.datasets.dataset import Entry
 from stageguard.datasets.samples import broken
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
@@ -46,7 +46,6 @@ PAPER_QUOTAS = {
     "55-70": {"none": 5, "mild": 3, "moderate/severe": 2},
     "70+": {"none": 3, "mild": 2, "moderate/severe": 2},
 }
-_PAPER_SIZE = sum(sum(row.values()) for row in PAPER_QUOTAS.values())
 # The first that is there counts: hypopnoeas with 3 % desaturation or arousal under the names of the NSRR's
 # harmonised table and of the study's own, then with 3 % desaturation only.
 AHI_COLUMNS = ("nsrr_ahi_hp3r_aasm15", "ahi_a0h3a", "nsrr_ahi_hp3u", "ahi_a0h3", "rdi3p")
@@ -262,31 +261,3 @@ def _number(cell: str) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value < 1000 else None
-
-
-DATASET = Dataset(
-    name="shhs",
-    title="Sleep Heart Health Study (NSRR)",
-    modality="cardiorespiratory",
-    access="gated",
-    licence="NSRR data access and use agreement",
-    ethics="observational study NCT00005275; the files are shared for participants who consented to it",
-    url="https://sleepdata.org/datasets/shhs",
-    how_to_get="Request access at https://sleepdata.org/datasets/shhs, sign the data access and use "
-    "agreement, then fetch it with the NSRR's own tool: nsrr download shhs",
-    find=find,
-    n_subjects=5793,
-    n_recordings=5793,
-    citation="Quan SF, Howard BV, Iber C, et al. (1997). The Sleep Heart Health Study: design, rationale, "
-    "and methods. Sleep 20(12): 1077-1085; Zhang GQ, Cui L, Mueller R, et al. (2018). The National Sleep "
-    "Research Resource: towards a sleep data commons. JAMIA 25(10): 1351-1358. "
-    "https://doi.org/10.1093/jamia/ocy064",
-    options={
-        "visit": "1 (default) or 2",
-        "sample": f"paper: {_PAPER_SIZE} of visit 1, stratified by age and severity of apnoea",
-        "seed": f"of the sample (default {PAPER_SEED})",
-        "subjects": "only these ids",
-        "annotations": "nsrr (default) or profusion; the other one where a file is missing",
-        "ahi": "column of the apnoea-hypopnoea index (default: 3 % desaturation or arousal)",
-    },
-)

@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic, open_text
-from stageguard.datasets.dataset import Dataset, Entry
+from stageguard.datasets.dataset import Entry
 from stageguard.datasets.samples import broken
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
@@ -201,22 +201,3 @@ def _numbers(path: Path, n_columns: int) -> Floats:
             path, f"has {rows.shape[1]} columns, expected {n_columns}; it begins with {first[:40]!r}."
         )
     return rows
-
-
-DATASET = Dataset.on_physionet(
-    "sleep-accel/1.0.0",
-    name="sleep-accel",
-    title="Sleep-Accel (Apple Watch motion and heart rate with polysomnography)",
-    modality="actigraphy",
-    ethics="approved by the University of Michigan Institutional Review Board",
-    find=find,
-    n_subjects=31,
-    n_recordings=31,
-    citation="Walch O (2019). Motion and heart rate from a wrist-worn wearable and labeled sleep from "
-    "polysomnography (version 1.0.0). PhysioNet. https://doi.org/10.13026/hmhs-py35; Walch O, Huang Y, "
-    "Forger D, Goldstein C (2019). Sleep 42(12): zsz180. https://doi.org/10.1093/sleep/zsz180",
-    options={
-        "scheme": "stages of the scorings: aasm5 (default), wnr3 or ws2",
-        "whole": "keep what was recorded after the last scored epoch (default false)",
-    },
-)

@@ -19,7 +19,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file
-from stageguard.datasets.dataset import Dataset, Entry
+from stageguard.datasets.dataset import Entry
 from stageguard.datasets.samples import broken, reading
 from stageguard.formats.recordings.alignment import cropped
 from stageguard.formats.recordings.edf import read_edf_header
@@ -200,24 +200,3 @@ def _clock(cell: object) -> float | None:
     except ValueError:
         return None
     return round(share % 1 * DAY_SECONDS, 3) if np.isfinite(share) else None
-
-
-DATASET = Dataset.on_physionet(
-    "sleep-edfx/1.0.0",
-    name="sleep-edf",
-    title="Sleep-EDF Expanded (cassette and telemetry)",
-    modality="eeg-emg",
-    find=find,
-    n_subjects=100,
-    n_recordings=197,
-    citation="Kemp B, Zwinderman AH, Tuk B, Kamphuisen HAC, Oberyé JJL (2000). Analysis of a sleep-dependent "
-    "neuronal feedback loop: the slow-wave microcontinuity of the EEG. IEEE Transactions on Biomedical "
-    "Engineering 47(9): 1185-1194. https://doi.org/10.1109/10.867928; Kemp B (2013). Sleep-EDF Database "
-    "Expanded (version 1.0.0). PhysioNet. https://doi.org/10.13026/C2X676",
-    options={
-        "study": "cassette or telemetry (default both)",
-        "subjects": "only these, such as SC400 or ST701",
-        "around_sleep_minutes": "keep only this much before the first and after the last epoch of sleep",
-        "lights": "True to insist on lights off from the .xls tables, False to skip it (default: try)",
-    },
-)

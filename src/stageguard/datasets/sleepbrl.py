@@ -14,7 +14,7 @@ from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic
-from stageguard.datasets.dataset import Dataset, Entry
+from stageguard.datasets.dataset import Entry
 from stageguard.datasets.radar_container import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
 from stageguard.formats.recordings.edf import read_edf_recording
@@ -207,23 +207,3 @@ def _cell(cell: Any, texts: list[str]) -> Cell:
 
 def _text(element: Any) -> str:
     return "".join(element.itertext()).strip()
-
-
-DATASET = Dataset.on_physionet(
-    "sleepbrl/1.0.0",
-    name="sleepbrl",
-    title="SLEEPBRL (Sleep Bioradiolocation Database)",
-    modality="bioradar",
-    licence="as on its PhysioNet page (LICENSE.txt comes with the files)",
-    ethics="as in Tataraidze et al. 2015; the files themselves do not say",
-    find=find,
-    n_subjects=32,
-    n_recordings=32,
-    citation="Tataraidze A et al. (2015). Sleep stage classification based on bioradiolocation signals. "
-    "EMBC 2015: 362-365. https://doi.org/10.1109/EMBC.2015.7318374",
-    options={
-        "scheme": "stages of PhysioNet's scorings: wnr3 (default), aasm5 or ws2",
-        "pair": "which of the eight I/Q pairs is the main one, 1 (default) to 8",
-        "mapping": f"a mapping file elsewhere than in the folder's {MAPPING}",
-    },
-)

@@ -16,7 +16,7 @@ import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.datasets.dataset import Dataset, Entry
+from stageguard.datasets.dataset import Entry
 from stageguard.formats.recordings.alignment import Scoring, lay_over
 from stageguard.formats.recordings.read import build_recording
 from stageguard.formats.recordings.wfdb import (
@@ -123,18 +123,3 @@ def _covariates(comments: Sequence[str]) -> dict[str, float | str]:
             facts: dict[str, float | str] = {"age": float(match[1]), "sex": match[2]}
             return facts | ({"weight_kg": float(match[3])} if match[3] else {})
     return {}
-
-
-DATASET = Dataset.on_physionet(
-    "slpdb/1.0.0",
-    name="slpdb",
-    title="MIT-BIH Polysomnographic Database",
-    modality="cardiorespiratory",
-    find=find,
-    n_subjects=16,
-    n_recordings=18,
-    citation="Ichimaru Y, Moody GB (1999). Development of the polysomnographic database on CD-ROM. "
-    "Psychiatry and Clinical Neurosciences 53: 175-177. https://doi.org/10.1046/j.1440-1819.1999.00527.x; "
-    "MIT-BIH Polysomnographic Database (version 1.0.0). PhysioNet. https://doi.org/10.13026/C23K5S",
-    options={"subjects": "only these, such as slp01 (two records)"},
-)
