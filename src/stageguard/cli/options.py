@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -254,7 +254,6 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
         parameters += [
             Parameter(item.name, Parameter.KEYWORD_ONLY, default=item.default, annotation=kinds[item.name])
             for item in fields(hint)
-            if item.default is not MISSING
         ]
 
     @wraps(command)

@@ -237,10 +237,20 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
     print_review(out)
 
 
-def print_failures(outcomes: Outcomes, *, n_files: int | None = None, listed_in: Path | None = None) -> None:
-    """One row per problem, on stderr, with the file it is about, or the first and how many more."""
+def print_problems(
+    outcomes: Outcomes, *, as_json: bool, n_files: int | None = None, listed_in: Path | None = None
+) -> None:
+    """Write what failed to stderr: one line for the only file, of many a row per problem.
+
+    A row names the file, or the first and how many more. `n_files` is how many files there were, where
+    `outcomes` are the failures only; `listed_in` is a file with them all.
+    """
     failed = [outcome for outcome in outcomes if not outcome.ok]
-    if not failed:
+    n_files = len(outcomes) if n_files is None else n_files
+    if failed and n_files == 1:
+        print_error(failed[0].error)
+        return
+    if as_json or not failed:
         return
     files: dict[str, list[str]] = {}
     for outcome in failed:
@@ -252,28 +262,13 @@ def print_failures(outcomes: Outcomes, *, n_files: int | None = None, listed_in:
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         shown.add_row(f"{names[0]}{more}", problem)
     out = console(stderr=True)
-    print_heading(out, f"{len(failed):,} of {len(outcomes) if n_files is None else n_files:,} files failed")
+    print_heading(out, f"{len(failed):,} of {n_files:,} files failed")
     out.print(shown)
     if len(files) > MOST_PROBLEMS:
         where = "" if listed_in is None else f", all of them in {listed_in}"
         out.print(f"and {count(len(files) - MOST_PROBLEMS, 'more problem')}{where}")
     elif listed_in is not None and len(files) < len(failed):
         out.print(f"All of them with their files: {listed_in}")
-
-
-def print_problems(
-    outcomes: Outcomes, *, as_json: bool, n_files: int | None = None, listed_in: Path | None = None
-) -> None:
-    """Write what failed to stderr: one line for the only file, a table for one of many.
-
-    `n_files` is how many there were, where `outcomes` are the failures only; `listed_in` is a file with them
-    all.
-    """
-    total = len(outcomes) if n_files is None else n_files
-    if total == 1 and outcomes and not outcomes[0].ok:
-        print_error(outcomes[0].error)
-    elif not as_json:
-        print_failures(outcomes, n_files=total, listed_in=listed_in)
 
 
 def short_names(outcomes: Outcomes) -> list[str]:

@@ -26,7 +26,7 @@ from stageguard.cli.options import (
     spread,
     text_option,
 )
-from stageguard.cli.present import print_failures, print_notes, run_shown
+from stageguard.cli.present import end, print_notes, run_shown
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import (
     console,
@@ -170,10 +170,8 @@ def fit(
         print_json(report.to_dict() | result)
     else:
         print_fit(report, output, notes, warned, show_all=show_all)
-        print_failures(outcomes)
     print_notes(inputs.notes, as_json=as_json)
-    if not all(outcome.ok for outcome in outcomes):
-        raise typer.Exit(1)
+    end(outcomes, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,15 @@ def intervals(
     """
     if output is not None and output.suffix != ".tsv":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .tsv file.")
+    loaded = None if profile is None else Profile.load(profile)
+    if loaded is not None and method != "model" and not loaded.intervals.get("errors"):
+        raise InputError(
+            f"profile {loaded.name!r} holds no errors on scored nights, so there are no conformal intervals. "
+            "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
+            "--method model."
+        )
     request = Request(
-        profile=None if profile is None else Profile.load(profile),
+        profile=loaded,
         methods=("conformal", "model") if method == "both" else (method,),
         level=level,
         n_draws=draws,
@@ -106,11 +113,10 @@ def intervals(
         min_first_rem_seconds=min_first_rem_seconds,
         options=decode_options(given),
     )
-    check_profile(request)
-    if request.profile is None:
+    if loaded is None:
         inputs = find_inputs(files, samples, Wanted("hypnogram"))
     else:
-        inputs = find_densities(files, samples, request.profile, request.options)
+        inputs = find_densities(files, samples, loaded, request.options)
     given.check_one_file(len(inputs.nights))
     outcomes = run_shown(lambda night: intervals_of(night, request), inputs.nights, "Drawing", quiet=as_json)
     done = succeeded(outcomes)
@@ -158,18 +164,6 @@ class Request:
     convention: Convention
     min_first_rem_seconds: float | None  # the profile's where not said
     options: DecodeOptions
-
-
-def check_profile(request: Request) -> None:
-    """Refuse conformal intervals from a profile that holds no errors, before any file is read."""
-    profile = request.profile
-    if profile is None or request.methods == ("model",) or profile.intervals.get("errors"):
-        return
-    raise InputError(
-        f"profile {profile.name!r} holds no errors on scored nights, so there are no conformal intervals. "
-        "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
-        "--method model."
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,16 +344,12 @@ def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str
         )
     if "model" in request.methods:
         yield f"Model: {count(request.n_draws, 'draw')}, seed {request.seed}. {MODEL_WORDS}"
-    if any(row.kind == "model" and _is_outside(row) for row in rows):
+    if any(row.kind == "model" and (row.value < row.low or row.value > row.high) for row in rows):
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
     if any(not isnan(row.measured_coverage) for row in rows):
         yield "Covered: share of the fit's held-out nights whose expert value lay inside such an interval."
     if first.min_first_rem_seconds:
         yield f"REM latency ends with the first REM bout of {first.min_first_rem_seconds:g} s or more."
-
-
-def _is_outside(row: IntervalRow) -> bool:
-    return bool(row.value < row.low or row.value > row.high)  # never where one is NaN
 
 
 def _number(value: float) -> str:
