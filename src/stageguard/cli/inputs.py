@@ -143,13 +143,13 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
     for path in arguments:
         if _is_there(path) and path.is_dir():
             try:
-                found, left = _in_folder(path, wanted)
+                files, left = _in_folder(path, wanted)
             except FileFormatError as error:
                 if len(arguments) == 1:
                     raise
                 nights.append(Input(path, path.name, error=str(error)))  # the other nights go on
                 continue
-            nights += map(_input, found)
+            nights += map(_input, files)
             notes += left
         elif not _is_there(path) and MAGIC.search(str(path)):
             nights += map(_input, _matching(path, wanted))
@@ -210,10 +210,10 @@ def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
     Outputs are among them where the pattern itself ends like one: `*.posterior.csv`.
     """
     asked = tuple(suffix for suffix in OWN_SUFFIXES if pattern.name.endswith(suffix))
-    found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - pathlib's matches hidden files
+    paths = map(Path, glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - pathlib's matches hidden files
     files = [
-        path for path in map(Path, found)
-        if not path.is_dir() and (not is_own(path, wanted.kind) or (asked and path.name.endswith(asked)))
+        path for path in paths
+        if not path.is_dir() and (not is_own(path, wanted.kind) or path.name.endswith(asked))
     ]  # fmt: skip
     if not files:
         raise InputError(f"no file matches {str(pattern)!r}. Check the folder and the pattern.")
@@ -244,7 +244,7 @@ def _in_folder(folder: Path, wanted: Wanted) -> tuple[list[Path], list[str]]:
     if wanted.kind == "hypnogram":  # an output says more about a night than what it was decoded from
         decoded = {night_id(path) for path in found if path.name.endswith(TSV_SUFFIX)}
         found = [path for path in found if path.name.endswith(TSV_SUFFIX) or night_id(path) not in decoded]
-        known = {path: own for path, own in known.items() if night_id(path) not in decoded}
+        known = {path: is_one for path, is_one in known.items() if night_id(path) not in decoded}
     if not found:
         raise file_error(folder, f"this folder holds no {NOUNS[wanted.kind]}. Name files, or another folder.")
     taken = set(found)

@@ -113,7 +113,6 @@ def read_scored(path: Path, options: ReadOptions) -> ScoredFile:
 
 def read_night(night: Input, options: ReadOptions) -> ScoredFile:
     """Read a night of a command's inputs; a listed recording says when it began."""
-    night.refuse()
     start = start_of(night.edf, night.start)
     return read_scored(night.path, options if start is None else replace(options, start=start))
 
