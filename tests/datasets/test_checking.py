@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import io
 import json
 import pickle
 import re
 import stat
 import zipfile
+from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +91,15 @@ def test_every_dataset_says_what_it_is(name):
     assert facts.how_to_get
     assert (ROOT / "docs" / facts.page).is_file()
     assert all(facts.options.values())
+
+
+@pytest.mark.parametrize("name", dataset_names())
+def test_the_catalogue_names_the_options_of_the_reader(name):
+    module = import_module(f"stageguard.datasets.{name.replace('-', '_')}")
+    taken = set(inspect.signature(module.find).parameters) - {"folder"}
+    if "files" in taken:  # AccuSleep: what the files do not say
+        taken = taken - {"files"} | {item.name for item in fields(module.Options)}
+    assert set(dataset(name).options) - {"subjects"} == taken
 
 
 def test_names_are_forgiving_and_errors_helpful(tmp_path):
