@@ -168,13 +168,13 @@ def toml_text(document: Mapping[str, object]) -> str:
     return tomli_w.dumps(document)
 
 
-def file_error(path: Path | str, reason: str, code: str = "") -> FileFormatError:
+def file_error(path: Path | str, *reason: object, code: str = "") -> FileFormatError:
     """Return an error whose line begins with the file's name, or with what an object is called."""
     name = path if isinstance(path, str) else path.name
     if isinstance(path, Path) and name in ("", ".."):
         name = path.resolve().name or str(path)
-    error = FileFormatError(Message(name, ": ", reason))
-    error.reason, error.code = reason, code
+    error = FileFormatError(Message(name, ": ", *reason))
+    error.reason, error.code = Message(*reason), code
     return error
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, Message, StageGuardWarning
+from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.tables.delimited import (
@@ -68,13 +68,11 @@ def _read(path: Path, options: DensityOptions, tool: Tool) -> RawDensity:
     if options.format != tool.format:
         raise file_error(
             path,
-            Message(
-                "holds one stage and its confidence per epoch, not a distribution over the stages: the "
-                f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest "
-                "spread evenly, say so: ",
-                Argument("format", tool.format),
-                ".",
-            ),
+            "holds one stage and its confidence per epoch, not a distribution over the stages: the "
+            f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest "
+            "spread evenly, say so: ",
+            Argument("format", tool.format),
+            ".",
         )
     return spread(path, labels, confidences, options, tool, lines)
 
@@ -104,14 +102,10 @@ def spread(
     values[np.flatnonzero(known), places[known]] = confidences[known]
     values[~known] = np.nan
     name = where if isinstance(where, str) else where.name
-    note = (
-        f"not a distribution: each label got its confidence, the other {n_stages - 1} stages equal parts of "
-        "the rest"
-    )
-    warnings.warn(
-        StageGuardWarning(f"{name}: {note}. Decisions on it are weaker than they look."), stacklevel=2
-    )
-    notes = [note]
+    others = f"the other {n_stages - 1} stages equal parts of the rest"
+    notes = [f"not a distribution: each label got its confidence, {others}"]
+    text = f"{name}: {notes[0]}. Decisions on it are weaker than they look."
+    warnings.warn(StageGuardWarning(text), stacklevel=2)
     n_weak = int(np.count_nonzero(scored & ~known))
     if n_weak:
         notes.append(f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence")
@@ -140,15 +134,12 @@ def _stages(
         names = tuple(options.stages or (fitting[0] if fitting else AASM5).names)
         meaning = {str(canonical_name(name) or name): place for place, name in enumerate(names)}
         expected = ", ".join(names)
-    places = np.empty(len(labels), dtype=np.intp)
+    places = np.full(len(labels), -1, dtype=np.intp)
     for row, label in enumerate(labels):
-        key = label if tool.digits else str(canonical_name(label) or label)
-        key = key.removesuffix(".0") if tool.digits else key
-        if key.casefold() in UNDEFINED:
-            places[row] = -1
-        elif key in meaning:
+        key = label.removesuffix(".0") if tool.digits else str(canonical_name(label) or label)
+        if key in meaning and key.casefold() not in UNDEFINED:
             places[row] = meaning[key]
-        else:
+        elif key.casefold() not in UNDEFINED:
             line = f"row {row}" if lines is None else f"line {lines[row]}"
             raise file_error(
                 where,

@@ -117,11 +117,9 @@ def settle_epoch_seconds(
     if given is not None and not abs(given - found) <= 1e-3 * found:
         raise file_error(
             path,
-            Message(
-                f"an epoch lasts {found:g} s {by}, got ",
-                Argument("epoch_seconds", float(given)),
-                f". Leave it out, or correct {owner}.",
-            ),
+            f"an epoch lasts {found:g} s {by}, got ",
+            Argument("epoch_seconds", float(given)),
+            f". Leave it out, or correct {owner}.",
         )
     return found
 
@@ -134,7 +132,11 @@ def build_density(path: Where, raw: RawDensity, options: DensityOptions) -> Dens
     try:
         scheme, columns = match_columns(raw.names, options.scheme, is_given=options.stages is not None)
         matrix = as_float_matrix(raw.values, len(raw.names), raw.names)
-        matrix = _with_gaps(_ordered(matrix, columns), raw.places)
+        if not np.array_equal(columns, np.arange(matrix.shape[1])):
+            matrix = np.ascontiguousarray(matrix[:, columns])
+        if raw.places is not None:  # the epochs between rows have no evidence
+            rows, matrix = matrix, np.full((int(raw.places[-1]) + 1, matrix.shape[1]), np.nan)
+            matrix[raw.places] = rows
         matrix, assumed = to_probabilities(matrix, scheme.names, logits=options.logits, log=options.log)
         source = path if isinstance(path, str) else path.name
         remarks = (*notes, *assumed)
@@ -177,28 +179,11 @@ def check_usual(path: Where, usual: float, expected: float | None, tool: str) ->
     if expected is not None and abs(usual - expected) > 1e-3 * usual:
         raise file_error(
             path,
-            Message(
-                f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s "
-                "that of the profile or night it goes with. Say which: ",
-                Argument("epoch_seconds", float(expected)),
-                ".",
-            ),
+            f"does not say how long an epoch is: {usual:g} s is the default of {tool}, {expected:g} s "
+            "that of the profile or night it goes with. Say which: ",
+            Argument("epoch_seconds", float(expected)),
+            ".",
         )
-
-
-def _ordered(matrix: Floats, columns: Indices) -> Floats:
-    if np.array_equal(columns, np.arange(matrix.shape[1])):
-        return matrix
-    return np.ascontiguousarray(matrix[:, columns])
-
-
-def _with_gaps(matrix: Floats, places: Indices | None) -> Floats:
-    """Put rows at their epochs; the epochs in between have no evidence."""
-    if places is None:
-        return matrix
-    spread = np.full((int(places[-1]) + 1, matrix.shape[1]), np.nan)
-    spread[places] = matrix
-    return spread
 
 
 def _with_line(message: Message, raw: RawDensity) -> Message:

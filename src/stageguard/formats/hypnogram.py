@@ -125,7 +125,7 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> Stag
     """Scheme the names belong to: the one given if they fit it, else the standard one they name."""
     names = {name for name in raw.stages if name.casefold() not in UNSCORED_WORDS}
     for scheme in (options.scheme, options.default_scheme):
-        if scheme is not None and _all_known(names, scheme):
+        if scheme is not None and all(_label(name, scheme) is not None for name in names):
             return scheme
     if raw.scheme is not None:
         return raw.scheme
@@ -146,41 +146,31 @@ def _scheme_of(path: Path, raw: RawHypnogram, options: HypnogramOptions) -> Stag
         return fitting[0]
     raise file_error(
         path,
-        Message(
-            f"names {' and '.join(sorted(map(str, meanings))) or 'no stage'} only, so its scheme may be "
-            f"{' or '.join(scheme.name for scheme in fitting)}. Say which with ",
-            Argument("scheme", fitting[0].name),
-            ".",
-        ),
+        f"names {' and '.join(sorted(map(str, meanings))) or 'no stage'} only, so its scheme may be "
+        f"{' or '.join(scheme.name for scheme in fitting)}. Say which with ",
+        Argument("scheme", fitting[0].name),
+        ".",
     )
-
-
-def _all_known(names: set[str], scheme: StageScheme) -> bool:
-    try:
-        return all(scheme.index(name) >= 0 for name in names)
-    except InputError:
-        return False
 
 
 def _labels(
     path: Path, stages: Sequence[str], lines: Sequence[int], scheme: StageScheme
 ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
     known: dict[str, int] = {}
-    labels = np.empty(len(stages), dtype=np.int8)
-    for place, stage in enumerate(stages):
+    for index, stage in enumerate(stages):
         if stage not in known:
-            known[stage] = UNSCORED if stage.casefold() in UNSCORED_WORDS else _label(stage, scheme)
-            if known[stage] < UNSCORED:
-                raise file_error(path, f"line {lines[place]}: {unknown_stage(stage, scheme)}")
-        labels[place] = known[stage]
-    return labels
+            label = UNSCORED if stage.casefold() in UNSCORED_WORDS else _label(stage, scheme)
+            if label is None:
+                raise file_error(path, f"line {lines[index]}: ", unknown_stage(stage, scheme))
+            known[stage] = label
+    return np.array([known[stage] for stage in stages], dtype=np.int8)
 
 
-def _label(stage: str, scheme: StageScheme) -> int:
+def _label(stage: str, scheme: StageScheme) -> int | None:
     try:
         return scheme.index(stage)
     except InputError:
-        return UNSCORED - 1
+        return None
 
 
 def unknown_stage(stage: str, scheme: StageScheme) -> str:

@@ -202,7 +202,7 @@ def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) 
         fitting = [name for name, each in NUMBERINGS.items() if set(values) <= set(each.codes)]
         known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
         numbers = "holds numbers, and tools number stages differently. Say whose they are: "
-        raise file_error(path, Message(numbers, *known[1:], "."))
+        raise file_error(path, numbers, *known[1:], ".")
     if all(value is None or isinstance(value, str) or value != value for value in values):
         names = (value if isinstance(value, str) else UNSCORED_NAME for value in values)
         return RawHypnogram(tuple(names), epochs)

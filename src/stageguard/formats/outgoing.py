@@ -147,8 +147,7 @@ def stage_words(
     standard, places = standard_scheme(hypnogram.scheme)
     if standard.name not in words:
         raise _unknown(hypnogram.scheme, words, tool)
-    own = words[standard.name]
-    names = [own.get(standard.names[place], standard.names[place]) for place in places]
+    names = [words[standard.name].get(name, name) for name in (standard.names[place] for place in places)]
     return [(*names, unscored)[label] for label in hypnogram.labels.tolist()]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base import checks
-from stageguard.base.errors import Argument, FileFormatError, InputError, Message, message_of
+from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import faults_named, file_error
 from stageguard.formats import registry
 from stageguard.formats.density import DensityFile, DensityOptions, build_density, existing_file
@@ -182,11 +182,9 @@ def _refuse_array(path: Path) -> None:
     known = "".join(f" or {other!r}" for other in others)
     raise file_error(
         path,
-        Message(
-            "holds an array of numbers, and tools number stages differently. Say whose with ",
-            Argument("format", first),
-            f"{known}. If it holds probabilities, use read_density.",
-        ),
+        "holds an array of numbers, and tools number stages differently. Say whose with ",
+        Argument("format", first),
+        f"{known}. If it holds probabilities, use read_density.",
     )
 
 

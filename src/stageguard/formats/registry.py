@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from stageguard.base.errors import Argument, FileFormatError, InputError, Message, did_you_mean
+from stageguard.base.errors import Argument, FileFormatError, InputError, did_you_mean
 from stageguard.base.files import file_error
 from stageguard.formats import sniffing
 from stageguard.formats.file_format import FileFormat, Kind
@@ -69,8 +69,8 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
         choices: list[object] = []
         for form in fitting:
             choices += [" or " * bool(choices), form.title, " (", Argument("format", form.name), ")"]
-        which = Message("may be ", *choices, ". Say which with ", Argument("format"), ".")
-        raise file_error(path, which, "ambiguous-format")
+        choices += [". Say which with ", Argument("format"), "."]
+        raise file_error(path, "may be ", *choices, code="ambiguous-format")
     form = fitting[0]
     if form.is_general and head.startswith(sniffing.UTF16_MARKS):
         raise file_error(path, "is UTF-16 text. Save it as UTF-8.")
@@ -80,9 +80,13 @@ def detect(path: Path, kind: Kind, among: Sequence[FileFormat] | None = None) ->
     is_alike = any(set(form.suffixes) & set(other.suffixes) for other in by_name)
     if by_name and not is_alike:
         if path.suffix.lower() == ".txt":  # a name that promises no format in particular
-            choice = Argument("format", form.name)
-            which = Message(f"holds {form.title}, which is not called .txt. Say ", choice, ", or rename it.")
-            raise file_error(path, which, "ambiguous-format")
+            raise file_error(
+                path,
+                f"holds {form.title}, which is not called .txt. Say ",
+                Argument("format", form.name),
+                ", or rename it.",
+                code="ambiguous-format",
+            )
         hint = " Is it an Excel workbook? Save it as CSV." if head.startswith(b"PK") else ""
         raise file_error(path, f"holds {form.title}, not {by_name[0].title} as its name says.{hint}")
     return form

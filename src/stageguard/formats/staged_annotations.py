@@ -25,7 +25,7 @@ from stageguard.formats.hypnogram import (
     unknown_stage,
 )
 from stageguard.formats.outgoing import Event, Outgoing
-from stageguard.formats.staged_intervals import Interval, Staged, stage_epochs
+from stageguard.formats.staged_intervals import Interval, stage_epochs
 from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
 
@@ -76,7 +76,7 @@ def annotated(
     if not chosen:
         texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
         found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
-        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.", "no-stages")
+        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.", code="no-stages")
     remarks = _remarks(path, chosen)
     chosen += _unscored_ends(annotations, chosen)
     left_out = _left_out(annotations, chosen) if only_stages else ()
@@ -97,7 +97,7 @@ def annotated(
 
 
 def raw_of(
-    staged: Staged,
+    staged: RawHypnogram,
     *,
     start: datetime | None = None,
     has_clock: bool = False,
@@ -105,20 +105,11 @@ def raw_of(
     notes: tuple[str, ...] = (),
     scorer: str | None = None,
 ) -> RawHypnogram:
-    """Return staged epochs as a reader's result; `start` is that of the recording."""
+    """Return staged epochs with what else a file says; `start` is that of the recording."""
     if start is not None:
         start += timedelta(seconds=staged.offset_seconds)
-    return RawHypnogram(
-        staged.stages,
-        tuple(range(1, len(staged.stages) + 1)),
-        epoch_seconds=staged.epoch_seconds,
-        start=start,
-        scheme=scheme,
-        offset_seconds=staged.offset_seconds,
-        has_clock=has_clock,
-        notes=staged.notes + notes,
-        scorer=scorer,
-    )
+    notes = staged.notes + notes
+    return replace(staged, start=start, has_clock=has_clock, scheme=scheme, notes=notes, scorer=scorer)
 
 
 def stage_annotations(

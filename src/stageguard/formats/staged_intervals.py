@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints
-from stageguard.base.errors import Argument, Message
+from stageguard.base.errors import Argument
 from stageguard.base.files import file_error
 from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH
+from stageguard.formats.hypnogram import RawHypnogram
 from stageguard.formats.tables.timing import durations_by_onsets
 from stageguard.night.stages import UNSCORED_NAME
 
@@ -35,16 +36,6 @@ class Interval:
     stage: str
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """One stage per epoch, from the first whole epoch of the recording on."""
-
-    stages: tuple[str, ...]
-    epoch_seconds: float
-    offset_seconds: float  # of the first epoch, less than one epoch after the recording's start
-    notes: tuple[str, ...] = ()
-
-
 def stage_epochs(
     path: Path,
     intervals: Sequence[Interval],
@@ -52,7 +43,7 @@ def stage_epochs(
     *,
     may_be_cut: bool = False,
     end_seconds: float | None = None,
-) -> Staged:
+) -> RawHypnogram:
     """Put intervals on a grid of epochs; what none covers is unscored.
 
     Without `epoch_seconds` epochs are what onsets and durations are multiples of. Only the last interval may
@@ -92,7 +83,8 @@ def stage_epochs(
     left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
     if left > TOLERANCE * epoch_seconds:
         notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
-    return Staged(stages, epoch_seconds, offset, notes)
+    lines = tuple(range(1, len(stages) + 1))
+    return RawHypnogram(stages, lines, epoch_seconds, offset_seconds=offset, notes=notes)
 
 
 def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tuple[Floats, tuple[str, ...]]:
@@ -172,12 +164,10 @@ def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
     if not SHORTEST_GUESS <= guess <= LONGEST_GUESS:
         raise file_error(
             path,
-            Message(
-                "its stages' times are multiples of no epoch length (the largest common one is "
-                f"{guess:g} s). Give the epoch length: ",
-                Argument("epoch_seconds", 30),
-                ".",
-            ),
+            "its stages' times are multiples of no epoch length (the largest common one is "
+            f"{guess:g} s). Give the epoch length: ",
+            Argument("epoch_seconds", 30),
+            ".",
         )
     return guess
 

@@ -85,7 +85,7 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
         )
     if options.format not in (None, "gssc"):
         raise file_error(
-            where, Message("is read as GSSC's, got ", Argument("format", options.format), ". Leave it out.")
+            where, "is read as GSSC's, got ", Argument("format", options.format), ". Leave it out."
         )
     if stages.dtype.kind not in "iu" or not np.array_equal(probabilities.argmax(axis=1), stages):
         raise file_error(
@@ -148,12 +148,10 @@ def _labels_and_confidences(
     if options.format != ACCUSLEEPY.format:
         raise file_error(
             where,
-            Message(
-                "has one label and one number per epoch, which is not a distribution over the stages. "
-                "Expected probabilities (epochs, classes). AccuSleePy's labels and confidences need ",
-                Argument("format", ACCUSLEEPY.format),
-                ".",
-            ),
+            "has one label and one number per epoch, which is not a distribution over the stages. "
+            "Expected probabilities (epochs, classes). AccuSleePy's labels and confidences need ",
+            Argument("format", ACCUSLEEPY.format),
+            ".",
         )
     if confidences.dtype.kind not in "fiu":
         raise file_error(where, f"has confidences of type {confidences.dtype}, expected numbers.")
@@ -193,10 +191,8 @@ def _names(where: Where, tool: ArrayTool, options: DensityOptions) -> tuple[tupl
     example = Argument("stages", ["W", "N1", "N2", "N3", "R"])
     raise file_error(
         where,
-        Message(
-            f"names no stages, and {why}. Say what the columns are with stages, for example ",
-            *(example, ".", tools),
-        ),
+        f"names no stages, and {why}. Say what the columns are with stages, for example ",
+        *(example, ".", tools),
     )
 
 
@@ -211,14 +207,12 @@ def _in_rows(
         why = "both may be the stages" if axes else f"expected {n_stages} stages on one of the last two"
         raise file_error(
             where,
-            Message(
-                f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
-                "epochs): ",
-                Argument("format", "physioex"),
-                " or ",
-                Argument("format", "braindecode"),
-                ".",
-            ),
+            f"has shape {array.shape}: {why}. Windows are (windows, epochs, stages) or (windows, stages, "
+            "epochs): ",
+            Argument("format", "physioex"),
+            " or ",
+            Argument("format", "braindecode"),
+            ".",
         )
     windows = array if axes[0] == 2 else np.swapaxes(array, 1, 2)
     n_windows, n_epochs = windows.shape[:2]
@@ -236,21 +230,25 @@ def _sleepecg(where: Where, array: npt.NDArray[Any], options: DensityOptions, to
             "and the stages.",
         )
     names = SLEEPECG[n_stages]
-    if options.stages is not None:
-        names = _without_first(where, options.stages, n_stages)
+    if options.stages is not None:  # with or without the name of column 0
+        names = tuple(options.stages)
+        if len(names) == n_stages + 1 and names[0].casefold() == UNDEFINED.casefold():
+            names = names[1:]
+        if len(names) != n_stages:
+            raise file_error(
+                where, f"has {n_stages} stages behind {UNDEFINED}, got {len(options.stages)} names in stages."
+            )
     plain = array.astype(np.float64)
     if options.stages is None or len(options.stages) == n_stages:  # else column 0 is named UNDEFINED
         _refuse_soft_undefined(where, plain[:, 0], names)
     values, note = without_undefined(plain[:, 1:], plain[:, 0], (UNDEFINED,))
-    order = sorted(range(n_stages), key=lambda place: -place)  # from wake to deep sleep
+    order = list(reversed(range(n_stages)))  # from wake to deep sleep
     order = [order[0], *order[2:], order[1]] if n_stages > 2 else order
-    assumed = () if options.stages is not None else (
-        f"columns read as {UNDEFINED}, {', '.join(names)}, the order of SleepECG",
-    )  # fmt: skip
+    notes = (f"columns read as {UNDEFINED}, {', '.join(names)}, the order of SleepECG", note)
     return RawDensity(
         values[:, order],
-        tuple(names[place] for place in order),
-        notes=(*assumed, note),
+        tuple(names[column] for column in order),
+        notes=notes if options.stages is None else (note,),
         usual_seconds=tool.usual_seconds,
         tool=tool.name,
     )
@@ -262,25 +260,12 @@ def _refuse_soft_undefined(where: Where, undefined: Floats, names: Sequence[str]
     if n_soft >= LEAST_SOFT_ROWS and n_soft >= LEAST_SOFT * len(undefined):
         raise file_error(
             where,
-            Message(
-                f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
-                f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages "
-                "and without format, for example ",
-                Argument("stages", list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))),
-                ".",
-            ),
+            f"its column 0 is between 0 and 1 in {n_soft:,} of {len(undefined):,} rows, expected "
+            f"{UNDEFINED}, which is 0 or 1. Was it left out already? Then name the columns with stages "
+            "and without format, for example ",
+            Argument("stages", list(SLEEPECG.get(len(names) + 1, SLEEPECG[5]))),
+            ".",
         )
-
-
-def _without_first(where: Where, stages: Sequence[str], n_stages: int) -> tuple[str, ...]:
-    """Names the caller gave, with or without the one of column 0."""
-    if len(stages) == n_stages + 1 and stages[0].casefold() == UNDEFINED.casefold():
-        return tuple(stages[1:])
-    if len(stages) != n_stages:
-        raise file_error(
-            where, f"has {n_stages} stages behind {UNDEFINED}, got {len(stages)} names in stages."
-        )
-    return tuple(stages)
 
 
 def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -> tuple[Floats, str]:

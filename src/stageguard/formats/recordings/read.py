@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
 from stageguard.base.files import faults_named, file_error, is_synthetic, open_file
+from stageguard.base.lazy import load
 from stageguard.base.units import known_unit, scale_to, standard_unit
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
@@ -28,8 +28,8 @@ PathLike = str | os.PathLike[str]
 ScoringLike = PathLike | Hypnogram
 # How content begins -> who reads it; WFDB headers are text, told by their name.
 RECORDING_READERS = {
-    "edf": "tools.edf_annotations:read_annotated_edf",
-    "wfdb": "recordings.wfdb:read_wfdb_recording",
+    "edf": "formats.tools.edf_annotations:read_annotated_edf",
+    "wfdb": "formats.recordings.wfdb:read_wfdb_recording",
 }
 SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, wherever folders are looked through
 USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed where a file gives none
@@ -125,14 +125,10 @@ def build_recording(
     if not raw.signals:
         raise file_error(path, "holds no readable signals" + (f": {notes[-1]}." if notes else "."))
     signals = _with_units(path, raw, units or {}, channels or {}, notes)
-    chosen: dict[str, Signal | Series] = {}
-    for role, wanted in (channels or {}).items():
-        chosen[role] = _chosen(path, raw, signals, role, wanted)
+    chosen = {role: _chosen(path, raw, signals, role, wanted) for role, wanted in (channels or {}).items()}
     taken = {signal.name for signal in chosen.values()}
     left = {label: signal for label, signal in signals.items() if label not in taken}
-    guessed = (
-        dict(roles) if roles is not None else guess_roles({label: _facts(s) for label, s in left.items()})
-    )
+    guessed = _guess_roles(left) if roles is None else roles
     guessed = {role: label for role, label in guessed.items() if label in left and role not in chosen}
     if guessed and roles is None:
         notes.append("roles by label: " + ", ".join(f"{role} = {label}" for role, label in guessed.items()))
@@ -184,13 +180,12 @@ def _reader(path: Path) -> Callable[[Path], RawRecording]:
     if kind == "edf" and not head.startswith((b"0       ", b"\xffBIOSEMI")):
         found = "is empty (0 bytes)" if not head else f"begins with {head!r}"
         raise file_error(path, f"{found}, expected EDF or EDF+, or the header (.hea) of a WFDB record.")
-    module, _, function = RECORDING_READERS[kind].partition(":")
-    reader: Callable[[Path], RawRecording] = getattr(import_module(f"stageguard.formats.{module}"), function)
+    reader: Callable[[Path], RawRecording] = load(RECORDING_READERS[kind])
     return reader
 
 
-def _facts(signal: Signal | Series) -> tuple[str, float | None]:
-    return signal.unit, signal.rate_hz if isinstance(signal, Signal) else None
+def _guess_roles(signals: Mapping[str, Signal | Series]) -> Mapping[str, str]:
+    return guess_roles({label: (s.unit, getattr(s, "rate_hz", None)) for label, s in signals.items()})
 
 
 def _with_units(
@@ -198,7 +193,7 @@ def _with_units(
 ) -> dict[str, Signal | Series]:
     """Channels with the units a caller gave; one the file gives already is not overruled."""
     signals = dict(raw.signals)
-    guessed = guess_roles({label: _facts(signal) for label, signal in signals.items()}) if units else {}
+    guessed = _guess_roles(signals) if units else {}
     for name, unit in units.items():
         label = find_label(channels.get(name, guessed.get(name, name)), list(signals), name, path.name)
         signal = signals.get(label) if isinstance(label, str) else None
@@ -213,10 +208,9 @@ def _with_units(
             )
         wanted = standard_unit(unit)
         factor, offset = scale_to(unit, wanted, what=f"channel {label!r}")
-        samples = (
-            signal.samples if (factor, offset) == (1.0, 0.0) else Combination(signal.samples, factor, offset)
-        )
-        signals[str(label)] = Signal(signal.name, samples, signal.rate_hz, wanted)
+        if (factor, offset) != (1.0, 0.0):
+            signal = replace(signal, samples=Combination(signal.samples, factor, offset))
+        signals[str(label)] = replace(signal, unit=wanted)
         notes.append(f"channel {label!r} is in {unit}, as given")
     return signals
 
