@@ -176,8 +176,8 @@ def test_apnoeas_come_as_often_as_the_index_says_and_never_awake(made):
 
 def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
     from stageguard.synthetic import cardiorespiratory
-    from stageguard.synthetic.hypnograms import Night
     from stageguard.synthetic.people import Sleeper
+    from stageguard.synthetic.sleepers import Night
 
     night = Night(Hypnogram(np.full(240, 2), AASM5, 30.0))
     one = cardiorespiratory.simulate(night, Sleeper(1, {"ahi": 25.0}), 3, "x")

@@ -12,7 +12,6 @@ from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.profile.profile import Profile
 from stageguard.synthetic import chain
-from stageguard.synthetic.hypnograms import draw_day, draw_night
 from stageguard.synthetic.people import (
     AGE_GROUPS,
     OSA_GROUPS,
@@ -23,7 +22,7 @@ from stageguard.synthetic.people import (
     draw_mouse,
     known_shifts,
 )
-from stageguard.synthetic.sleepers import day_clock, kind_of, night_clock
+from stageguard.synthetic.sleepers import day_clock, draw_day, draw_night, kind_of, night_clock
 
 HUMAN = ("human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3", "human-actigraphy-2")
 MOUSE = "mouse-eeg-emg-3"

@@ -12,9 +12,9 @@ from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.body import effort_of, movement, turn_seconds
 from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
 from stageguard.synthetic.files import write_rows
-from stageguard.synthetic.hypnograms import LIGHTS_OFF_HOUR, Night
 from stageguard.synthetic.noise import at_times, drift, shaped_noise, stream
 from stageguard.synthetic.people import Sleeper
+from stageguard.synthetic.sleepers import LIGHTS_OFF_HOUR, Night
 
 RATE_HZ = 50.0
 HEART_RATE_SECONDS = 5.0  # between two values of a watch that is told to watch the heart

@@ -22,9 +22,9 @@ from stageguard.night.recording import Signal
 from stageguard.synthetic.body import APNOEA, HYPOPNOEA, Breath, body_of, ecg_of
 from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
 from stageguard.synthetic.files import edf_signal, signal_of, write_edf
-from stageguard.synthetic.hypnograms import Night
 from stageguard.synthetic.noise import drift, moments, stream
 from stageguard.synthetic.people import Sleeper
+from stageguard.synthetic.sleepers import Night
 
 ECG_HZ = 125.0  # as in the first visit of SHHS, like the other rates
 BELT_HZ = 10.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stageguard.night.recording import Recording, Series, Signal
-from stageguard.synthetic.hypnograms import SCORER, Night
 from stageguard.synthetic.people import Sleeper
+from stageguard.synthetic.sleepers import SCORER, Night
 
 LARGEST_SHARE = 0.15  # of a short recording that one event may take
 

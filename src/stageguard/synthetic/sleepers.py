@@ -1,18 +1,22 @@
-"""How each kind of sleeper sleeps: bouts from the fitted profiles, clocks of night and day."""
+"""How each kind of sleeper sleeps: bouts from the fitted profiles, clocks, and the nights drawn by them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cache
 from types import MappingProxyType
 
 import numpy as np
 
 from stageguard.base.arrays import Floats
+from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile
-from stageguard.synthetic.chain import N_PHASES, BoutLaw, Clock, calibrated, lifted
+from stageguard.synthetic.chain import N_PHASES, BoutLaw, Clock, calibrated, draw, lifted
+from stageguard.synthetic.noise import stream
+from stageguard.synthetic.people import Sleeper
 
 FINE_PROFILE = "human-psg-5"
 NIGHT_HOURS = 8.0  # a night whose transitions, counted from its beginning to its end, are the profile's
@@ -228,3 +232,58 @@ def _one_epoch(profile: Profile) -> Floats:
     """Return the share of one-epoch bouts in the middle of the experts' range."""
     bands = [profile.bands[f"one_epoch_bouts_percent_{name}"] for name in profile.scheme.names]
     return np.array([(band.low + band.high) / 200 for band in bands])
+
+
+SCORER = "synthetic truth"
+DATE = datetime(2000, 1, 1)  # of every simulated recording
+LIGHTS_OFF_HOUR = 22.75  # usual hour at which people go to sleep
+LIGHTS_ON_PHASE = 7.0  # hour at which a mouse's lights go on
+LARGEST_WAKEFUL_SHARE = 0.15  # of a short recording, before lights off and after lights on each
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """The truth about one recording."""
+
+    hypnogram: Hypnogram  # with the start of the recording
+    lights_off_seconds: float | None = None  # since the start; None for mice
+    lights_on_seconds: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Length of the recording."""
+        return self.hypnogram.n_epochs * self.hypnogram.epoch_seconds
+
+
+def draw_night(
+    kind: Kind, sleeper: Sleeper, seed: int, hours: float, awake_minutes: tuple[float, float] = (0.0, 0.0)
+) -> Night:
+    """Return a night of somebody; `awake_minutes` are means, before lights off and after lights on."""
+    rng = stream(seed, "hypnogram", sleeper.number)
+    n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
+    evening, morning = (
+        _wakeful_epochs(rng, minutes, n_epochs, kind.epoch_seconds) for minutes in awake_minutes
+    )
+    n_dark = n_epochs - evening - morning
+    clock = night_clock(kind, rng, n_dark * kind.epoch_seconds / 3600, sleeper.factors)
+    labels = np.full(n_epochs, kind.scheme.wake_index, dtype=np.int8)
+    labels[evening : evening + n_dark] = draw(rng, kind.law, clock, n_dark, kind.begin)
+    lights_off_hour = LIGHTS_OFF_HOUR + float(np.clip(rng.normal(0, 0.6), -1.5, 1.5))
+    start = DATE + timedelta(seconds=round(lights_off_hour * 3600) - evening * kind.epoch_seconds)
+    hypnogram = Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER)
+    return Night(hypnogram, evening * kind.epoch_seconds, (evening + n_dark) * kind.epoch_seconds)
+
+
+def draw_day(kind: Kind, sleeper: Sleeper, seed: int, hours: float, *, start_hour: float = 0.0) -> Night:
+    """Return a stretch of a mouse's life; `start_hour` is counted from the moment the lights go on."""
+    rng = stream(seed, "hypnogram", sleeper.number)
+    n_epochs = max(1, int(hours * 3600 / kind.epoch_seconds))
+    clock = day_clock(kind, hours, start_hour, sleeper.factors)
+    labels = draw(rng, kind.law, clock, n_epochs, kind.begin)
+    start = DATE + timedelta(hours=LIGHTS_ON_PHASE + start_hour)
+    return Night(Hypnogram(labels, kind.scheme, kind.epoch_seconds, start, SCORER))
+
+
+def _wakeful_epochs(rng: np.random.Generator, minutes: float, n_epochs: int, epoch_seconds: float) -> int:
+    drawn = rng.gamma(6.0, minutes / 6.0) * 60 / epoch_seconds if minutes else 0.0
+    return int(min(drawn, LARGEST_WAKEFUL_SHARE * n_epochs))
