@@ -1,4 +1,4 @@
-"""Files of probabilities, decoded and written: what a run does with each of them."""
+"""Files of probabilities, decoded and written unless their sidecars record that they were."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stageguard.base.arrays import Floats
-from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError
-from stageguard.base.files import checked_file, file_error, remove_leftovers
+from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError, message_of
+from stageguard.base.files import checked_file, file_error, parse_json, read_file, remove_leftovers
+from stageguard.base.version import __version__
 from stageguard.formats.companions import in_list_words
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.outputs import (
@@ -19,7 +22,11 @@ from stageguard.formats.outputs import (
     WrittenFiles,
     change_row,
     changes_text,
+    describe_file,
     output_paths,
+    plain,
+    read_hypnogram_tsv,
+    read_sidecar,
     write_decoding,
 )
 from stageguard.formats.read import read_density_file
@@ -34,14 +41,10 @@ from stageguard.measures.summary import NightFacts, NightSummary, summary_of
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
-from stageguard.runner.resume import (
-    is_torn,
-    lacks,
-    may_complete,
-    recorded_before,
-    refuse_strangers,
-    written_beside,
-)
+
+# What reading a record raises when its values are not what `decode` wrote.
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
+_MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,26 @@ class DecodeOptions:
             "format": density.format,
             "pool_to_seconds": density.pool_to_seconds,
         }
+
+    @classmethod
+    def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
+        """Return the options that a record tells of; `quality` is the column of its output."""
+        stages, pins = recorded.get("stages"), recorded.get("pins")
+        density = DensityOptions(
+            stages=None if stages is None else tuple(stages),
+            epoch_seconds=recorded.get("epoch_seconds"),
+            logits=bool(recorded.get("logits")),
+            log=bool(recorded.get("log")),
+            format=recorded.get("format"),
+            pool_to_seconds=recorded.get("pool_to_seconds"),
+        )
+        return cls(
+            density,
+            quality=quality if recorded.get("quality") else None,
+            pins=None if pins is None else {int(epoch): name for epoch, name in pins.items()},
+            cohort=recorded.get("cohort"),
+            trained=recorded.get("trained"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +174,15 @@ class DecodedNight:
     ) -> DecodedNight:
         """Return a night that was decoded now."""
         return cls(
-            summary.facts,
-            summary.n_changed,
-            summary.n_filled,
-            summary.strength,
-            StrengthUsed.of(asdict(decoding.strength)),
-            {kind: path for kind, path in outputs.items() if path is not None},
-            tuple(notes),
-            summary,
-            None if changes is None else tuple(changes),
+            facts=summary.facts,
+            n_changed=summary.n_changed,
+            n_filled=summary.n_filled,
+            strength=summary.strength,
+            strength_used=StrengthUsed.of(asdict(decoding.strength)),
+            outputs={kind: path for kind, path in outputs.items() if path is not None},
+            notes=tuple(notes),
+            summary=summary,
+            changes=None if changes is None else tuple(changes),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,12 +190,8 @@ class DecodedNight:
         if self.summary is not None:
             said = self.summary.to_dict() | {"done_before": False}
         else:
-            said = {"done_before": True} | self.facts.to_dict()
-            said |= {
-                "n_changed": self.n_changed,
-                "n_filled": self.n_filled,
-                "strength": self.strength,
-            }
+            counts = {"n_changed": self.n_changed, "n_filled": self.n_filled, "strength": self.strength}
+            said = {"done_before": True} | self.facts.to_dict() | counts
         said |= {
             "strength_used": asdict(self.strength_used),
             "outputs": {kind: str(path) for kind, path in self.outputs.items()},
@@ -249,34 +268,24 @@ def decode_task(task: DecodeTask) -> DecodedNight:
     start = start_of(task.edf, task.start)
     options, files = task.to_dict(start), output_paths(task.output)
     is_there = files.tsv.exists() or files.sidecar.exists()
-    record = _recorded_before(task, options) if is_there else None
+    record = _recorded_before(task, files, options) if is_there else None
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return _night_of(record, files)
     decoding, notes = decode_file(task.path, task.profile, task.options, start)
-    may_replace = record is not None or (is_there and may_complete(decoding, files))
-    if is_there and not may_replace and not task.overwrite and not is_torn(files):
+    may_replace = record is not None or (is_there and _may_complete(decoding, files))
+    if is_there and not may_replace and not task.overwrite and not _is_torn(files):
         raise file_error(files.sidecar, "was cut off. " + OVERWRITE + " to decode the night again.")
     try:
         return _write(task, decoding, notes, options, record, may_replace=may_replace)
     except OutputExistsError:
         # another run may have written the night in the meantime, or one that was killed a part of it
-        record = None if task.overwrite or is_torn(files) else _recorded_before(task, options)
+        record = _recorded_before(task, files, options)
         if record is not None and not _lacks(task, files, record):
             return _night_of(record, files)
-        if task.overwrite or may_replace or not may_complete(decoding, files):
+        if task.overwrite or may_replace or not _may_complete(decoding, files):
             raise
         return _write(task, decoding, notes, options, record, may_replace=True)
-
-
-def _recorded_before(task: DecodeTask, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    files = output_paths(task.output)
-    return None if task.overwrite else recorded_before(files, task.path, task.profile, options)
-
-
-def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
-    beside = ((files.svg, task.draw is not None), (files.changes, task.explain))
-    return lacks([path for path, is_wanted in beside if is_wanted and path is not None], record)
 
 
 def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
@@ -299,7 +308,7 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
         | {
             kind: path
             for kind, path in beside.items()
-            if path is not None and path.name in written_beside(record)
+            if path is not None and path.name in _written_beside(record)
         },
     )
 
@@ -324,8 +333,12 @@ def _write(
     changes_table = None if changes is None else changes_text(changes)
     if may_replace and not task.overwrite:
         files = output_paths(task.output)
-        beside = {files.svg: svg, files.changes: changes_table}
-        refuse_strangers({path: text for path, text in beside.items() if path and text is not None}, record)
+        known = _written_beside(record or {})
+        for path, text in ((files.svg, svg), (files.changes, changes_table)):
+            if path is None or text is None or path.name in known:
+                continue
+            if _is_full(path) and read_file(path, "text") != text.encode():
+                raise OutputExistsError(f"{path} exists already. " + OVERWRITE + " to replace it.")
     written = write_decoding(
         decoding,
         task.output,
@@ -340,3 +353,104 @@ def _write(
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
     return DecodedNight.fresh(decoding, summary, outputs, notes, changes)
+
+
+def _recorded_before(
+    task: DecodeTask, files: WrittenFiles, options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the record of the same input, profile, options and version decoded before, or None.
+
+    Outputs of anything else are an error that says what differs; half an output counts as none.
+    """
+    record = None if task.overwrite or _is_torn(files) else _record(files)
+    if record is None:
+        return None
+    try:
+        reason = _difference(task, files, record, options)
+    except MALFORMED:
+        reason = "its record is incomplete or was edited"
+    if reason:
+        raise OutputExistsError(
+            f"{files.tsv} exists already, and {reason}. " + OVERWRITE + " to decode it again."
+        )
+    return record
+
+
+def _is_torn(files: WrittenFiles) -> bool:
+    """Whether an output is not there, or only half of it, as after a power cut."""
+    return not all(_is_full(path) for path in (files.tsv, files.sidecar))
+
+
+def _may_complete(decoding: Decoding, files: WrittenFiles) -> bool:
+    """Whether half an output may be replaced: its table, if there is one, says what this decoding says."""
+    if not _is_torn(files) and _record(files) is not None:
+        return False
+    try:
+        if not _is_full(files.tsv):
+            if _is_full(files.sidecar):
+                read_sidecar(files.sidecar)
+            return True
+        table = read_hypnogram_tsv(files.tsv)
+        names = np.array((*decoding.hypnogram.scheme.names, "?"))
+        labels = decoding.hypnogram.labels
+        return np.array_equal(table.labels, labels) and table.stages == tuple(names[labels].tolist())
+    except (FileFormatError, OSError):
+        return False
+
+
+def _lacks(task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any]) -> bool:
+    """Whether one of the files wanted beside an output is not there as it was written."""
+    hashes = _written_beside(record)
+    wanted = ((files.svg, task.draw is not None), (files.changes, task.explain))
+    return any(
+        not path.is_file() or hashes.get(path.name) != describe_file(path)["sha256"]
+        for path, is_wanted in wanted
+        if is_wanted and path is not None
+    )
+
+
+def _is_full(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _record(files: WrittenFiles) -> dict[str, Any] | None:
+    """Return what a sidecar records; None where it was cut off."""
+    try:
+        return read_sidecar(files.sidecar)
+    except FileFormatError as error:
+        try:
+            parse_json(read_file(files.sidecar, "JSON"))
+        except (ValueError, RecursionError):
+            return None
+        raise OutputExistsError(message_of(error) + " " + OVERWRITE + " to replace it.") from None
+
+
+def _difference(
+    task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any], options: Mapping[str, Any]
+) -> str:
+    """Return what is not as recorded, or nothing; the input, the largest, is looked at last."""
+    used, asked, recorded = record["profile"], plain(options), record["options"]
+    if used["sha256"] != task.profile.sha256:
+        same = used["name"] == task.profile.name
+        return f"was decoded with {'another version of ' * same}the profile {used['name']}"
+    keys = sorted(asked.keys() | recorded.keys())
+    differing = [key for key in keys if asked.get(key, _MISSING) != recorded.get(key, _MISSING)]
+    if differing:
+        return f"was decoded with other options ({', '.join(differing)})"
+    version = record["provenance"]["stageguard"]
+    if version != __version__:
+        return f"was decoded by stageguard {version}, this is {__version__}"
+    if sha256(read_file(files.tsv, "text")).hexdigest() != record["hypnogram"]["sha256"]:
+        return "was changed after it was written"
+    source = record["input"]
+    if source is None or describe_file(task.path)["sha256"] != source["sha256"]:
+        return f"{task.path.name} has changed since"
+    return ""
+
+
+def _written_beside(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return names and hashes of the files that were written with an output, as far as it tells them."""
+    try:
+        return {str(one["file"]): str(one["sha256"]) for one in record.get("beside", ())}
+    except MALFORMED:
+        return {}

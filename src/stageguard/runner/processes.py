@@ -9,16 +9,16 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from types import FrameType
 from typing import TypeVar
 
 from stageguard.base.errors import Argument, Message, StageGuardError
+from stageguard.runner.stopping import handled
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -102,7 +102,8 @@ def _run_chunks(
     waiting: deque[Future[list[Result]]] = deque()
     try:
         for chunk in chunks:
-            with _ctrl_c_ignored():  # a terminal sends it to the workers too, who inherit this
+            # a terminal sends Ctrl-C to the workers too, who inherit this
+            with handled(signal.SIG_IGN, (signal.SIGINT,)):
                 waiting.append(pool.submit(_run_chunk, function, chunk))
             if len(waiting) >= CHUNKS_AHEAD * n_workers:
                 yield waiting.popleft().result()
@@ -179,27 +180,14 @@ def _end_with_parent() -> None:
 
 
 def _run_chunk(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    return [_unless_stopping(function, item) for item in items]
-
-
-def _unless_stopping(function: Callable[[Item], Result], item: Item) -> Result:
     global _is_busy
-    if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
-        raise SystemExit(128 + signal.SIGTERM)
-    _is_busy = True
-    try:
-        return function(item)
-    finally:
-        _is_busy = False
-
-
-@contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    results = []
+    for item in items:
+        if _is_stopping:  # the pool takes the exit of a job for its result, and goes on to the next
+            raise SystemExit(128 + signal.SIGTERM)
+        _is_busy = True
+        try:
+            results.append(function(item))
+        finally:
+            _is_busy = False
+    return results

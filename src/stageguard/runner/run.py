@@ -49,27 +49,13 @@ TaskType = TypeVar("TaskType", bound=Task)
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Value]):
-    """What became of one file: a value, or the error in its place.
-
-    Attributes
-    ----------
-    file, id : str
-        The file, and the name of its night.
-    value : Value or None
-        What was made of it; None where it failed.
-    error : Message or None
-        One line that begins with the file's name.
-    warnings : tuple of Message
-        What this package warned of meanwhile.
-    seconds : float
-        How long it took.
-    """
+    """What became of one file: a value, or the error in its place."""
 
     file: str
-    id: str
+    id: str  # the name of its night
     value: Value | None = None
-    error: Message | None = None
-    warnings: tuple[Message, ...] = ()
+    error: Message | None = None  # one line that begins with the file's name
+    warnings: tuple[Message, ...] = ()  # of this package
     seconds: float = 0.0
 
     @property

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Stopped(BaseException):
@@ -34,39 +37,39 @@ def _raise(signal_number: int, _: FrameType | None) -> None:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Raise `Stopped` on Ctrl-C and SIGTERM while the block runs."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may ask for signals
-        yield
-        return
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {kind: signal.getsignal(kind) for kind in kinds}
-    for kind in kinds:
-        if before[kind] is not signal.SIG_IGN:  # as under nohup
-            signal.signal(kind, _raise)
+def handled(
+    handler: Handler,
+    kinds: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM),
+    *,
+    replaces: Callable[[Any], bool] = lambda before: True,
+) -> Iterator[None]:
+    """Handle signals while the block runs where it may: in the main thread, and by what stands before."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {kind: signal.getsignal(kind) for kind in kinds if is_main}
+    for kind, old in before.items():
+        if replaces(old):
+            signal.signal(kind, handler)
     try:
         yield
     finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+        for kind, old in before.items():
+            signal.signal(kind, old)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise `Stopped` on Ctrl-C and SIGTERM while the block runs, unless they are ignored, as under nohup."""
+    with handled(_raise, replaces=lambda before: before is not signal.SIG_IGN):
+        yield
 
 
 @contextmanager
 def unstopped() -> Iterator[None]:
     """Put off Ctrl-C and SIGTERM until the block is done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[int] = []
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {kind: signal.getsignal(kind) for kind in kinds}
-    for kind in kinds:
-        if callable(before[kind]):
-            signal.signal(kind, lambda number, _: came.append(number))
     try:
-        yield
+        with handled(lambda number, _: came.append(number), replaces=callable):
+            yield
     finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
         if came:
             signal.raise_signal(came[0])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,6 @@ import numpy as np
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
 from stageguard.base.files import file_error, read_file
 from stageguard.base.version import __version__
-from stageguard.formats.density import DensityOptions
 from stageguard.formats.outputs import (
     JSON_SUFFIX,
     TSV_SUFFIX,
@@ -30,13 +31,11 @@ from stageguard.formats.outputs import (
     sidecar_sha256,
 )
 from stageguard.profile.profile import Profile, profiles
-from stageguard.runner.decode_files import DecodeOptions, decode_file, special
+from stageguard.runner.decode_files import MALFORMED, DecodeOptions, decode_file, special
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
 
-# What reading a record raises when its values are not what `decode` wrote.
-MALFORMED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 SCORE_TOLERANCE = 1e-6  # other processors may add up in another order
 
 
@@ -63,8 +62,7 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        checks = [{"name": c.name, "ok": c.ok, "finding": c.finding} for c in self.checks]
-        return {"ok": self.ok, "checks": checks, "notes": list(self.notes)}
+        return {"ok": self.ok, "checks": [asdict(check) for check in self.checks], "notes": list(self.notes)}
 
 
 def verify_output(output: Path, source: Path | None = None) -> Verification:
@@ -82,20 +80,19 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
     content = read_whole_sidecar(files.sidecar)
     record = content["stageguard"]
     table = read_hypnogram_tsv(files.tsv)
-    try:
-        checks = [_check_table(files.tsv, record), *_check_beside(files.sidecar, record)]
-        checks += [_check_sidecar(files.sidecar, content)] if "sha256" in record else []
+    with _errors_of_record(files.sidecar):
+        is_table = hashlib.sha256(read_file(files.tsv, "text")).hexdigest() == record["hypnogram"]["sha256"]
+        checks = [_as_written("hypnogram file", files.tsv, same=is_table)]
+        checks += _check_beside(files.sidecar, record)
+        if "sha256" in record:
+            is_sidecar = sidecar_sha256(content) == record["sha256"]
+            checks.append(_as_written("sidecar", files.sidecar, same=is_sidecar))
         profile, profile_check = _check_profile(record)
         input_path, input_check = _check_input(files.sidecar, record, source)
         checks += [profile_check, input_check]
         if input_path is not None:
             checks += _check_again(input_path, profile, content, table, files)
-        notes = _notes(record)
-    except StageGuardError:
-        raise
-    except MALFORMED as error:
-        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
-    return Verification(tuple(checks), notes)
+        return Verification(tuple(checks), _notes(record))
 
 
 def decode_recorded(
@@ -104,9 +101,9 @@ def decode_recorded(
     """Decode the input of an output again, as recorded; an output that this does not give is refused."""
     files = output_paths(output)
     record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
-    try:
+    with _errors_of_record(files.sidecar):
         profile, _ = _check_profile(record)
-        options = _recorded_options(record, table)
+        options = DecodeOptions.from_dict(record["options"], table.quality)
         source, check = _check_input(files.sidecar, record, source)
         if source is None:
             raise file_error(
@@ -114,10 +111,6 @@ def decode_recorded(
                 "Name the file that holds them instead, or in a list's column probabilities (--list)."
             )  # fmt: skip
         decoding, notes = decode_file(source, profile, options, start)
-    except StageGuardError:
-        raise
-    except MALFORMED as error:
-        raise file_error(files.sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
     if not check.ok or not np.array_equal(decoding.hypnogram.labels, table.labels):
         raise file_error(
             output, f"is not what {source.name} gives, expected an output that was not edited. "
@@ -126,9 +119,20 @@ def decode_recorded(
     return decoding, notes
 
 
-def _check_table(path: Path, record: dict[str, Any]) -> Check:
-    same = hashlib.sha256(read_file(path, "text")).hexdigest() == record["hypnogram"]["sha256"]
-    return Check("hypnogram file", same, "as written" if same else f"{path.name} was changed after writing")
+@contextmanager
+def _errors_of_record(sidecar: Path) -> Iterator[None]:
+    """Say that a record is wrong where its values are not what `decode` wrote."""
+    try:
+        yield
+    except StageGuardError:
+        raise
+    except MALFORMED as error:
+        raise file_error(sidecar, f"is incomplete or was edited ({error!r:.120}).") from None
+
+
+def _as_written(name: str, path: Path, *, same: bool) -> Check:
+    problem = "was changed after writing" if path.is_file() else "is missing"
+    return Check(name, same, "as written" if same else f"{path.name} {problem}")
 
 
 def _check_profile(record: dict[str, Any]) -> tuple[Profile, Check]:
@@ -151,17 +155,15 @@ def _check_input(sidecar: Path, record: dict[str, Any], source: Path | None) -> 
     path = source if source is not None else _recorded_input(sidecar.parent, recorded)
     if not path.is_file():
         return None, Check("input", False, special(path) or f"{path} not found. Name it with --input.")
-    found = describe_file(path)
+    now = describe_file(path)
+    finding = f"{path.name}, sha256 {now['sha256'][:12]}"
     if recorded is None:
-        return path, Check("input", True, f"{path.name}, sha256 {found['sha256'][:12]} (none recorded)")
-    same = found["sha256"] == recorded["sha256"]
-    finding = f"{path.name}, sha256 {found['sha256'][:12]}"
-    if same and found["bytes"] != recorded["bytes"]:
-        finding = f"{path.name}, {found['bytes']} bytes, but {str(recorded['bytes'])[:20]} is recorded"
-        return path, Check("input", False, finding)
-    return path, Check(
-        "input", same, finding if same else f"{finding}, but {recorded['sha256'][:12]} is recorded"
-    )
+        return path, Check("input", True, f"{finding} (none recorded)")
+    if now["sha256"] != recorded["sha256"]:
+        return path, Check("input", False, f"{finding}, but {recorded['sha256'][:12]} is recorded")
+    if now["bytes"] != recorded["bytes"]:
+        finding = f"{path.name}, {now['bytes']} bytes, but {str(recorded['bytes'])[:20]} is recorded"
+    return path, Check("input", now["bytes"] == recorded["bytes"], finding)
 
 
 def _recorded_input(folder: Path, recorded: dict[str, Any]) -> Path:
@@ -179,7 +181,7 @@ def _check_again(
 ) -> list[Check]:
     """Decode once more, and compare the labels and all that the sidecar says of them."""
     record = content["stageguard"]
-    options = _recorded_options(record, table)
+    options = DecodeOptions.from_dict(record["options"], table.quality)
     start = record["options"].get("start")
     try:
         with warnings.catch_warnings():
@@ -229,12 +231,11 @@ def _shown(value: Any) -> str:
 def _same(said: Any, now: Any) -> bool:
     if isinstance(now, bool) or not isinstance(now, int | float):
         return type(said) is type(now) and bool(said == now)
-    return _same_number(said, now)
-
-
-def _check_sidecar(path: Path, content: dict[str, Any]) -> Check:
-    same = sidecar_sha256(content) == content["stageguard"]["sha256"]
-    return Check("sidecar", same, "as written" if same else f"{path.name} was changed after writing")
+    if said is None:  # how the sidecar writes a number that is none
+        return not np.isfinite(now)
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return False
+    return bool(abs(said - now) <= SCORE_TOLERANCE * max(1.0, abs(now)))
 
 
 def _check_beside(sidecar: Path, record: dict[str, Any]) -> list[Check]:
@@ -243,17 +244,8 @@ def _check_beside(sidecar: Path, record: dict[str, Any]) -> list[Check]:
     for recorded in record.get("beside", ()):
         path = sidecar.parent / Path(recorded["file"]).name
         same = path.is_file() and describe_file(path) == recorded
-        problem = "was changed after writing" if path.is_file() else "is missing"
-        checks.append(Check(path.name, same, "as written" if same else f"{path.name} {problem}"))
+        checks.append(_as_written(path.name, path, same=same))
     return checks
-
-
-def _same_number(said: Any, now: float) -> bool:
-    if said is None:  # how the sidecar writes a number that is none
-        return not np.isfinite(now)
-    if isinstance(said, bool) or not isinstance(said, int | float):
-        return False
-    return bool(abs(said - now) <= SCORE_TOLERANCE * max(1.0, abs(now)))
 
 
 def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
@@ -269,26 +261,6 @@ def _check_labels(decoding: Decoding, table: HypnogramTable) -> Check:
     more = f" and {len(different) - 5} more" if len(different) > 5 else ""
     return Check(
         "decoded again", False, f"{len(different)} of {len(fresh)} epochs differ (epoch {shown}{more})"
-    )
-
-
-def _recorded_options(record: dict[str, Any], table: HypnogramTable) -> DecodeOptions:
-    options = record["options"]
-    pins = options.get("pins")
-    stages = options.get("stages")
-    return DecodeOptions(
-        DensityOptions(
-            stages=None if stages is None else tuple(stages),
-            epoch_seconds=options.get("epoch_seconds"),
-            logits=bool(options.get("logits")),
-            log=bool(options.get("log")),
-            format=options.get("format"),
-            pool_to_seconds=options.get("pool_to_seconds"),
-        ),
-        quality=table.quality if options.get("quality") else None,
-        pins=None if pins is None else {int(epoch): stage for epoch, stage in pins.items()},
-        cohort=options.get("cohort"),
-        trained=options.get("trained"),
     )
 
 
