@@ -110,14 +110,21 @@ def agreement(
     check_aligned(reference, compared)
     scheme = common_scheme(reference.scheme, compared.scheme)
     truth, labels = reference.merge(scheme).labels, compared.merge(scheme).labels
-    rare = _rare_pairs(night, scheme, pairs)
+    if pairs is not None:
+        rare = tuple(_pair(pair, scheme) for pair in pairs)
+    else:
+        rare = merged_pairs(night.profile, scheme) if isinstance(night, Decoding) else ()
     both = (truth >= 0) & (labels >= 0)
     n_epochs = int(np.count_nonzero(both))
     confusion = contingency(truth, labels, scheme.n_stages)
     confusion.flags.writeable = False
-    reasons: dict[str, str] = {}
-    f1 = _f1(confusion, scheme, reasons)
-    known = [value for value in f1.values() if not np.isnan(value)]
+    scored = confusion.sum(axis=0) + confusion.sum(axis=1)  # 2 TP + FP + FN
+    known = {
+        name: float(2 * confusion[label, label] / scored[label])
+        for label, name in enumerate(scheme.names)
+        if scored[label]
+    }
+    reasons = {f"f1_{name}": f"neither scored {name}" for name in scheme.names if name not in known}
     recalled = _recalled(truth, labels, both, [(scheme.index(a), scheme.index(b)) for a, b in rare])
     n_rare = len(recalled[0])
     kappa = cohen_kappa(confusion)
@@ -138,8 +145,8 @@ def agreement(
         majority_stage=scheme.names[commonest] if n_epochs else None,
         majority_accuracy=float(confusion[commonest].sum()) / n_epochs if n_epochs else NAN,
         kappa=kappa,
-        f1=f1,
-        macro_f1=float(np.mean(known)) if known else NAN,
+        f1={name: known.get(name, NAN) for name in scheme.names},
+        macro_f1=float(np.mean(list(known.values()))) if known else NAN,
         confusion=confusion,
         pairs=rare,
         n_rare=n_rare,
@@ -156,15 +163,6 @@ def common_scheme(a: StageScheme, b: StageScheme) -> StageScheme:
     fine, coarse = (a, b) if a.n_stages >= b.n_stages else (b, a)
     fine.merge_map(coarse)  # raises an error that names the stage without a counterpart
     return coarse
-
-
-def _rare_pairs(night: ScoredNight, scheme: StageScheme, pairs: Iterable[tuple[str, str]] | None) -> Pairs:
-    """Return the pairs to look for, by their names in the scheme compared."""
-    if pairs is not None:
-        return tuple(_pair(pair, scheme) for pair in pairs)
-    if not isinstance(night, Decoding):
-        return ()
-    return merged_pairs(night.profile, scheme)
 
 
 def merged_pairs(profile: Profile, scheme: StageScheme) -> Pairs:
@@ -188,18 +186,6 @@ def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
             f"the rare pair ({a!r}, {b!r}) is no change of stage, expected two different stages."
         )
     return a, b
-
-
-def _f1(confusion: Ints, scheme: StageScheme, reasons: dict[str, str]) -> dict[str, float]:
-    """Return F1 by stage; NaN for one that neither scored."""
-    scored = confusion.sum(axis=0) + confusion.sum(axis=1)  # 2 TP + FP + FN
-    f1: dict[str, float] = {}
-    for label, name in enumerate(scheme.names):
-        if scored[label]:
-            f1[name] = float(2 * confusion[label, label] / scored[label])
-        else:
-            f1[name], reasons[f"f1_{name}"] = NAN, f"neither scored {name}"
-    return f1
 
 
 def cohen_kappa(confusion: Ints) -> float:

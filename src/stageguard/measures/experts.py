@@ -60,8 +60,8 @@ def consensus(hypnograms: Sequence[Hypnogram], method: Method = "soft-agreement"
     merged[tied] = UNSCORED
     if method == "soft-agreement":
         epochs = np.arange(len(merged))
-        for scorer in _ranking(labels, first.scheme.n_stages):
-            chosen = labels[scorer]
+        agreements = np.nan_to_num(_soft_agreements(labels, first.scheme.n_stages), nan=-1.0)
+        for chosen in labels[np.argsort(-agreements, kind="stable")]:  # of equals the first given
             decides = tied & (merged == UNSCORED) & (chosen >= 0) & (votes[epochs, chosen] == most)
             merged[decides] = chosen[decides]
     merged[most == 0] = UNSCORED
@@ -296,12 +296,6 @@ def _soft_agreement(chosen: Labels, others: Labels, n_stages: int) -> float:
 def _soft_agreements(labels: Labels, n_stages: int) -> tuple[float, ...]:
     scorers = np.arange(len(labels))
     return tuple(_soft_agreement(labels[j], labels[scorers != j], n_stages) for j in scorers)
-
-
-def _ranking(labels: Labels, n_stages: int) -> list[int]:
-    """Return the scorers, those with the highest soft agreement first; of equals the first given."""
-    agreements = np.nan_to_num(np.array(_soft_agreements(labels, n_stages)), nan=-1.0)
-    return [int(i) for i in np.argsort(-agreements, kind="stable")]
 
 
 def _nanmean(values: Floats) -> Floats:

@@ -108,9 +108,7 @@ class Validity:
     @property
     def outside(self) -> tuple[str, ...]:
         """Names of the indicators below or above their band."""
-        return tuple(
-            name for name, indicator in self.indicators.items() if indicator.place in ("below", "above")
-        )
+        return tuple(name for name, each in self.indicators.items() if each.place in ("below", "above"))
 
     @property
     def fragmentation_index(self) -> float:

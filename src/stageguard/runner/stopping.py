@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -56,11 +56,9 @@ def handled(
             signal.signal(kind, old)
 
 
-@contextmanager
-def stoppable() -> Iterator[None]:
+def stoppable() -> AbstractContextManager[None]:
     """Raise `Stopped` on Ctrl-C and SIGTERM while the block runs, unless they are ignored, as under nohup."""
-    with handled(_raise, replaces=lambda before: before is not signal.SIG_IGN):
-        yield
+    return handled(_raise, replaces=lambda before: before is not signal.SIG_IGN)
 
 
 @contextmanager
