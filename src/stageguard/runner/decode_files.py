@@ -291,25 +291,21 @@ def decode_task(task: DecodeTask) -> DecodedNight:
 def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
     """Return the night that a record is of."""
     strength, hypnogram = record["strength"], record["hypnogram"]
-    beside = {"svg": files.svg, "changes": files.changes}
+    known, beside = _written_beside(record), {"svg": files.svg, "changes": files.changes}
+    written = {kind: path for kind, path in beside.items() if path is not None and path.name in known}
     return DecodedNight(
-        NightFacts(
-            record["profile"]["name"],
-            record["profile"]["sha256"],
-            tuple(hypnogram["scheme"]["stages"]),
-            hypnogram["n_epochs"],
-            hypnogram["epoch_seconds"],
+        facts=NightFacts(
+            profile_name=record["profile"]["name"],
+            profile_sha256=record["profile"]["sha256"],
+            stages=tuple(hypnogram["scheme"]["stages"]),
+            n_epochs=hypnogram["n_epochs"],
+            epoch_seconds=hypnogram["epoch_seconds"],
         ),
-        record["n_changed"],
-        record["n_filled"],
-        strength["why"],
-        StrengthUsed.of(strength),
-        {"tsv": files.tsv, "json": files.sidecar}
-        | {
-            kind: path
-            for kind, path in beside.items()
-            if path is not None and path.name in _written_beside(record)
-        },
+        n_changed=record["n_changed"],
+        n_filled=record["n_filled"],
+        strength=strength["why"],
+        strength_used=StrengthUsed.of(strength),
+        outputs={"tsv": files.tsv, "json": files.sidecar} | written,
     )
 
 
@@ -322,10 +318,9 @@ def _write(
     *,
     may_replace: bool,
 ) -> DecodedNight:
+    lights = StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
     try:  # before anything is written, for the list's lights may not fit the night
-        summary = summary_of(
-            decoding, StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
-        )
+        summary = summary_of(decoding, lights)
     except InputError as error:
         raise in_list_words(error) from None
     svg = None if task.draw is None else task.draw(decoding)
@@ -429,10 +424,11 @@ def _difference(
     task: DecodeTask, files: WrittenFiles, record: Mapping[str, Any], options: Mapping[str, Any]
 ) -> str:
     """Return what is not as recorded, or nothing; the input, the largest, is looked at last."""
-    used, asked, recorded = record["profile"], plain(options), record["options"]
+    used, asked = record["profile"], plain(options)
     if used["sha256"] != task.profile.sha256:
         same = used["name"] == task.profile.name
         return f"was decoded with {'another version of ' * same}the profile {used['name']}"
+    recorded = record["options"]
     keys = sorted(asked.keys() | recorded.keys())
     differing = [key for key in keys if asked.get(key, _MISSING) != recorded.get(key, _MISSING)]
     if differing:
