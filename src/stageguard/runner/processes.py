@@ -56,7 +56,7 @@ def run_all(
     """
     n_workers = min(jobs or os.cpu_count() or 1, len(items))
     if executor is not None:
-        yield from _run_on(executor, function, items)
+        yield from _in_order(lambda item: executor.submit(function, item), items, MOST_SUBMITTED)
         return
     if n_workers <= 1:
         yield from map(function, items)
@@ -75,15 +75,15 @@ def run_all(
             yield from _run_singly(function, [item for chunk in again for item in chunk], lost)
 
 
-def _run_on(
-    executor: Executor, function: Callable[[Item], Result], items: Sequence[Item]
+def _in_order(
+    submit: Callable[[Item], Future[Result]], items: Sequence[Item], most: int
 ) -> Generator[Result, None, None]:
-    """Submit a window of items, and take their results in order; cancel what was not begun at the end."""
+    """Submit a window of items, and yield their results in order; cancel what was not begun at the end."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(executor.submit(function, item))
-            if len(waiting) >= MOST_SUBMITTED:
+            waiting.append(submit(item))
+            if len(waiting) >= most:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -99,16 +99,14 @@ def _run_chunks(
     context = multiprocessing.get_context("spawn")
     has_begun = context.Event()
     pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin, initargs=(has_begun,))
-    waiting: deque[Future[list[Result]]] = deque()
+
+    def submit(chunk: Sequence[Item]) -> Future[list[Result]]:
+        # a terminal sends Ctrl-C to the workers too, who inherit this
+        with handled(signal.SIG_IGN, (signal.SIGINT,)):
+            return pool.submit(_run_chunk, function, chunk)
+
     try:
-        for chunk in chunks:
-            # a terminal sends Ctrl-C to the workers too, who inherit this
-            with handled(signal.SIG_IGN, (signal.SIGINT,)):
-                waiting.append(pool.submit(_run_chunk, function, chunk))
-            if len(waiting) >= CHUNKS_AHEAD * n_workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        yield from _in_order(submit, chunks, CHUNKS_AHEAD * n_workers)
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         _end(multiprocessing.active_children())
