@@ -23,7 +23,7 @@ In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from math import isnan
@@ -155,20 +155,18 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers under the keys YASA users know; `units` has the unit of each."""
-        values = {quantity.yasa_key: float(getattr(self, quantity.key)) for quantity in NIGHT}
-        long = _long_names(self.scheme)
-        values |= {long[name]: value for name, value in self.stage_minutes.items()}
-        values |= {f"%{long[name]}": value for name, value in self.stage_percent.items()}
-        return values
+        return {key: value for key, value, _ in self._numbers_and_units()}
 
     @property
     def units(self) -> Mapping[str, str]:
         """Unit of each number in `to_dict`."""
-        units = {quantity.yasa_key: quantity.unit for quantity in NIGHT}
+        return {key: unit for key, _, unit in self._numbers_and_units()}
+
+    def _numbers_and_units(self) -> Iterator[tuple[str, float, str]]:
         long = _long_names(self.scheme)
-        units |= {long[name]: "min" for name in self.scheme.names}
-        units |= {f"%{long[name]}": "% of TST" for name in self.scheme.sleep}
-        return units
+        yield from ((each.yasa_key, float(getattr(self, each.key)), each.unit) for each in NIGHT)
+        yield from ((long[name], value, "min") for name, value in self.stage_minutes.items())
+        yield from ((f"%{long[name]}", value, "% of TST") for name, value in self.stage_percent.items())
 
     def __repr__(self) -> str:
         """Return the numbers, without the epochs."""
