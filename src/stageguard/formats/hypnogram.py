@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, Message, did_you_mean, message_of
 from stageguard.base.files import file_error, load_json
 from stageguard.formats.density import DEFAULT_EPOCH_SECONDS, MOST_EPOCHS, settle_epoch_seconds
+from stageguard.formats.tables.delimited import as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
@@ -242,6 +244,27 @@ def names_of(
             raise file_error(path, f"{what} {place} is {text}, expected one of: {known}.")
         stages.append(numbering[int(code)])
     return tuple(stages)
+
+
+def numbered_stages(
+    path: Path, codes: Iterable[float], numbering: Numbering, *, what: str, first: int = 0
+) -> RawHypnogram:
+    """Return the stages of numbers, which are counted as `what` from `first` on."""
+    stages = names_of(path, codes, numbering.codes, what=what, first=first)
+    return RawHypnogram(stages, tuple(range(first, first + len(stages))), scheme=numbering.scheme)
+
+
+def stage_numbers(
+    path: Path, cells: Sequence[str], lines: Sequence[int], missing: Collection[str] = ()
+) -> list[float]:
+    """Return the numbers that cells hold, NaN for words that mean a missing one."""
+    codes = [nan if cell.strip().casefold() in missing else as_number(cell.strip()) for cell in cells]
+    if None in codes:
+        row = codes.index(None)
+        raise file_error(
+            path, f"line {lines[row]} is {cells[row].strip()[:40]!r}, expected a number of a stage."
+        )
+    return [float(code) for code in codes if code is not None]
 
 
 def number_list(path: Path) -> list[int]:

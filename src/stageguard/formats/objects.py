@@ -21,20 +21,12 @@ from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABIL
 from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
 from stageguard.formats.tables import frames
 from stageguard.formats.tables.delimited import TextTable
-from stageguard.formats.tables.frame_columns import (
-    Columns,
-    IndexColumns,
-    cell_text,
-    index_columns,
-    pandas_columns,
-    polars_columns,
-    time_cells,
-)
+from stageguard.formats.tables.frames import index_columns, pandas_columns, polars_columns, time_cells
+from stageguard.formats.tables.row_times import Columns, IndexColumns, cell_text
 from stageguard.formats.tools import yasa
 from stageguard.formats.tools.luna import from_stage_rows
 from stageguard.formats.tools.mne import GSSC, stages_of_mne
-from stageguard.formats.tools.numbers import read_numbered_table
-from stageguard.formats.tools.text import from_table
+from stageguard.formats.tools.text import from_table, read_numbered_table
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, UNSCORED_NAME, WNR3

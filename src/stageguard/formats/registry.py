@@ -107,9 +107,7 @@ def is_own_table(path: Path) -> bool:
 
 def _is_plain_table(head: bytes, path: Path) -> bool:
     """Whether all columns are stages and times, which no tool's own table has: no tool need be asked."""
-    lines = sniffing.first_lines(head)
-    cells = sniffing.first_cells(lines[0]) if lines else ()
-    stages = [cell for cell in cells if cell not in TIMING_COLUMNS]
+    stages = [cell for cell in sniffing.first_row(head) if cell not in TIMING_COLUMNS]
     is_named = path.name.lower().endswith(TABLES[0].suffixes)
     return is_named and len(stages) > 1 and all(stage_of(cell) is not None for cell in stages)
 

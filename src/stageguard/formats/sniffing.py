@@ -90,6 +90,12 @@ def first_cells(line: str) -> tuple[str, ...]:
     return tuple(cell.strip().strip('"').strip().casefold() for cell in line.split(mark))
 
 
+def first_row(head: bytes) -> tuple[str, ...]:
+    """Return `first_cells` of the first line; none of anything but UTF-8."""
+    lines = first_lines(head)
+    return first_cells(lines[0]) if lines else ()
+
+
 @lru_cache(maxsize=4)
 def header_cells(head: bytes) -> frozenset[str]:
     """Return the names in the first line that has several, in lower case."""

@@ -55,10 +55,8 @@ def annotated(
     options: HypnogramOptions,
     *,
     start: datetime | None = None,
-    has_clock: bool = False,
     only_stages: bool = False,
     expected: str = "texts such as 'Sleep stage W'",
-    scorer: str | None = None,
     end_seconds: float | None = None,
     may_lack_end: bool = False,
 ) -> RawHypnogram:
@@ -68,9 +66,9 @@ def annotated(
     epochs that no other stage covers. Unknown stages are unscored, with a warning; texts of another kind are
     left out, with a note. Where all stages are unknown, that is an error.
 
-    `has_clock`: the file told `start` by a clock of its own. `only_stages`: one kind of stage is enough, and
-    other texts are worth a remark. `end_seconds`: when the recording ends, for a last stage without a
-    duration. `may_lack_end`: names alone are stages also where nothing says how long they last.
+    `start` is told by a clock of the file. `only_stages`: one kind of stage is enough, and other texts are
+    worth a remark. `end_seconds`: when the recording ends, for a last stage without a duration.
+    `may_lack_end`: names alone are stages also where nothing says how long they last.
     """
     chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
     if not chosen:
@@ -85,30 +83,21 @@ def annotated(
     staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
     remarks += without_length
     scheme = AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None
-    raw = raw_of(
-        staged,
-        start=start,
-        has_clock=has_clock,
-        scheme=scheme if prefixed or not only_stages else None,
-        notes=remarks,
-        scorer=scorer,
-    )
-    return replace(raw, left_out=left_out)
+    scheme = scheme if prefixed or not only_stages else None
+    return replace(raw_of(staged, start, scheme, remarks), left_out=left_out)
 
 
 def raw_of(
     staged: RawHypnogram,
-    *,
     start: datetime | None = None,
-    has_clock: bool = False,
     scheme: StageScheme | None = None,
     notes: tuple[str, ...] = (),
     scorer: str | None = None,
 ) -> RawHypnogram:
-    """Return staged epochs with what else a file says; `start` is that of the recording."""
+    """Return staged epochs with what else a file says; `start` is the recording's, by a clock of the file."""
+    has_clock, notes = start is not None, staged.notes + notes
     if start is not None:
         start += timedelta(seconds=staged.offset_seconds)
-    notes = staged.notes + notes
     return replace(staged, start=start, has_clock=has_clock, scheme=scheme, notes=notes, scorer=scorer)
 
 
@@ -241,25 +230,27 @@ def _left_out(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> tu
     return (f"no stages, left out: {listed(others)}",) if others else ()
 
 
-def named_intervals(
+def staged_rows(
     path: Path,
-    lines: Sequence[int],
-    onsets: Sequence[float],
-    lasting: Sequence[float | None],
-    texts: Sequence[str],
+    rows: Iterable[tuple[int, float, float | None, str]],
     options: HypnogramOptions,
     *,
     what: str = "line",
-) -> tuple[Interval, ...]:
-    """Return stages with onset and duration; a text that is no stage is an error that names its line."""
-    own = options.scheme or options.default_scheme
+    start: datetime | None = None,
+    scheme: StageScheme | None = None,
+    notes: tuple[str, ...] = (),
+    scorer: str | None = None,
+) -> RawHypnogram:
+    """Return rows of line, onset, duration and stage; a text that is no stage is an error with its line."""
+    known = options.scheme or options.default_scheme
     intervals = []
-    for line, onset, seconds, text in zip(lines, onsets, lasting, texts, strict=True):
-        if not text or not is_stage(text, own):
-            raise file_error(path, f"{what} {line}: {unknown_stage(text, own or AASM5)}")
+    for line, onset, seconds, text in rows:
+        if not text or not is_stage(text, known):
+            raise file_error(path, f"{what} {line}: {unknown_stage(text, known or AASM5)}")
         stage = UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text
         intervals.append(Interval(onset, seconds, stage))
-    return tuple(intervals)
+    staged = stage_epochs(path, intervals, options.epoch_seconds)
+    return raw_of(staged, start, scheme, notes, scorer)
 
 
 def events_among(annotations: Iterable[Annotation]) -> Iterator[Event]:

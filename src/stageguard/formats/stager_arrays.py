@@ -18,7 +18,7 @@ from stageguard.base.errors import Argument, Message, did_you_mean
 from stageguard.base.files import file_error
 from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.tables.timing import read_timing
+from stageguard.formats.tables.timing import RowTimes, read_timing
 from stageguard.night.stages import canonical_name
 
 FIVE = ("W", "N1", "N2", "N3", "R")
@@ -96,7 +96,7 @@ def density_of_gssc(source: tuple[Any, Any, Any], options: DensityOptions) -> Ra
     raw = array_density(where, probabilities, replace(options, format="gssc"))
     if times.shape != stages.shape or times.dtype.kind not in "fiu":  # GSSC may return too few
         return raw
-    timing = read_timing(where, {"onset": times.astype(np.float64)}, None, given=options.epoch_seconds)
+    timing = read_timing(where, RowTimes(times.astype(np.float64)), None, given=options.epoch_seconds)
     return replace(
         raw,
         epoch_seconds=timing.epoch_seconds,

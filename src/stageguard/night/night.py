@@ -35,7 +35,7 @@ class Exportable:
 
     def to_frame(self) -> Any:
         """Return a `pandas.DataFrame` with one row per epoch."""
-        return load("formats.tools.own_table:to_frame")(self)
+        return load("formats.tools.stageguard:to_frame")(self)
 
 
 class ExportableStages(Exportable):

@@ -30,7 +30,7 @@ from stageguard.formats.outgoing import Outgoing
 from stageguard.formats.outputs import output_paths, write_decoding
 from stageguard.formats.recordings.read import SUFFIXES as RECORDING_SUFFIXES
 from stageguard.formats.recordings.read import read_recording
-from stageguard.formats.tools.own_table import table_text
+from stageguard.formats.tools.stageguard import table_text
 from stageguard.measures.summary import summary_of
 from stageguard.night.recording import Recording
 from stageguard.nn.data import SUFFIXES, feature_files, read_features

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 
@@ -19,12 +21,22 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error, read_file
-from stageguard.formats.density import Where
+from stageguard.formats.density import Where, listed
+from stageguard.formats.sniffing import UTF16_MARKS
 
 DELIMITERS = ("\t", ";", ",")
 HEADER_SEARCH_LINES = 20
 MOST_COLUMNS = 10_000
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# A column of such a name that has several values: more than one night in the file.
+NIGHT_COLUMNS = (
+    *("id", "recording", "recording_id", "record_id", "night", "night_id", "session", "session_id"),
+    *("subject", "subject_id", "subjectid", "participant", "participant_id", "patient", "patient_id"),
+    *("file", "filename"),
+)
+PART_COLUMNS = {
+    **dict.fromkeys(("channel", "ch", "electrode"), "channels"),
+    **dict.fromkeys(("scorer", "rater", "annotator"), "scorers"),
+}
 _SPACES = " \t\x0b\x0c\x1c\x1d\x1e\x1f"  # of ASCII, that `strip` takes away
 _COMMA = re.compile(r"^([+-]?\d*),(\d+)$", re.ASCII)  # a cell that is a number with a decimal comma
 
@@ -53,13 +65,12 @@ class TextTable:
 
     def seconds(self, name: str) -> Floats:
         """Return the numbers of a column of times; a cell that is none is an error that names its line."""
-        values = np.empty(len(self.rows))
-        for row, cell in enumerate(self.column(name)):
-            value = as_number(cell)
-            if value is None:
-                raise cell_error(self.path, self.lines[row], name, "seconds", cell)
-            values[row] = value
-        return values
+        cells = self.column(name)
+        values = [as_number(cell) for cell in cells]
+        if None in values:
+            row = values.index(None)
+            raise cell_error(self.path, self.lines[row], name, "seconds", cells[row])
+        return np.array(values, dtype=np.float64)
 
     def numbers(self, index: int) -> tuple[Floats, bool]:
         """Return the numbers of a column, NaN where missing, and whether they had decimal commas."""
@@ -83,18 +94,10 @@ class TextTable:
 
 
 def read_text(path: Path, kind: str = "text", *, utf16: bool = False, fallback: str | None = None) -> str:
-    """Text of a file with plain line ends and no byte order mark.
+    """Text of a file, held to a limit of `base.files`, with plain line ends and no byte order mark.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    kind : str
-        Which limit of `base.files` it is held to.
-    utf16 : bool
-        Whether UTF-16 is read, as spreadsheets save it, or refused.
-    fallback : str, optional
-        Encoding of a file that is not UTF-8; refused without.
+    UTF-16, as spreadsheets save it, is read if `utf16`, and what is not UTF-8 by the encoding `fallback`;
+    both are refused otherwise.
     """
     data = read_file(path, kind)
     if data[:2] in UTF16_MARKS:
@@ -139,30 +142,13 @@ def split_line(line: str, delimiter: str) -> tuple[str, ...]:
     return tuple(cell.strip() for cell in rows[0]) if rows else ()
 
 
-def delimiter_of(line: str) -> str:
-    """Return the delimiter that a header has most of."""
-    return max(("\t", ";", ","), key=line.count)
-
-
 def split_rows(
     path: Where, lines: Sequence[str], delimiter: str, numbers: Sequence[int], *, quotes: bool = True
 ) -> tuple[list[Row], Sequence[int]]:
     """Cells of lines, without the space around them, and the line each row begins on.
 
-    A quoted cell may hold delimiters and line breaks.
-
-    Parameters
-    ----------
-    path : Path or str
-        For the errors.
-    lines : sequence of str
-        Without line ends.
-    delimiter : str
-        One character.
-    numbers : sequence of int
-        What line of the file each is, as editors count.
-    quotes : bool
-        Whether quotes enclose cells, or are characters like others.
+    `numbers` says what line of the file each is, as editors count. If `quotes` enclose cells, these may hold
+    delimiters and line breaks; else they are characters like others.
     """
     text = "\n".join(lines)
     if not quotes or '"' not in text:
@@ -210,18 +196,30 @@ def rows_below(
         f"the header has {len(header)}. Every row needs one cell per column."
     )  # fmt: skip
     _check_widths(path, rows, begins, len(header), expected)
-    return TextTable(path, tuple(header), rows, begins, delimiter, _empty_rows_note(n_empty))
+    note = f"{n_empty} row{'s' * (n_empty != 1)} of empty cells at the end left out"
+    return TextTable(path, tuple(header), rows, begins, delimiter, (note,) if n_empty else ())
 
 
 def read_rows(path: Path, wanted: Sequence[str]) -> TextTable:
     """Return the table whose header has all of these names, in any order; its names are in lower case."""
-    lines = text_lines(path)
+    table = find_rows(path, text_lines(path), {*wanted}.issubset)
+    if table is None:
+        raise file_error(
+            path, f"has no header with the columns {', '.join(wanted)}. Was it written completely?"
+        )
+    return table
+
+
+def find_rows(
+    path: Path, lines: Sequence[str], is_header: Callable[[Sequence[str]], bool]
+) -> TextTable | None:
+    """Return `stage_rows` below the first line whose cells, in lower case, are the header, or None."""
     for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
         for delimiter in DELIMITERS:
             header = split_line(line, delimiter)
-            if set(wanted) <= {cell.casefold() for cell in header}:
+            if is_header([cell.casefold() for cell in header]):
                 return stage_rows(path, lines, number, delimiter, header)
-    raise file_error(path, f"has no header with the columns {', '.join(wanted)}. Was it written completely?")
+    return None
 
 
 def stage_rows(
@@ -234,8 +232,7 @@ def stage_rows(
         rows = [[_COMMA.sub(r"\1.\2", cell) for cell in row] for row in table.rows]
         if rows != table.rows:
             notes = ("decimal commas were read as points", *notes)
-    names = tuple(name.casefold() for name in header)
-    return TextTable(path, names, rows, table.lines, delimiter, notes)
+    return replace(table, header=tuple(name.casefold() for name in header), rows=rows, notes=notes)
 
 
 def read_delimited(
@@ -249,22 +246,10 @@ def read_delimited(
     fallback: str | None = None,
     expected: str = "a header and rows",
 ) -> TextTable:
-    """Return a table whose first line is its header; blank lines are left out.
+    """Return a table whose first line is its header; blank lines, and `comments` after #, are left out.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    kind, utf16, fallback
-        See `read_text`.
-    comments : bool
-        Whether lines that begin with # are left out, too.
-    quotes : bool
-        See `split_rows`.
-    delimiter : str, optional
-        By default the one the first line has most of.
-    expected : str
-        What the file should hold, for the error of an empty one.
+    See `read_text` for `kind`, `utf16` and `fallback`, `split_rows` for `quotes`. The delimiter is by default
+    the one that the first line has most of. The error of an empty file says what was `expected`.
     """
     text = read_text(path, kind, utf16=utf16, fallback=fallback)
     numbered = [
@@ -275,7 +260,7 @@ def read_delimited(
     if not numbered:
         raise file_error(path, f"is empty, expected {expected}.")
     numbers, lines = zip(*numbered, strict=True)
-    mark = delimiter or delimiter_of(lines[0])
+    mark = delimiter or max(DELIMITERS, key=lines[0].count)
     rows, begins = split_rows(path, lines, mark, numbers, quotes=quotes)
     _check_widths(path, rows, begins, len(rows[0]), f"the header has {len(rows[0])}.")
     return TextTable(path, tuple(rows[0]), rows[1:], begins[1:], mark)
@@ -284,6 +269,14 @@ def read_delimited(
 def cell_error(path: Where, line: int, name: str, expected: str, cell: str) -> Exception:
     """One line that says what a cell holds, and what was expected there."""
     return file_error(path, f"line {line}, column {name!r}: expected {expected}, got {cell[:40]!r}.")
+
+
+def as_moment(path: Where, line: int, cell: str) -> datetime:
+    """Return the date and time that a cell holds; anything else is an error that names its line."""
+    try:
+        return datetime.fromisoformat(cell)
+    except ValueError:
+        raise file_error(path, f"line {line} has the time {cell[:40]!r}, expected a date and time.") from None
 
 
 def as_number(cell: str) -> float | None:
@@ -309,7 +302,32 @@ def _check_widths(path: Where, rows: Sequence[Row], lines: Sequence[int], width:
             raise file_error(path, f"line {line} has {len(row)} cell{'s' * (len(row) != 1)}, {expected}")
 
 
-def _empty_rows_note(n_rows: int) -> tuple[str, ...]:
-    if not n_rows:
-        return ()
-    return (f"{n_rows} row{'s' * (n_rows != 1)} of empty cells at the end left out",)
+@lru_cache(maxsize=4096)
+def is_night_column(name: str) -> bool:
+    """Whether a column of this name says which recording, channel or scorer a row is of."""
+    return re.sub(r"[\s_.\-]+", "_", name.casefold()) in (*NIGHT_COLUMNS, *PART_COLUMNS)
+
+
+def refuse_many(path: Where, name: str, cells: Sequence[str]) -> None:
+    """Refuse a table of several nights, channels or scorers by a column that names them."""
+    values = list(dict.fromkeys(cells))
+    if len(values) < 2 or (len(values) == len(cells) and _counts(values)):
+        return
+    what = PART_COLUMNS.get(name.casefold(), "recordings")
+    more = " or read each and put them together with sg.combine." if what == "channels" else (
+        f" for example with pandas: table[table[{name!r}] == {values[0][:40]!r}]."
+    )  # fmt: skip
+    raise file_error(
+        path,
+        f"holds {len(values):,} {what} by its column {name} ({listed(values, 4)}), expected one. Keep the "
+        f"rows of one of them,{more}",
+    )
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    """Whether cells are a count of rows."""
+    try:
+        numbers = [int(cell) for cell in cells]
+    except ValueError:
+        return False
+    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))

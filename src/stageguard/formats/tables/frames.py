@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.checks import type_name
+from stageguard.base.arrays import Floats
+from stageguard.base.checks import MISSING_WORDS, type_name
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.tables.frame_columns import (
+from stageguard.formats.tables.delimited import is_night_column, refuse_many
+from stageguard.formats.tables.probabilities import choose_columns, stage_of, timed_density
+from stageguard.formats.tables.row_times import (
+    INDEX,
+    NAMELESS,
     Columns,
     IndexColumns,
-    arrow_columns,
+    Meaning,
     cell_text,
-    column_name,
-    index_columns,
-    numbers_of,
-    pandas_columns,
-    polars_columns,
-    time_cells,
+    meaning_of,
+    nameless_index,
+    row_times,
 )
-from stageguard.formats.tables.probabilities import choose_columns, stage_of
-from stageguard.formats.tables.row_times import Meaning, meaning_of, row_times, timing_of
-from stageguard.formats.tables.several import is_night_column, refuse_many
-from stageguard.formats.tools import luna_posteriors, yasa
+from stageguard.formats.tools import luna, yasa
 
 
 def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
@@ -55,7 +55,7 @@ def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> Ra
     """Probabilities of a dictionary of columns, or of the dictionary of a `yasa.Hypnogram`."""
     if source.keys() >= yasa.KEYS:
         return yasa.density_of_document("dict of yasa.Hypnogram", source)
-    columns = [(column_name(name), np.asarray(values)) for name, values in source.items()]
+    columns = [(_column_name(name), np.asarray(values)) for name, values in source.items()]
     return density_of_columns(type_name(source), columns, options)
 
 
@@ -63,51 +63,46 @@ def density_of_xarray(source: Any, options: DensityOptions) -> RawDensity:
     """Probabilities of an `xarray.DataArray` of (epochs, stages) by its coordinates, or of a `Dataset`."""
     where = type_name(source)
     if type(source).__name__ == "Dataset":
-        columns = [(column_name(name), source[name].to_numpy()) for name in source.data_vars]
-        along = next(iter(source.dims), None)
-        return density_of_columns(where, columns, options, **_along(source, along))
-    if source.ndim != 2:
-        raise file_error(where, f"has shape {source.shape}, expected two dimensions: epochs and stages.")
-    stage_axis = next((axis for axis, dim in enumerate(source.dims) if _names_stages(source, dim)), None)
-    if stage_axis is None:
-        if options.stages is None:
-            raise file_error(
-                where, "names no stages in its coordinates. Say what the columns are with stages, for "
-                "example stages=['W', 'N1', 'N2', 'N3', 'R']."
-            )  # fmt: skip
-        matching = [axis for axis in (0, 1) if source.shape[axis] == len(options.stages)]
-        stage_axis, names = 1 if 1 in matching or not matching else 0, options.stages
+        columns = [(_column_name(name), source[name].to_numpy()) for name in source.data_vars]
+        epoch_dim = next(iter(source.dims), None)
     else:
-        names = tuple(str(name) for name in source.coords[source.dims[stage_axis]].to_numpy())
-    matrix = source.to_numpy() if stage_axis == 1 else source.to_numpy().T
-    if matrix.shape[1] != len(names):
-        raise file_error(where, f"has {matrix.shape[1]} columns, but {len(names)} stages are named.")
-    columns = [(name, matrix[:, place]) for place, name in enumerate(names)]
-    return density_of_columns(where, columns, options, **_along(source, source.dims[1 - stage_axis]))
-
-
-def _names_stages(source: Any, dim: Any) -> bool:
-    """Whether a dimension's coordinate names stages."""
-    if dim not in source.coords:
-        return False
-    names = [str(name) for name in source.coords[dim].to_numpy()[:200]]
-    return sum(stage_of(name) is not None for name in names) > 1
-
-
-def _along(source: Any, dim: Any) -> dict[str, Any]:
-    """Return what the coordinate along the epochs, and the attributes, say about time."""
-    found: dict[str, Any] = {}
+        if source.ndim != 2:
+            raise file_error(where, f"has shape {source.shape}, expected two dimensions: epochs and stages.")
+        names, stage_axis = _stage_axis(where, source, options)
+        matrix = source.to_numpy() if stage_axis == 1 else source.to_numpy().T
+        if matrix.shape[1] != len(names):
+            raise file_error(where, f"has {matrix.shape[1]} columns, but {len(names)} stages are named.")
+        columns = list(zip(names, matrix.T, strict=True))
+        epoch_dim = source.dims[1 - stage_axis]
     seconds = source.attrs.get("epoch_seconds")
-    if isinstance(seconds, int | float) and not isinstance(seconds, bool):
-        found["seconds"] = float(seconds)
-    if dim is not None and dim in source.coords:
-        values, name = source.coords[dim].to_numpy(), f"{dim} coordinate"
-        meaning = meaning_of(str(dim))
-        if values.dtype.kind in "mM":
-            meaning = Meaning("onset", 1.0, True)
-        if meaning is not None:
-            found["index"] = IndexColumns([(name, values)], {name: meaning})
-    return found
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    index = _coordinate(source, epoch_dim)
+    return density_of_columns(where, columns, options, index, seconds=float(seconds) if is_number else None)
+
+
+def _stage_axis(where: str, source: Any, options: DensityOptions) -> tuple[tuple[str, ...], int]:
+    """Return the names of the stages, and the axis of a `DataArray` they are along."""
+    for axis, dim in enumerate(source.dims):
+        if dim in source.coords:
+            names = tuple(str(name) for name in source.coords[dim].to_numpy())
+            if sum(stage_of(name) is not None for name in names[:200]) > 1:
+                return names, axis
+    if options.stages is None:
+        raise file_error(
+            where, "names no stages in its coordinates. Say what the columns are with stages, for "
+            "example stages=['W', 'N1', 'N2', 'N3', 'R']."
+        )  # fmt: skip
+    n_stages = len(options.stages)
+    return options.stages, 0 if source.shape[0] == n_stages != source.shape[1] else 1
+
+
+def _coordinate(source: Any, dim: Any) -> IndexColumns | None:
+    """Return what the coordinate along the epochs says about time."""
+    if dim is None or dim not in source.coords:
+        return None
+    values, name = source.coords[dim].to_numpy(), f"{dim} coordinate"
+    meaning = Meaning("onset", 1.0, True) if values.dtype.kind in "mM" else meaning_of(str(dim))
+    return None if meaning is None else IndexColumns([(name, values)], {name: meaning})
 
 
 def density_of_columns(
@@ -121,56 +116,138 @@ def density_of_columns(
 ) -> RawDensity:
     """Probabilities of named columns; onset, time, duration, epoch and the index say when rows are.
 
-    Parameters
-    ----------
-    where : Path or str
-        For the errors.
-    columns : sequence of (str, array)
-        Names and values, in order.
-    options : DensityOptions
-        Which columns to read.
-    index : IndexColumns, optional
-        What else says when rows are, and of which recording.
-    seconds : float, optional
-        Epoch length where the object says it.
-    fills_lead : bool
-        Whether whole epochs before the first row belong to the night.
+    `seconds` is the epoch length where the object says it. If `fills_lead`, whole epochs before the first row
+    belong to the night.
     """
     index = index or IndexColumns()
     header = tuple(name for name, _ in columns)
     lengths = {len(values) if np.ndim(values) else 0 for _, values in columns}
     if len(lengths) != 1 or not lengths - {0}:
         raise file_error(where, "has no rows." if lengths <= {0} else "has columns of different lengths.")
-    is_luna = luna_posteriors.is_pops(header)
     for name, cells in (*index.columns, *columns):
-        if is_night_column(name) and not (is_luna and name.casefold() == "ch"):
+        if is_night_column(name):
             refuse_many(where, name, [cell_text(cell) for cell in np.asarray(cells).tolist()])
+    is_luna = luna.is_pops(header)
     if is_luna:
-        return luna_posteriors.density_of_pops(where, columns, options)
-    places, names = choose_columns(where, header, options.stages, options.scheme)
-    if len(places) < 2:
+        options = replace(
+            options, stages=options.stages or luna.posterior_columns(where, header), scheme=None
+        )
+    chosen, names = choose_columns(where, header, options)
+    if len(chosen) < 2 and not is_luna:
         raise file_error(
             where, f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R."
         )
-    values = np.column_stack([numbers_of(where, *columns[place]) for place in places])
-    others = [each for place, each in enumerate(columns) if place not in places]
-    told = [
+    values = np.column_stack([numbers_of(where, *columns[column]) for column in chosen])
+    if is_luna:
+        by_name = {name.casefold(): np.asarray(cells) for name, cells in columns}
+        texts = {name: [str(cell) for cell in cells.tolist()] for name, cells in by_name.items()}
+        return luna.density_of_epochs(where, values, names, numbers_of(where, "E", by_name["e"]), texts, None)
+    others = [each for column, each in enumerate(columns) if column not in chosen]
+    timed = [
         (name, time_cells(where, name, cells))
         for name, cells in (*index.columns, *others)
         if name in index.meanings or meaning_of(name) is not None
     ]
-    times = row_times(where, told, index.meanings)
-    timing, start = timing_of(where, times, None, given=options.epoch_seconds, fills_lead=fills_lead)
+    times = row_times(where, timed, index.meanings)
     ignored = [name for name, _ in others if name not in times.used]
-    notes = (f"columns ignored: {listed(ignored)}",) if ignored else ()
-    return RawDensity(
-        values,
-        names,
-        epoch_seconds=timing.epoch_seconds if timing.epoch_seconds is not None else seconds,
-        start=start,
-        notes=notes + index.notes + timing.notes,
-        epoch_source=timing.source,
-        places=timing.places,
-        offset_seconds=timing.offset_seconds,
-        is_told=any(name.casefold() != "epoch" for name in times.unread),
-    )
+    notes = ((f"columns ignored: {listed(ignored)}",) if ignored else ()) + index.notes
+    raw = timed_density(where, values, names, times, None, options, notes=notes, fills_lead=fills_lead)
+    return raw if raw.epoch_seconds is not None else replace(raw, epoch_seconds=seconds)
+
+
+def pandas_columns(source: Any) -> Columns:
+    """Return the columns of a `pandas.DataFrame`, also those whose names are there twice."""
+    return [(_column_name(name), source.iloc[:, i].to_numpy()) for i, name in enumerate(source.columns)]
+
+
+def polars_columns(source: Any) -> Columns:
+    """Return the columns of a `polars.DataFrame`."""
+    return [
+        (each.name, _values(each, getattr(each.dtype, "time_zone", None), each.to_list))
+        for each in source.get_columns()
+    ]
+
+
+def _values(column: Any, zone: Any, cells: Callable[[], list[Any]]) -> Any:
+    """Return what a column holds; times of a zone keep it."""
+    return np.array(cells(), dtype=object) if zone else column.to_numpy()
+
+
+def arrow_columns(where: Where, table: Any) -> tuple[Columns, IndexColumns]:
+    """Return the columns of a `pyarrow.Table`, and the index that pandas left in it."""
+    columns = [
+        (name, _values(each, getattr(each.type, "tz", None), each.to_pylist))
+        for name, each in zip(table.column_names, table.columns, strict=True)
+    ]
+    index = next((values for name, values in columns if name == NAMELESS[-1]), None)
+    if index is not None:
+        return [each for each in columns if each[0] != NAMELESS[-1]], nameless_index(where, index)
+    metadata = (getattr(table.schema, "pandas_metadata", None) or {}).get("index_columns", [])
+    span = next((each for each in metadata if isinstance(each, dict) and each.get("kind") == "range"), None)
+    if span is None or span.get("name"):
+        return columns, IndexColumns()
+    counts = np.arange(span.get("start", 0), span.get("stop", 0), span.get("step", 1))
+    return columns, nameless_index(where, counts)
+
+
+def index_columns(where: Where, index: Any) -> IndexColumns:
+    """Return the levels of a pandas index that say which epoch or recording a row is."""
+    if index.nlevels > 1:
+        levels = [
+            (_column_name(name) or f"{INDEX} {level}", index.get_level_values(level).to_numpy())
+            for level, name in enumerate(index.names)
+        ]
+        return IndexColumns(levels)
+    name, kind = _column_name(index.name), index.dtype.kind
+    zone = getattr(index, "tz", None)
+    if name and meaning_of(name) is not None:
+        return IndexColumns([(name, index.to_numpy())], zone=zone)
+    if kind in "mM" or not name:
+        return replace(nameless_index(where, index.to_numpy()), zone=zone)
+    return IndexColumns([(name, index.to_numpy())] if kind not in "iuf" else ())
+
+
+def _column_name(name: Any) -> str:
+    return "" if name is None else str(name)
+
+
+def time_cells(where: Where, name: str, values: Any) -> list[str] | Floats:
+    """Return a column as numbers of seconds, or as texts of times and dates."""
+    array = np.asarray(values)
+    if array.dtype.kind in "mM":
+        if np.isnat(array).any():
+            raise file_error(
+                where, f"row {int(np.argmax(np.isnat(array)))} has no time. Expected one for every row."
+            )
+        if array.dtype.kind == "m":
+            return np.asarray(array / np.timedelta64(1, "s"), dtype=np.float64)
+        return [str(text) for text in np.datetime_as_string(array.astype("datetime64[us]"))]
+    if array.dtype.kind in "fiu":
+        return np.asarray(array, dtype=np.float64)
+    return [cell_text(cell) for cell in array.tolist()]
+
+
+def numbers_of(where: Where, name: str, values: Any) -> Floats:
+    """Return a column as numbers: text that spells them too, NaN for what is missing."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise file_error(where, f"column {name[:40]!r} has shape {array.shape}, expected one number per row.")
+    if array.dtype.kind in "fiu":
+        return np.asarray(array, dtype=np.float64)
+    if array.dtype.kind not in "OUS":
+        raise file_error(where, f"column {name[:40]!r} is of type {array.dtype}, expected numbers.")
+    return np.array([_number(where, name, row, cell) for row, cell in enumerate(array.tolist())])
+
+
+def _number(where: Where, name: str, row: int, cell: Any) -> float:
+    text = str(cell).strip() if not isinstance(cell, bytes) else cell.decode("utf-8", "replace").strip()
+    if cell is None or text.casefold() in MISSING_WORDS:
+        return math.nan
+    try:
+        if isinstance(cell, bool) or "_" in text:
+            raise ValueError
+        return float(text if isinstance(cell, str | bytes) else cell)
+    except (TypeError, ValueError, OverflowError):
+        raise file_error(
+            where, f"row {row}, column {name[:40]!r}: expected a number, got {text[:40]!r}."
+        ) from None

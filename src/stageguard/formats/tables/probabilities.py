@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,15 +24,16 @@ from stageguard.formats.tables.delimited import (
     TextTable,
     cell_error,
     first_filled,
+    is_night_column,
     is_number,
     read_text,
+    refuse_many,
     rows_below,
     split_line,
 )
-from stageguard.formats.tables.frame_columns import NAMELESS, IndexColumns, nameless_index
-from stageguard.formats.tables.row_times import meaning_of, row_times, timing_of
-from stageguard.formats.tables.several import is_night_column, refuse_many
-from stageguard.night.stages import StageScheme, canonical_name
+from stageguard.formats.tables.row_times import NAMELESS, IndexColumns, meaning_of, nameless_index, row_times
+from stageguard.formats.tables.timing import RowTimes, read_timing
+from stageguard.night.stages import canonical_name
 
 LONGEST_NAME = 80  # characters of a column that may be a stage
 NAMED = re.compile(r"[B-DF-Zb-df-z]")  # a letter that no number has: only such a line may name stages
@@ -54,52 +55,60 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Numbers of the stages, the cells they come from, and which columns say when rows are."""
+    """Numbers of the stages, the cells they come from, and the columns that say when rows are."""
 
     values: Floats
     names: tuple[str, ...]  # of the stages
     text: TextTable
-    timing: Mapping[str, Floats] = field(default_factory=dict)  # numbers
-    clocks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # other texts
-    nameless: int | None = None  # index of a column without a name, as pandas writes it
-    notes: tuple[str, ...] = ()
+    times: Sequence[tuple[str, Sequence[str] | Floats]]
+    index: IndexColumns  # a column without a name, as pandas writes it
+    notes: tuple[str, ...]
 
-    @property
-    def lines(self) -> Sequence[int]:
-        """Where each row stands."""
-        return self.text.lines
-
-    def texts(self, name: str) -> tuple[str, ...] | None:
-        """Return the cells of a column, whatever the case of its name, or None where there is none."""
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return the cells of a column, whatever the case of its name; none where there is no such column."""
         names = [cell.casefold() for cell in self.text.header]
-        return self.text.column(names.index(name)) if name in names else None
-
-    def index(self, path: Path) -> IndexColumns:
-        """Return what an index without a name says about time."""
-        if self.nameless is None:
-            return IndexColumns()
-        return nameless_index(path, np.array(self.text.column(self.nameless), dtype=object))
+        return self.text.column(names.index(name)) if name in names else ()
 
 
-def read_table(path: Path, options: DensityOptions, *, is_own: bool = False) -> RawDensity:
+def read_table(
+    path: Path, options: DensityOptions, *, expected: Sequence[str] = (), fills_lead: bool = True
+) -> RawDensity:
     """Probabilities from a delimited text file with one row per epoch.
 
     Columns are matched by stage name in any order and any known alias. Columns such as onset, time, duration
-    and epoch say how long epochs are, which are missing and when the first is; other columns are ignored and
-    listed. A row whose stage cells are all empty or NaN is an epoch without evidence. So are whole epochs
-    before the first row, unless this package wrote the table.
+    and epoch say how long epochs are, which are missing and when the first is; others are ignored and listed
+    unless `expected`. A row whose stage cells are all empty or NaN is an epoch without evidence. So are whole
+    epochs before the first row if `fills_lead`.
     """
-    table = load_table(path, options, expected=("stage",) if is_own else ())
-    index = table.index(path)
-    times = row_times(path, [*index.columns, *table.timing.items(), *table.clocks.items()], index.meanings)
-    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds, fills_lead=not is_own)
+    table = load_table(path, options, expected=expected)
+    times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
+    notes = table.notes + table.index.notes
+    lines = table.text.lines
+    return timed_density(
+        path, table.values, table.names, times, lines, options, notes=notes, fills_lead=fills_lead
+    )
+
+
+def timed_density(
+    where: Where,
+    values: Floats,
+    names: tuple[str, ...],
+    times: RowTimes,
+    lines: Sequence[int] | None,
+    options: DensityOptions,
+    *,
+    notes: tuple[str, ...],
+    fills_lead: bool,
+) -> RawDensity:
+    """Return probabilities of rows that are one epoch each, at these times."""
+    timing = read_timing(where, times, lines, given=options.epoch_seconds, fills_lead=fills_lead)
     return RawDensity(
-        table.values,
-        table.names,
+        values,
+        names,
         epoch_seconds=timing.epoch_seconds,
-        start=start,
-        notes=table.notes + index.notes + timing.notes,
-        lines=table.lines,
+        start=timing.start,
+        notes=notes + timing.notes,
+        lines=lines,
         epoch_source=timing.source,
         places=timing.places,
         offset_seconds=timing.offset_seconds,
@@ -116,17 +125,25 @@ def load_table(
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
     lines = text.split("\n")
     _refuse_wide(path, lines[:HEADER_SEARCH_LINES])
-    layout = _find_layout(path, lines[:HEADER_SEARCH_LINES], options.stages, options.scheme)
+    layout = _find_layout(path, lines[:HEADER_SEARCH_LINES], options)
     cells = rows_below(path, lines, layout.header_line, layout.delimiter, layout.header)
-    table = _with_timing(_numbered(cells, layout), layout, epoch_column, expected, is_spaced)
-    for name in layout.header:
+    values, has_commas = _stage_values(cells, layout)
+    for column, name in enumerate(layout.header):
         if is_night_column(name):
-            refuse_many(path, name, table.texts(name.casefold()))
-    return table
+            refuse_many(path, name, cells.column(column))
+    times, index, ignored = _other_columns(cells, layout, epoch_column, expected)
+    notes = (
+        *layout.notes,
+        *(("cells are separated by spaces",) if is_spaced else ()),
+        *cells.notes,
+        *((f"columns ignored: {listed(ignored)}",) if ignored else ()),
+        *(("decimal commas were read as points",) if has_commas else ()),
+    )
+    return Table(values, layout.names, cells, times, index, notes)
 
 
-def _numbered(cells: TextTable, layout: Layout) -> Table:
-    """Return the numbers of the stages; a row has one for each of them, or for none."""
+def _stage_values(cells: TextTable, layout: Layout) -> tuple[Floats, bool]:
+    """Return the numbers of the stages, for all or none of a row, and whether they had decimal commas."""
     columns = [cells.numbers(column) for column in layout.columns]
     values = np.column_stack([numbers for numbers, _ in columns])
     is_missing = np.isnan(values)
@@ -139,9 +156,7 @@ def _numbered(cells: TextTable, layout: Layout) -> Table:
             f"line {cells.lines[row]}, column {layout.header[column]!r}: no number, but other stages of this "
             "row have one. Fill it, or leave all stages of the row empty where there is no evidence.",
         )
-    has_commas = any(commas for _, commas in columns)
-    notes = ("decimal commas were read as points",) if has_commas else ()
-    return Table(values, layout.names, cells, notes=notes)
+    return values, any(has_commas for _, has_commas in columns)
 
 
 @lru_cache(maxsize=4096)
@@ -152,12 +167,10 @@ def stage_of(cell: str) -> str | None:
     return canonical_name(cell)
 
 
-def _find_layout(
-    path: Path, lines: Sequence[str], stages: Sequence[str] | None, profile_scheme: StageScheme | None = None
-) -> Layout:
+def _find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> Layout:
     """Header line and delimiter: the pair under which most cells are stage names."""
-    wanted = set() if stages is None else {stage.casefold() for stage in stages}
-    profile_stages = set() if profile_scheme is None or stages is not None else set(profile_scheme.names)
+    wanted = {stage.casefold() for stage in options.stages or ()}
+    profile_stages = {*options.scheme.names} if options.scheme and options.stages is None else set()
 
     def n_stages(cells: Sequence[str]) -> int:
         if profile_stages and profile_stages <= set(cells):
@@ -174,64 +187,60 @@ def _find_layout(
             if n_found > best[0]:
                 best = (n_found, delimiter, number)
     if best[2] < 0:
-        return _headerless_layout(path, lines, stages)
+        return _headerless_layout(path, lines, options.stages)
     header = split_line(_uncommented(lines[best[2]]), best[1])
-    columns, names = choose_columns(path, header, stages, profile_scheme)
+    columns, names = choose_columns(path, header, options)
     return Layout(best[1], header, best[2], columns, names)
 
 
 def choose_columns(
-    path: Where,
-    header: Sequence[str],
-    stages: Sequence[str] | None,
-    profile_scheme: StageScheme | None = None,
+    path: Where, header: Sequence[str], options: DensityOptions
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Places and names of the stages' columns: the caller's, a scheme's own, or all that are one."""
-    if stages is None and profile_scheme is not None and set(profile_scheme.names) <= set(header):
-        stages = profile_scheme.names
+    """Return index and name of the stages' columns: the caller's, the scheme's, or all that are one."""
+    stages = options.stages
+    if stages is None and options.scheme is not None and {*options.scheme.names} <= {*header}:
+        stages = options.scheme.names
     if stages is not None:
         return tuple(_column_of(path, stage, header) for stage in stages), tuple(stages)
     columns = tuple(i for i, cell in enumerate(header) if stage_of(cell))
-    _refuse_twins(path, header, columns)
-    return columns, tuple(header[i] for i in columns)
+    seen: dict[str | None, str] = {}
+    for name in (header[i] for i in columns):
+        stage = stage_of(name)
+        if stage in seen:
+            raise file_error(
+                path,
+                f"columns {seen[stage]!r} and {name!r} both mean stage {stage}. "
+                "Keep one, or say which columns to read with stages (--stages).",
+            )
+        seen[stage] = name
+    return columns, tuple(seen.values())
 
 
-def _with_timing(
-    table: Table, layout: Layout, epoch_column: str | None, expected: Sequence[str], is_spaced: bool
-) -> Table:
-    """Add the columns that tell when rows are, and what is left out."""
-    cells = table.text
-    timing: dict[str, Floats] = {}
-    clocks: dict[str, Sequence[str]] = {}
-    nameless, taken = None, set(layout.columns)
+def _other_columns(
+    cells: TextTable, layout: Layout, epoch_column: str | None, expected: Sequence[str]
+) -> tuple[list[tuple[str, Sequence[str] | Floats]], IndexColumns, list[str]]:
+    """Return the columns that tell when rows are, a nameless index, and the names of what is ignored."""
+    numbers: dict[str, Sequence[str] | Floats] = {}
+    texts: dict[str, Sequence[str] | Floats] = {}
+    index, ignored = IndexColumns(), []
     for column, name in enumerate(layout.header):
         if column in layout.columns:
             continue
+        first = _first_cell(cells, column)
         if epoch_column is None and name.casefold() in NAMELESS:
-            nameless = column
-            if not re.fullmatch(r"\d+|\D*", _first_cell(cells, column)):
-                taken.add(column)
+            index = nameless_index(cells.path, np.array(cells.column(column), dtype=object))
+            if re.fullmatch(r"\d+|\D*", first):
+                ignored.append(name or "(unnamed)")
             continue
         tells = meaning_of(name) is not None if epoch_column is None else name.casefold() == epoch_column
-        if name.casefold() in expected:
-            taken.add(column)
-        if not tells or name in timing or name in clocks:
-            continue
-        taken.add(column)
-        first = _first_cell(cells, column)
-        if is_number(first if layout.delimiter == "," else first.replace(",", ".")):
-            timing[name] = _times(cells, column)
+        if not tells or name in numbers or name in texts:
+            if name.casefold() not in expected:
+                ignored.append(name or "(unnamed)")
+        elif is_number(first if layout.delimiter == "," else first.replace(",", ".")):
+            numbers[name] = _times(cells, column)
         else:
-            clocks[name] = cells.column(column)
-    ignored = [cell or "(unnamed)" for column, cell in enumerate(layout.header) if column not in taken]
-    notes = (
-        *layout.notes,
-        *(("cells are separated by spaces",) if is_spaced else ()),
-        *cells.notes,
-        *((f"columns ignored: {listed(ignored)}",) if ignored else ()),
-        *table.notes,
-    )
-    return Table(table.values, table.names, cells, timing, clocks, nameless, notes)
+            texts[name] = cells.column(column)
+    return [*numbers.items(), *texts.items()], index, ignored
 
 
 def _times(cells: TextTable, column: int) -> Floats:
@@ -292,19 +301,6 @@ def _headerless_layout(path: Path, lines: Sequence[str], stages: Sequence[str] |
     return Layout(delimiter, names, first - 1, tuple(range(len(names))), names, (note,))
 
 
-def _refuse_twins(path: Where, header: Sequence[str], columns: Sequence[int]) -> None:
-    seen: dict[str | None, str] = {}
-    for i in columns:
-        stage = stage_of(header[i])
-        if stage in seen:
-            raise file_error(
-                path,
-                f"columns {seen[stage]!r} and {header[i]!r} both mean stage {stage}. "
-                "Keep one, or say which columns to read with stages (--stages).",
-            )
-        seen[stage] = header[i]
-
-
 def _column_of(path: Where, stage: str, header: Sequence[str]) -> int:
     """Column of a stage the caller named: by its exact name, then ignoring case, then by alias."""
     tests = (
@@ -330,7 +326,7 @@ def _n_counted(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     of the rows below must hold something else than whole numbers.
     """
     counts = list(cells[1:] if cells and not cells[0] else cells)
-    if len(counts) < 2 or counts != [str(place) for place in range(len(counts))]:
+    if len(counts) < 2 or counts != [str(column) for column in range(len(counts))]:
         return 0
     is_whole = all(re.fullmatch(r"\d*", cell) for row in rows for cell in row)
     return 0 if len(counts) == 2 and is_whole else len(counts)

@@ -1,14 +1,14 @@
-"""Which columns of a table say when its rows are, and what is in them."""
+"""Which columns and indices of a table say when its rows are, and what is in them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from stageguard.base.errors import FileFormatError
 from stageguard.base.files import file_error
 from stageguard.base.units import seconds_per
 from stageguard.formats.density import Where
-from stageguard.formats.tables.timing import Timing, durations_by_onsets, read_timing
+from stageguard.formats.tables.timing import RowTimes, durations_by_onsets
 
+Columns = Sequence[tuple[str, Any]]  # names and arrays, in order
 Role = Literal["onset", "end", "duration", "epoch", "run"]
 
 _ONSETS = "onset start begin init time t starttime onsettime begintime epochstart"
@@ -34,6 +35,8 @@ _ROLES: dict[str, Role] = {
 }  # fmt: skip
 _ALONE = ("sec", "secs", "seconds", "minutes", "hours")  # units that are the name of a column of onsets
 _PLAIN = ("onset", "duration", "epoch")  # names that leave no doubt: seconds, or a count
+INDEX = "index"
+NAMELESS = ("", "unnamed: 0", "__index_level_0__")  # what files call an index that had no name
 LONGEST_STEP = 120.0  # seconds between rows that are told in hours and minutes, or by their ends
 MOST_EQUAL = 0.75  # of the steps between ends: where so many are the shortest, others may be gaps
 SHORTEST_DOUBTLESS = 2.0  # steps below this, of a column without unit, may be minutes, hours or a count
@@ -59,25 +62,22 @@ class Parsed(NamedTuple):
     largest: int = 0  # first part of such a clock
 
 
+class TimeColumn(NamedTuple):
+    """A column that says when rows are, whether its name leaves no doubt about the unit, and its values."""
+
+    name: str
+    is_plain: bool
+    cells: Parsed
+
+
 @dataclass(frozen=True, slots=True)
-class RowTimes:
-    """When rows are: seconds from the recording's start, or from the first row where a clock tells them."""
+class IndexColumns:
+    """An index as columns, what one without a telling name means, its time zone, and remarks on it."""
 
-    onset: Floats | None = None
-    lasting: Floats | None = None  # NaN where a row does not say it
-    epoch: Floats | None = None
-    start: datetime | None = None  # when second 0 is
-    used: tuple[str, ...] = ()  # names of the columns
-    unread: tuple[str, ...] = ()  # names of those that hold something else
+    columns: Columns = ()
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    zone: tzinfo | None = None
     notes: tuple[str, ...] = ()
-    onset_name: str = "onset"
-    length_name: str = "duration"  # of the column that says how long rows last
-
-    @property
-    def columns(self) -> dict[str, Floats]:
-        """Return what there is by its role, for `read_timing`."""
-        found = {"onset": self.onset, "duration": self.lasting, "epoch": self.epoch}
-        return {name: values for name, values in found.items() if values is not None}
 
 
 @lru_cache(maxsize=4096)
@@ -102,16 +102,16 @@ def parse_cells(cells: Sequence[str]) -> Parsed | None:
     if numbers is not None:
         return Parsed("numbers", numbers)
     for pattern in (_CLOCK, _ELAPSED):
-        found = list(takewhile(bool, map(pattern.fullmatch, texts)))
-        if len(found) == len(texts):
-            known = [each for each in found if each is not None]
+        matches = list(takewhile(bool, map(pattern.fullmatch, texts)))
+        if len(matches) == len(texts):
+            known = [each for each in matches if each is not None]
             if pattern is _CLOCK:
                 return _of_clock(known)
             return Parsed("numbers", np.array([_elapsed(each) for each in known]))
     try:
-        moments = [datetime.fromisoformat(text if len(text) < 27 else _short(text)) for text in texts]
-        first = moments[0]
-        seconds = [(moment - first).total_seconds() for moment in moments]
+        # Python reads no digits behind microseconds
+        moments = [datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)) for text in texts]
+        seconds = [(moment - moments[0]).total_seconds() for moment in moments]
     except (TypeError, ValueError, OverflowError):
         return None
     return Parsed("dates", np.array(seconds), moments[0])
@@ -122,18 +122,11 @@ def row_times(
     columns: Sequence[tuple[str, Sequence[str] | Floats]],
     meanings: Mapping[str, Meaning] | None = None,
 ) -> RowTimes:
-    """Return when rows are, by the columns whose names say that they tell it.
+    """Return when rows are, by the columns whose names or `meanings` say that they tell it.
 
-    Parameters
-    ----------
-    where : Path or str
-        For the errors.
-    columns : sequence of (str, cells)
-        Names as they are in the table, and texts, or numbers where they have been read already.
-    meanings : mapping of str to Meaning, optional
-        What columns say whose names do not tell it.
+    Cells are texts as they are in the table, or numbers where they have been read already.
     """
-    found: dict[str, list[tuple[str, Meaning, Parsed]]] = {}
+    by_role: dict[str, list[TimeColumn]] = {}
     used, unread, notes = [], [], []
     for name, cells in columns:
         meaning = (meanings or {}).get(name) or meaning_of(name)
@@ -141,12 +134,13 @@ def row_times(
             continue
         parsed = _parsed(cells, meaning)
         if parsed is None:
-            told = next((str(cell).strip() for cell in cells if _is_told(cell)), "")
-            if told or meaning.is_plain:
-                why = f"begins with {told[:40]!r}, no number" if told else "is empty"
+            texts = (str(cell).strip() for cell in cells)
+            text = next((text for text in texts if text.casefold() not in MISSING_WORDS), "")
+            if text or meaning.is_plain:
+                why = f"begins with {text[:40]!r}, no number" if text else "is empty"
                 notes.append(f"the {name} column {why}: not used")
                 used.append(name)
-            if told:
+            if text:
                 unread.append(name)
             continue
         used.append(name)
@@ -154,79 +148,53 @@ def row_times(
         if meaning.role == "run":
             _refuse_runs(where, name, parsed)
             continue
-        found.setdefault(meaning.role, []).append((name, meaning, parsed))
-    return _joined(where, found, RowTimes(used=tuple(used), unread=tuple(unread), notes=tuple(notes)))
+        by_role.setdefault(meaning.role, []).append(TimeColumn(name, meaning.is_plain, parsed))
+    return _joined(where, by_role, RowTimes(used=tuple(used), unread=tuple(unread), notes=tuple(notes)))
 
 
-def timing_of(
-    where: Where,
-    times: RowTimes,
-    lines: Sequence[int] | None,
-    *,
-    given: float | None = None,
-    missing: str = "read as without evidence",
-    fills_lead: bool = True,
-) -> tuple[Timing, datetime | None]:
-    """Return epoch length and place of rows that are one epoch each, and when the first epoch begins."""
-    columns = times.columns
-    if times.lasting is not None and not np.isfinite(times.lasting).all():
-        del columns["duration"]
-    timing = read_timing(
-        where,
-        columns,
-        lines,
-        given=given,
-        onset_name=times.onset_name,
-        length_name=times.length_name,
-        missing=missing,
-        fills_lead=fills_lead,
+def _joined(where: Where, by_role: dict[str, list[TimeColumn]], rest: RowTimes) -> RowTimes:
+    onsets = sorted(
+        by_role.get("onset", []), key=lambda each: (each.cells.kind != "numbers", not each.is_plain)
     )
-    timing = replace(timing, notes=times.notes + timing.notes)
-    if times.start is None:
-        return timing, None
-    return timing, times.start + timedelta(seconds=timing.offset_seconds)
-
-
-def _joined(where: Where, found: dict[str, list[tuple[str, Meaning, Parsed]]], rest: RowTimes) -> RowTimes:
-    onsets = sorted(found.get("onset", []), key=lambda each: not each[1].is_plain)
-    onsets.sort(key=lambda each: each[2].kind != "numbers")
-    clocks = [each for each in onsets if each[2].kind != "numbers"]
-    clocks.sort(key=lambda each: each[2].kind != "dates")
+    clocks = [each for each in onsets if each.cells.kind != "numbers"]
+    clocks.sort(key=lambda each: each.cells.kind != "dates")
     notes = rest.notes
     onset, start, name = None, None, "onset"
-    if onsets and not {*found} & {"duration", "end"}:
-        onsets, notes = _without_minutes(where, onsets, notes, has_epochs="epoch" in found)
+    if onsets and not {*by_role} & {"duration", "end"}:
+        onsets, notes = _without_minutes(where, onsets, notes, has_epochs="epoch" in by_role)
         clocks = [each for each in clocks if each in onsets]
     if onsets:
-        name, _, first = onsets[0]
+        name, first = onsets[0].name, onsets[0].cells
         onset = first.values - (first.values[0] if first.kind == "clock" else 0.0)
-        dated = clocks[0][2] if clocks and clocks[0][2].kind == "dates" else None
+        dated = clocks[0].cells if clocks and clocks[0].cells.kind == "dates" else None
         if dated is not None and dated.first is not None:
             start = dated.first - timedelta(seconds=float(onset[0]))
         if clocks and dated is None:
-            notes += (f"the {clocks[0][0]} column tells a time of day without a date: no start time is kept",)
-    lasting, length_name = None, "duration"
-    if "duration" in found:
-        lasting = found["duration"][0][2].values
-    elif "end" in found and onsets:
-        end = next((each for each in found["end"] if each[2].kind == onsets[0][2].kind), None)
+            notes += (
+                f"the {clocks[0].name} column tells a time of day without a date: no start time is kept",
+            )
+    lasting, length_name, ends = None, "duration", by_role.get("end", [])
+    if "duration" in by_role:
+        lasting = by_role["duration"][0].cells.values
+    elif ends and onsets:
+        end = next((each for each in ends if each.cells.kind == onsets[0].cells.kind), None)
         if end is None:
             raise file_error(
                 where,
-                f"its columns {name} and {found['end'][0][0]} tell times in different ways, expected both in "
+                f"its columns {name} and {ends[0].name} tell times in different ways, expected both in "
                 "seconds or both of the clock.",
             )
-        lasting, length_name = _between(onsets[0][2], end[2]), end[0]
-    elif "end" in found:
-        name, _, ends = found["end"][0]
-        onset, lasting, told = _before(where, name, ends)
-        notes += told
-        if ends.first is not None:
-            start = ends.first - timedelta(seconds=float(lasting[0]))
+        lasting, length_name = _between(onsets[0].cells, end.cells), end.name
+    elif ends:
+        name = ends[0].name
+        onset, lasting, remarks = _before(where, name, ends[0].cells)
+        notes += remarks
+        if ends[0].cells.first is not None:
+            start = ends[0].cells.first - timedelta(seconds=float(lasting[0]))
     if onset is not None and lasting is not None:
-        lasting, told = durations_by_onsets(onset, lasting)
-        notes += told
-    epoch = found["epoch"][0][2].values if "epoch" in found else None
+        lasting, remarks = durations_by_onsets(onset, lasting)
+        notes += remarks
+    epoch = by_role["epoch"][0].cells.values if "epoch" in by_role else None
     return RowTimes(onset, lasting, epoch, start, rest.used, rest.unread, notes, name, length_name)
 
 
@@ -257,19 +225,19 @@ def _before(where: Where, name: str, ends: Parsed) -> tuple[Floats, Floats, tupl
 
 
 def _without_minutes(
-    where: Where, onsets: list[tuple[str, Meaning, Parsed]], notes: tuple[str, ...], *, has_epochs: bool
-) -> tuple[list[tuple[str, Meaning, Parsed]], tuple[str, ...]]:
+    where: Where, onsets: list[TimeColumn], notes: tuple[str, ...], *, has_epochs: bool
+) -> tuple[list[TimeColumn], tuple[str, ...]]:
     """Leave out clock times whose minutes repeat, where epochs are counted too; refuse steps too long."""
     kept = []
     for each in onsets:
-        name, _, parsed = each
-        steps = np.diff(parsed.values)
-        if parsed.is_short and has_epochs and (steps == 0).any():
+        name, is_short = each.name, each.cells.is_short
+        steps = np.diff(each.cells.values)
+        if is_short and has_epochs and (steps == 0).any():
             notes += (
                 f"the {name} column tells minutes only: not used, epochs are those of the epoch column",
             )
             continue
-        if parsed.is_short and len(steps) and float(np.median(steps)) > LONGEST_STEP:
+        if is_short and len(steps) and float(np.median(steps)) > LONGEST_STEP:
             raise _minutes_error(where, name, f"goes on by {np.median(steps):g} s if it is hh:mm")
         kept.append(each)
     return kept, notes
@@ -339,10 +307,6 @@ def _refuse_doubtful(where: Where, name: str, meaning: Meaning, parsed: Parsed) 
         )
 
 
-def _is_told(cell: object) -> bool:
-    return str(cell).strip().casefold() not in MISSING_WORDS
-
-
 def _numbers(texts: Sequence[str]) -> Floats | None:
     try:
         if any("_" in text for text in texts):
@@ -353,36 +317,93 @@ def _numbers(texts: Sequence[str]) -> Floats | None:
     return values if np.isfinite(values).all() else None
 
 
-def _of_clock(found: Sequence[re.Match[str]]) -> Parsed | None:
+def _of_clock(matches: Sequence[re.Match[str]]) -> Parsed | None:
     """Seconds of times of day, which go on after midnight."""
-    values = np.array([_clock_seconds(each) for each in found])
+    values = np.array([_clock_seconds(each) for each in matches])
     if np.isnan(values).any():
         return None
     falls = np.diff(values) < -DAY_SECONDS / 2
-    is_short = all(each[3] is None for each in found)
-    return Parsed(
-        "clock",
-        values + DAY_SECONDS * np.concatenate([[0], np.cumsum(falls)]),
-        None,
-        is_short,
-        max(int(each[1]) for each in found),
-    )
+    values += DAY_SECONDS * np.concatenate([[0], np.cumsum(falls)])
+    is_short = all(each[3] is None for each in matches)
+    return Parsed("clock", values, is_short=is_short, largest=max(int(each[1]) for each in matches))
 
 
-def _clock_seconds(found: re.Match[str]) -> float:
-    hours, half = int(found[1]), (found[4] or "").casefold()
+def _clock_seconds(match: re.Match[str]) -> float:
+    hours, half = int(match[1]), (match[4] or "").casefold()
     if half:
         if not 1 <= hours <= 12:
             return float("nan")
         hours = hours % 12 + (12 if half == "pm" else 0)
-    return 3600.0 * hours + 60.0 * int(found[2]) + float((found[3] or "0").replace(",", "."))
+    return 3600.0 * hours + 60.0 * int(match[2]) + float((match[3] or "0").replace(",", "."))
 
 
-def _elapsed(found: re.Match[str]) -> float:
-    hours = 24.0 * int(found[1]) + int(found[2] or 0)
-    return 3600.0 * hours + 60.0 * int(found[3] or 0) + float(found[4] or 0)
+def _elapsed(match: re.Match[str]) -> float:
+    hours = 24.0 * int(match[1]) + int(match[2] or 0)
+    return 3600.0 * hours + 60.0 * int(match[3] or 0) + float(match[4] or 0)
 
 
-def _short(text: str) -> str:
-    """Return a date and time without the digits behind microseconds, which Python does not read."""
-    return re.sub(r"(\.\d{6})\d+", r"\1", text)
+def nameless_index(where: Where, values: Any) -> IndexColumns:
+    """Return what an index without a name says: times where it holds them, and nothing where it counts.
+
+    It holds dates, times, numbers, or texts of these as a file has them.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "OU":
+        array = _parsed_index(array)
+    kind = array.dtype.kind
+    if kind in "iu":
+        return IndexColumns(notes=_count_notes(where, array))
+    if kind not in "mMOf":
+        return IndexColumns()
+    is_certain = kind != "f"
+    return IndexColumns([(INDEX, array)], {INDEX: Meaning("onset", 1.0, is_certain)} if len(array) else {})
+
+
+def _parsed_index(array: Any) -> Any:
+    """Return texts that are numbers or times as such, and something else as an array that says nothing."""
+    texts = [cell_text(cell).strip() for cell in array.tolist()]
+    if texts and all(re.fullmatch(r"\d{1,15}", text) for text in texts):
+        return np.array([int(text) for text in texts])
+    parsed = parse_cells(texts) if texts else None
+    if parsed is None:
+        return np.zeros(0, dtype=bool)
+    return parsed.values if parsed.kind == "numbers" else np.array(texts, dtype=object)
+
+
+def _count_notes(where: Where, index: Any) -> tuple[str, ...]:
+    """Say that an index of whole numbers leaves rows out; refuse one that says they are not in order."""
+    if len(index) < 2:
+        return ()
+    counts = index.astype(np.int64)
+    steps = np.diff(counts)
+    back = np.flatnonzero(steps <= 0)
+    odd = back[counts[back + 1] != counts[0]]  # parts joined below each other begin anew
+    if len(odd):
+        row = int(odd[0]) + 1
+        raise file_error(
+            where,
+            f"row {row} has the index {counts[row]} after {counts[row - 1]}, expected rows in the order of "
+            "time. Sort them (sort_index), or drop the index if they are in order (reset_index(drop=True)).",
+        )
+    if (steps != 1).any():
+        said = "the index does not count by 1: rows are read one after the other. Name it epoch if"
+        return (f"{said} epochs are missing",)
+    if counts[0] > 1:
+        said = f"the index begins at {counts[0]}: read as the first epoch"
+        return (f"{said}. If epochs before it are missing, add a column onset in seconds",)
+    return ()
+
+
+def cell_text(value: object) -> str:
+    """Return a cell as a text table has it; nothing for what is missing."""
+    if value is None or value != value or str(value) in ("<NA>", "NaT"):
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.9g}"
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

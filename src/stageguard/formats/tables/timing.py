@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -18,91 +19,92 @@ MOST_MISSING = 100_000  # epochs that one file may leave out
 
 
 @dataclass(frozen=True, slots=True)
+class RowTimes:
+    """When rows are: seconds from the recording's start, or from the first row where a clock tells them."""
+
+    onset: Floats | None = None
+    lasting: Floats | None = None  # NaN where a row does not say it
+    epoch: Floats | None = None
+    start: datetime | None = None  # when second 0 is
+    used: tuple[str, ...] = ()  # names of the columns
+    unread: tuple[str, ...] = ()  # names of those that hold something else
+    notes: tuple[str, ...] = ()
+    onset_name: str = "onset"
+    length_name: str = "duration"  # of the column that says how long rows last
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
-    """Length of an epoch, the columns that tell it, and the place of every row where some are missing."""
+    """Length of an epoch, the columns that tell it, and the epoch of every row where some are missing."""
 
     epoch_seconds: float | None = None
     source: str = ""
     places: Indices | None = None
     notes: tuple[str, ...] = ()
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
+    start: datetime | None = None  # of the first epoch
 
 
 def read_timing(
     path: Where,
-    columns: Mapping[str, Floats],
+    times: RowTimes,
     lines: Sequence[int] | None,
     *,
     given: float | None = None,
-    onset_name: str = "onset",
-    length_name: str = "duration",
     missing: str = "read as without evidence",
     fills_lead: bool = True,
 ) -> Timing:
-    """Epoch length and gaps from the columns there are; anything but forward steps is refused.
+    """Epoch length and gaps of rows that are one epoch each; anything but forward steps is refused.
 
-    Onsets count from the recording's start. Epochs that are skipped are epochs without evidence, and so are
-    whole ones before the first row, unless the night is known to begin there. Of two columns that disagree,
-    neither is believed. Rows are named by their lines, and counted from 0 where there are no lines.
-
-    Parameters
-    ----------
-    path : Path or str
-        For the errors.
-    columns : mapping of str to array
-        Onset and duration in seconds, epoch as a count.
-    lines : sequence of int or None
-        Where each row stands.
-    given : float, optional
-        Epoch length the caller says, for the place of a single row.
-    onset_name : str
-        What the column of onsets is called.
-    length_name : str
-        What the column is called that says how long rows last.
-    missing : str
-        What missing epochs are, for the note.
-    fills_lead : bool
-        Whether whole epochs before the first row belong to the night.
+    Onsets count from the recording's start. Epochs that are skipped are `missing`, and so are whole ones
+    before the first row if `fills_lead`. Of two columns that disagree, neither is believed. Rows are named by
+    their `lines`, and counted from 0 where there are none. A single row needs the epoch length that the
+    caller gives.
     """
-    n_rows = len(next(iter(columns.values()))) if columns else 0
-    seconds = None
-    if "duration" in columns:
-        seconds = _one_duration(path, columns["duration"], lines)
+    lasting = times.lasting if times.lasting is not None and np.isfinite(times.lasting).all() else None
+    n_rows = next((len(each) for each in (times.onset, lasting, times.epoch) if each is not None), 0)
+    seconds = None if lasting is None else _one_duration(path, lasting, lines)
     source = "" if seconds is None else "duration column"
-    found: dict[str, Indices] = {}
-    if "onset" in columns and n_rows > 1:
-        found[onset_name], step = _places(path, onset_name, columns["onset"], lines, seconds)
-        source = f"{onset_name} column" if seconds is None else f"{onset_name} and {length_name} columns"
+    by_column: dict[str, Indices] = {}
+    name = times.onset_name
+    if times.onset is not None and n_rows > 1:
+        by_column[name], step = _epochs(path, name, times.onset, lines, seconds)
+        source = f"{name} column" if seconds is None else f"{name} and {times.length_name} columns"
         seconds = step if seconds is None else seconds
-    if "epoch" in columns and n_rows > 1:
-        found["epoch"], _ = _places(path, "epoch", columns["epoch"], lines, 1.0)
-    if len(found) == 2:
-        _refuse_disagreement(path, found, lines)
-    lead, offset = _lead(path, columns, lines, seconds if seconds is not None else given)
-    if not fills_lead and "onset" in columns:
-        lead, offset = 0, max(float(columns["onset"][0]), 0.0)
-    places = next(iter(found.values())) if found else np.zeros(min(n_rows, 1), dtype=np.intp)
-    column = next(iter(found), onset_name)
-    notes = _missing_notes(places, lines, column, missing, lead)
-    if len(places) and lead + int(places[-1]) + 1 > max(n_rows, 1):
-        return Timing(seconds, source, places + lead, notes, offset)
-    return Timing(seconds, source, None, notes, offset)
+    if times.epoch is not None and n_rows > 1:
+        by_column["epoch"], _ = _epochs(path, "epoch", times.epoch, lines, 1.0)
+    if len(by_column) == 2:
+        _refuse_disagreement(path, by_column, lines)
+    lead, offset = _lead(path, times, lines, seconds if seconds is not None else given)
+    if not fills_lead and times.onset is not None:
+        lead, offset = 0, max(float(times.onset[0]), 0.0)
+    column, epochs = next(iter(by_column.items()), (name, np.zeros(min(n_rows, 1), dtype=np.intp)))
+    n_missing = int(epochs[-1]) + 1 - len(epochs) if len(epochs) else 0
+    notes, owner = times.notes, f"the {'object' if lines is None else 'file'}'s {column} column"
+    if lead:
+        notes += (f"{lead:,} epoch{'s' * (lead != 1)} before the first row by {owner}: {missing}",)
+    if n_missing:
+        first = row_name(lines, int(np.argmax(np.diff(epochs) > 1)) + 1)
+        many = f"{n_missing:,} epoch{'s' * (n_missing != 1)}"
+        notes += (f"{many} missing by {owner} (first before {first}): {missing}",)
+    start = None if times.start is None else times.start + timedelta(seconds=offset)
+    return Timing(seconds, source, epochs + lead if lead or n_missing else None, notes, offset, start)
 
 
 def _lead(
-    path: Where, columns: Mapping[str, Floats], lines: Sequence[int] | None, seconds: float | None
+    path: Where, times: RowTimes, lines: Sequence[int] | None, seconds: float | None
 ) -> tuple[int, float]:
     """Return how many epochs are before the first row, and seconds from the start to the first epoch."""
-    if "onset" not in columns:
-        first = float(columns["epoch"][0]) if "epoch" in columns else 0.0
-        if first not in (0.0, 1.0):
+    if times.onset is None:
+        if times.epoch is not None and times.epoch[0] not in (0.0, 1.0):
             raise file_error(
                 path,
-                f"{row_name(lines, 0)}, column 'epoch': begins with {first:.10g}, expected 0 or 1, so that "
-                "the epochs before it are known. Add a column onset in seconds, or rows for those epochs.",
+                f"{row_name(lines, 0)}, column 'epoch': begins with {times.epoch[0]:.10g}, expected 0 or 1, "
+                "so that the epochs before it are known. Add a column onset in seconds, or rows for those "
+                "epochs.",
             )
         return 0, 0.0
-    first = float(columns["onset"][0])
+    first = float(times.onset[0])
     if seconds is None or seconds <= 0:
         return 0, 0.0
     if first < -TOLERANCE * seconds:
@@ -121,30 +123,6 @@ def _lead(
     lead = int(n_before + TOLERANCE)
     offset = first - lead * seconds
     return lead, 0.0 if abs(offset) <= TOLERANCE * seconds else offset
-
-
-def _missing_notes(
-    places: Indices,
-    lines: Sequence[int] | None,
-    column: str,
-    missing: str,
-    lead: int,
-) -> tuple[str, ...]:
-    """Say which epochs have no row."""
-    notes = []
-    owner = "the object" if lines is None else "the file"
-    if lead:
-        notes.append(
-            f"{lead:,} epoch{'s' * (lead != 1)} before the first row by {owner}'s {column} column: {missing}"
-        )
-    n_missing = int(places[-1]) + 1 - len(places) if len(places) else 0
-    if n_missing > 0:
-        line = row_name(lines, int(np.argmax(np.diff(places) > 1)) + 1)
-        notes.append(
-            f"{n_missing:,} epoch{'s' * (n_missing != 1)} missing by {owner}'s {column} column (first before "
-            f"{line}): {missing}"
-        )
-    return tuple(notes)
 
 
 def durations_by_onsets(onsets: Floats, lasting: Floats) -> tuple[Floats, tuple[str, ...]]:
@@ -194,10 +172,10 @@ def _one_duration(path: Where, durations: Floats, lines: Sequence[int] | None) -
     return float(durations[0])
 
 
-def _places(
+def _epochs(
     path: Where, name: str, values: Floats, lines: Sequence[int] | None, step: float | None
 ) -> tuple[Indices, float]:
-    """Place of every row, counted in epochs from the first, and the length of a step."""
+    """Epoch of every row, counted from the first, and the length of a step."""
     with np.errstate(over="ignore"):
         steps = np.diff(values)
     back = np.flatnonzero(steps <= 0)
@@ -234,21 +212,15 @@ def _places(
             f"{row_name(lines, row)}, column {name!r}: {jumps[row - 1]:,.0f} epochs after the row before. "
             f"Expected at most {MOST_MISSING:,} missing epochs. Is the number right?",
         )
-    places = np.concatenate([[0], np.cumsum(jumps)]).astype(np.intp)
-    return places, _even(float((values[-1] - values[0]) / places[-1]), steps / jumps)
-
-
-def _even(mean: float, steps: Floats) -> float:
-    """Return the mean length of a step; the whole number of seconds it is where times are jittered."""
+    epochs = np.concatenate([[0], np.cumsum(jumps)]).astype(np.intp)
+    mean, spread = float((values[-1] - values[0]) / epochs[-1]), float(np.ptp(steps / jumps))
     whole = float(round(mean))
-    spread = float(np.ptp(steps))
-    if whole >= 1 and spread > 1e-6 and abs(mean - whole) <= min(TOLERANCE * whole, spread):
-        return whole
-    return round(mean, 6)
+    is_jittered = whole >= 1 and spread > 1e-6 and abs(mean - whole) <= min(TOLERANCE * whole, spread)
+    return epochs, whole if is_jittered else round(mean, 6)
 
 
-def _refuse_disagreement(path: Where, found: Mapping[str, Indices], lines: Sequence[int] | None) -> None:
-    (one, first), (other, second) = found.items()
+def _refuse_disagreement(path: Where, by_column: Mapping[str, Indices], lines: Sequence[int] | None) -> None:
+    (one, first), (other, second) = by_column.items()
     apart = np.flatnonzero(first != second)
     if len(apart):
         row = int(apart[0])

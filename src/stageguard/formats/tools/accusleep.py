@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,11 @@ from stageguard.formats.file_format import (
     FileFormat,
     always_final,
 )
-from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
+from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, numbered_stages
 from stageguard.formats.mat import read_matrix
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
-from stageguard.formats.sniffing import begins_with, first_cells, first_lines, has_columns
+from stageguard.formats.sniffing import begins_with, first_row, has_columns
 from stageguard.formats.tables.delimited import read_rows
-from stageguard.night.stages import WNR3
 
 EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
 COLUMN = "brain_state"
@@ -39,8 +39,7 @@ def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read a column `brain_state`: 1 REM, 2 Wake, 3 NREM, -1 undefined."""
     table = read_rows(path, (COLUMN,))
     codes = table.seconds(COLUMN)
-    stages = names_of(path, codes.tolist(), NUMBERINGS["accusleep"].codes, what="line", first=table.lines[0])
-    return _raw(path, stages, options)
+    return _staged(path, codes.tolist(), options, what="line", first=table.lines[0])
 
 
 def write_csv(night: Outgoing, path: Path) -> Content:
@@ -60,8 +59,7 @@ def read_mat(path: Path, options: HypnogramOptions) -> RawHypnogram:
         raise file_error(path, f"is damaged or cut short ({reason}).") from None
     if not 0 < len(values) <= MOST_EPOCHS or values.dtype.kind not in "iuf":
         raise file_error(path, f"'labels' holds {len(values):,} {values.dtype} values, expected numbers.")
-    stages = names_of(path, values.tolist(), NUMBERINGS["accusleep"].codes, what="epoch", first=0)
-    return _raw(path, stages, options)
+    return _staged(path, values.tolist(), options, what="epoch", first=0)
 
 
 def _labels(path: Path) -> npt.NDArray[Any]:
@@ -71,30 +69,24 @@ def _labels(path: Path) -> npt.NDArray[Any]:
         h5py = library("h5py", f"reading {path.name}", extra="formats")
         with h5py.File(checked_file(path, "a recording"), "r") as file:
             if "labels" not in file:
-                raise _no_labels(path, list(file))
+                names = listed(list(file)) or "nothing"
+                raise file_error(path, f"holds {names}, expected a variable 'labels' of AccuSleep.")
             if file["labels"].size > MOST_EPOCHS:
                 raise file_error(path, f"'labels' has {file['labels'].size:,} values. Is it damaged?")
             return np.asarray(file["labels"][()])
     return read_matrix(path, "labels", MOST_EPOCHS)
 
 
-def _no_labels(path: Path, names: list[str]) -> StageGuardError:
-    return file_error(path, f"holds {listed(names) or 'nothing'}, expected a variable 'labels' of AccuSleep.")
-
-
-def _raw(path: Path, stages: tuple[str, ...], options: HypnogramOptions) -> RawHypnogram:
+def _staged(
+    path: Path, codes: list[float], options: HypnogramOptions, *, what: str, first: int
+) -> RawHypnogram:
     seconds = options.epoch_seconds
     notes: tuple[str, ...] = ("labels are read as 1 REM, 2 Wake, 3 NREM: AccuSleep's own numbers",)
     if seconds is None:
         check_usual(path, EPOCH_SECONDS, options.default_epoch_seconds, "AccuSleep")
         notes += (f"the file does not say how long an epoch is: AccuSleep's {EPOCH_SECONDS:g} s assumed",)
-    lines = tuple(range(1, len(stages) + 1))
-    return RawHypnogram(stages, lines, epoch_seconds=seconds or EPOCH_SECONDS, scheme=WNR3, notes=notes)
-
-
-def _is_csv(head: bytes, path: Path) -> bool:
-    lines = first_lines(head)
-    return bool(lines) and COLUMN in first_cells(lines[0])
+    raw = numbered_stages(path, codes, NUMBERINGS["accusleep"], what=what, first=first)
+    return replace(raw, epoch_seconds=seconds or EPOCH_SECONDS, notes=notes)
 
 
 FORMATS = (
@@ -102,7 +94,7 @@ FORMATS = (
         "accusleepy-csv",
         "labels and confidences of AccuSleePy",
         (".csv",),
-        _is_csv,
+        lambda head, path: COLUMN in first_row(head),
         sniff_hypnogram=has_columns(COLUMN),
         density=read_accusleepy_csv,
         hypnogram=read_csv,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import math
 import warnings
@@ -34,13 +33,12 @@ KNOWN_KEYS = ("probabilities", "stages", "epoch_seconds", "offset_seconds", "sta
 
 def read_npy(path: Path, options: DensityOptions) -> RawDensity:
     """Read a (epochs, stages) array; the stages' names, or the tool that wrote it, must be given."""
-    values = _load(path, lambda loaded: loaded, is_whole=True)
-    return array_density(path, _plain(path, values, "the array"), options)
+    return array_density(path, load_plain(path, is_whole=True), options)
 
 
-def load_plain(path: Path) -> npt.NDArray[Any]:
+def load_plain(path: Path, *, is_whole: bool = False) -> npt.NDArray[Any]:
     """Return the array of a .npy file; one with Python objects is refused."""
-    return _plain(path, _load(path, lambda loaded: loaded), "the array")
+    return _plain(path, _load(path, lambda loaded: loaded, is_whole=is_whole), "the array")
 
 
 def read_npz(path: Path, options: DensityOptions) -> RawDensity:
@@ -49,8 +47,8 @@ def read_npz(path: Path, options: DensityOptions) -> RawDensity:
     if len(keys) == 1:
         content = {"probabilities": content[keys[0]]}
     if "probabilities" not in content:
-        found = listed(keys) if keys else "nothing"
-        raise file_error(path, f"holds {found}. Expected one array, or an array named 'probabilities'.")
+        names = listed(keys) if keys else "nothing"
+        raise file_error(path, f"holds {names}. Expected one array, or an array named 'probabilities'.")
     ignored = [key for key in keys if len(keys) > 1 and key not in KNOWN_KEYS]
     stored = content.get("stages")
     if stored is not None:
@@ -120,14 +118,12 @@ def _refuse_bomb(path: Path, name: str, n_bytes: int, n_archive: int) -> None:
 
 def _refuse_promises(path: Path, head: bytes, n_bytes: int) -> None:
     """Refuse an array whose header promises more than there is, before memory is set aside for it."""
-    if not head.startswith(b"\x93NUMPY") or len(head) < 12:
-        return
-    first = 10 if head[6] == 1 else 12
-    length = int.from_bytes(head[8:first], "little")
+    stream = io.BytesIO(head)
     try:
-        header = ast.literal_eval(head[first : first + length].decode("utf-8"))
-        itemsize = np.lib.format.descr_to_dtype(header["descr"]).itemsize
-        promised = math.prod(header["shape"]) * itemsize
+        is_first = np.lib.format.read_magic(stream) == (1, 0)
+        read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        promised = math.prod(shape) * dtype.itemsize
     except Exception:  # whatever else is wrong with it, NumPy says
         return
     if promised > n_bytes:
@@ -149,11 +145,11 @@ def _load(path: Path, take: Callable[[Any], Any], *, is_whole: bool = False) -> 
         stream = io.BytesIO(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = take(np.load(stream, allow_pickle=False))
+            content = take(np.load(stream, allow_pickle=False))
         n_behind = len(data) - stream.tell()
         if is_whole and n_behind:
             raise file_error(path, f"has {n_behind:,} bytes behind its array. Are two files joined in it?")
-        return found
+        return content
     except (FileFormatError, OSError):
         raise
     except Exception as error:

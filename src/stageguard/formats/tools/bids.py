@@ -34,7 +34,7 @@ from stageguard.formats.staged_annotations import (
     cells_of,
     row_events,
 )
-from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
+from stageguard.formats.tables.delimited import TextTable, as_number, cell_error, read_rows
 from stageguard.formats.tools.text import unread_columns
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
 
@@ -47,15 +47,30 @@ MISSING = "n/a"
 def read_bids_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of `*_events.tsv` or `*_hypnogram.tsv`; other events are left alone."""
     table = read_rows(path, TIMES)
-    column = stage_column(path, table)
-    meanings = _levels(path).get(column, {})
+    sidecar = _read_sidecar(path)
+    column, meanings = _stage_column(path, table, sidecar)
     texts = [_text(path, cell, meanings) for cell in table.column(column)]
-    return _with_record(path, _annotated(path, table, texts, options))
+    return _with_record(path, _annotated(path, table, texts, options), sidecar.get(OWN_KEY))
 
 
-def stage_column(path: Path, table: TextTable) -> str:
-    """Return the column that tells stages, by their names or by numbers that the JSON explains."""
-    levels = _levels(path)
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    """Return the JSON beside a table; nothing where there is none."""
+    beside = path.with_suffix(".json")
+    content = load_json(beside) if beside.is_file() else None
+    return content if isinstance(content, dict) else {}
+
+
+def _stage_column(path: Path, table: TextTable, sidecar: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the column that tells stages by their names, or by numbers that the JSON explains, and how."""
+    levels = {
+        # newer versions of BIDS put the text of a level into a mapping
+        str(column).casefold(): {
+            _key(str(key)): str(text.get("Description", "") if isinstance(text, dict) else text)
+            for key, text in entry["Levels"].items()
+        }
+        for column, entry in sidecar.items()
+        if isinstance(entry, dict) and isinstance(entry.get("Levels"), dict)
+    }
     known = (*STAGE_COLUMNS, "value")
     column = next((name for name in known if name in table.header and _may_be(table, name, levels)), None)
     if column is None:
@@ -64,7 +79,7 @@ def stage_column(path: Path, table: TextTable) -> str:
             f"has the columns {listed(table.header)}, none of them with names of sleep stages. Give numbers "
             f"their names in {path.with_suffix('.json').name}, under Levels.",
         )
-    return column
+    return column, levels.get(column, {})
 
 
 def write_bids_events(night: Outgoing, path: Path) -> Content:
@@ -74,8 +89,8 @@ def write_bids_events(night: Outgoing, path: Path) -> Content:
     header = ["onset", "duration", "trial_type", *(["confidence"] if confidence else [])]
     seconds = number(night.epoch_seconds)
     rows = [
-        (onset, (number(onset), seconds, text, *([confidence[place]] if confidence else [])))
-        for place, (onset, text) in enumerate(zip(night.onsets, texts, strict=True))
+        (onset, (number(onset), seconds, text, *([confidence[epoch]] if confidence else [])))
+        for epoch, (onset, text) in enumerate(zip(night.onsets, texts, strict=True))
     ]
     for event in night.events:
         lasting = MISSING if event.seconds is None else number(event.seconds)
@@ -101,8 +116,8 @@ def _confidence(night: Outgoing) -> list[str]:
     if night.density is None or night.hypnogram is None:
         return []
     rows = zip(night.density.probabilities.tolist(), night.hypnogram.labels.tolist(), strict=True)
-    found = [row[label] if label >= 0 else float("nan") for row, label in rows]
-    return [MISSING if value != value else f"{value:.6g}" for value in found]
+    values = [row[label] if label >= 0 else float("nan") for row, label in rows]
+    return [MISSING if value != value else f"{value:.6g}" for value in values]
 
 
 def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
@@ -140,20 +155,19 @@ def _sidecar(night: Outgoing, has_confidence: bool) -> dict[str, Any]:
     return columns | {OWN_KEY: own}
 
 
-def _with_record(path: Path, raw: RawHypnogram) -> RawHypnogram:
-    """Add the start, the scorer and the scheme that this package wrote into the JSON."""
-    beside = path.with_suffix(".json")
-    content = load_json(beside) if beside.is_file() else None
-    own = content.get(OWN_KEY) if isinstance(content, dict) else None
-    if not isinstance(own, dict):
+def _with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
+    """Add the start, the scorer and the scheme that this package recorded in the JSON."""
+    if not isinstance(record, dict):
         return raw
-    start, scorer, scheme = own.get("Start"), own.get("Scorer"), own.get("Scheme")
+    start, scorer, scheme = record.get("Start"), record.get("Scorer"), record.get("Scheme")
     name = scheme.get("Name") if isinstance(scheme, dict) else None
     try:
         moment = None if start is None else datetime.fromisoformat(str(start))
     except ValueError:
-        raise file_error(beside, f"has the start {str(start)[:40]!r}, expected a date and time.") from None
-    offset = own.get("OffsetSeconds")
+        raise file_error(
+            path.with_suffix(".json"), f"has the start {str(start)[:40]!r}, expected a date and time."
+        ) from None
+    offset = record.get("OffsetSeconds")
     # whole epochs before the first are read as unscored ones
     seconds_before = offset - raw.offset_seconds if isinstance(offset, int | float) else 0.0
     known = SCHEMES.get(name) if isinstance(name, str) else None
@@ -195,16 +209,13 @@ def read_boas_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def _annotated(path: Path, table: TextTable, texts: list[str], options: HypnogramOptions) -> RawHypnogram:
-    onsets = table.seconds("onset").tolist()
-    lasting = []
-    for line, cell in zip(table.lines, table.column("duration"), strict=True):
-        seconds = as_number(cell)
-        if seconds is None and cell.casefold() not in UNSCORED_WORDS:
-            raise file_error(path, f"line {line}, column 'duration': expected seconds, got {cell[:40]!r}.")
-        lasting.append(seconds or None)
+    cells = table.column("duration")
+    lasting = [as_number(cell) or None for cell in cells]
+    for line, cell in zip(table.lines, cells, strict=True):
+        if as_number(cell) is None and cell.casefold() not in UNSCORED_WORDS:
+            raise cell_error(path, line, "duration", "seconds", cell)
     _refuse_missing(path, table, texts, lasting)
-    rows = zip(onsets, lasting, texts, strict=True)
-    annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
+    annotations = list(map(Annotation, table.seconds("onset").tolist(), lasting, texts))
     return annotated(path, annotations, options, only_stages=True)
 
 
@@ -231,25 +242,6 @@ def _may_be(table: TextTable, name: str, levels: dict[str, dict[str, str]]) -> b
     return bool(cells) and not all(as_number(cell) is not None for cell in cells)
 
 
-def _levels(path: Path) -> dict[str, dict[str, str]]:
-    """Return what the JSON beside a table says about the values of its columns."""
-    beside = path.with_suffix(".json")
-    if not beside.is_file():
-        return {}
-    content: Any = load_json(beside)
-    found = {}
-    for column, told in content.items() if isinstance(content, dict) else ():
-        levels = told.get("Levels") if isinstance(told, dict) else None
-        if isinstance(levels, dict):
-            found[str(column).casefold()] = {_key(str(key)): _meaning(value) for key, value in levels.items()}
-    return found
-
-
-def _meaning(value: object) -> str:
-    """Text of a level, which newer versions of BIDS put into a mapping."""
-    return str(value.get("Description", "")) if isinstance(value, dict) else str(value)
-
-
 def _key(cell: str) -> str:
     number = as_number(cell)
     return f"{number:g}" if number is not None else cell.strip()
@@ -268,7 +260,7 @@ def _is_boas(head: bytes, path: Path) -> bool:
 
 def _left_of_bids(path: Path) -> list[str]:
     table = read_rows(path, TIMES)
-    return unread_columns(table, (*TIMES, stage_column(path, table)))
+    return unread_columns(table, (*TIMES, _stage_column(path, table, _read_sidecar(path))[0]))
 
 
 def _left_of_boas(path: Path) -> list[str]:

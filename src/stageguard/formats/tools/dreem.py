@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +14,14 @@ from stageguard.base.extras import library
 from stageguard.base.files import checked_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
 from stageguard.formats.file_format import EPOCH_LENGTH, PROBABILITIES, SCORER, STAGES_ALONE, FileFormat
-from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of, number_list
+from stageguard.formats.hypnogram import (
+    NUMBERINGS,
+    HypnogramOptions,
+    RawHypnogram,
+    number_list,
+    numbered_stages,
+)
 from stageguard.formats.sniffing import begins_with, is_number_list
-from stageguard.night.stages import AASM5
 
 EPOCH_SECONDS = 30.0
 
@@ -31,7 +37,7 @@ def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
                 f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
             ),
         )
-    return _raw(path, number_list(path), None)
+    return _staged(path, number_list(path))
 
 
 def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -50,13 +56,12 @@ def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
     except Exception as error:  # a damaged file makes the library raise almost anything
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise file_error(path, f"is damaged or cut short ({reason}).") from None
-    return _raw(path, values.tolist(), start)
+    return replace(_staged(path, values.tolist()), start=start, has_clock=start is not None)
 
 
-def _raw(path: Path, values: Sequence[float], start: datetime | None) -> RawHypnogram:
-    stages = names_of(path, values, NUMBERINGS["yasa"].codes, what="epoch", first=0)
-    lines = tuple(range(len(stages)))
-    return RawHypnogram(stages, lines, EPOCH_SECONDS, start, scheme=AASM5, has_clock=start is not None)
+def _staged(path: Path, codes: Sequence[float]) -> RawHypnogram:
+    raw = numbered_stages(path, codes, NUMBERINGS["yasa"], what="epoch")
+    return replace(raw, epoch_seconds=EPOCH_SECONDS)
 
 
 def _start(value: object) -> datetime | None:

@@ -28,8 +28,8 @@ from stageguard.formats.recordings.edf import (
 )
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.sniffing import begins_with, first_cells, whole_lines
-from stageguard.formats.staged_annotations import Annotation as Annotation
 from stageguard.formats.staged_annotations import (
+    Annotation,
     annotated,
     are_taken_by_text,
     cells_of,
@@ -68,8 +68,7 @@ def read_annotated_edf(path: Path) -> RawRecording:
 def read_edf_annotations(path: Path) -> tuple[Annotation, ...]:
     """All annotations of an EDF+ file in the order of their times, without the times of its records."""
     header = read_edf_header(path)
-    first_seconds, _, _ = find_runs(header)
-    return _annotations(header, first_seconds)
+    return _annotations(header, find_runs(header)[0])
 
 
 def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -84,10 +83,19 @@ def read_edf_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     has_signals = any(not signal.is_annotation for signal in header.signals)
     last = runs[-1]
     end = last.start_seconds + last.n_records * header.record_seconds if has_signals else None
-    known = header.start if header.start != NO_DATE else None  # midnight of it, where nobody knew any time
-    start = None if known is None else known + timedelta(seconds=first_seconds)
-    has_clock = header.start not in (None, NO_DATE)
-    return annotated(path, annotations, options, start=start, has_clock=has_clock, end_seconds=end)
+    return annotated(path, annotations, options, start=_start(header, first_seconds), end_seconds=end)
+
+
+def _start(header: EdfHeader, first_seconds: float) -> datetime | None:
+    """When the first sample is, which annotations count from; midnight of NO_DATE is no time."""
+    known = header.start if header.start != NO_DATE else None
+    return None if known is None else known + timedelta(seconds=first_seconds)
+
+
+def read_edf_start(path: Path) -> datetime | None:
+    """When the first sample of a file is, where it tells."""
+    header = read_edf_header(path)
+    return _start(header, find_runs(header)[0])
 
 
 def write_edf(night: Outgoing, path: Path) -> Content:
@@ -129,43 +137,43 @@ def _code(text: str | None) -> str:
 
 def lights(annotations: Sequence[Annotation]) -> tuple[float | None, float | None]:
     """Seconds of the first "Lights off" and of the last "Lights on", or None."""
-    found: dict[str, list[float]] = {"off": [], "on": []}
+    seconds: dict[str, list[float]] = {"off": [], "on": []}
     for each in annotations:
         match = _LIGHTS.match(each.text)
         if match is not None and each.onset >= 0:
-            found["on" if match[1].lower() == "on" else "off"].append(each.onset)
-    return min(found["off"], default=None), max(found["on"], default=None)
+            seconds["on" if match[1].lower() == "on" else "off"].append(each.onset)
+    return min(seconds["off"], default=None), max(seconds["on"], default=None)
 
 
 def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Annotation, ...]:
-    places = [
+    spans = [
         slice(signal.first_sample, signal.first_sample + signal.n_samples)
         for signal in header.signals
         if signal.is_annotation
     ]
-    if not places:
+    if not spans:
         return ()
-    found: list[Annotation] = []
-    for text in _texts(header, places):
-        found += _parsed(header.path, text, first_seconds)
-        if len(found) > MOST_ANNOTATIONS:
+    annotations: list[Annotation] = []
+    for text in _texts(header, spans):
+        annotations += _parsed(header.path, text, first_seconds)
+        if len(annotations) > MOST_ANNOTATIONS:
             raise file_error(header.path, f"has more than {MOST_ANNOTATIONS:,} annotations. Is it damaged?")
-    return tuple(sorted(found, key=lambda each: each.onset))
+    return tuple(sorted(annotations, key=lambda each: each.onset))
 
 
-def _texts(header: EdfHeader, places: Sequence[slice]) -> Iterator[bytes]:
+def _texts(header: EdfHeader, spans: Sequence[slice]) -> Iterator[bytes]:
     """Bytes of the annotation signals, record by record; long records are not read as a whole."""
     n_bytes = 2 * header.record_samples
     with open_file(header.path, "a recording", buffering=0) as file:
         if n_bytes <= LONG_RECORD_BYTES:
             for block in read_records(header, file, 0, header.n_records):
-                for place in places:
-                    yield from map(bytes, np.ascontiguousarray(block[:, place]).view(np.uint8))
+                for span in spans:
+                    yield from map(bytes, np.ascontiguousarray(block[:, span]).view(np.uint8))
             return
         for record in range(header.n_records):
-            for place in places:
-                file.seek(header.header_bytes + record * n_bytes + 2 * place.start)
-                yield file.read(2 * (place.stop - place.start))
+            for span in spans:
+                file.seek(header.header_bytes + record * n_bytes + 2 * span.start)
+                yield file.read(2 * (span.stop - span.start))
 
 
 def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Annotation]:
@@ -174,28 +182,26 @@ def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Annotatio
         if not part:
             continue
         time, mark, texts = part.partition(b"\x14")
-        found = _TIME.match(time)
-        if found is None or not mark or (texts and not texts.endswith(b"\x14")):
+        times = _TIME.match(time)
+        if times is None or not mark or (texts and not texts.endswith(b"\x14")):
             raise file_error(
                 path,
                 f"has an annotation that begins with {part[:24]!r}, expected a time such as +30.5 and text "
                 "between its marks. It is damaged.",
             )
-        seconds = float(found[2]) if found[2] and found[2] != b"." else None
+        seconds = float(times[2]) if times[2] and times[2] != b"." else None
         for text in texts.split(b"\x14"):
             if text:
                 yield Annotation(
-                    float(found[1]) - first_seconds, seconds, text.decode("utf-8", errors="replace").strip()
+                    float(times[1]) - first_seconds, seconds, text.decode("utf-8", errors="replace").strip()
                 )
 
 
 def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages among annotations in seconds from the recording's start."""
     table = read_rows(path, BROWSER_COLUMNS)
-    onsets = table.seconds("onset").tolist()
     lasting = [as_number(cell) or None for cell in table.column("duration")]
-    rows = zip(onsets, lasting, table.column("label"), strict=True)
-    annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
+    annotations = list(map(Annotation, table.seconds("onset").tolist(), lasting, table.column("label")))
     return annotated(path, annotations, options, only_stages=True)
 
 
@@ -215,14 +221,6 @@ def _is_edfbrowser(head: bytes, path: Path) -> bool:
     return bool(lines) and first_cells(lines[0]) == BROWSER_COLUMNS
 
 
-def _start(path: Path) -> datetime | None:
-    header = read_edf_header(path)
-    if header.start is None or header.start == NO_DATE:
-        return None
-    first_seconds, _, _ = find_runs(header)  # annotations count from the first sample
-    return header.start + timedelta(seconds=first_seconds)
-
-
 def _recording_seconds(path: Path) -> float | None:
     header = read_edf_header(path)
     has_signals = any(not signal.is_annotation for signal in header.signals)
@@ -240,7 +238,7 @@ FORMATS = (
         loses=(PROBABILITIES, SCORER),
         may_be_recording=True,
         events=lambda path: events_among(read_edf_annotations(path)),
-        recording_start=_start,
+        recording_start=read_edf_start,
         recording_seconds=_recording_seconds,
         are_taken=are_taken_by_text,
         stage_texts=lambda path: [each.text for each in read_edf_annotations(path)],

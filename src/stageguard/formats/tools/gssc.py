@@ -10,44 +10,30 @@ from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.file_format import EPOCH_LENGTH, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.sniffing import first_cells, first_lines, has_columns, read_head, whole_lines
-from stageguard.formats.tables.probabilities import load_table
-from stageguard.formats.tables.row_times import row_times, timing_of
-from stageguard.formats.tools.numbers import read_numbers
+from stageguard.formats.tables.probabilities import read_table
+from stageguard.formats.tools.text import read_numbers
 
 TOOL, SECONDS = "GSSC", 30.0
 
 
 def read_gssc_csv(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of GSSC, whose epochs are those of the column Time."""
-    if not has_probabilities(path):
+    if _header(read_head(path)) is not None and _has_stages_alone(path):
         raise file_error(
             path,
             "has GSSC's stages but no probabilities, as the version on PyPI writes it. Write it with GSSC's "
             "main branch, or read the stages with read_hypnogram.",
         )
-    table = load_table(path, options, expected=("stage",))
-    times = row_times(path, [*table.timing.items(), *table.clocks.items()])
-    timing, start = timing_of(path, times, table.lines, given=options.epoch_seconds)
-    return RawDensity(
-        table.values,
-        table.names,
-        epoch_seconds=timing.epoch_seconds,
-        start=start,
-        notes=table.notes + timing.notes,
-        lines=table.lines,
-        places=timing.places,
-        offset_seconds=timing.offset_seconds,
-        usual_seconds=SECONDS,
-        tool=TOOL,
-    )
+    raw = read_table(path, options, expected=("stage",))
+    return replace(raw, epoch_source="", is_told=False, usual_seconds=SECONDS, tool=TOOL)
 
 
 def read_gssc_stages(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of GSSC, with or without probabilities: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
-    return read_numbers(path, "yasa", replace(options, format="gssc-csv"))
+    return read_numbers(path, replace(options, format="gssc-csv"), numbering="yasa")
 
 
-def gssc_header(head: bytes) -> tuple[str, ...] | None:
+def _header(head: bytes) -> tuple[str, ...] | None:
     """Return the column names below the title, or None."""
     lines = first_lines(head)
     if len(lines) < 2 or not lines[0].strip('"').startswith("Hypnogram of "):
@@ -56,18 +42,9 @@ def gssc_header(head: bytes) -> tuple[str, ...] | None:
     return cells if cells[:3] == ("epoch", "time", "stage") else None
 
 
-def has_probabilities(path: Path) -> bool:
-    """Whether a file has columns of probabilities, or another header than GSSC's."""
-    header = gssc_header(read_head(path))
-    return header is None or any(name.startswith("prob") for name in header)
-
-
 def _has_stages_alone(path: Path) -> bool:
-    return not any(cell.startswith("prob") for cell in gssc_header(read_head(path)) or ())
-
-
-def _is_density(head: bytes, path: Path) -> bool:
-    return gssc_header(head) is not None
+    """Whether a file has no column of probabilities, or another header than GSSC's."""
+    return not any(cell.startswith("prob") for cell in _header(read_head(path)) or ())
 
 
 def _is_hypnogram(head: bytes, path: Path) -> bool:
@@ -82,7 +59,7 @@ FORMATS = (
         "gssc-csv",
         "CSV of GSSC",
         (".csv",),
-        _is_density,
+        lambda head, path: _header(head) is not None,
         sniff_hypnogram=_is_hypnogram,
         density=read_gssc_csv,
         hypnogram=read_gssc_stages,

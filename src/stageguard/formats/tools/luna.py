@@ -1,28 +1,31 @@
-"""Annotations and stages of Luna: `.annot`, `.eannot`, and tables of its command STAGE."""
+"""Luna: `.annot`, `.eannot`, tables of STAGE; posteriors in tables of POPS and SOAP, and in EDF."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from stageguard.base.arrays import DAY_SECONDS
+from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.files import file_error
+from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.file_format import PROBABILITIES, SCORER, STAGES_ALONE, START, FileFormat
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, plain_text, stage_words
-from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
-from stageguard.formats.staged_annotations import Annotation, annotated, named_intervals, raw_of
-from stageguard.formats.staged_intervals import stage_epochs
-from stageguard.formats.tables.delimited import TextTable, as_number, split_line, text_lines
-from stageguard.formats.tables.delimited import read_rows as read_table_rows
+from stageguard.formats.recordings.edf import read_edf_recording
+from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
+from stageguard.formats.staged_annotations import Annotation, annotated, staged_rows
+from stageguard.formats.tables.delimited import TextTable, as_number, read_rows, split_line, text_lines
+from stageguard.formats.tables.probabilities import choose_columns, load_table
+from stageguard.formats.tables.timing import MOST_MISSING, row_name
 from stageguard.formats.tools.text import read_stage_lines
+from stageguard.night.recording import Signal
 from stageguard.night.stages import canonical_name
 
 # Beside stages: unknown, movement, lights on, gap, and artefact.
@@ -37,6 +40,11 @@ COLUMNS = ("class", "instance", "channel", "start", "stop", "meta")
 STAGE_COLUMNS = ("e", "stage", "start_sec")  # of the command STAGE
 STAGE_CLASSES = ("sleepstage", "sleepstages")
 UNTIL_NEXT = "..."
+TOOL, USUAL_SECONDS = "Luna", 30.0
+FIVE = ("PP_W", "PP_N1", "PP_N2", "PP_N3", "PP_R")  # posteriors
+THREE = ("PP_W", "PP_NR", "PP_R")
+MOST_SAMPLES = 10_000_000  # of one channel of posteriors: a night has one per 5 or 30 s
+ROUNDING = 1e-3  # how far below 0 the 16 bits of a sample may put a probability
 LUNA_WORDS: dict[str, dict[str, str]] = {"aasm5": {}, "wnr3": {"N": "NR"}}
 _CLOCK = re.compile(
     r"(?:(\d{1,2})[/.-](\d{1,2})[/.-](\d{2,4})-)?(0\+)?(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?"
@@ -50,11 +58,6 @@ class Moment(NamedTuple):
     seconds: float
 
 
-def read_eannot(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """One stage per line and epoch; U, M, L and G are unscored."""
-    return read_stage_lines(path, UNSCORED)
-
-
 def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages among intervals of any class; other classes are left alone.
 
@@ -62,17 +65,20 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
     the file does not say when the recording began.
     """
     rows, times, start, notes = read_intervals(path)
-    annotations = []
-    for row, (begin, seconds) in zip(rows, times, strict=True):
-        text = row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]
-        annotations.append(Annotation(begin, seconds, _plain(text)))
-    stages = [each for each in annotations if _is_stage(each.text)]
+    annotations = [
+        Annotation(*time, _plain(row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]))
+        for row, time in zip(rows, times, strict=True)
+    ]
+    stages = [
+        each
+        for each in annotations
+        if canonical_name(each.text) is not None or each.text.casefold() in UNSCORED_WORDS
+    ]
     raw = annotated(
         path,
         stages or annotations,
         options,
         start=start,
-        has_clock=start is not None,
         only_stages=True,
         expected="classes such as W, N1, N2",
         may_lack_end=True,
@@ -85,49 +91,37 @@ def read_intervals(
 ) -> tuple[list[tuple[str, ...]], list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
     """Cells of every interval, its onset and duration, when second 0 is, and what was assumed."""
     lines, rows = [], []
-    header: tuple[str, ...] | None = None
-    for place, line in enumerate(text_lines(path), start=1):
-        cells = split_line(line, "\t")
-        if not line.strip() or line.startswith("#"):
+    header: tuple[str, ...] = COLUMNS
+    for line, text in enumerate(text_lines(path), start=1):
+        cells = split_line(text, "\t")
+        if not text.strip() or text.startswith("#"):
             continue
-        if _is_header(cells):
-            header = _columns(path, place, cells)
+        names = tuple(cell.casefold() for cell in cells)
+        if {"class", "start", "stop"} <= {*names}:
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise file_error(path, f"line {line} names the column {twice} twice, expected it once.")
+            header = names
             continue
-        if header not in (None, COLUMNS):
-            assert header is not None
+        if header != COLUMNS:
             if len(cells) != len(header):
-                raise file_error(path, f"line {place} has {len(cells)} cells, the header has {len(header)}.")
+                raise file_error(path, f"line {line} has {len(cells)} cells, the header has {len(header)}.")
             by_name = dict(zip(header, cells, strict=True))
             cells = tuple(by_name.get(name, ".") for name in COLUMNS)
         elif len(cells) not in (3, 4, 6):
-            raise file_error(path, f"line {place} has {len(cells)} cells, expected: {', '.join(COLUMNS)}.")
-        lines.append(place)
+            raise file_error(path, f"line {line} has {len(cells)} cells, expected: {', '.join(COLUMNS)}.")
+        lines.append(line)
         rows.append(cells)
     if not rows:
         raise file_error(path, "has no annotations. Was it written completely?")
     times, start, notes = _times(path, lines, rows)
     begins = sorted({begin for begin, _ in times})
-    ended = []
-    for begin, seconds in times:
-        if seconds is None:
-            following = bisect_right(begins, begin)
-            seconds = begins[following] - begin if following < len(begins) else None
-        ended.append((begin, seconds))
+    following = dict(pairwise(begins))
+    ended = [
+        (begin, following[begin] - begin if seconds is None and begin in following else seconds)
+        for begin, seconds in times
+    ]
     return rows, ended, start, notes
-
-
-def _is_header(cells: Sequence[str]) -> bool:
-    """Whether a line names the columns, in whatever order."""
-    return {"class", "start", "stop"} <= {cell.casefold() for cell in cells}
-
-
-def _columns(path: Path, place: int, cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a header's columns, each once."""
-    names = tuple(cell.casefold() for cell in cells)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise file_error(path, f"line {place} names the column {twice} twice, expected it once.")
-    return names
 
 
 def write_eannot(night: Outgoing, path: Path) -> Content:
@@ -144,10 +138,10 @@ def write_annot(night: Outgoing, path: Path) -> Content:
         rows.append(f"{word}\t.\t.\t{number(onset)}\t+{number(seconds)}\t.")
     events = [event for event in night.events if event.onset >= 0]  # Luna knows no time before the start
     for event in events:
-        told = dict(event.details)
+        details = dict(event.details)
         name, channel = plain_text(event.text), plain_text(event.channel) or "."
-        instance, meta = told.pop("instance", "."), told.pop("meta", "")
-        more = "|".join([*([meta] if meta else []), *(f"{key}={text}" for key, text in told.items())])
+        instance, meta = details.pop("instance", "."), details.pop("meta", "")
+        more = "|".join([*([meta] if meta else []), *(f"{key}={text}" for key, text in details.items())])
         times = f"{number(event.onset)}\t+{number(event.seconds or 0)}"
         rows.append(f"{name}\t{plain_text(instance)}\t{channel}\t{times}\t{plain_text(more) or '.'}")
     kept = frozenset(("channel", "details"))
@@ -158,13 +152,8 @@ def _remarks(words: Sequence[str]) -> tuple[str, ...]:
     return ("Luna's own tables count NR as N2",) if "NR" in words else ()
 
 
-def read_stage_table(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Rows of the command STAGE: epochs from 1 that may skip, and when each of them begins."""
-    return from_stage_rows(path, read_table_rows(path, STAGE_COLUMNS), options)
-
-
 def from_stage_rows(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of such a table, also of one that lunapi returned."""
+    """Stages of the command STAGE, from a file or lunapi: epochs from 1 that may skip, and their onsets."""
     if "id" in table.header and len(set(table.column("id"))) > 1:
         raise file_error(path, "holds several recordings, expected one. Keep the rows of one ID.")
     epochs, onsets = table.seconds("e"), table.seconds("start_sec")
@@ -176,10 +165,10 @@ def from_stage_rows(path: Path, table: TextTable, options: HypnogramOptions) -> 
             raise file_error(
                 path, "its columns E and START_SEC do not agree, expected epochs of one length in order."
             )
-    lasting = [seconds or 30.0] * len(epochs)
+    seconds = seconds or USUAL_SECONDS
     texts = [_plain(text) for text in table.column("stage")]
-    intervals = named_intervals(path, table.lines, onsets.tolist(), lasting, texts, options)
-    return raw_of(stage_epochs(path, intervals, seconds or 30.0))
+    rows = zip(table.lines, onsets, [seconds] * len(epochs), texts, strict=True)
+    return staged_rows(path, rows, replace(options, epoch_seconds=seconds))
 
 
 def is_stage_class(name: str) -> bool:
@@ -191,30 +180,26 @@ def _plain(text: str) -> str:
     return UNSCORED.get(text.strip().casefold(), text.strip())
 
 
-def _is_stage(text: str) -> bool:
-    return canonical_name(text) is not None or text.casefold() in UNSCORED_WORDS
-
-
 def _times(
     path: Path, lines: Sequence[int], rows: Sequence[tuple[str, ...]]
 ) -> tuple[list[tuple[float, float | None]], datetime | None, tuple[str, ...]]:
     """Onset and duration of each row in seconds, the date and time of second 0, and what was assumed."""
-    found = []
+    intervals = []
     for line, row in zip(lines, rows, strict=True):
         start, stop = (row[3], row[4]) if len(row) == 6 else (row[-2], row[-1])
-        found.append((_moment(path, line, start), _duration(path, line, start, stop)))
-    kinds = {moment.kind for moment, _ in found}
+        intervals.append((_moment(path, line, start), _duration(path, line, start, stop)))
+    kinds = {moment.kind for moment, _ in intervals}
     if len(kinds) > 1:
         raise file_error(path, f"mixes times told as {' and '.join(sorted(kinds))}, expected one of them.")
-    origin = found[0][0].seconds
+    origin = intervals[0][0].seconds
     if kinds == {"seconds"}:
-        return [(moment.seconds, lasting) for moment, lasting in found], None, ()
+        return [(moment.seconds, lasting) for moment, lasting in intervals], None, ()
     notes = ("its times are of the clock: counted from its first interval",)
     if kinds == {"dates"}:
-        origin = min(moment.seconds for moment, _ in found)
-        times = [(moment.seconds - origin, lasting) for moment, lasting in found]
+        origin = min(moment.seconds for moment, _ in intervals)
+        times = [(moment.seconds - origin, lasting) for moment, lasting in intervals]
         return times, datetime.min + timedelta(seconds=origin), notes
-    times = [((moment.seconds - origin) % DAY_SECONDS, lasting) for moment, lasting in found]
+    times = [((moment.seconds - origin) % DAY_SECONDS, lasting) for moment, lasting in intervals]
     for line, (before, _), (after, _) in zip(lines[1:], times, times[1:], strict=False):
         if after < before:
             raise file_error(path, f"line {line} is earlier than the line before. Sort it, or write seconds.")
@@ -243,15 +228,15 @@ def _moment(path: Path, line: int, text: str) -> Moment:
     seconds = as_number(text)
     if seconds is not None:
         return Moment("seconds", seconds)
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
         raise file_error(path, f"line {line} has the time {text[:40]!r}, expected seconds or hh:mm:ss.")
-    of_day = 3600.0 * int(found[5]) + 60.0 * int(found[6]) + float(found[7] or 0)
-    if not found[1]:
-        return Moment("seconds" if found[4] else "clock", of_day)
-    year = int(found[3]) + (0 if len(found[3]) == 4 else 1900 if int(found[3]) >= 85 else 2000)
+    of_day = 3600.0 * int(match[5]) + 60.0 * int(match[6]) + float(match[7] or 0)
+    if not match[1]:
+        return Moment("seconds" if match[4] else "clock", of_day)
+    year = int(match[3]) + (0 if len(match[3]) == 4 else 1900 if int(match[3]) >= 85 else 2000)
     try:
-        day = datetime(year, int(found[2]), int(found[1]))
+        day = datetime(year, int(match[2]), int(match[1]))
     except ValueError:
         raise file_error(path, f"line {line} has the date {text[:40]!r}, which does not exist.") from None
     return Moment("dates", (day - datetime.min).total_seconds() + of_day)
@@ -264,23 +249,25 @@ def read_events(path: Path) -> Iterable[Event]:
         is_stage = is_stage_class(row[0]) or canonical_name(row[0]) is not None
         if is_stage or row[0].casefold() in (*UNSCORED_WORDS, *"umlg"):
             continue
-        told = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}
+        by_column = dict(zip(COLUMNS, row, strict=True)) if len(row) == 6 else {}
         more = tuple(
-            (name, told[name]) for name in ("instance", "meta") if told.get(name, ".") not in ("", ".")
+            (name, by_column[name])
+            for name in ("instance", "meta")
+            if by_column.get(name, ".") not in ("", ".")
         )
-        channel = told.get("channel", ".")
+        channel = by_column.get("channel", ".")
         yield Event(onset, seconds, row[0], "", "" if channel == "." else channel, details=more)
 
 
 def _are_taken(night: Outgoing) -> list[bool]:
     """Whether each other annotation is called like a stage."""
-    return [_is_word(event.text) for event in night.events]
-
-
-def _is_word(text: str) -> bool:
-    plain = text.strip().casefold()
-    is_word = plain in WORDS or plain in UNSCORED_WORDS or is_stage_class(text)
-    return is_word or canonical_name(text) is not None
+    words = WORDS | UNSCORED_WORDS
+    return [
+        event.text.strip().casefold() in words
+        or is_stage_class(event.text)
+        or canonical_name(event.text) is not None
+        for event in night.events
+    ]
 
 
 def _is_annot(head: bytes, path: Path) -> bool:
@@ -290,6 +277,141 @@ def _is_annot(head: bytes, path: Path) -> bool:
     lines = [line for line in whole_lines(head) if line and not line.startswith("#")]
     is_named = path.name.lower().endswith(".annot")
     return is_named and bool(lines) and all(len(line.split("\t")) in (3, 4, 6) for line in lines)
+
+
+def is_pops(header: Iterable[str]) -> bool:
+    """Whether columns are named as Luna names posteriors."""
+    names = {name.upper() for name in header}
+    return {"E", "PP_W", "PP_R"} <= names
+
+
+def read_luna_pops(path: Path, options: DensityOptions) -> RawDensity:
+    """Posteriors of a text table."""
+    stages = options.stages or posterior_columns(path, header_cells(read_head(path)))
+    table = load_table(path, replace(options, stages=stages), "e")
+    texts = {name: table.texts(name) for name in ("flag", "start", "stop")}
+    epochs = next((cells for _, cells in table.times if isinstance(cells, np.ndarray)), None)
+    if epochs is None:
+        raise file_error(path, "has no numbers in its column E. Expected Luna's table of one row per epoch.")
+    return density_of_epochs(path, table.values, table.names, epochs, texts, table.text.lines)
+
+
+def posterior_columns(where: Where, header: Iterable[str]) -> tuple[str, ...]:
+    """Columns to read: Luna may write PP_NR, the sum of three others, beside them."""
+    names = {name.upper() for name in header}
+    for columns in (FIVE, THREE):
+        if names >= set(columns):
+            return columns
+    posteriors = sorted(name for name in names if name.startswith("PP_"))
+    has = f"the posteriors {listed(posteriors)}" if posteriors else "no posteriors of Luna"
+    raise file_error(where, f"has {has}, expected {', '.join(FIVE)}, or {', '.join(THREE)}.")
+
+
+def density_of_epochs(
+    where: Where,
+    values: Floats,
+    names: tuple[str, ...],
+    epochs: Floats,
+    texts: Mapping[str, Sequence[str]],
+    lines: Sequence[int] | None,
+) -> RawDensity:
+    """Put rows where their epochs are; `texts` are the cells of the columns flag, start and stop."""
+    odd = ~((epochs >= 1) & (epochs == np.rint(epochs)) & (epochs < 1e9))
+    odd[1:] |= ~(np.diff(epochs) > 0)
+    if odd.any():
+        row = int(np.argmax(odd))
+        raise file_error(
+            where,
+            f"{row_name(lines, row)}, column 'E': got {epochs[row]:.10g}, expected to count up from 1.",
+        )
+    places = epochs.astype(np.intp) - 1
+    n_missing = int(places[-1]) + 1 - len(places)
+    if n_missing > MOST_MISSING:
+        raise file_error(where, f"leaves out {n_missing:,} epochs, expected at most {MOST_MISSING:,}.")
+    notes = []
+    if n_missing:
+        notes.append(
+            f"{n_missing:,} epoch{'s' * (n_missing != 1)} that Luna left out: read as without evidence"
+        )
+    flags = texts.get("flag") or [""] * len(values)
+    excluded = np.array([flag.strip() in ("-1", "-1.0") for flag in flags]) & ~np.isnan(values).all(axis=1)
+    if excluded.any():
+        values = np.where(excluded[:, None], np.nan, values)
+        notes.append(f"{np.count_nonzero(excluded):,} with FLAG -1 (excluded): read as without evidence")
+    return RawDensity(
+        values,
+        names,
+        epoch_seconds=_seconds(texts.get("start"), texts.get("stop")),
+        notes=tuple(notes),
+        lines=lines,
+        places=places if n_missing else None,
+        usual_seconds=USUAL_SECONDS,
+        tool=TOOL,
+    )
+
+
+def _seconds(starts: Sequence[str] | None, stops: Sequence[str] | None) -> float | None:
+    """Epoch length by the first row's clock or seconds, where both are there."""
+    if not starts or not stops:
+        return None
+    start, stop = _clock(starts[0]), _clock(stops[0])
+    if start is None or stop is None:
+        return None
+    seconds = round((stop - start) % DAY_SECONDS, 3)
+    return seconds if seconds > 0 else None
+
+
+def _clock(text: str) -> float | None:
+    """Seconds of a number, or of a time of day such as 22:30:00 or 22.30.00."""
+    match = re.fullmatch(r"([01]?\d|2[0-3])([:.])([0-5]?\d)\2([0-5]?\d(?:\.\d+)?)", text)
+    if match is None:
+        return as_number(text)
+    return 3600.0 * int(match[1]) + 60.0 * int(match[3]) + float(match[4])
+
+
+def read_luna_edf(path: Path, options: DensityOptions) -> RawDensity:
+    """Posteriors of `RUN-POPS hypnodensity` or of POPS with posterior channels, one row per sample."""
+    recording = read_edf_recording(path)
+    channels = {
+        name.upper(): signal
+        for name, signal in recording.signals.items()
+        if name.upper().startswith("PP_") and isinstance(signal, Signal)
+    }
+    if len(channels) < 2:
+        raise file_error(
+            path, f"has no channels of posteriors such as PP_W (got: {listed(list(recording.signals))})."
+        )
+    header = tuple(channels)
+    columns, names = choose_columns(path, header, options)
+    chosen = [channels[header[column]] for column in columns]
+    shapes = {(signal.n_samples, signal.rate_hz) for signal in chosen}
+    if len(shapes) != 1:
+        raise file_error(path, "has channels of posteriors of different lengths or sampling rates.")
+    n_samples, rate_hz = shapes.pop()
+    if n_samples > MOST_SAMPLES:
+        raise file_error(path, f"has {n_samples:,} samples of posteriors, expected at most {MOST_SAMPLES:,}.")
+    values = np.column_stack([signal.read(0, n_samples) for signal in chosen])
+    values = np.where((values < 0) & (values >= -ROUNDING), 0.0, values)
+    is_empty = (values == 0).all(axis=1)
+    values[is_empty] = np.nan
+    n_empty = int(np.count_nonzero(is_empty))
+    note = f"{n_empty:,} rows of zeros: read as without evidence"
+    return RawDensity(
+        values,
+        names,
+        epoch_seconds=round(1 / rate_hz, 6),
+        start=recording.start,
+        notes=recording.notes + ((note,) if n_empty else ()),
+    )
+
+
+def _is_edf(head: bytes, path: Path) -> bool:
+    """Whether this is an EDF file with channels of posteriors that Luna added."""
+    if not head.startswith(b"0       ") or not head[252:256].strip().isdigit():
+        return False
+    n_signals = int(head[252:256])
+    labels = {head[256 + 16 * i : 272 + 16 * i].strip().upper() for i in range(n_signals)}
+    return {b"PP_W", b"PP_R"} <= labels
 
 
 FORMATS = (
@@ -309,7 +431,7 @@ FORMATS = (
         "Luna .eannot",
         (".eannot",),
         holds_words(WORDS, ".eannot"),
-        hypnogram=read_eannot,
+        hypnogram=lambda path, options: read_stage_lines(path, UNSCORED),
         write=write_eannot,
         loses=STAGES_ALONE,
         is_plain=True,
@@ -319,7 +441,23 @@ FORMATS = (
         "table of Luna's command STAGE",
         (".txt", ".tsv", ".csv"),
         has_columns(*STAGE_COLUMNS),
-        hypnogram=read_stage_table,
+        hypnogram=lambda path, options: from_stage_rows(path, read_rows(path, STAGE_COLUMNS), options),
         loses=(PROBABILITIES, START, SCORER),
+    ),
+    FileFormat(
+        "luna-pops",
+        "Luna's POPS or SOAP table per epoch",
+        (".txt", ".tsv", ".csv"),
+        lambda head, path: is_pops(header_cells(head)),
+        density=read_luna_pops,
+        loses=(START, "excluded epochs at the end"),
+    ),
+    FileFormat(
+        "luna-edf",
+        "EDF with Luna's channels of posteriors",
+        (".edf",),
+        _is_edf,
+        density=read_luna_edf,
+        loses=("digits of probabilities behind 16 bits",),
     ),
 )

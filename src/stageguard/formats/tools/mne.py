@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ from stageguard.formats.outgoing import (
     stage_texts,
     timed_texts,
 )
-from stageguard.formats.sniffing import begins_with, never, whole_lines
+from stageguard.formats.sniffing import Sniff, begins_with, never, whole_lines
 from stageguard.formats.staged_annotations import Annotation, annotated, are_taken_by_text, events_among
-from stageguard.formats.tables.delimited import as_number, read_rows, split_line, text_lines
+from stageguard.formats.tables.delimited import as_moment, as_number, read_rows, split_line, text_lines
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
 
@@ -48,14 +49,13 @@ def read_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a file that `Annotations.save("...-annot.fif")` wrote."""
     annotations, start = read_fif_annotations(path)
     refuse_numbers(path, annotations)
-    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
+    return annotated(path, annotations, options, start=start, only_stages=True)
 
 
 def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a file that GSSC wrote: 0 W, 1 N1, 2 N2, 3 N3, 4 REM."""
     annotations, start = read_fif_annotations(path)
-    stages = numbered(path, annotations, GSSC)
-    return annotated(path, stages, options, start=start, has_clock=start is not None, only_stages=True)
+    return annotated(path, numbered(path, annotations, GSSC), options, start=start, only_stages=True)
 
 
 def refuse_numbers(path: Path, annotations: Sequence[Annotation]) -> None:
@@ -81,10 +81,8 @@ def numbered(path: Path, annotations: Sequence[Annotation], numbering: str) -> l
             raise file_error(path, f"has the annotation {each.text[:40]!r}, expected {known}.")
         codes.append(code)
     names = names_of(path, codes, NUMBERINGS[numbering].codes, what="annotation")
-    return [
-        Annotation(each.onset, each.seconds, f"Sleep stage {name}")
-        for each, name in zip(annotations, names, strict=True)
-    ]
+    named = zip(annotations, names, strict=True)
+    return [replace(each, text=f"Sleep stage {name}") for each, name in named]
 
 
 def write_fif(night: Outgoing, path: Path) -> Content:
@@ -105,9 +103,8 @@ def write_fif(night: Outgoing, path: Path) -> Content:
         _tag(BLOCK_END, INTEGER, struct.pack(">i", ANNOTATIONS)),
         _tag(NOTHING, NO_DATA, b"", -1),
     ]
-    is_named = path.name.endswith(MNE_ENDINGS)
     notes = clock_notes(night.recording_start)
-    if not is_named:
+    if not path.name.endswith(MNE_ENDINGS):
         notes += ("MNE expects names that end with -annot.fif",)
     return Content({path: b"".join(parts)}, n_events=len(night.events), notes=notes)
 
@@ -136,12 +133,6 @@ def _date_tags(start: datetime | None) -> list[bytes]:
     return [_tag(MEASUREMENT_DATE, INTEGER, struct.pack(">2i", seconds, apart.microseconds))]
 
 
-def read_text(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of MNE's text: `# MNE-Annotations`, then onset, duration and description per line."""
-    annotations, start = read_text_annotations(path)
-    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
-
-
 def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
     """All annotations of MNE's text, and when the recording began."""
     start, annotations = None, []
@@ -149,7 +140,7 @@ def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None
         if line.startswith("#"):
             key, _, value = line.lstrip("# ").partition(":")
             if key.strip() == "orig_time" and value.strip():
-                start = _moment(path, number, value.strip())
+                start = as_moment(path, number, value.strip()).replace(tzinfo=None)
             continue
         cells = split_line(line, ",")
         onset, seconds = (as_number(cell) for cell in cells[:2]) if len(cells) > 2 else (None, None)
@@ -161,36 +152,18 @@ def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None
     return annotations, start
 
 
-def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of MNE's CSV, whose onsets are dates: of 1970 where nobody knows the true ones."""
-    annotations, start = read_csv_annotations(path)
-    return annotated(path, annotations, options, start=start, has_clock=start is not None, only_stages=True)
-
-
 def read_csv_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
-    """All annotations of MNE's CSV, and when the first of them is."""
+    """All annotations of MNE's CSV, and when the first is; of 1970 are onsets whose dates nobody knows."""
     table = read_rows(path, ("onset", "duration", "description"))
     lasting = table.seconds("duration").tolist()
-    moments = [
-        _moment(path, line, cell) for line, cell in zip(table.lines, table.column("onset"), strict=True)
-    ]
+    cells = zip(table.lines, table.column("onset"), strict=True)
+    moments = [as_moment(path, line, cell).replace(tzinfo=None) for line, cell in cells]
     first = min(moments)
-    origin = first
-    start: datetime | None = first
-    if first.year == 1970 and first.month == 1:
-        origin, start = datetime(1970, 1, 1, tzinfo=first.tzinfo), None
-    annotations = [
-        Annotation((moment - origin).total_seconds(), seconds, text)
-        for moment, seconds, text in zip(moments, lasting, table.column("description"), strict=True)
-    ]
-    return annotations, start
-
-
-def _moment(path: Path, line: int, text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=None)
-    except ValueError:
-        raise file_error(path, f"line {line} has the time {text[:40]!r}, expected a date and time.") from None
+    is_unknown = first.year == 1970 and first.month == 1
+    origin = datetime(1970, 1, 1) if is_unknown else first
+    onsets = [(moment - origin).total_seconds() for moment in moments]
+    annotations = list(map(Annotation, onsets, lasting, table.column("description")))
+    return annotations, None if is_unknown else first
 
 
 def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
@@ -200,44 +173,43 @@ def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]
         raise file_error(
             path, "holds a recording. Save its stages alone: raw.annotations.save('night-annot.fif')."
         )
-    found = dict(tags)
-    onsets, ends, text = (found.get(kind) for kind in (ONSETS, ENDS, DESCRIPTIONS))
+    values = dict(tags)
+    onsets, ends, text = (values.get(kind) for kind in (ONSETS, ENDS, DESCRIPTIONS))
     if not isinstance(onsets, list) or not isinstance(ends, list) or not isinstance(text, str):
         raise file_error(path, "holds no annotations. Was it saved by Annotations.save?")
     texts = [part.replace("{COLON}", ":") for part in text.split(":")]
     if not len(onsets) == len(ends) == len(texts):
         raise file_error(path, f"has {len(onsets)} onsets and {len(texts)} texts. It is damaged.")
-    rows = zip(onsets, ends, texts, strict=True)
-    annotations = [Annotation(onset, end - onset, each) for onset, end, each in rows]
-    return annotations, _date(found.get(MEASUREMENT_DATE))
+    lasting = [end - onset for onset, end in zip(onsets, ends, strict=True)]
+    return list(map(Annotation, onsets, lasting, texts)), _date(values.get(MEASUREMENT_DATE))
 
 
 def _tags(path: Path, data: bytes) -> list[tuple[int, object]]:
     """Kind and value of every tag that means something here."""
-    found: list[tuple[int, object]] = []
-    place = 0
+    tags: list[tuple[int, object]] = []
+    position = 0
     if not data.startswith(FIF_HEAD):
         raise file_error(path, "is no FIF file of MNE.")
     for _ in range(MOST_TAGS):
-        if place + 16 > len(data):
+        if position + 16 > len(data):
             break
-        kind, kind_type, size, following = struct.unpack_from(">iiii", data, place)
-        end = place + 16 + size
-        if size < 0 or end > len(data) or (following not in (0, -1) and following <= place):
+        kind, kind_type, size, following = struct.unpack_from(">iiii", data, position)
+        end = position + 16 + size
+        if size < 0 or end > len(data) or (following not in (0, -1) and following <= position):
             raise file_error(path, "is damaged or cut short: one of its parts ends after the file.")
-        content = data[place + 16 : end]
+        content = data[position + 16 : end]
         if kind in (BLOCK_START, BLOCK_END) and size == 4:
-            found.append((kind, struct.unpack(">i", content)[0]))
+            tags.append((kind, struct.unpack(">i", content)[0]))
         elif kind in (ONSETS, ENDS, MEASUREMENT_DATE) and kind_type in _TYPES:
             dtype = np.dtype(_TYPES[kind_type])
             if size % dtype.itemsize:
                 raise file_error(path, "is damaged: its times are cut.")
-            found.append((kind, np.frombuffer(content, dtype).astype(np.float64).tolist()))
+            tags.append((kind, np.frombuffer(content, dtype).astype(np.float64).tolist()))
         elif kind == DESCRIPTIONS:
-            found.append((kind, content.decode("utf-8", errors="replace")))
+            tags.append((kind, content.decode("utf-8", errors="replace")))
         if following == -1:
-            return found
-        place = following or end
+            return tags
+        position = following or end
     raise file_error(path, "is cut short: its last part is missing.")
 
 
@@ -258,25 +230,15 @@ def stages_of_mne(
     """Stages of `mne.Annotations`; those of a `Raw` count from where it begins, also if it was cropped."""
     first = 0.0 if raw is None else float(raw.first_time)
     end = None if raw is None else float(raw.n_times / raw.info["sfreq"])
-    rows = zip(
-        (source.onset - first).tolist(), source.duration.tolist(), source.description.tolist(), strict=True
-    )
-    annotations = [Annotation(onset, seconds, str(text)) for onset, seconds, text in rows]
+    texts = map(str, source.description.tolist())
+    annotations = list(map(Annotation, (source.onset - first).tolist(), source.duration.tolist(), texts))
     if numbering is None:
         refuse_numbers(path, annotations)
     else:
         annotations = numbered(path, annotations, numbering)
     start = source.orig_time
     plain = start.replace(tzinfo=None) + timedelta(seconds=first) if isinstance(start, datetime) else None
-    return annotated(
-        path,
-        annotations,
-        options,
-        start=plain,
-        has_clock=plain is not None,
-        only_stages=True,
-        end_seconds=end,
-    )
+    return annotated(path, annotations, options, start=plain, only_stages=True, end_seconds=end)
 
 
 def to_mne(night: Decoding | Hypnogram) -> Any:
@@ -310,25 +272,45 @@ def _is_csv(head: bytes, path: Path) -> bool:
     return has_header and re.match(r"\d{4}-\d\d-\d\d[ T]\d\d:", lines[1]) is not None
 
 
-def _fif_start(path: Path) -> datetime | None:
-    return read_fif_annotations(path)[1]
+def _format(
+    name: str,
+    title: str,
+    suffix: str,
+    sniff: Sniff,
+    read: Callable[[Path], tuple[list[Annotation], datetime | None]],
+    **more: Any,
+) -> FileFormat:
+    """Return a format whose files hold annotations and perhaps when their recording began."""
+
+    def stages(path: Path, options: HypnogramOptions) -> RawHypnogram:
+        annotations, start = read(path)
+        return annotated(path, annotations, options, start=start, only_stages=True)
+
+    form = FileFormat(
+        name,
+        title,
+        (suffix,),
+        sniff,
+        hypnogram=stages,
+        loses=(PROBABILITIES, SCORER),
+        events=lambda path: events_among(read(path)[0]),
+        stage_texts=lambda path: [each.text for each in read(path)[0]],
+    )
+    return replace(form, **more)
 
 
-_LOSES = (PROBABILITIES, SCORER)
 FORMATS = (
-    FileFormat(
+    _format(
         "mne-fif",
         "annotations of MNE (-annot.fif)",
-        (".fif",),
+        ".fif",
         begins_with(FIF_HEAD),
+        read_fif_annotations,
         hypnogram=read_fif,
         write=write_fif,
-        loses=_LOSES,
         usual_suffix=MNE_ENDINGS[0],
-        events=lambda path: events_among(read_fif_annotations(path)[0]),
-        recording_start=_fif_start,
+        recording_start=lambda path: read_fif_annotations(path)[1],
         are_taken=are_taken_by_text,
-        stage_texts=lambda path: [each.text for each in read_fif_annotations(path)[0]],
     ),
     FileFormat(
         "gssc-fif",
@@ -336,26 +318,8 @@ FORMATS = (
         (".fif",),
         never,
         hypnogram=read_gssc_fif,
-        loses=_LOSES,
+        loses=(PROBABILITIES, SCORER),
     ),
-    FileFormat(
-        "mne-txt",
-        "annotations of MNE as text",
-        (".txt",),
-        _is_text,
-        hypnogram=read_text,
-        loses=_LOSES,
-        events=lambda path: events_among(read_text_annotations(path)[0]),
-        stage_texts=lambda path: [each.text for each in read_text_annotations(path)[0]],
-    ),
-    FileFormat(
-        "mne-csv",
-        "annotations of MNE as CSV",
-        (".csv",),
-        _is_csv,
-        hypnogram=read_csv,
-        loses=_LOSES,
-        events=lambda path: events_among(read_csv_annotations(path)[0]),
-        stage_texts=lambda path: read_rows(path, ("description",)).column("description"),
-    ),
+    _format("mne-txt", "annotations of MNE as text", ".txt", _is_text, read_text_annotations),
+    _format("mne-csv", "annotations of MNE as CSV", ".csv", _is_csv, read_csv_annotations),
 )

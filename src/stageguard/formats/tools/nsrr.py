@@ -1,43 +1,43 @@
-"""NSRR annotation XML: sleep stages, arousals, apnoeas and other events.
+"""XML that the NSRR gives with its recordings, its own and Compumedics Profusion's: stages and other events.
 
-Stages are runs of epochs ("Stage 2 sleep|2", from 4020 s, for 150 s). Movement and unscored epochs, and codes
-nobody knows, are unscored.
+NSRR's stages are runs of epochs ("Stage 2 sleep|2", from 4020 s, for 150 s), Profusion's a number per epoch.
+9 is "unscored", although some tools read it as wake: such epochs are unscored here, and a warning says how
+many there are. So are movement and codes nobody knows. 3 and 4 of Rechtschaffen and Kales are both N3.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import groupby
 from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.formats.file_format import PROBABILITIES, SCORER, FileFormat
+from stageguard.formats import xml
+from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats.sniffing import has_xml_root
+from stageguard.formats.staged_annotations import raw_of
 from stageguard.formats.staged_intervals import Interval, stage_epochs
-from stageguard.formats.tools.profusion import STAGE_CODES, warn_of_codes
-from stageguard.formats.xml import (
-    children,
-    details_of,
-    epoch_length,
-    read_xml,
-    scored_event,
-    text_of,
-    xml_document,
-)
+from stageguard.formats.xml import children, text_of
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-ROOT = "PSGAnnotation"
+ROOT, PROFUSION_ROOT = "PSGAnnotation", "CMPStudyConfig"
+STAGE_CODES = {0: "W", 1: "N1", 2: "N2", 3: "N3", 4: "N3", 5: "R"}
+MOVEMENT, UNSCORED_CODE = 6, 9
 EVENT_NAMES = ("EventType", "EventConcept", "Start", "Duration", "SignalLocation")
+PROFUSION_NAMES = ("Name", "Start", "Duration", "Input")
 STAGE_TYPE = "Stages"
 START_CONCEPT = "Recording Start Time"
 OTHER_TYPE = "Other|Other"
@@ -47,42 +47,24 @@ CONCEPTS = {
 }
 
 
-def read_nsrr_xml(path: Path, options: HypnogramOptions | None = None) -> RawHypnogram:
+def read_nsrr_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of an NSRR file (`<PSGAnnotation>`), one per epoch from the recording's start."""
-    root = read_xml(path, ROOT)
-    events = list(_scored_events(path, root))
-    given = None if options is None else options.epoch_seconds
-    epoch_seconds = epoch_length(path, root) or given
+    root = xml.read_xml(path, ROOT)
+    events = list(_scored_events(root))
+    epoch_seconds = xml.epoch_length(path, root) or options.epoch_seconds
     counts: Counter[int] = Counter()
     intervals = []
-    for event in events:
-        if not _is_stage(event):
-            continue
+    for event in filter(_is_stage, events):
         stage, code = _stage(path, text_of(event, "EventConcept") or "")
-        onset = _seconds(path, event, "Start")
-        lasting = _seconds(path, event, "Duration")
+        onset, lasting = _seconds(path, event, "Start"), _seconds(path, event, "Duration")
         intervals.append(Interval(onset, lasting, stage))
         if code is not None:
             counts[code] += max(1, round(lasting / (epoch_seconds or 30.0)))
     if not intervals:
         raise file_error(path, "has no events of the type 'Stages|Stages'. Was the study scored?")
     staged = stage_epochs(path, intervals, epoch_seconds)
-    remarks = warn_of_codes(path, counts)
-    start = _start(events)
-    return RawHypnogram(
-        staged.stages,
-        tuple(range(1, len(staged.stages) + 1)),
-        epoch_seconds=staged.epoch_seconds,
-        start=None if start is None else start + timedelta(seconds=staged.offset_seconds),
-        scheme=AASM5,
-        offset_seconds=staged.offset_seconds,
-        notes=staged.notes + remarks,
-    )
-
-
-def read_start(path: Path) -> datetime | None:
-    """When the recording began, where the file gives a date that exists."""
-    return _start(_scored_events(path))
+    raw = raw_of(staged, _start(events), AASM5, _warn_of_codes(path, counts))
+    return replace(raw, has_clock=False)
 
 
 def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
@@ -96,32 +78,32 @@ def write_nsrr_xml(night: Outgoing, path: Path) -> Content:
     rows.append({"EventType": "", "EventConcept": START_CONCEPT, "Start": "0", "Duration": last, **clock})
     rows += [_event(event) for event in night.events]
     first = 0
-    for place in range(1, len(words) + 1):
-        if place == len(words) or words[place] != words[first]:
-            rows.append(
-                {
-                    "EventType": f"{STAGE_TYPE}|{STAGE_TYPE}",
-                    "EventConcept": CONCEPTS[words[first]],
-                    "Start": number(onsets[first]),
-                    "Duration": number(round((place - first) * night.epoch_seconds, 9)),
-                }
-            )
-            first = place
+    for word, run in groupby(words):
+        n_epochs = len(list(run))
+        rows.append(
+            {
+                "EventType": f"{STAGE_TYPE}|{STAGE_TYPE}",
+                "EventConcept": CONCEPTS[word],
+                "Start": number(onsets[first]),
+                "Duration": number(round(n_epochs * night.epoch_seconds, 9)),
+            }
+        )
+        first += n_epochs
     head = {"SoftwareVersion": "StageGuard", "EpochLength": number(night.epoch_seconds)}
-    text = xml_document(ROOT, head, {"ScoredEvents": ("ScoredEvent", rows)})
+    text = xml.xml_document(ROOT, head, {"ScoredEvents": ("ScoredEvent", rows)})
     kept = frozenset(("kind", "channel", "details"))
     return Content({path: text}, n_events=len(night.events), keeps=kept)
 
 
 def _event(event: Event) -> dict[str, str]:
-    found = {
+    texts = {
         "EventType": event.kind or OTHER_TYPE,
         "EventConcept": event.concept or f"{event.text}|{event.text}",
         "Start": number(event.onset),
         "Duration": number(event.seconds or 0.0),
     }
     more = {name: text for name, text in event.details if name.isidentifier()}
-    return found | ({"SignalLocation": event.channel} if event.channel else {}) | more
+    return texts | ({"SignalLocation": event.channel} if event.channel else {}) | more
 
 
 def _stage(path: Path, concept: str) -> tuple[str, int | None]:
@@ -165,9 +147,9 @@ def _start(events: Iterable[Element]) -> datetime | None:
     return None
 
 
-def _scored_events(path: Path, root: Element | None = None) -> Iterator[Element]:
+def _scored_events(root: Element) -> Iterator[Element]:
     """Yield the elements of stages and other events."""
-    for parent in children(read_xml(path, ROOT) if root is None else root, "ScoredEvents"):
+    for parent in children(root, "ScoredEvents"):
         yield from children(parent, "ScoredEvent")
 
 
@@ -177,17 +159,91 @@ def _is_stage(event: Element) -> bool:
 
 def read_events(path: Path) -> Iterable[Event]:
     """Annotations besides stages, with their types."""
-    for element in _scored_events(path):
+    for element in _scored_events(xml.read_xml(path, ROOT)):
         kind, concept = text_of(element, "EventType") or "", text_of(element, "EventConcept") or ""
         if _is_stage(element) or not concept or concept == START_CONCEPT:
             continue
-        event = scored_event(element, concept.partition("|")[0].strip() or concept, kind)
-        channel, more = text_of(element, "SignalLocation") or "", details_of(element, EVENT_NAMES)
+        event = xml.scored_event(element, concept.partition("|")[0].strip() or concept, kind)
+        channel, more = text_of(element, "SignalLocation") or "", xml.details_of(element, EVENT_NAMES)
         yield replace(event, channel=channel, concept=concept, details=more)
 
 
 def _stage_texts(path: Path) -> list[str]:
-    return [text_of(event, "EventConcept") or "" for event in _scored_events(path) if _is_stage(event)]
+    stages = filter(_is_stage, _scored_events(xml.read_xml(path, ROOT)))
+    return [text_of(event, "EventConcept") or "" for event in stages]
+
+
+def read_profusion_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
+    """Stages of a Profusion export (`<CMPStudyConfig>`), one per epoch from the recording's start."""
+    root = xml.read_xml(path, PROFUSION_ROOT)
+    cells = _cells(root)
+    if not cells:
+        raise file_error(path, "has no <SleepStages>. Was the study scored before it was exported?")
+    codes = [_code(path, epoch, cell) for epoch, cell in enumerate(cells)]
+    notes = _warn_of_codes(path, Counter(codes))
+    stages = tuple(STAGE_CODES.get(code, UNSCORED_NAME) for code in codes)
+    lines = tuple(range(1, len(stages) + 1))
+    return RawHypnogram(stages, lines, epoch_seconds=xml.epoch_length(path, root), scheme=AASM5, notes=notes)
+
+
+def write_profusion_xml(night: Outgoing, path: Path) -> Content:
+    """Write one number per epoch, 9 where unscored, and the other annotations as events."""
+    night = night.from_recording_start()
+    words = stage_words(night, {"aasm5": {}}, "Profusion XML")
+    codes = {name: code for code, name in reversed(STAGE_CODES.items())} | {UNSCORED_NAME: UNSCORED_CODE}
+    # stages count from the first epoch here, and so must events
+    events = [
+        {
+            "Name": event.text,
+            "Start": number(round(event.onset - night.offset_seconds, 9)),
+            "Duration": number(event.seconds or 0.0),
+            "Input": event.channel,
+        }
+        | {name: text for name, text in event.details if name.isidentifier()}
+        for event in night.events
+    ]
+    head = {"EpochLength": number(night.epoch_seconds)}
+    stages = ("SleepStage", [str(codes[word]) for word in words])
+    text = xml.xml_document(
+        PROFUSION_ROOT, head, {"ScoredEvents": ("ScoredEvent", events), "SleepStages": stages}
+    )
+    return Content({path: text}, n_events=len(events), keeps=frozenset(("channel", "details")))
+
+
+def _warn_of_codes(path: Path, counts: Counter[int]) -> tuple[str, ...]:
+    """Say which epochs are unscored by a code that tools understand differently, or that nobody knows."""
+    unscored = []
+    if counts[UNSCORED_CODE]:
+        unscored.append((counts[UNSCORED_CODE], f"code {UNSCORED_CODE} (some tools take it for wake)"))
+    unknown = sorted(set(counts) - {*STAGE_CODES, MOVEMENT, UNSCORED_CODE})
+    if unknown:
+        codes = ", ".join(map(str, unknown[:8]))
+        unscored.append((sum(counts[code] for code in unknown), f"unknown code {codes}"))
+    notes = [f"{n:,} epoch{'s' * (n != 1)} of {what} read as unscored" for n, what in unscored]
+    for note in notes:
+        warnings.warn(StageGuardWarning(f"{path.name}: {note}."), stacklevel=3)
+    return tuple(notes)
+
+
+def _code(path: Path, epoch: int, cell: str) -> int:
+    if not cell.lstrip("-").isdecimal() or len(cell) > 9:
+        raise file_error(path, f"epoch {epoch} has the stage {cell[:40]!r}, expected a number from 0 to 9.")
+    return int(cell)
+
+
+def _cells(root: Element) -> list[str]:
+    """Return the numbers of the first list of stages."""
+    parent = next(children(root, "SleepStages"), None)
+    return [] if parent is None else [(stage.text or "").strip() for stage in children(parent, "SleepStage")]
+
+
+def read_profusion_events(path: Path) -> Iterable[Event]:
+    """Annotations besides stages."""
+    for element in _scored_events(xml.read_xml(path, PROFUSION_ROOT)):
+        name = text_of(element, "Name") or ""
+        if name:
+            channel, more = text_of(element, "Input") or "", xml.details_of(element, PROFUSION_NAMES)
+            yield replace(xml.scored_event(element, name), channel=channel, details=more)
 
 
 FORMATS = (
@@ -200,7 +256,19 @@ FORMATS = (
         write=write_nsrr_xml,
         loses=(PROBABILITIES, SCORER),
         events=read_events,
-        recording_start=read_start,
+        recording_start=lambda path: _start(_scored_events(xml.read_xml(path, ROOT))),
         stage_texts=_stage_texts,
+    ),
+    FileFormat(
+        "profusion-xml",
+        "Compumedics Profusion XML",
+        (".xml",),
+        has_xml_root(PROFUSION_ROOT),
+        hypnogram=read_profusion_xml,
+        write=write_profusion_xml,
+        loses=(PROBABILITIES, START, LEAD, SCORER),
+        events=read_profusion_events,
+        stage_texts=lambda path: _cells(xml.read_xml(path, PROFUSION_ROOT)),
+        has_numbers=True,
     ),
 )

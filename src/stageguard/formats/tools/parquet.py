@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from stageguard.base.errors import Argument, InputError, Message, MissingExtraError, StageGuardError
 from stageguard.base.files import checked_file, file_error, read_file
@@ -17,76 +18,54 @@ from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_c
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.sniffing import begins_with
 from stageguard.formats.tables.delimited import MOST_COLUMNS, TextTable
-from stageguard.formats.tables.frame_columns import NAMELESS, arrow_columns, cell_text, time_cells
-from stageguard.formats.tables.frames import density_of_columns
-from stageguard.formats.tools.own_table import stage_columns
+from stageguard.formats.tables.frames import arrow_columns, density_of_columns, time_cells
+from stageguard.formats.tables.row_times import NAMELESS, cell_text
+from stageguard.formats.tools.stageguard import stage_columns
 from stageguard.formats.tools.text import OWN_HEAD, from_table
 from stageguard.night.stages import canonical_name
 
 MOST_BYTES = 2**30  # of all columns, unpacked
 COHORT_HEAD = ("id", *OWN_HEAD)
-Found = TypeVar("Found")
 
 
 def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of a Parquet file with stage-named columns."""
-
-    def probabilities(table: Any) -> RawDensity:
+    with _opened(path) as table:
         columns, index = arrow_columns(path, table)
         is_own = _is_own(table.column_names)
         raw = density_of_columns(path, columns, options, index, fills_lead=not is_own)
-        start, _ = _told(table)
+        start = _first_time(table)
         return raw if start is None else replace(raw, start=start)
-
-    return _read(path, probabilities)
 
 
 def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a Parquet file with a column of them."""
-
-    def stages(table: Any) -> RawHypnogram:
+    with _opened(path) as table:
         _, index = arrow_columns(path, table)
-        told = [(name, time_cells(path, name, values)) for name, values in index.columns]
-        told += [
-            (name, table.column(place).to_pylist())
-            for place, name in enumerate(table.column_names)
-            if name != NAMELESS[-1]
-        ]
-        header = tuple(name.casefold() for name, _ in told)
-        cells = [[cell_text(cell) for cell in values] for _, values in told]
-        rows = list(zip(*cells, strict=True))
+        columns = [(name, time_cells(path, name, values)) for name, values in index.columns]
+        named = zip(table.column_names, table.columns, strict=True)
+        columns += [(name, values.to_pylist()) for name, values in named if name != NAMELESS[-1]]
+        header = tuple(name.casefold() for name, _ in columns)
+        rows = list(zip(*([cell_text(cell) for cell in values] for _, values in columns), strict=True))
         if not rows:
             raise file_error(path, "has no rows. Expected one per epoch.")
-        found = TextTable(path, header, rows, range(len(rows)), notes=index.notes)
-        start, scorer = _told(table)
-        raw = from_table(path, found, options, index.meanings)
-        if start is not None:
-            raw = replace(raw, start=start, has_clock=True)
-        return replace(raw, scorer=scorer)
-
-    return _read(path, stages)
+        texts = TextTable(path, header, rows, range(len(rows)), notes=index.notes)
+        raw = replace(from_table(path, texts, options, index.meanings), scorer=_first_text(table, "scorer"))
+        start = _first_time(table)
+        return raw if start is None else replace(raw, start=start, has_clock=True)
 
 
 def has_final_stages(path: Path) -> bool:
     """Whether a file has stages, and no probabilities but those this package wrote beside them."""
-
-    def look(table: Any) -> bool:
+    with _opened(path) as table:
         header = [name.casefold() for name in table.column_names]
-        is_own = _is_own(header)
-        is_density = sum(canonical_name(name) is not None for name in header) > 1
-        return stage_column(header) is not None and (is_own or not is_density)
-
-    return _read(path, look)
+    is_density = sum(canonical_name(name) is not None for name in header) > 1
+    return stage_column(header) is not None and (_is_own(header) or not is_density)
 
 
 def _is_own(names: Sequence[str]) -> bool:
     """Whether columns are those of `write_cohort`; probabilities alone have no stage."""
     return tuple(names)[: len(COHORT_HEAD) - 1] == COHORT_HEAD[:-1]
-
-
-def write_parquet(night: Outgoing, path: Path) -> Content:
-    """Write one night; see `write_cohort`."""
-    return write_cohort([night], path)
 
 
 def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
@@ -127,15 +106,16 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
     )
 
 
-def _read(path: Path, take: Callable[[Any], Found]) -> Found:
-    """Return what a table holds; what pyarrow says about a damaged one becomes one line."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Give the table that a file holds; what pyarrow says about a damaged one becomes one line."""
     arrow, parquet = _pyarrow(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
     try:
         with parquet.ParquetFile(checked_file(path, "an array")) as file:
             _refuse_large(path, file.metadata)
-            return take(file.read())
+            yield file.read()
     except StageGuardError:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
@@ -154,18 +134,20 @@ def _pyarrow(path: Path, doing: str) -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _told(table: Any) -> tuple[datetime | None, str | None]:
-    """When the first row is, and who scored it, where this package wrote it."""
-    found = {}
-    for name in ("time", "scorer"):
-        place = table.column_names.index(name) if table.column_names.count(name) == 1 else None
-        cell = None if place is None or not table.num_rows else table.column(place)[0].as_py()
-        found[name] = cell if isinstance(cell, str) else None
+def _first_text(table: Any, name: str) -> str | None:
+    """Return the text in the first row of the only column of this name, where there is one."""
+    if table.column_names.count(name) != 1 or not table.num_rows:
+        return None
+    cell = table.column(name)[0].as_py()
+    return cell if isinstance(cell, str) else None
+
+
+def _first_time(table: Any) -> datetime | None:
+    """When the first row is, where this package wrote it."""
     try:
-        start = None if found["time"] is None else datetime.fromisoformat(found["time"])
+        return datetime.fromisoformat(_first_text(table, "time") or "")
     except ValueError:
-        start = None
-    return start, found["scorer"]
+        return None
 
 
 def _refuse_large(path: Path, metadata: Any) -> None:
@@ -188,7 +170,7 @@ FORMATS = (
         begins_with(b"PAR1"),
         density=read_parquet,
         hypnogram=read_parquet_hypnogram,
-        write=write_parquet,
+        write=lambda night, path: write_cohort([night], path),
         loses=("start time, unless stageguard wrote it", ANNOTATIONS),
         holds_both=True,
         has_final_stages=has_final_stages,

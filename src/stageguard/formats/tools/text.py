@@ -1,46 +1,55 @@
-"""Text and tables with the name of a stage per epoch, or stages with onset and duration."""
+"""Text, tables and arrays of stages: names, or numbers whose numbering the caller says."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
+from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import (
     DIGITS,
+    NPY,
+    NUMBERINGS,
     UNSCORED_WORDS,
     HypnogramOptions,
     RawHypnogram,
     is_stage,
+    names_of,
+    number_list,
+    numbered_stages,
     stage_column,
+    stage_numbers,
 )
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths, read_sidecar
-from stageguard.formats.sniffing import is_text
-from stageguard.formats.staged_annotations import COARSE, Annotation, annotated, named_intervals, raw_of
-from stageguard.formats.staged_intervals import LONGEST_GUESS, stage_epochs
+from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
+from stageguard.formats.staged_annotations import COARSE, Annotation, annotated, staged_rows
+from stageguard.formats.staged_intervals import LONGEST_GUESS
 from stageguard.formats.tables.delimited import (
-    DELIMITERS,
-    HEADER_SEARCH_LINES,
+    PART_COLUMNS,
     TextTable,
     as_number,
+    cell_error,
+    find_rows,
     first_filled,
-    split_line,
-    stage_rows,
+    is_night_column,
+    refuse_many,
     text_lines,
 )
-from stageguard.formats.tables.frame_columns import INDEX, NAMELESS, nameless_index
-from stageguard.formats.tables.row_times import Meaning, RowTimes, row_times, timing_of
-from stageguard.formats.tables.several import PART_COLUMNS, is_night_column, refuse_many
-from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, row_name
+from stageguard.formats.tables.row_times import INDEX, NAMELESS, Meaning, nameless_index, row_times
+from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing, row_name
+from stageguard.formats.tools.arrays import load_plain
+from stageguard.formats.tools.visbrain import description
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
@@ -53,7 +62,7 @@ EVENT_COLUMNS = frozenset(("trial_type", "description", "label", "annotation"))
 def read_text_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a table with a column for them, or of text with one stage per line."""
     lines = text_lines(path)
-    table = find_table(path, lines)
+    table = _find_table(path, lines)
     if table is not None:
         return from_table(path, table, options)
     number = first_filled(lines)
@@ -76,14 +85,9 @@ def write_text(night: Outgoing, path: Path) -> Content:
     return Content({path: "\n".join(stages.tolist()) + "\n"})
 
 
-def find_table(path: Path, lines: Sequence[str]) -> TextTable | None:
+def _find_table(path: Path, lines: Sequence[str]) -> TextTable | None:
     """Return the table below the first line that names a column of stages, or None."""
-    for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
-        for delimiter in DELIMITERS:
-            header = split_line(line, delimiter)
-            if stage_column(header) is not None:
-                return stage_rows(path, lines, number, delimiter, header)
-    return None
+    return find_rows(path, lines, lambda header: stage_column(header) is not None)
 
 
 def from_table(
@@ -98,13 +102,13 @@ def from_table(
     the first row, unless this package wrote the table. `meanings` says what columns are whose names do not
     tell when rows are.
     """
-    place = stage_column(table.header)
-    if place is None:
+    column = stage_column(table.header)
+    if column is None:
         raise file_error(
             path,
             f"has the columns {listed(table.header)}, expected one named stage. Rename the right one.",
         )
-    name = table.header[place]
+    name = table.header[column]
     recorded = _recorded(path, len(table.rows))  # before rows that are missing count as unscored
     _refuse_several(path, table, name)
     table, meanings = _with_index(path, table, meanings)
@@ -121,16 +125,10 @@ def from_table(
     ):
         return _from_events(path, table, name, times, options)
     _refuse_doubtful(path, table, times, options)
-    timing, start = timing_of(
-        path,
-        times,
-        table.lines,
-        given=options.epoch_seconds,
-        missing="unscored",
-        fills_lead=not is_own,
+    timing = read_timing(
+        path, times, table.lines, given=options.epoch_seconds, missing="unscored", fills_lead=not is_own
     )
-    if recorded is not None:
-        start = recorded[1]
+    start = timing.start if recorded is None else recorded[1]
     raw = RawHypnogram(
         table.column(name),
         tuple(table.lines),
@@ -150,14 +148,12 @@ def _with_index(
     path: Path, table: TextTable, meanings: Mapping[str, Meaning] | None
 ) -> tuple[TextTable, Mapping[str, Meaning] | None]:
     """Give a nameless first or last column, as pandas writes its index, the name it has in memory."""
-    places = [place for place, name in enumerate(table.header) if name in NAMELESS]
-    if len(places) != 1 or meanings or INDEX in table.header:
+    nameless = [name for name in table.header if name in NAMELESS]
+    if len(nameless) != 1 or meanings or INDEX in table.header:
         return table, meanings
-    name = table.header[places[0]]
-    index = nameless_index(path, np.array(table.column(name), dtype=object))
-    header = (
-        tuple(INDEX if each == name else each for each in table.header) if index.columns else table.header
-    )
+    index = nameless_index(path, np.array(table.column(nameless[0]), dtype=object))
+    new_name = INDEX if index.columns else nameless[0]
+    header = tuple(new_name if name in NAMELESS else name for name in table.header)
     return replace(table, header=header, notes=table.notes + index.notes), index.meanings
 
 
@@ -165,10 +161,8 @@ def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
     """Put rows at their epochs; the epochs in between are unscored."""
 
     def put(cells: Sequence[str]) -> tuple[str, ...]:
-        found = [UNSCORED_NAME] * (int(places[-1]) + 1)
-        for epoch, cell in zip(places.tolist(), cells, strict=True):
-            found[epoch] = cell
-        return tuple(found)
+        by_epoch = dict(zip(places.tolist(), cells, strict=True))
+        return tuple(by_epoch.get(epoch, UNSCORED_NAME) for epoch in range(int(places[-1]) + 1))
 
     lines = np.repeat(raw.lines, np.diff(places, prepend=-1))
     argmax = None if raw.argmax is None else put(raw.argmax)
@@ -189,7 +183,8 @@ def _refuse_several(path: Path, table: TextTable, name: str) -> None:
 
 def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: HypnogramOptions) -> None:
     """Refuse rows that may be runs of epochs, and times that nobody here can read."""
-    if times.unread and not times.columns and options.epoch_seconds is None:
+    is_silent = times.onset is None and times.lasting is None and times.epoch is None
+    if times.unread and is_silent and options.epoch_seconds is None:
         name = times.unread[0]
         cell = next(cell for cell in table.column(name) if cell)
         raise file_error(
@@ -222,7 +217,7 @@ def _refuse_texts(path: Path, table: TextTable, name: str) -> None:
     wanted = "a number" if name == "epoch" else "seconds"
     for line, cell in zip(table.lines, table.column(name), strict=True):
         if as_number(cell) is None and not (name == "duration" and cell.casefold() in UNSCORED_WORDS):
-            raise file_error(path, f"line {line}, column {name!r}: expected {wanted}, got {cell[:40]!r}.")
+            raise cell_error(path, line, name, wanted, cell)
 
 
 def _other_columns(table: TextTable, name: str, times: RowTimes, *, is_own: bool = False) -> tuple[str, ...]:
@@ -270,21 +265,17 @@ def _from_events(
 ) -> RawHypnogram:
     """Stages with onset and duration, in seconds: runs of epochs, with gaps that nobody scored."""
     assert times.onset is not None and times.lasting is not None
-    onsets = times.onset.tolist()
+    onsets, texts = times.onset.tolist(), table.column(name)
     lasting = [None if seconds != seconds else seconds for seconds in times.lasting.tolist()]
     notes = _other_columns(table, name, times) + table.notes + times.notes
     if name in EVENT_COLUMNS:
-        rows = zip(onsets, lasting, table.column(name), strict=True)
-        annotations = [Annotation(onset, seconds, text) for onset, seconds, text in rows]
-        raw = annotated(
-            path, annotations, options, start=times.start, has_clock=times.start is not None, only_stages=True
-        )
+        annotations = list(map(Annotation, onsets, lasting, texts))
+        raw = annotated(path, annotations, options, start=times.start, only_stages=True)
         return replace(raw, notes=raw.notes + notes)
-    texts = [text or UNSCORED_NAME for text in table.column(name)]
     lasting = [seconds or None for seconds in lasting]
-    intervals = named_intervals(path, table.lines, onsets, lasting, texts, options)
-    staged = stage_epochs(path, intervals, options.epoch_seconds)
-    return raw_of(staged, start=times.start, has_clock=times.start is not None, notes=notes)
+    stages = [text or UNSCORED_NAME for text in texts]
+    rows = zip(table.lines, onsets, lasting, stages, strict=True)
+    return staged_rows(path, rows, options, start=times.start, notes=notes)
 
 
 def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None] | None:
@@ -319,7 +310,105 @@ def words_of(path: Path) -> Sequence[str]:
     return () if b"\0" in data else data.decode("utf-8", errors="replace").replace(",", " ").split()
 
 
+def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> RawHypnogram:
+    """Stages of a file whose numbers are those of `NUMBERINGS[numbering]`."""
+    if options.format is None:  # numbers that fit one numbering only may still be of a tool unknown here
+        raise file_error(
+            path,
+            Message(
+                "holds numbers, and tools number stages differently. Say whose: ",
+                Argument("format", f"numbers-{numbering}"),
+                ".",
+            ),
+        )
+    head = read_head(path)
+    if head.startswith(NPY):
+        return numbered_stages(path, _array_numbers(path), NUMBERINGS[numbering], what="epoch")
+    if is_number_list(head, path):
+        return numbered_stages(path, number_list(path), NUMBERINGS[numbering], what="epoch")
+    lines = text_lines(path)
+    first, notes = _first_number(lines)
+    if as_number(lines[first]) is None:
+        table = _find_table(path, lines)
+        if table is None:
+            raise file_error(
+                path,
+                f"line {first + 1} is {lines[first][:40]!r}, expected a number, or a column named stage.",
+            )
+        return read_numbered_table(path, table, numbering, options)
+    codes = stage_numbers(path, lines[first:], range(first + 1, len(lines) + 1), MISSING_WORDS - {""})
+    raw = numbered_stages(path, codes, NUMBERINGS[numbering], what="line", first=first + 1)
+    return replace(raw, notes=notes)
+
+
+def _first_number(lines: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    """Return the index of the first number; a 0 may be the name that pandas gives a column without one."""
+    first = first_filled(lines)
+    rest = [line for line in lines[first + 1 :] if line.strip()]
+    if lines[first].strip() != "0" or not rest:
+        return first, ()
+    if all("." in line for line in rest):
+        return first + 1, (f"line {first + 1} is 0, the others have decimals: read as a header",)
+    return first, (
+        f"line {first + 1} is 0: read as an epoch. If it is a header, as pandas writes, remove it",
+    )
+
+
+def read_numbered_table(
+    path: Path,
+    table: TextTable,
+    numbering: str,
+    options: HypnogramOptions,
+    meanings: Mapping[str, Meaning] | None = None,
+) -> RawHypnogram:
+    """Stages of a table whose column of stages holds numbers, and whose other columns say when they are."""
+    column = stage_column(table.header)
+    if column is None:
+        return from_table(path, table, options)  # says what is missing
+    codes = stage_numbers(path, table.column(column), table.lines, MISSING_WORDS)
+    names = names_of(path, codes, NUMBERINGS[numbering].codes, what="line", first=table.lines[0])
+    rows = [(*row[:column], name, *row[column + 1 :]) for row, name in zip(table.rows, names, strict=True)]
+    raw = from_table(path, replace(table, rows=rows), options, meanings)
+    return replace(raw, scheme=NUMBERINGS[numbering].scheme)
+
+
+def _array_numbers(path: Path) -> list[float]:
+    values = load_plain(path)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or values.dtype.kind not in "iuf" or not len(values):
+        raise file_error(
+            path,
+            f"holds {values.dtype} of shape {values.shape}, expected one number per epoch. Are these "
+            "probabilities? Then use read_density.",
+        )
+    return list(values.tolist())
+
+
+def _holds(codes: Collection[int]) -> Sniff:
+    """Return the test for text with one of these numbers per line and no file that explains them."""
+
+    def test(head: bytes, path: Path) -> bool:
+        values = integers(head)
+        return values is not None and values <= set(codes) and not description(path).is_file()
+
+    return test
+
+
 FORMATS = (
+    *(
+        FileFormat(
+            f"numbers-{name}",
+            f"stage numbers of {numbering.whose}",
+            (".txt", ".csv", ".npy"),
+            _holds(numbering.codes),
+            hypnogram=partial(read_numbers, numbering=name),
+            loses=STAGES_ALONE,
+            stage_texts=words_of if name == "rk" else None,
+            has_numbers=True,
+        )
+        for name, numbering in NUMBERINGS.items()
+    ),
     FileFormat(
         "text",
         "text or a table with one stage per epoch",

@@ -9,8 +9,7 @@ from stageguard.formats.file_format import ANNOTATIONS, PROBABILITIES, SCORER, S
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
-from stageguard.formats.staged_annotations import named_intervals, raw_of
-from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
 from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.stages import AASM5
@@ -22,26 +21,15 @@ UNSCORED = {"out_of_bounds": "?"}
 USLEEP_WORDS = {"aasm5": {"R": "REM"}}
 
 
-def read_hyp(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read one stage per line (`.hyp`)."""
-    return read_stage_lines(path, UNSCORED, AASM5)
-
-
 def read_ids(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read onset, duration and stage of each run (`.ids`), without a header."""
     return _runs(path, stage_rows(path, text_lines(path), -1, ",", COLUMNS), options)
 
 
-def read_tsv(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read the same with a header (`.tsv`)."""
-    return _runs(path, read_rows(path, COLUMNS), options)
-
-
 def _runs(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
     onsets, lasting = table.seconds("init_sec"), table.seconds("duration_sec")
     texts = [UNSCORED.get(text.casefold(), text) for text in table.column("stage")]
-    intervals = named_intervals(path, table.lines, onsets.tolist(), lasting.tolist(), texts, options)
-    return raw_of(stage_epochs(path, intervals, options.epoch_seconds), scheme=AASM5)
+    return staged_rows(path, zip(table.lines, onsets, lasting, texts, strict=True), options, scheme=AASM5)
 
 
 def write_hyp(night: Outgoing, path: Path) -> Content:
@@ -70,7 +58,6 @@ def _lines(night: Outgoing, mark: str) -> list[str]:
 
 
 def _is_ids(head: bytes, path: Path) -> bool:
-    """Whether every line is an onset, a duration and a stage."""
     lines = whole_lines(head)
     return bool(lines) and all(map(_IDS.fullmatch, lines))
 
@@ -82,7 +69,7 @@ FORMATS = (
         "U-Sleep .hyp",
         (".hyp",),
         holds_words(WORDS, ".hyp"),
-        hypnogram=read_hyp,
+        hypnogram=lambda path, options: read_stage_lines(path, UNSCORED, AASM5),
         write=write_hyp,
         loses=STAGES_ALONE,
         is_plain=True,
@@ -95,7 +82,7 @@ FORMATS = (
         "U-Sleep .tsv",
         (".tsv",),
         has_columns(*COLUMNS),
-        hypnogram=read_tsv,
+        hypnogram=lambda path, options: _runs(path, read_rows(path, COLUMNS), options),
         write=write_tsv,
         loses=_LOSES,
     ),

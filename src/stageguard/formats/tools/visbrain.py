@@ -8,10 +8,16 @@ from pathlib import Path
 
 from stageguard.base.files import file_error
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
-from stageguard.formats.hypnogram import NUMBERINGS, UNSCORED_WORDS, HypnogramOptions, RawHypnogram, names_of
+from stageguard.formats.hypnogram import (
+    NUMBERINGS,
+    UNSCORED_WORDS,
+    HypnogramOptions,
+    RawHypnogram,
+    names_of,
+    stage_numbers,
+)
 from stageguard.formats.sniffing import integers, whole_lines
-from stageguard.formats.staged_annotations import named_intervals, raw_of
-from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import as_number, text_lines
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
@@ -22,7 +28,7 @@ ELAN_CODES = {**NUMBERINGS["rk"].codes, -2: UNSCORED_NAME}
 
 def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read a stage and the second it ends at per line; lines that begin with * tell of the recording."""
-    lines, onsets, lasting, texts = [], [], [], []
+    rows = []
     before = 0.0
     for number, line in enumerate(text_lines(path), start=1):
         name, _, rest = line.strip().partition("\t") if "\t" in line else line.strip().partition(" ")
@@ -34,40 +40,35 @@ def read_times(path: Path, options: HypnogramOptions) -> RawHypnogram:
                 path,
                 f"line {number} is {line.strip()[:40]!r}, expected a stage and a time after {before:g} s.",
             )
-        lines.append(number)
-        onsets.append(before)
-        lasting.append(end - before)
-        texts.append(name)
+        rows.append((number, before, end - before, name))
         before = end
-    if not lines:
+    if not rows:
         raise file_error(path, "has no stages. Expected lines such as 'N2 1230'.")
-    intervals = named_intervals(path, lines, onsets, lasting, texts, options)
-    return raw_of(stage_epochs(path, intervals, options.epoch_seconds), scheme=AASM5)
+    return staged_rows(path, rows, options, scheme=AASM5)
 
 
 def read_samples(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Read a number per line; the file `<name>_description.txt` says what they are and how long they last."""
-    told = description(path)
-    if not told.is_file():
-        raise file_error(path, f"needs {told.name} beside it, which says what its numbers are.")
+    meanings_path = description(path)
+    if not meanings_path.is_file():
+        raise file_error(path, f"needs {meanings_path.name} beside it, which says what its numbers are.")
     numbering: dict[int, str] = {}
     seconds = None
-    for number, line in enumerate(text_lines(told), start=1):
+    for number, line in enumerate(text_lines(meanings_path), start=1):
         name, _, value = line.strip().rpartition(" ")
-        found = as_number(value)
-        if found is None or not name:
-            raise file_error(told, f"line {number} is {line[:40]!r}, expected a name and a number.")
+        number_of = as_number(value)
+        if number_of is None or not name:
+            raise file_error(meanings_path, f"line {number} is {line[:40]!r}, expected a name and a number.")
         if name.casefold() == "time":
-            seconds = found
+            seconds = number_of
             continue
         stage = UNSCORED_NAME if name.casefold() in UNSCORED_WORDS else canonical_name(name)
         if stage is None:
-            raise file_error(told, f"line {number}: {name[:40]!r} is not a stage.")
-        numbering[int(found)] = stage
-    codes = _codes(path, text_lines(path), 1)
-    stages = names_of(path, codes, numbering, what="line")
-    lines = tuple(range(1, len(stages) + 1))
-    return RawHypnogram(stages, lines, epoch_seconds=seconds, scheme=AASM5)
+            raise file_error(meanings_path, f"line {number}: {name[:40]!r} is not a stage.")
+        numbering[int(number_of)] = stage
+    lines = text_lines(path)
+    stages = names_of(path, stage_numbers(path, lines, range(1, len(lines) + 1)), numbering, what="line")
+    return RawHypnogram(stages, tuple(range(1, len(stages) + 1)), epoch_seconds=seconds, scheme=AASM5)
 
 
 def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -79,26 +80,16 @@ def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
     seconds = as_number(header[0][1]) if len(header[0]) > 1 else None
     if seconds is None or seconds <= 0:
         raise file_error(path, f"line 1 is {lines[0][:40]!r}, expected 'time_base' and seconds above 0.")
-    codes = _codes(path, lines[4:], 5)
-    told = as_number(header[2][1]) if len(header[2]) > 1 else None
-    if told is not None and told != len(codes):
+    codes = stage_numbers(path, lines[4:], range(5, len(lines) + 1))
+    if not codes:
+        raise file_error(path, "has no stages. Was it written completely?")
+    n_expected = as_number(header[2][1]) if len(header[2]) > 1 else None
+    if n_expected is not None and n_expected != len(codes):
         raise file_error(
-            path, f"has {len(codes)} epochs, but its header says {told:g}. Was it written completely?"
+            path, f"has {len(codes)} epochs, but its header says {n_expected:g}. Was it written completely?"
         )
     stages = names_of(path, codes, ELAN_CODES, what="line", first=5)
     return RawHypnogram(stages, tuple(range(5, 5 + len(stages))), epoch_seconds=seconds, scheme=AASM5)
-
-
-def _codes(path: Path, lines: list[str], first: int) -> list[float]:
-    codes = []
-    for number, line in enumerate(lines, start=first):
-        code = as_number(line.strip())
-        if code is None:
-            raise file_error(path, f"line {number} is {line.strip()[:40]!r}, expected a number of a stage.")
-        codes.append(code)
-    if not codes:
-        raise file_error(path, "has no stages. Was it written completely?")
-    return codes
 
 
 def description(path: Path) -> Path:
@@ -116,11 +107,6 @@ def _is_times(head: bytes, path: Path) -> bool:
     except ValueError:
         return False
     return bool(times) and all(a < b for a, b in pairwise(times))
-
-
-def _is_samples(head: bytes, path: Path) -> bool:
-    """Whether there is a number per line, and a file beside it that says what the numbers are."""
-    return integers(head) is not None and description(path).is_file()
 
 
 def _is_elan(head: bytes, path: Path) -> bool:
@@ -141,7 +127,7 @@ FORMATS = (
         "visbrain-samples",
         "Visbrain text of numbers with its description",
         (".txt",),
-        _is_samples,
+        lambda head, path: integers(head) is not None and description(path).is_file(),
         hypnogram=read_samples,
         loses=_LOSES,
     ),

@@ -12,8 +12,7 @@ from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFor
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Event
 from stageguard.formats.sniffing import has_columns, has_xml_root
-from stageguard.formats.staged_annotations import named_intervals, raw_of
-from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.formats.xml import children, read_xml, text_of
 from stageguard.night.stages import AASM5
@@ -30,32 +29,27 @@ def read_wonambi_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
         if epochs:
             scored[rater.get("name") or ""] = epochs
     if len(scored) != 1:
-        found = f"stages of the raters {listed(list(scored))}" if scored else "no stages"
-        raise file_error(path, f"holds {found}, expected those of one rater. Export one from wonambi as CSV.")
+        content = f"stages of the raters {listed(list(scored))}" if scored else "no stages"
+        raise file_error(
+            path, f"holds {content}, expected those of one rater. Export one from wonambi as CSV."
+        )
     ((scorer, epochs),) = scored.items()
-    onsets, lasting, texts = [], [], []
-    for place, epoch in enumerate(epochs, start=1):
-        times = [as_number(text_of(epoch, name) or "") for name in ("epoch_start", "epoch_end")]
-        if times[0] is None or times[1] is None:
-            raise file_error(path, f"epoch {place} has no <epoch_start> and <epoch_end> in seconds.")
-        onsets.append(times[0])
-        lasting.append(times[1] - times[0])
-        texts.append(text_of(epoch, "stage") or "?")
-    places = range(1, len(epochs) + 1)
-    intervals = named_intervals(path, places, onsets, lasting, texts, options, what="epoch")
+    rows = []
+    for number, epoch in enumerate(epochs, start=1):
+        begin, end = (as_number(text_of(epoch, name) or "") for name in ("epoch_start", "epoch_end"))
+        if begin is None or end is None:
+            raise file_error(path, f"epoch {number} has no <epoch_start> and <epoch_end> in seconds.")
+        rows.append((number, begin, end - begin, text_of(epoch, "stage") or "?"))
     start = _start(next((text_of(each, "start_time") for each in children(root, "dataset")), None))
-    staged = stage_epochs(path, intervals, options.epoch_seconds)
-    return raw_of(staged, start=start, has_clock=start is not None, scheme=AASM5, scorer=scorer or None)
+    return staged_rows(path, rows, options, what="epoch", start=start, scheme=AASM5, scorer=scorer or None)
 
 
 def read_wonambi_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Rows of an export: time of day, start and end in seconds, stage."""
     table = read_rows(path, COLUMNS)
-    onsets, ends = table.seconds("start"), table.seconds("end")
-    intervals = named_intervals(
-        path, table.lines, onsets.tolist(), (ends - onsets).tolist(), table.column("stage"), options
-    )
-    return raw_of(stage_epochs(path, intervals, options.epoch_seconds), scheme=AASM5)
+    onsets, stages = table.seconds("start"), table.column("stage")
+    lasting = table.seconds("end") - onsets
+    return staged_rows(path, zip(table.lines, onsets, lasting, stages, strict=True), options, scheme=AASM5)
 
 
 def _start(text: str | None) -> datetime | None:
@@ -71,7 +65,7 @@ def read_events(path: Path) -> Iterable[Event]:
     for rater in children(root, "rater"):
         if not any(True for parent in children(rater, "stages") for _ in children(parent, "epoch")):
             continue
-        found = [
+        elements = [
             (each, kind.get("type") or "event", "event")
             for parent in children(rater, "events")
             for kind in children(parent, "event_type")
@@ -79,8 +73,8 @@ def read_events(path: Path) -> Iterable[Event]:
         ]
         for parent in children(rater, "bookmarks"):
             marks = children(parent, "bookmark")
-            found += [(each, text_of(each, "bookmark_name") or "bookmark", "bookmark") for each in marks]
-        for each, text, what in found:
+            elements += [(each, text_of(each, "bookmark_name") or "bookmark", "bookmark") for each in marks]
+        for each, text, what in elements:
             onset, end = (as_number(text_of(each, f"{what}_{name}") or "") for name in ("start", "end"))
             if onset is None or end is None:
                 raise file_error(path, f"has a {what} {text[:40]!r} without times in seconds.")

@@ -10,6 +10,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from stageguard.formats.file_format import (
     FileFormat,
     always_final,
 )
-from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
+from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import (
     Content,
     Outgoing,
@@ -44,25 +45,17 @@ from stageguard.formats.outgoing import (
     standard_scheme,
 )
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
-from stageguard.formats.staged_annotations import named_intervals, raw_of
-from stageguard.formats.staged_intervals import stage_epochs
+from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.stager_arrays import without_undefined
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2, StageScheme
+from stageguard.night.stages import AASM5, WLDR4, WNR3, WS2
 
 SCHEMES = {5: AASM5, 4: WLDR4, 3: WNR3, 2: WS2}
 COLUMNS = ("onset", "duration", "value", "description")
 NANO_DIGITS = 9  # behind the point, of seconds
-# Seconds of pandas' units of time; plurals are read too.
 PANDAS_UNITS = {"t": 60.0, "m": 60.0, "l": 1e-3}  # letters of pandas beside the usual units of time
-STAGES = {
-    2: ("WAKE", "SLEEP"),
-    3: ("WAKE", "NREM", "REM"),
-    4: ("WAKE", "LIGHT", "DEEP", "REM"),
-    5: ("WAKE", "N1", "N2", "N3", "REM"),
-}
 SHORT = {"W": "WAKE", "R": "REM"}  # what YASA itself takes for another
 NO_STAGE = ("ART", "UNS")
 KEYS = frozenset({"values", "n_stages", "freq", "start", "scorer", "proba"})
@@ -71,6 +64,10 @@ YASA_WORDS = {
     "wldr4": {"W": "WAKE", "Light": "LIGHT", "Deep": "DEEP", "R": "REM"},
     "wnr3": {"W": "WAKE", "N": "NREM", "R": "REM"},
     "ws2": {"W": "WAKE", "S": "SLEEP"},
+}
+STAGES = {
+    n: tuple(YASA_WORDS[scheme.name].get(name, name) for name in scheme.names)
+    for n, scheme in SCHEMES.items()
 }
 # Number and name of a stage must not contradict each other.
 _VALUES = {"WAKE": 0, "W": 0, "N1": 1, "N2": 2, "N3": 3, "REM": 4, "R": 4, "SLEEP": 1, "NREM": 2}
@@ -89,19 +86,14 @@ def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
         tuple(range(len(values))),
         epoch_seconds=None if freq is None else frequency_seconds(path, freq),
         start=start_of(path, content.get("start"), content.get("tz")),
-        scheme=scheme_of(path, n_stages),
+        scheme=None if n_stages is None else SCHEMES[_check_count(path, n_stages)],
         has_clock=content.get("start") is not None,
         scorer=scorer if isinstance(scorer, str) and scorer else None,
     )
 
 
-def read_yasa_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
-    """Read what `Hypnogram.as_events` returned, saved as a table: one row per epoch."""
-    return from_events(path, read_rows(path, COLUMNS), options)
-
-
 def from_events(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogram:
-    """Stages of such a table, whose numbers must agree with its names."""
+    """Stages of what `Hypnogram.as_events` returned, a row per epoch; numbers must agree with names."""
     texts = table.column("description")
     for line, text, cell in zip(table.lines, texts, table.column("value"), strict=True):
         value = as_number(cell)
@@ -111,28 +103,21 @@ def from_events(path: Path, table: TextTable, options: HypnogramOptions) -> RawH
     if len(scorers) > 1:
         raise file_error(path, "holds several scorers, expected one. Keep the rows of one.")
     onsets, lasting = table.seconds("onset"), table.seconds("duration")
-    intervals = named_intervals(path, table.lines, onsets.tolist(), lasting.tolist(), texts, options)
-    one_length = float(lasting[0]) if (lasting == lasting[0]).all() else options.epoch_seconds
-    staged = stage_epochs(path, intervals, one_length)
-    known = {text.upper() for text in texts if text.casefold() not in UNSCORED_WORDS}
-    return raw_of(staged, scheme=_told_by(known), scorer=next(iter(scorers), None))
+    if (lasting == lasting[0]).all():
+        options = replace(options, epoch_seconds=float(lasting[0]))
+    # the scheme, where one of the names is a stage of no other
+    known = {text.upper() for text in texts}
+    scheme = next((each for n, each in SCHEMES.items() if known & {*STAGES[n]} - {"WAKE", "REM"}), None)
+    scorer = next(iter(scorers), None)
+    rows = zip(table.lines, onsets, lasting, texts, strict=True)
+    return staged_rows(path, rows, options, scheme=scheme, scorer=scorer)
 
 
-def _told_by(known: set[str]) -> StageScheme | None:
-    """Scheme that names belong to, where one of them is a stage of no other."""
-    for names, scheme in (({"N1", "N2", "N3"}, AASM5), ({"LIGHT", "DEEP"}, WLDR4), ({"NREM"}, WNR3)):
-        if known & names:
-            return scheme
-    return WS2 if "SLEEP" in known else None
-
-
-def scheme_of(path: Path, n_stages: object) -> StageScheme | None:
-    """Return the scheme of so many stages."""
-    if n_stages is None:
-        return None
+def _check_count(where: Where, n_stages: object) -> int:
+    """Return how many stages there are, which tells the scheme."""
     if not isinstance(n_stages, int) or n_stages not in SCHEMES:
-        raise file_error(path, f"has n_stages {str(n_stages)[:20]!r}, expected 2, 3, 4 or 5.")
-    return SCHEMES[n_stages]
+        raise file_error(where, f"has n_stages {str(n_stages)[:40]!r}, expected 2, 3, 4 or 5.")
+    return n_stages
 
 
 def frequency_seconds(where: Where, freq: object) -> float:
@@ -188,11 +173,11 @@ def _proba(night: Outgoing) -> dict[str, list[float]]:
     known = ~np.isnan(matrix[:, 0])
     filled = np.where(known[:, None], matrix, 0.0)
     order = np.argsort(places)
-    found = {
+    columns = {
         words.get(name, name): filled[:, column].tolist()
         for name, column in zip(standard.names, order, strict=True)
     }
-    return found if known.all() else found | {"UNS": (~known).astype(float).tolist()}
+    return columns if known.all() else columns | {"UNS": (~known).astype(float).tolist()}
 
 
 def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
@@ -210,13 +195,8 @@ def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
     return _density(where, columns, int(source.n_stages), str(source.freq), start, scorer)
 
 
-def read_probabilities(path: Path, options: DensityOptions) -> RawDensity:
-    """Probabilities of a JSON that `yasa.Hypnogram.to_json` wrote, rounded by YASA to six decimals."""
-    return density_of_document(path, load_json(path))
-
-
 def density_of_document(where: Where, document: Any) -> RawDensity:
-    """Probabilities of the dictionary that `yasa.Hypnogram.to_dict` returns."""
+    """Probabilities of what `yasa.Hypnogram.to_dict` returns and `to_json` writes, to six decimals."""
     if not isinstance(document, Mapping) or not document.keys() >= {"n_stages", "freq"}:
         raise file_error(where, "is no hypnogram of YASA: it has no n_stages and freq.")
     proba = document.get("proba")
@@ -254,28 +234,25 @@ def _density(
     start: datetime | None,
     scorer: str | None,
 ) -> RawDensity:
-    if isinstance(n_stages, bool) or not isinstance(n_stages, int) or n_stages not in STAGES:
-        raise file_error(where, f"has n_stages {str(n_stages)[:40]!r}, expected 2, 3, 4 or 5.")
+    stages = STAGES[_check_count(where, n_stages)]
     named = {SHORT.get(name.upper(), name.upper()): values for name, values in columns.items()}
-    unknown = sorted(named.keys() - {*STAGES[n_stages], *NO_STAGE})
+    unknown = sorted(named.keys() - {*stages, *NO_STAGE})
     if unknown:
-        raise file_error(
-            where, f"has probabilities for {listed(unknown)}, expected {', '.join(STAGES[n_stages])}."
-        )
+        raise file_error(where, f"has probabilities for {listed(unknown)}, expected {', '.join(stages)}.")
     lengths = {len(values) for values in named.values()}
     if len(lengths) != 1 or len(named) != len(columns):
         raise file_error(where, "has probabilities of different lengths, or twice for a stage.")
     n_epochs = lengths.pop()
     notes = []
-    missing = [name for name in STAGES[n_stages] if name not in named]
+    missing = [name for name in stages if name not in named]
     if missing:
         notes.append(f"no probabilities for {', '.join(missing)}: read as 0")
-    values = np.column_stack([named.get(name, np.zeros(n_epochs)) for name in STAGES[n_stages]])
+    values = np.column_stack([named.get(name, np.zeros(n_epochs)) for name in stages])
     dropped = [name for name in NO_STAGE if name in named]
     if dropped:
         values, note = without_undefined(values, np.sum([named[name] for name in dropped], axis=0), dropped)
         notes.append(note)
-    names = tuple({"WAKE": "W", "REM": "R"}.get(name, name) for name in STAGES[n_stages])
+    names = tuple({"WAKE": "W", "REM": "R"}.get(name, name) for name in stages)
     source = where if isinstance(where, str) else where.name
     return RawDensity(
         values,
@@ -326,7 +303,7 @@ def stages_of_yasa(path: Path, source: Any) -> RawHypnogram:
         tuple(range(len(stages))),
         epoch_seconds=None if source.freq is None else frequency_seconds(path, source.freq),
         start=start,
-        scheme=scheme_of(path, source.n_stages),
+        scheme=None if source.n_stages is None else SCHEMES[_check_count(path, source.n_stages)],
         has_clock=start is not None,
         scorer=source.scorer or None,
     )
@@ -375,7 +352,7 @@ FORMATS = (
         (".json",),
         _is_json,
         sniff_hypnogram=_is_json_of_stages,
-        density=read_probabilities,
+        density=lambda path, options: density_of_document(path, load_json(path)),
         hypnogram=read_yasa_json,
         write=write_yasa_json,
         loses=("digits of probabilities behind the sixth", LEAD, ANNOTATIONS),
@@ -395,7 +372,7 @@ FORMATS = (
         "events of YASA",
         (".csv", ".tsv"),
         has_columns(*COLUMNS),
-        hypnogram=read_yasa_events,
+        hypnogram=lambda path, options: from_events(path, read_rows(path, COLUMNS), options),
         loses=(PROBABILITIES, START),
     ),
 )

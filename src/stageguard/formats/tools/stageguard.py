@@ -12,7 +12,6 @@ from typing import Any
 
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
-from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.file_format import ANNOTATIONS, OTHER_PROBABILITIES, SCORER, FileFormat, always_final
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
@@ -24,8 +23,8 @@ from stageguard.formats.outgoing import (
     outgoing_of_night,
 )
 from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, output_paths, output_texts
-from stageguard.formats.sniffing import first_cells, first_lines
-from stageguard.formats.tables.delimited import read_rows
+from stageguard.formats.sniffing import first_row
+from stageguard.formats.tables.delimited import as_moment, read_rows
 from stageguard.formats.tables.probabilities import read_table
 from stageguard.formats.tools.text import OWN_HEAD, read_text_hypnogram, unread_columns
 from stageguard.guard.decoding import Decoding
@@ -37,15 +36,14 @@ RESERVED = frozenset((*OWN_HEAD, "epoch", "id", "label", "scorer", "start"))
 
 def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of such a table."""
-    raw = read_table(path, options, is_own=True)
-    start = raw.start if raw.start is not None else _start(path)
-    return replace(raw, start=start)
+    raw = read_table(path, options, expected=("stage",), fills_lead=False)
+    return replace(raw, start=raw.start or _start(path))
 
 
 def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of such a table."""
     raw = read_text_hypnogram(path, options)
-    start = raw.start if raw.start is not None else _start(path)
+    start = raw.start or _start(path)
     return replace(raw, start=start, has_clock=start is not None)
 
 
@@ -132,24 +130,11 @@ def _start(path: Path) -> datetime | None:
     """When the first epoch begins, where the table tells it."""
     table = read_rows(path, ("onset", "time"))
     text = table.column("time")[0]
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise file_error(
-            path, f"line {table.lines[0]} has the time {text[:40]!r}, expected a date and time."
-        ) from None
-
-
-def _has_stages(head: bytes, path: Path) -> bool:
-    lines = first_lines(head)
-    return bool(lines) and first_cells(lines[0])[: len(OWN_HEAD)] == OWN_HEAD
+    return as_moment(path, table.lines[0], text) if text else None
 
 
 def _has_probabilities(head: bytes, path: Path) -> bool:
-    lines = first_lines(head)
-    cells = first_cells(lines[0]) if lines else ()
+    cells = first_row(head)
     return cells[:3] == OWN_HEAD[:3] and len({*cells} - {*OWN_HEAD}) > 1
 
 
@@ -175,7 +160,7 @@ FORMATS = (
         "a table of stages and probabilities written by stageguard",
         (".csv",),
         _has_probabilities,
-        sniff_hypnogram=_has_stages,
+        sniff_hypnogram=lambda head, path: first_row(head)[: len(OWN_HEAD)] == OWN_HEAD,
         density=read_stage_density,
         hypnogram=read_stage_hypnogram,
         write=write_stage_table,
