@@ -209,13 +209,13 @@ def read_boas_events(path: Path, options: HypnogramOptions) -> RawHypnogram:
 
 
 def _annotated(path: Path, table: TextTable, texts: list[str], options: HypnogramOptions) -> RawHypnogram:
-    cells = table.column("duration")
+    onsets, cells = table.seconds("onset").tolist(), table.column("duration")
     lasting = [as_number(cell) or None for cell in cells]
     for line, cell in zip(table.lines, cells, strict=True):
         if as_number(cell) is None and cell.casefold() not in UNSCORED_WORDS:
             raise cell_error(path, line, "duration", "seconds", cell)
     _refuse_missing(path, table, texts, lasting)
-    annotations = list(map(Annotation, table.seconds("onset").tolist(), lasting, texts))
+    annotations = list(map(Annotation, onsets, lasting, texts))
     return annotated(path, annotations, options, only_stages=True)
 
 

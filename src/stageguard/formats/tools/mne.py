@@ -21,13 +21,7 @@ from stageguard.base.extras import library
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
-from stageguard.formats.outgoing import (
-    Content,
-    Outgoing,
-    outgoing_of_night,
-    stage_texts,
-    timed_texts,
-)
+from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
 from stageguard.formats.sniffing import Sniff, begins_with, never, whole_lines
 from stageguard.formats.staged_annotations import Annotation, annotated, are_taken_by_text, events_among
 from stageguard.formats.tables.delimited import as_moment, as_number, read_rows, split_line, text_lines

@@ -15,13 +15,7 @@ from stageguard.base.extras import library
 from stageguard.formats.density import DensityOptions, RawDensity
 from stageguard.formats.file_format import ANNOTATIONS, OTHER_PROBABILITIES, SCORER, FileFormat, always_final
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import (
-    GENERAL,
-    Content,
-    Outgoing,
-    number,
-    outgoing_of_night,
-)
+from stageguard.formats.outgoing import GENERAL, Content, Outgoing, number, outgoing_of_night
 from stageguard.formats.outputs import OWN_FORMAT, TSV_SUFFIX, is_own_table, output_paths, output_texts
 from stageguard.formats.sniffing import first_row
 from stageguard.formats.tables.delimited import as_moment, read_rows
