@@ -1,8 +1,4 @@
-"""From stages with onset and duration to one stage per epoch.
-
-An interval that lies on no grid of equal epochs, or contradicts another one, is refused: it is better to have
-no hypnogram than one that is shifted.
-"""
+"""From stages with onset and duration to one per epoch; what fits no grid, or another stage, is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bare arrays of numbers: what their columns are by the caller's word, or by the tool that made them.
-
-Tools order stages differently, and an array says nothing of it. Nothing is guessed from numbers alone.
-"""
+"""Bare arrays: what their columns are by the caller's word, or by the tool that made them, never guessed."""
 
 from __future__ import annotations
 
