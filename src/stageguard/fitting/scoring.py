@@ -51,7 +51,7 @@ def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile)
 def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:
     """Return each night's labels under a profile, -1 in gaps."""
     solver = solver_for(profile, profile.epoch_seconds)
-    return [path.labels for path, _ in run_searches(profile, solver, nights, natural=False)]
+    return [path.labels for _, path, _ in run_searches(profile, solver, nights, natural=False)]
 
 
 def decode_weights(profile: Profile, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:

@@ -23,7 +23,7 @@ from stageguard.guard.inputs import (
     takes_options,
 )
 from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, run_grouped, solver_for
-from stageguard.guard.strength import Strength, run_searches
+from stageguard.guard.strength import Solved, Strength, run_searches
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 
@@ -96,7 +96,7 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
     if options.trained is not None:
         checks.choice(options.trained, "trained", ("natural", "balanced"))
     check_cohort(profile, options.cohort, stacklevel=5)
-    profile = profile.for_cohort(options.cohort)
+    is_timed, profile = profile.clock is not None, profile.for_cohort(options.cohort)
     batch = inputs.is_batch(density)
     items = list(density) if batch else [density]
     if not items:
@@ -104,8 +104,11 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
     said = options.of_each_night(len(items)) if batch else [options]
     given = [inputs.read_night(night, profile, each) for night, each in zip(items, said, strict=True)]
     nights = inputs.check_nights(given, profile, is_batch=batch)
+    if is_timed and profile.clock is None:
+        for night in given:
+            night.assumed.append(f"the clock does not run for {options.cohort!r}")
 
-    def solve(seconds: float, chosen: list[Night]) -> list[tuple[Path, Strength]]:
+    def solve(seconds: float, chosen: list[Night]) -> list[Solved]:
         return run_searches(profile, solver_for(profile, seconds), chosen, options.trained == "natural")
 
     try:
@@ -113,10 +116,7 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
     except NoPathError as failure:
         index = next(i for i, night in enumerate(nights) if night is failure.job.night)
         raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
-    results = [
-        _result(profile, request, night, path, strength)
-        for request, night, (path, strength) in zip(given, nights, solved, strict=True)
-    ]
+    results = [_result(profile, request, *result) for request, result in zip(given, solved, strict=True)]
     return results, batch
 
 
@@ -128,6 +128,8 @@ def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> No
     if caution is None:
         return
     message = f"profile {profile.name!r} is not made for {cohort!r}: {caution.reason}"
+    if profile.clock is not None and not caution.clock:
+        message += " Its clock does not run for them."
     if caution.action == "refuse":
         raise CohortError(f"{message} Use the stager's own argmax, or a profile fitted to that cohort.")
     warnings.warn(message, StageGuardWarning, stacklevel=stacklevel)

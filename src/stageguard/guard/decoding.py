@@ -140,6 +140,7 @@ class Decoding(ExportableStages):
             "stages that were given": bool(self.night.pins),
             "calibration": self.night.calibration is not None,
             "signal quality": self.night.quality is not None and bool(self.night.quality.any()),
+            "the time since sleep onset": self.night.clock is not None,
         }
         return tuple(cause for cause, acts in causes.items() if acts)
 
@@ -157,7 +158,7 @@ class Decoding(ExportableStages):
                 ),
             )
         solver = solver_for(self.profile, self.epoch_seconds)
-        ((path, strength),) = run_searches(self.profile, solver, [self.night], natural=True)
+        ((_, path, strength),) = run_searches(self.profile, solver, [self.night], natural=True)
         n_changed = int(np.count_nonzero(path.labels != self.hypnogram.labels))
         return (
             Message(

@@ -1,6 +1,6 @@
 """The evidence a path is scored on, made of a stager's probabilities.
 
-The order is fixed: temperature, biases, renormalise, clip, prior, quality, pins. Epochs without
+The order is fixed: temperature, biases, renormalise, clip, prior, quality, clock, pins. Epochs without
 evidence are bridged when the run is short and cut out when it is long.
 """
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import InputError, PinError, did_you_mean
+from stageguard.guard.clock import NightClock
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 
@@ -35,12 +36,15 @@ class Night:
     quality: Floats | None = None
     pins: Mapping[int, int] = field(default_factory=dict)
     calibration: Calibration | None = None
+    clock: NightClock | None = None
+    clock_stop: int | None = None  # where the time since sleep onset is lost: a segment begins
     _base: Floats | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the evidence is the probabilities as they stand."""
-        return self.filled is None and self.quality is None and not self.pins and self.calibration is None
+        added = self.filled, self.quality, self.calibration, self.clock
+        return not self.pins and all(part is None for part in added)
 
     @property
     def n_pairs(self) -> int:
@@ -62,8 +66,15 @@ class Night:
         return mean
 
     def choices(self, log_weight: Sequence[float] | None = None) -> Labels:
-        """Return the likeliest stage of each epoch by itself, -1 on NaN rows; pins and quality apart."""
-        return best_stages(self.probabilities, self.calibration, log_weight)
+        """Return the likeliest stage of each epoch by itself, -1 on NaN rows.
+
+        Pins and quality count only where the clock does.
+        """
+        labels = best_stages(self.probabilities, self.calibration, log_weight)
+        if self.clock is not None:
+            timed = (labels >= 0) & self.clock.nats.any(axis=1)
+            labels[timed] = self.evidence(log_weight)[timed].argmax(axis=1)
+        return labels
 
     def evidence(self, log_weight: Sequence[float] | None) -> Floats:
         """Return log-evidence with a score added per stage (minus the weighted log prior)."""
@@ -76,6 +87,8 @@ class Night:
             scores = (1.0 - beta) * scores + beta * uniform
         if self.filled is not None:
             scores = np.where(np.isnan(self.probabilities[:, :1]), uniform, scores)
+        if self.clock is not None:
+            scores = scores + self.clock.nats
         if self.pins:
             scores = scores.copy()
             for epoch, stage in self.pins.items():

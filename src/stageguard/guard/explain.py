@@ -21,7 +21,15 @@ from stageguard.guard.strength import chosen_trial
 from stageguard.profile.profile import Profile
 
 Rule = Literal[
-    "pin", "calibration", "prior", "quality", "minimum bout", "flip-flop", "transition", "several together"
+    "pin",
+    "calibration",
+    "prior",
+    "quality",
+    "clock",
+    "minimum bout",
+    "flip-flop",
+    "transition",
+    "several together",
 ]
 
 # Tells an end of the path from a change, where a stage is compared with its neighbour.
@@ -49,8 +57,8 @@ class Change:
         What the stager gave to either, averaged over the epochs.
     rule : str
         What decided: ``pin``, ``calibration`` (temperature, biases), ``prior`` (weight of the stages'
-        shares), ``quality``, ``minimum bout``, ``flip-flop``, ``transition``, or ``several together`` where
-        no single one did.
+        shares), ``quality``, ``clock`` (time since sleep onset), ``minimum bout``, ``flip-flop``,
+        ``transition``, or ``several together`` where no single one did.
     evidence_nats : float
         Evidence given up: that of the stager's choice less that of the decoded one, as the decoder weighed
         it.
@@ -59,6 +67,12 @@ class Change:
         ``prior_nats - evidence_nats`` is the score of the output less that of the stager's own choice; where
         a minimum bout forbade that choice, its score is what it would be without the minimum, and
         a step of probability 0 counts as -1000 nats.
+    clock_nats : float
+        What the clock took from the stager's choice and gave to the decoded one; part of `evidence_nats`.
+    minutes_since_onset : float
+        When it begins, from the sleep onset that the clock counts from; NaN without a clock or before it.
+    usual_share : float
+        The experts' share of the stager's first stage at that time, against its share of the whole night.
     score : float
         Score of the decoded night.
     counterfactual_score : float
@@ -76,6 +90,9 @@ class Change:
     rule: Rule
     evidence_nats: float
     prior_nats: float
+    clock_nats: float
+    minutes_since_onset: float
+    usual_share: float
     score: float
     counterfactual_score: float
 
@@ -91,7 +108,16 @@ class Change:
         when = "" if self.clock is None else f" ({self.clock:%H:%M:%S})"
         margin = self.margin_nats
         cost = "no allowed night keeps it" if margin == np.inf else f"keeping it costs {margin:.2f} nats"
-        return f"{where}{when}: {in_bouts(self.before)} -> {in_bouts(self.after)}, by {self.rule}; {cost}"
+        by = self._by_clock() if self.rule == "clock" else f"by {self.rule}"
+        return f"{where}{when}: {in_bouts(self.before)} -> {in_bouts(self.after)}, {by}; {cost}"
+
+    def _by_clock(self) -> str:
+        is_before = np.isnan(self.minutes_since_onset)
+        when = "before" if is_before else f"{self.minutes_since_onset:.0f} min after"
+        return (
+            f"by clock ({self.before[0]} {when} sleep onset: experts {self.usual_share:.0%} of its usual "
+            f"share, {-self.clock_nats:+.1f} nats)"
+        )
 
 
 def explain(result: Decoding) -> tuple[Change, ...]:
@@ -127,6 +153,7 @@ def explain(result: Decoding) -> tuple[Change, ...]:
     kept = solver.keep(Job(night, trial), night.argmax, regions).tolist()
     evidence = _evidence_given_up(result, trial)
     prior = _prior_gained(result, trial, regions)
+    clocks = _clock_readings(result, regions)
     changes = []
     for i, (first, end) in enumerate(regions):
         before, after = night.argmax[first:end], result.hypnogram.labels[first:end]
@@ -144,6 +171,9 @@ def explain(result: Decoding) -> tuple[Change, ...]:
                 rule=rules[i],
                 evidence_nats=float(evidence[first:end].sum()),
                 prior_nats=prior[i],
+                clock_nats=clocks[i][0],
+                minutes_since_onset=clocks[i][1],
+                usual_share=clocks[i][2],
                 score=result.score,
                 counterfactual_score=kept[i],
             )
@@ -178,6 +208,22 @@ def _evidence_given_up(result: Decoding, trial: Trial) -> Floats:
     before, after = result.night.argmax[rows], result.hypnogram.labels[rows]
     given_up[rows] = scores[rows, before] - scores[rows, after]
     return given_up
+
+
+def _clock_readings(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
+    """Return for each region what the clock gave, the minutes since onset, and the first stage's share."""
+    clock, setting = result.night.clock, result.profile.clock
+    if clock is None or setting is None:
+        return [(0.0, np.nan, np.nan)] * len(regions)
+    readings = []
+    for first, end in regions:
+        before, after = result.night.argmax[first:end], result.hypnogram.labels[first:end]
+        epochs, since = np.arange(first, end), clock.epochs_since_onset(first)
+        gained = float((clock.nats[epochs, after] - clock.nats[epochs, before]).sum())
+        minutes = np.nan if since is None else since * result.epoch_seconds / 60.0
+        share = float(np.exp(clock.nats[first, before[0]] / setting.weight))
+        readings.append((gained, minutes, share))
+    return readings
 
 
 def _prior_gained(result: Decoding, trial: Trial, regions: Sequence[tuple[int, int]]) -> list[float]:
@@ -223,10 +269,13 @@ def _deciding_rules(result: Decoding, trial: Trial, regions: Sequence[tuple[int,
     pinned = np.zeros(len(argmax), dtype=bool)
     pinned[list(result.night.pins)] = True
     agreeing: list[tuple[Rule, Mask]] = []
+    timeless = replace(result.night, clock=None)
     if result.night.calibration is not None:
-        agreeing.append(("calibration", result.night.choices() == output))
+        agreeing.append(("calibration", timeless.choices() == output))
     if trial.log_weight is not None:
-        agreeing.append(("prior", result.night.choices(trial.log_weight) == output))
+        agreeing.append(("prior", timeless.choices(trial.log_weight) == output))
+    if result.night.clock is not None:
+        agreeing.append(("clock", result.night.choices(trial.log_weight) == output))
     without = [(rule, labels == argmax) for rule, labels in _solve(_ablations(result, trial))]
     alone = [(rule, labels == output) for rule, labels in _solve(_single_rules(result, trial))]
     decided: list[Rule] = []
@@ -262,6 +311,8 @@ def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, J
         yield "pin", solver, Job(_without_pins(night), trial)
     if night.quality is not None:
         yield "quality", solver, Job(replace(night, quality=None), trial)
+    if night.clock is not None:
+        yield "clock", solver, Job(replace(night, clock=None), trial)
     if not trial.is_free:
         job = Job(night, trial)
         if profile.min_bout_seconds:
@@ -277,9 +328,11 @@ def _ablations(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, J
 
 def _single_rules(result: Decoding, trial: Trial) -> Iterator[tuple[Rule, Solver, Job]]:
     """Yield the night under transitions alone, minimum bouts alone, and the flip-flop window alone."""
+    profile, seconds = result.profile, result.epoch_seconds
+    if result.night.clock is not None:
+        yield "clock", solver_for(profile, seconds), Job(result.night, trial._replace(is_free=True))
     if trial.is_free:
         return
-    profile, seconds = result.profile, result.epoch_seconds
     jobs = Job(result.night, trial), Job(result.night, trial._replace(transition_weight=0.0))
     flip, minimum = _without(profile, "flip_flop"), _without(profile, "min_bout_seconds")
     yield "transition", solver_for(_without(flip, "min_bout_seconds"), seconds), jobs[0]

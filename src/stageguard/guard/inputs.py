@@ -330,6 +330,7 @@ def _check_night(
     night.argmax = np.where(missing, np.int8(-1), argmax)
     missing[list(night.pins)] = False  # a pinned epoch is evidence enough
     night.spans, filled = cut(missing, segments, given.epoch_seconds)
+    night.clock_stop = segments[1] if len(segments) > 1 else None
     if filled.any() or (np.isnan(given.matrix[list(night.pins), 0]).any() if night.pins else False):
         night.filled = filled
     return night

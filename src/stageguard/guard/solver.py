@@ -12,6 +12,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats, Indices, Ints, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
+from stageguard.guard.clock import curve_rows
 from stageguard.guard.evidence import LOG_CLIP, Night
 from stageguard.profile.profile import Profile
 
@@ -89,6 +90,7 @@ class Solver:
         )
         # At transition weight 0 nothing else ties one epoch to the next.
         self.is_free_at_zero = has_only_bouts and longest == 1
+        self._clock_rows: Floats | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         self._reach_epochs = _reach_epochs(self.tables)
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
@@ -172,6 +174,13 @@ class Solver:
             change = weigh(self.tables.change, transition_weight).reshape(1, -1)
             self._kept[key] = (np.exp(stay), np.exp(change)) if products else (stay, change)
         return self._kept[key]
+
+    def clock_rows(self) -> Floats:
+        """Return what the profile's clock adds to each stage, epoch by epoch since sleep onset."""
+        if self._clock_rows is None:
+            assert self.profile.clock is not None
+            self._clock_rows = curve_rows(self.profile.clock, self.profile.scheme, self.epoch_seconds)
+        return self._clock_rows
 
     def automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
         """Return an automaton's arrays, weights with a row per transition weight."""

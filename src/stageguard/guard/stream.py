@@ -107,6 +107,11 @@ class StreamingDecoder:
                     ".",
                 )
             )
+        if self.profile.clock is not None:
+            raise ProfileError(
+                f"profile {profile.name!r} has a clock, whose sleep onset is read off the whole night, "
+                "expected none. Leave the key out of its file, or take profile.replace(clock=None)."
+            )
         self._options = GuardOptions(
             stages=stages, epoch_seconds=epoch_seconds, logits=bool(logits), log=bool(log), cohort=cohort
         )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from stageguard.guard.evidence import Night
+from stageguard.guard.clock import MOST_PASSES, NightClock, night_clock, sleep_onsets
+from stageguard.guard.evidence import Night, best_stages
 from stageguard.guard.solver import Job, Path, Solver, Trial
 from stageguard.profile.profile import Profile
 
@@ -49,6 +50,14 @@ class Strength:
         Whether minority stages may be lifted on this night: ``tried`` where they may, ``unasked`` where
         nobody said that the stager was trained on natural class frequencies, ``off`` where the profile
         says no.
+    clock_onsets : tuple of int
+        Epochs from which the profile's clock counts: the first of sleep, and of sleep after a long wake.
+    clock_passes : int
+        How often the night was decoded with the clock, 0 without one.
+    clock_settled : bool
+        Whether the output's own sleep onset is the one the clock counts from.
+    clock_overruled : tuple of int
+        Pinned epochs whose stage has less than half its usual share at that time.
     """
 
     rule: Literal["fixed", "band", "match"]
@@ -60,9 +69,27 @@ class Strength:
     fi_low: float = math.nan
     fi_high: float = math.nan
     lifting: Lifting = "unasked"
+    clock_onsets: tuple[int, ...] = ()
+    clock_passes: int = 0
+    clock_settled: bool = True
+    clock_overruled: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return the reason as one sentence."""
+        """Return the reason in a sentence, and what the clock counts from in another."""
+        return self._reason() + self._clock_sentence()
+
+    def _clock_sentence(self) -> str:
+        if not self.clock_passes:
+            return ""
+        if not self.clock_onsets:
+            return " The clock found no sleep to count from."
+        at = ", ".join(map(str, self.clock_onsets))
+        still = "" if self.clock_settled else f", which still moved after {self.clock_passes} passes"
+        pins = ", ".join(map(str, self.clock_overruled))
+        pinned = f" Pins overrule it at {_epochs(self.clock_overruled)} {pins}." if pins else ""
+        return f" The clock counts from sleep onset at {_epochs(self.clock_onsets)} {at}{still}.{pinned}"
+
+    def _reason(self) -> str:
         tau = f"transition weight {self.transition_weight:g}"
         change = f"fragmentation index {self.fi_before:.3f} -> {self.fi_after:.3f}"
         if self.rule == "fixed":
@@ -97,6 +124,10 @@ class Strength:
         return f"As fragmented ({self.fi_before:.3f}) as {band}: no rule of the profile acts."
 
 
+def _epochs(epochs: Sequence[int]) -> str:
+    return "epoch" if len(epochs) == 1 else "epochs"
+
+
 def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
     """Return the search that the profile's rule makes on this night."""
     if profile.strength is None:
@@ -111,9 +142,63 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
     return _band(solver, night, fi_before, band, lifting)
 
 
-def run_searches(
-    profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool
-) -> list[tuple[Path, Strength]]:
+class Solved(NamedTuple):
+    """A night with the clock it was decoded with, its path, and how strongly it was constrained."""
+
+    night: Night
+    path: Path
+    strength: Strength
+
+
+def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
+    """Run every night's strength search; with a clock, again until sleep onset stays where it was."""
+    solved = _search_all(profile, solver, nights, natural)
+    if profile.clock is None:
+        return solved
+    open_nights = list(range(len(nights)))
+    for n_passes in range(1, MOST_PASSES + 1):
+        timed: dict[int, Night] = {}
+        for i in open_nights:
+            night, path, strength = solved[i]
+            onsets = _onsets(profile, solver, night, path)
+            if strength.clock_passes and onsets == strength.clock_onsets:
+                continue
+            timed[i] = replace(night, clock=_clock(profile, solver, night, onsets) if onsets else None)
+        if not timed:
+            break
+        again = _search_all(profile, solver, list(timed.values()), natural)
+        for i, (night, path, strength) in zip(timed, again, strict=True):
+            onsets = night.clock.onsets if night.clock else ()
+            strength = replace(
+                strength,
+                fi_after=path.fragmentation_index,
+                clock_onsets=onsets,
+                clock_passes=n_passes,
+                clock_settled=_onsets(profile, solver, night, path) == onsets,
+                clock_overruled=tuple(
+                    epoch
+                    for epoch, stage in night.pins.items()
+                    if night.clock and night.clock.nats[epoch, stage] < profile.clock.weight * np.log(0.5)
+                ),
+            )
+            solved[i] = Solved(night, path, strength)
+        open_nights = list(timed)
+    return solved
+
+
+def _clock(profile: Profile, solver: Solver, night: Night, onsets: tuple[int, ...]) -> NightClock:
+    wake = profile.scheme.wake_index
+    assert wake is not None
+    n_epochs = len(night.probabilities)
+    return night_clock(solver.clock_rows(), onsets, n_epochs, wake, night.clock_stop)
+
+
+def _onsets(profile: Profile, solver: Solver, night: Night, path: Path) -> tuple[int, ...]:
+    assert profile.clock is not None
+    return sleep_onsets(path.labels, profile.scheme, profile.clock, solver.epoch_seconds, night.clock_stop)
+
+
+def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
     """Run every night's strength search; each round's trials are decoded in one call."""
     before = [_argmax_path(night) for night in nights]
     searches: list[Search] = [
@@ -143,7 +228,11 @@ def run_searches(
     paths = iter(solver.solve_feasible([Job(nights[i], trial) for i, trial in late.items()]))
     for i, trial in late.items():
         tried[i][trial] = next(paths)
-    return [(tried[i][results[i][0]], results[i][1]) for i in range(len(nights))]
+    chosen = [results[i] for i in range(len(nights))]
+    return [
+        Solved(night, tried[i][trial], strength)
+        for i, (night, (trial, strength)) in enumerate(zip(nights, chosen, strict=True))
+    ]
 
 
 def _argmax_path(night: Night) -> Path:
@@ -152,7 +241,7 @@ def _argmax_path(night: Night) -> Path:
     if night.calibration is None and night.filled is None and len(night.spans) == 1:
         return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
     if night.calibration is not None:
-        labels = night.choices()
+        labels = best_stages(night.probabilities, night.calibration, None)
     changes = pairs = 0
     for start, stop in night.spans:
         before, after = labels[start : stop - 1], labels[start + 1 : stop]

@@ -30,7 +30,8 @@ class RareEvent:
     Attributes
     ----------
     kind : str
-        ``W->R`` and the like, or ``REM within 15 min of sleep onset``.
+        ``W->R`` and the like, ``REM within 15 min of sleep onset``, or ``REM held back by the clock``: the
+        stager's REM at a time when experts score less than half of its usual share.
     epoch : int
         First epoch of the stage gone to; the stager's where it has the event, else the decoded night's.
     clock : datetime or None
@@ -66,9 +67,9 @@ class RareEvent:
 def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[RareEvent, ...]:
     """List every rare event of a night before and after decoding.
 
-    An event is a change from wake to REM, any other of the profile's ``tvr_pairs``, or REM that begins
-    within some minutes of the first epoch of sleep (the first of a night). It is kept when the decoded
-    night has one of the same kind within two epochs.
+    An event is a change from wake to REM, any other of the profile's ``tvr_pairs``, REM that begins
+    within some minutes of the first epoch of sleep, or REM that a profile's clock holds back. It is kept
+    when the decoded night has one of the same kind within two epochs.
 
     Parameters
     ----------
@@ -119,9 +120,15 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
         for epoch, *where in _matched(_changes(before, *pair, cuts), _changes(after, *pair, cuts)):
             add(f"{a}->{b}", epoch, *where)
     n_soon = soon * 60.0 / decoding.epoch_seconds
-    early = (_early_rem(labels, scheme, n_soon) for labels in (before, after))
+    early = [_early_rem(labels, scheme, n_soon) for labels in (before, after)]
     for epoch, *where in _matched(*early):
         add(f"REM within {soon:g} min of sleep onset", epoch, *where)
+    held_back = [
+        [epoch for epoch in _held_back_rem(decoding, labels) if epoch not in known]
+        for labels, known in zip((before, after), early, strict=True)
+    ]
+    for epoch, *where in _matched(*held_back):
+        add("REM held back by the clock", epoch, *where)
     return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))
 
 
@@ -147,15 +154,27 @@ def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]
 
 
 def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> list[int]:
-    """Return the first epoch of REM, or nothing if it does not begin soon after the first epoch of sleep."""
+    """Return the first epochs of the bouts of REM that begin soon after the first epoch of sleep."""
     if scheme.wake is None or scheme.rem is None:
         return []
     asleep = (labels >= 0) & (labels != scheme.wake_index)
-    in_rem = labels == scheme.rem_index
-    if not in_rem.any():
+    onset = int(asleep.argmax())
+    return [epoch for epoch in _bouts_of(labels, scheme.rem_index) if epoch - onset <= n_soon + 1e-9]
+
+
+def _held_back_rem(decoding: Decoding, labels: Labels) -> list[int]:
+    """Return the first epochs of the bouts of REM that begin when experts score less than half of it."""
+    clock, setting, rem = decoding.night.clock, decoding.profile.clock, decoding.profile.scheme.rem_index
+    if clock is None or setting is None or rem is None:
         return []
-    onset, rem = int(asleep.argmax()), int(in_rem.argmax())
-    return [rem] if rem - onset <= n_soon + 1e-9 else []
+    rare = clock.nats[:, rem] < setting.weight * np.log(0.5)
+    return [epoch for epoch in _bouts_of(labels, rem) if rare[epoch]]
+
+
+def _bouts_of(labels: Labels, stage: int | None) -> list[int]:
+    """Return the first epoch of every bout of a stage."""
+    is_stage = np.concatenate([[False], labels == stage])
+    return np.flatnonzero(is_stage[1:] & ~is_stage[:-1]).tolist()
 
 
 def _margin(log_probabilities: Floats, stage: int) -> Floats:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -30,6 +30,7 @@ class Caution:
     aliases: tuple[str, ...] = schema.words()
     action: Literal["warn", "refuse"] = schema.choice("warn", "warn", "refuse")
     reason: str = schema.text()
+    clock: bool = schema.flag(True)  # whether the clock runs for them
 
     def concerns(self, wanted: tuple[str, ...]) -> bool:
         """Whether the name or an alias is among the words, or the words are in the plain sentence."""
@@ -84,6 +85,28 @@ class Calibration:
 
     temperature: float = schema.number(1.0, low=0.01, high=100)
     biases: tuple[float, ...] | None = schema.declare(None, lambda value, where: value)  # read_calibration
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What the time since sleep onset says about each stage.
+
+    ``curves`` hold, per stage, the log of the experts' share at that time against their share of the whole
+    night, every ``step_minutes`` from sleep onset on, straight in between and 0 beyond. An unbroken wake of
+    ``restart_wake_minutes`` starts the time again.
+    """
+
+    curves: Mapping[str, tuple[float, ...]] = schema.declare(
+        schema.REQUIRED, lambda value, where: value
+    )  # read_clock
+    weight: float = schema.number(1.0, positive=True, high=10)
+    step_minutes: float = schema.number(5.0, positive=True, high=60)
+    restart_wake_minutes: float = schema.number(60.0, positive=True, high=inf)
+
+    @property
+    def horizon_minutes(self) -> float:
+        """When the curves end."""
+        return self.step_minutes * (len(next(iter(self.curves.values()))) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +165,27 @@ def read_strength(value: object, where: str, scheme: StageScheme) -> StrengthRul
         if name in checks.mapping(value, where) and rule.rule != "band":
             raise InputError(f"{where}.{name} is given, but only rule = 'band' has it. Drop it.")
     return rule
+
+
+def read_clock(value: object, where: str, scheme: StageScheme) -> Clock:
+    """Return the clock, its curves by stage."""
+    clock = schema.read_table(Clock, value, where)
+    if scheme.wake is None:
+        raise InputError(f"{where} counts from sleep onset, expected a stage that is wake. Name it: wake.")
+    curves = per_stage(read_curve)(clock.curves, f"{where}.curves", scheme)
+    lengths = {len(curve) for curve in curves.values()}
+    if len(lengths) != 1:
+        got = "is empty" if not lengths else f"have {' and '.join(map(str, sorted(lengths)))} values"
+        raise InputError(f"{where}.curves {got}, expected one curve or more, all of one length.")
+    return replace(clock, curves=curves)
+
+
+def read_curve(value: object, where: str) -> tuple[float, ...]:
+    """Return nats over time, two or more."""
+    curve = checks.items(value, where, lambda nats, at: checks.number(nats, at, low=-100, high=100))
+    if len(curve) < 2:
+        raise InputError(f"{where} has {len(curve)} values, expected two or more over time.")
+    return curve
 
 
 def read_prior(value: object, where: str, scheme: StageScheme) -> tuple[float, ...]:

@@ -15,7 +15,16 @@ from stageguard.base.files import read_toml
 from stageguard.base.lazy import load
 from stageguard.base.schema import Document
 from stageguard.night.stages import StageScheme
-from stageguard.profile.parts import Band, Calibration, Caution, FlipFlop, RarePair, StrengthRule, words_of
+from stageguard.profile.parts import (
+    Band,
+    Calibration,
+    Caution,
+    Clock,
+    FlipFlop,
+    RarePair,
+    StrengthRule,
+    words_of,
+)
 from stageguard.profile.schema import KEYS, check_keys, document_of, parse_profile
 
 FOLDER = Path(__file__).with_name("builtin")
@@ -76,6 +85,8 @@ class Profile(Document):
         Probability per epoch from the row's stage to the column's, staying included.
     calibration : Calibration
         Temperature and biases applied to a stager's probabilities.
+    clock : Clock or None
+        What the time since sleep onset says about each stage.
     durations : mapping of str to tuple of float
         Probability of a bout of 1, 2, ... epochs; the last hazard carries on.
     bands : mapping of str to Band
@@ -109,6 +120,7 @@ class Profile(Document):
     flip_flop: FlipFlop
     transitions: tuple[tuple[float, ...], ...]
     calibration: Calibration
+    clock: Clock | None
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]
     intervals: Mapping[str, Any]
@@ -205,11 +217,17 @@ class Profile(Document):
 
         Stage shares and stage biases belong to the stager and cohort they were learned on. For any other
         cohort they are left out, or with ``other_cohorts = "argmax"`` the profile steps aside altogether.
-        Cohorts are the same when their words are, whatever the case; None is the profile's own.
+        Cohorts are the same when their words are, whatever the case; None is the profile's own. The clock
+        does not run for those whose caution says so.
         """
-        if cohort is None or self.is_of(cohort):
+        if cohort is None:
             return self
-        return self._once("elsewhere", self._elsewhere)
+        profile = self if self.is_of(cohort) else self._once("elsewhere", self._elsewhere)
+        caution = None if profile.clock is None else profile.caution_for(cohort)
+        if caution is None or caution.clock:
+            return profile
+        kept = profile.to_dict().get("intervals")
+        return profile._once("without clock", lambda: profile.replace(clock=None, intervals=kept))
 
     def _elsewhere(self) -> Profile:
         kept = self.to_dict().get("intervals")  # of other people: whoever uses them has to say so

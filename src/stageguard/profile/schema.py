@@ -268,6 +268,14 @@ _TABLE = (
         write=parts.write_calibration,
     ),
     Key(
+        "clock",
+        "what the time since sleep onset says: `curves` of nats per stage, one value each `step_minutes` "
+        "(5); `weight` (1); a wake of `restart_wake_minutes` (60) starts it again",
+        parts.read_clock,
+        shown="none",
+        write=parts.given_parts,
+    ),
+    Key(
         "durations",
         "per stage the probabilities of bouts of 1, 2, … epochs; the hazard of the last entry carries on as "
         "a geometric tail",

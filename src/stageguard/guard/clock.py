@@ -1,0 +1,83 @@
+"""The clock: what the time since sleep onset says about each stage, added to the evidence of a night.
+
+Experts score hardly any REM in the first half hour of sleep and most of it towards morning. A profile's
+`clock` holds that as curves; where they begin, sleep onset, is read off a night decoded without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from stageguard.base.arrays import Floats, Labels
+from stageguard.night.stages import StageScheme
+from stageguard.profile.parts import Clock
+
+MOST_PASSES = 3  # decodings with the clock, until sleep onset stays where it was read
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NightClock:
+    """The clock of one night.
+
+    Attributes
+    ----------
+    onsets : tuple of int
+        Epochs the time is counted from: the first of sleep, and of sleep after a wake that restarts it.
+    nats : array, shape (n_epochs, n_stages)
+        What is added to the evidence; 0 beyond the horizon. Before the first onset, stages of sleep that are
+        rarer than usual at onset count as there: an epoch of them would itself be the onset.
+    """
+
+    onsets: tuple[int, ...]
+    nats: Floats
+
+    def epochs_since_onset(self, epoch: int) -> int | None:
+        """Return how many epochs after the last onset an epoch is, None before the first."""
+        before = [onset for onset in self.onsets if onset <= epoch]
+        return epoch - before[-1] if before else None
+
+
+def curve_rows(clock: Clock, scheme: StageScheme, epoch_seconds: float) -> Floats:
+    """Return the weighted nats per stage of each epoch since onset, up to the horizon."""
+    minutes = np.arange(0.0, clock.horizon_minutes, epoch_seconds / 60.0)
+    rows = np.zeros((len(minutes), scheme.n_stages))
+    for stage, curve in clock.curves.items():
+        knots = clock.step_minutes * np.arange(len(curve))
+        rows[:, scheme.index(stage)] = clock.weight * np.interp(minutes, knots, curve)
+    return rows
+
+
+def sleep_onsets(
+    labels: Labels, scheme: StageScheme, clock: Clock, epoch_seconds: float, stop: int | None = None
+) -> tuple[int, ...]:
+    """Return the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
+
+    Only epochs before `stop` are looked at: what comes after is of another time.
+    """
+    labels = labels[:stop]
+    asleep = np.flatnonzero((labels >= 0) & (labels != scheme.wake_index))
+    if len(asleep) == 0:
+        return ()
+    restart_epochs = clock.restart_wake_minutes * 60.0 / epoch_seconds
+    onsets = [int(asleep[0])]
+    for i in np.flatnonzero(np.diff(asleep) > restart_epochs).tolist():
+        between = labels[asleep[i] + 1 : asleep[i + 1]]
+        if np.all(between == scheme.wake_index):
+            onsets.append(int(asleep[i + 1]))
+    return tuple(onsets)
+
+
+def night_clock(
+    rows: Floats, onsets: tuple[int, ...], n_epochs: int, wake: int, stop: int | None = None
+) -> NightClock:
+    """Return the clock of a night that counts from these epochs."""
+    nats = np.zeros((n_epochs, rows.shape[1]))
+    nats[: onsets[0]] = np.minimum(rows[0], 0.0)
+    nats[: onsets[0], wake] = 0.0
+    for onset, end in pairwise((*onsets, n_epochs if stop is None else stop)):
+        n_timed = min(end - onset, len(rows))
+        nats[onset : onset + n_timed] = rows[:n_timed]
+    return NightClock(onsets, nats)

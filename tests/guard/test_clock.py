@@ -1,0 +1,228 @@
+"""The clock: exact given its onset, which at most three passes find; off for whom it is not; never silent."""
+
+import math
+
+import numpy as np
+import pytest
+
+import oracle
+import stageguard as sg
+from nights import decode, random_mapping, random_probabilities
+from small import profile_of, refusal
+from stageguard.base.errors import ProfileError, StageGuardWarning
+from stageguard.guard.clock import MOST_PASSES, sleep_onsets
+from stageguard.night.stages import AASM5
+
+# REM at 2 % of its usual share for half an hour, as usual from 45 minutes on
+EARLY = [-4.0] * 7 + [-2.0, -1.0, 0.0]
+CLOCK = {"curves": {"R": EARLY}}
+CASES = [
+    {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},
+    {"ends": "paper", "stay": "free", "flip": None, "durations": False, "minimum": True},
+    {"ends": "censored", "stay": "self", "flip": "exact", "durations": False, "minimum": True},
+    {"ends": "paper", "stay": "self", "flip": None, "durations": True, "minimum": False},
+]
+
+
+def clock_by_hand(mapping, onsets, n_epochs):
+    """Nats per epoch and stage, a value at a time."""
+    names, clock = oracle.stage_names(mapping), mapping["clock"]
+    step, weight = clock.get("step_minutes", 5.0), clock.get("weight", 1.0)
+    nats = np.zeros((n_epochs, len(names)))
+    for epoch in range(n_epochs):
+        since = [epoch - onset for onset in onsets if onset <= epoch]
+        if not onsets:
+            continue
+        if not since:
+            held = {stage: min(curve[0], 0.0) for stage, curve in clock["curves"].items() if stage != "W"}
+            for stage, value in held.items():
+                nats[epoch, names.index(stage)] = weight * value
+            continue
+        minutes = since[-1] * mapping["epoch_seconds"] / 60.0
+        horizon = step * (max(map(len, clock["curves"].values())) - 1)
+        for stage, curve in clock["curves"].items():
+            if minutes >= horizon:
+                continue
+            below = min(int(minutes // step), len(curve) - 1)
+            above = min(below + 1, len(curve) - 1)
+            part = (minutes - below * step) / step if below < len(curve) - 1 else 0.0
+            nats[epoch, names.index(stage)] = weight * ((1 - part) * curve[below] + part * curve[above])
+    return nats
+
+
+def random_clock(rng, names):
+    chosen = rng.choice(len(names), size=int(rng.integers(1, len(names) + 1)), replace=False)
+    length = int(rng.integers(2, 6))
+    return {
+        "curves": {names[i]: rng.normal(0, 2, length).tolist() for i in sorted(chosen)},
+        "weight": float(rng.choice([0.5, 1.0, 2.0])),
+        "step_minutes": float(rng.choice([0.5, 0.8, 5.0])),
+        "restart_wake_minutes": float(rng.choice([0.5, 1.0, 60.0])),
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(25))
+def test_given_its_onset_the_path_and_the_posterior_are_exact(case, seed):
+    rng = np.random.default_rng(seed)
+    mapping = random_mapping(rng, 3, **case)
+    mapping["clock"] = random_clock(rng, oracle.stage_names(mapping))
+    probabilities = random_probabilities(rng, 7, 3, 1.5)
+    quality = rng.uniform(0, 1, 7) if seed % 3 == 0 else None
+    profile = sg.Profile.from_dict(mapping)
+    result = decode(probabilities, profile, quality=quality)
+    rules = oracle.rules_of(mapping)
+    timeless = oracle.evidence_of(probabilities, mapping, quality)
+    evidence = timeless + clock_by_hand(mapping, result.strength.clock_onsets, 7)
+    best, _, _ = oracle.best_path_by_enumeration(evidence, rules)
+    assert result.score == pytest.approx(best, abs=1e-9)
+    assert oracle.score_path(evidence, result.hypnogram.labels, rules) == pytest.approx(best, abs=1e-9)
+    assert 1 <= result.strength.clock_passes <= MOST_PASSES
+
+    scores = oracle.score_all(evidence, rules)
+    paths = oracle.all_paths(3, 7)
+    weights = np.exp(scores - scores.max())
+    marginals = np.array([[weights[paths[:, t] == s].sum() for s in range(3)] for t in range(7)])
+    posterior = sg.posterior(probabilities, profile, quality=quality)
+    np.testing.assert_allclose(posterior.probabilities, marginals / weights.sum(), atol=1e-9)
+
+
+def test_onset_is_where_a_night_decoded_without_it_falls_asleep():
+    rng = np.random.default_rng(3)
+    profile = profile_of(clock={"curves": {"N": [-0.1, 0.1], "R": [-0.5, 0.5]}})
+    probabilities = random_probabilities(rng, 200, 3)
+    result = decode(probabilities, profile)
+    first = decode(probabilities, profile.replace(clock=None))
+    onset = int(np.flatnonzero(first.hypnogram.labels > 0)[0])
+    assert result.strength.clock_onsets == (onset,)
+    assert result.strength.clock_passes == 1 and result.strength.clock_settled
+    assert str(result.strength).endswith(f"The clock counts from sleep onset at epoch {onset}.")
+
+
+def night_with_rem(n_rem, at=10, strength=0.9):
+    """Twenty epochs of wake, then NREM, with some epochs of REM early on and much REM late."""
+    labels = np.r_[np.zeros(20), np.ones(180), np.full(40, 2)].astype(int)
+    labels[20 + at : 20 + at + n_rem] = 2
+    rows = np.full((len(labels), 3), 0.02)
+    rows[np.arange(len(labels)), labels] = 0.96
+    rows[20 + at : 20 + at + n_rem] = (1 - strength) / 2
+    rows[20 + at : 20 + at + n_rem, 2] = strength
+    return rows
+
+
+def test_one_false_epoch_of_early_rem_goes_and_is_named():
+    rows = night_with_rem(1)
+    profile = profile_of(clock=CLOCK)
+    before, result = decode(rows, profile.replace(clock=None)), decode(rows, profile)
+    assert sg.sleep_statistics(before.hypnogram).rem_latency_minutes == 5.0
+    assert sg.sleep_statistics(result.hypnogram).rem_latency_minutes == 90.0
+    (change,) = [c for c in sg.explain(result) if c.rule == "clock"]
+    assert (change.first_epoch, change.before, change.after) == (30, ("R",), ("N",))
+    assert change.minutes_since_onset == 5.0
+    assert change.usual_share == pytest.approx(math.exp(-4))
+    assert change.clock_nats == pytest.approx(4.0)
+    assert "R 5 min after sleep onset: experts 2% of its usual share, -4.0 nats" in str(change)
+
+
+def test_the_false_rem_may_itself_be_the_onset():
+    rows = night_with_rem(0)
+    rows[5] = [0.3, 0.1, 0.6]  # REM in the middle of wake, a quarter of an hour before sleep
+    result = decode(rows, profile_of(clock=CLOCK))
+    assert result.hypnogram.labels[5] == 0
+    assert result.strength.clock_onsets == (20,)
+    assert result.strength.clock_passes == 2 and result.strength.clock_settled
+
+
+def test_early_rem_that_is_long_and_well_supported_stays():
+    for n_epochs in (2, 3):
+        result = decode(night_with_rem(n_epochs, strength=0.999), profile_of(clock=CLOCK))
+        assert (result.hypnogram.labels[30 : 30 + n_epochs] == 2).all()
+
+
+def test_pins_overrule_the_clock_and_the_strength_says_so():
+    rows = night_with_rem(1)
+    result = decode(rows, profile_of(clock=CLOCK), pins={30: "R"})
+    assert result.hypnogram.labels[30] == 2
+    assert result.strength.clock_overruled == (30,)
+    assert str(result.strength).endswith("Pins overrule it at epoch 30.")
+
+
+@pytest.mark.parametrize(
+    ("wake_epochs", "restarts"), [(119, False), (120, True), (150, True)], ids=lambda value: str(value)
+)
+def test_a_wake_of_an_hour_starts_the_clock_again(wake_epochs, restarts):
+    labels = np.r_[np.zeros(9), np.full(100, 2), np.zeros(wake_epochs), np.full(50, 2)].astype(np.int8)
+    clock = sg.Profile.from_dict(profile_of(clock=CLOCK).to_dict()).clock
+    found = sleep_onsets(labels, AASM5, clock, 30.0)
+    assert found == ((9, 109 + wake_epochs) if restarts else (9,))
+    labels[150] = -1  # nobody knows whether that was wake
+    assert sleep_onsets(labels, AASM5, clock, 30.0) == (9,)
+
+
+def test_a_segment_of_another_time_has_no_clock():
+    rows = np.concatenate([night_with_rem(1), night_with_rem(1)])
+    result = decode(rows, profile_of(clock=CLOCK), segments=[0, 240])
+    assert result.hypnogram.labels[30] == 1
+    assert result.hypnogram.labels[270] == 2
+
+
+def test_a_night_without_sleep_is_decoded_without_it():
+    rows = np.tile([0.98, 0.01, 0.01], (30, 1))
+    result = decode(rows, profile_of(clock=CLOCK))
+    assert result.strength.clock_onsets == ()
+    assert "found no sleep" in str(result.strength)
+
+
+def test_a_cohort_can_switch_it_off_and_hears_so():
+    caution = {"cohort": "narcolepsy", "reason": "Early REM is the sign.", "clock": False}
+    profile = profile_of(clock=CLOCK, not_for=[caution])
+    with pytest.warns(StageGuardWarning, match="clock does not run"):
+        result = sg.decode(night_with_rem(1), profile, cohort="narcolepsy")
+    assert result.hypnogram.labels[30] == 2
+    assert result.strength.clock_passes == 0
+    assert any("clock does not run" in note for note in result.assumed)
+
+
+def test_epochs_of_a_batch_have_their_own_clock():
+    nights = [night_with_rem(1), night_with_rem(1)[12:]]
+    one, other = decode(nights, profile_of(clock=CLOCK))
+    assert (one.strength.clock_onsets, other.strength.clock_onsets) == ((20,), (8,))
+    assert np.array_equal(one.hypnogram.labels[12:], other.hypnogram.labels)
+
+
+def test_a_stream_refuses_it_with_the_reason():
+    with pytest.raises(ProfileError, match="sleep onset is read off the whole night"):
+        sg.StreamingDecoder(profile_of(clock=CLOCK))
+
+
+@pytest.mark.parametrize(
+    ("clock", "pattern"),
+    [
+        ({}, "'curves' is missing in clock"),
+        ({"curves": {}}, "clock.curves is empty"),
+        ({"curves": {"REM": [0.0, 1.0]}}, "'REM' is not a stage.*Did you mean 'R'"),
+        ({"curves": {"W": [0.0, 1.0], "R": [0.0, 1.0, 2.0]}}, "have 2 and 3 values"),
+        ({"curves": {"R": [0.0]}}, "has 1 values, expected two or more"),
+        ({"curves": {"R": [0.0, math.nan]}}, r"clock.curves.R\[1\]"),
+        ({"curves": {"R": [0.0, 1.0]}, "weight": -1}, "clock.weight"),
+        ({"curves": {"R": [0.0, 1.0]}, "step": 5}, "'step'.*clock"),
+    ],
+)
+def test_what_is_no_clock_is_refused(clock, pattern):
+    with pytest.raises(ProfileError) as error:
+        profile_of(clock=clock)
+    refusal(error, pattern)
+
+
+def test_a_profile_keeps_its_clock(tmp_path):
+    profile = profile_of(clock=CLOCK | {"weight": 0.5})
+    profile.save(tmp_path / "p.toml")
+    assert sg.Profile.load(tmp_path / "p.toml") == profile
+    assert profile.clock.horizon_minutes == 45.0
+
+
+def test_ties_where_the_clock_says_nothing_stay_the_stagers_own():
+    rows = np.tile([0.4, 0.4, 0.2], (300, 1))
+    rows[0] = [0.2, 0.6, 0.2]
+    result = decode(rows, profile_of(transition_weight=0.0, clock=CLOCK))
+    assert np.array_equal(result.hypnogram.labels, rows.argmax(axis=1))
