@@ -1,4 +1,4 @@
-"""Read the expert scorings of five public cohorts into plain label arrays.
+"""Read the expert scorings of six public cohorts into plain label arrays.
 
 Only stage labels are read. No signal, no network output and no result is touched here.
 
@@ -30,7 +30,7 @@ class Scoring:
     """One night as one expert scored it; -1 where nobody scored, in an artefact, a movement or a gap."""
 
     cohort: str
-    group: str  # whose habits it shows: the scorer (DOD-H), the laboratory (mice), else the cohort
+    group: str  # whose habits it shows: the scorer (DOD), the laboratory (mice), else the cohort
     subject: str
     night: str
     labels: np.ndarray  # (n_epochs,) indices into W N1 N2 N3 R, for mice into W N R
@@ -53,6 +53,13 @@ COHORTS = {
     "dod-h": Cohort(
         title="Dreem Open Dataset - Healthy (DOD-H)",
         people="25 healthy adults, one polysomnography night each, five scorers",
+        rules="AASM",
+        epoch_seconds=30.0,
+        citation="Guillot et al. 2020, doi 10.1109/TNSRE.2020.3011181",
+    ),
+    "dod-o": Cohort(
+        title="Dreem Open Dataset - Obstructive (DOD-O)",
+        people="55 adults with sleep apnoea, one polysomnography night each, five scorers",
         rules="AASM",
         epoch_seconds=30.0,
         citation="Guillot et al. 2020, doi 10.1109/TNSRE.2020.3011181",
@@ -94,28 +101,38 @@ def data_folder() -> Path:
     named = os.environ.get("STAGEGUARD_DATA", "")
     if not named or not Path(named).is_dir():
         raise SystemExit(
-            f"STAGEGUARD_DATA is {named!r}, expected a folder with dod-h, sleep-edfx, sleep-accel, slpdb "
-            "and mouse. Set it and run again."
+            f"STAGEGUARD_DATA is {named!r}, expected a folder with dod-h, dod-o, sleep-edfx, sleep-accel, "
+            "slpdb and mouse. Set it and run again."
         )
     return Path(named)
 
 
 def read_all(folder: Path) -> list[Scoring]:
     """Every scoring of every cohort."""
-    readers = (read_dod_h, read_sleep_edf, read_sleep_accel, read_slpdb, read_mouse)
+    readers = (read_dod_h, read_dod_o, read_sleep_edf, read_sleep_accel, read_slpdb, read_mouse)
     return [scoring for reader in readers for scoring in reader(folder)]
 
 
 def read_dod_h(folder: Path) -> Iterator[Scoring]:
+    """Healthy nights of the Dreem Open Dataset."""
+    return read_dod("dod-h", folder / "dod-h" / "dod_h.npz")
+
+
+def read_dod_o(folder: Path) -> Iterator[Scoring]:
+    """Nights of people with apnoea of the Dreem Open Dataset."""
+    return read_dod("dod-o", folder / "dod-o" / "dod_o_scorers.npz")
+
+
+def read_dod(cohort: str, path: Path) -> Iterator[Scoring]:
     """Five scorers per night, each an own scoring that carries a fifth of the night's weight."""
-    with np.load(folder / "dod-h" / "dod_h.npz") as archive:
+    with np.load(path) as archive:
         for key in archive.files:
             if not key.endswith("/scorers"):
                 continue
             night = key.removesuffix("/scorers")
             scorers = archive[key].astype(int)
             for number, labels in enumerate(scorers, start=1):
-                yield Scoring("dod-h", f"scorer {number}", night, night, labels, 1.0 / len(scorers))
+                yield Scoring(cohort, f"scorer {number}", night, night, labels, 1.0 / len(scorers))
 
 
 def read_sleep_edf(folder: Path, *, crop: bool = True) -> Iterator[Scoring]:

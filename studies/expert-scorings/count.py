@@ -22,6 +22,10 @@ The rules, all of them:
   to sum to one). Its target FI is the lower median of the sources' mean FI: of two the lower, of three the
   middle one. Its band for an indicator reaches from the lowest 5th to the highest 95th percentile of its
   sources.
+* The clock is what experts score at each time since sleep onset, the first epoch of sleep: the share of a
+  stage among the scored epochs of that time, smoothed by a Gaussian of ten minutes, every cohort with equal
+  weight, every night of a cohort too. A curve is the log of that share against the stage's share of all
+  time, cut off at -4 and 2 nats.
 """
 
 from __future__ import annotations
@@ -45,6 +49,13 @@ SHORTER_ALLOWED_PERCENT = 10.0
 FEWEST_BOUTS = 30
 RARE_PROBABILITY = 0.001
 RARE_FACTOR = 2.0
+
+CLOCK_SOURCES = ("dod-h", "dod-o", "sleep-edf")
+CLOCK_STEP_MINUTES, CLOCK_HORIZON_MINUTES = 5.0, 480.0
+CLOCK_SMOOTHING_MINUTES = 10.0
+CLOCK_NATS = (-4.0, 2.0)
+EARLY_MINUTES = 15.0
+RESTART_MINUTES = (30.0, 60.0)
 
 # stage names, and for each of W N1 N2 N3 R its place among them
 SCHEMES = {
@@ -89,7 +100,16 @@ def count_all(scorings: Sequence[Scoring]) -> dict:
     cohorts = {name: count_cohort(name, select(scorings, name)) for name in COHORTS}
     profiles = {name: profile_numbers(scorings, cohorts, *spec) for name, spec in PROFILES.items()}
     between = {scheme: fi_ratio_between_scorers(select(scorings, "dod-h"), scheme) for scheme in SCHEMES}
-    return tidy({"cohorts": cohorts, "profiles": profiles, "between_scorers": between, "rules": rules()})
+    clock = {scheme: clock_numbers(scorings, scheme) for scheme in ("aasm5", "wnr3")}
+    return tidy(
+        {
+            "cohorts": cohorts,
+            "profiles": profiles,
+            "between_scorers": between,
+            "clock": clock,
+            "rules": rules(),
+        }
+    )
 
 
 def count_cohort(name: str, scorings: Sequence[Scoring]) -> dict:
@@ -361,6 +381,70 @@ def sleep_edf_windows(folder: Path) -> dict:
             for cut, nights in cuts.items()
         }
     )
+
+
+def clock_numbers(scorings: Sequence[Scoring], scheme: str) -> dict:
+    """Curves of every stage over the time since sleep onset, how early REM comes, and REM after a long wake."""
+    by_cohort = {name: select(scorings, name) for name in COHORTS if name != "mouse"}
+    return {
+        "sources": list(CLOCK_SOURCES),
+        "step_minutes": CLOCK_STEP_MINUTES,
+        "curves": clock_curves([by_cohort[name] for name in CLOCK_SOURCES], scheme),
+        "early_rem_percent": {name: early_rem_percent(own, scheme) for name, own in by_cohort.items()},
+        "rem_after_wake": {
+            f"{minutes:g}": rem_after_wake(scorings, scheme, minutes) for minutes in RESTART_MINUTES
+        },
+    }
+
+
+def clock_curves(cohorts: Sequence[Sequence[Scoring]], scheme: str) -> dict[str, list[float]]:
+    """Nats per stage every five minutes since sleep onset."""
+    names = SCHEMES[scheme][0]
+    n_epochs = round(CLOCK_HORIZON_MINUTES * 2) + 1
+    seen = np.zeros((n_epochs, len(names)))
+    for own in cohorts:
+        n_nights = sum(scoring.weight for scoring in own)
+        for scoring in own:
+            labels = since_onset(in_scheme(scoring, scheme))[:n_epochs]
+            scored = np.flatnonzero(labels != UNSCORED)
+            seen[scored, labels[scored]] += scoring.weight / n_nights
+    width = 2 * CLOCK_SMOOTHING_MINUTES
+    bell = np.exp(-0.5 * (np.arange(-4 * width, 4 * width + 1) / width) ** 2)
+    smooth = np.stack([np.convolve(column, bell, "same") for column in seen.T], axis=1)
+    shares = smooth / smooth.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        nats = np.clip(np.log(shares / (seen.sum(axis=0) / seen.sum())), *CLOCK_NATS)
+    step = round(CLOCK_STEP_MINUTES * 2)
+    return {name: np.round(nats[::step, stage], 3).tolist() for stage, name in enumerate(names)}
+
+
+def since_onset(labels: np.ndarray) -> np.ndarray:
+    """The night from its first epoch of sleep on; empty where nobody sleeps."""
+    asleep = np.flatnonzero(labels > 0)
+    return labels[asleep[0] :] if len(asleep) else labels[:0]
+
+
+def early_rem_percent(scorings: Sequence[Scoring], scheme: str) -> float:
+    """Percent of nights with REM whose first REM comes within a quarter of an hour of sleep onset."""
+    rem = len(SCHEMES[scheme][0]) - 1
+    nights = [since_onset(in_scheme(scoring, scheme)) for scoring in scorings]
+    first = [np.argmax(night == rem) / 2 for night in nights if (night == rem).any()]
+    return 100 * np.mean(np.array(first) < EARLY_MINUTES)
+
+
+def rem_after_wake(scorings: Sequence[Scoring], scheme: str, minutes: float) -> dict:
+    """Percent REM of the sleep in the first quarter of an hour after an unbroken wake within the night."""
+    rem, shares = len(SCHEMES[scheme][0]) - 1, []
+    for scoring in scorings:
+        if scoring.cohort == "mouse":
+            continue
+        labels = since_onset(in_scheme(scoring, scheme))
+        asleep = np.flatnonzero(labels > 0)
+        for i in np.flatnonzero(np.diff(asleep) > 2 * minutes):
+            again = labels[asleep[i + 1] : asleep[i + 1] + round(2 * EARLY_MINUTES)]
+            if (labels[asleep[i] + 1 : asleep[i + 1]] == 0).all():
+                shares.append(np.mean(again[again > 0] == rem))
+    return {"n_onsets": len(shares), "rem_percent": 100 * np.mean(shares)}
 
 
 def rules() -> dict:

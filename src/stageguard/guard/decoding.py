@@ -147,7 +147,7 @@ class Decoding(ExportableStages):
     def advice(self) -> tuple[str, ...]:
         """Return what the caller could still say, and what it would change."""
         rule = self.profile.strength
-        if rule is None or rule.rule != "band" or rule.lift is not None or self.trained is not None:
+        if rule is None or not rule.lifts or rule.lift is not None or self.trained is not None:
             return ()
         if not self.strength.fi_before < self.strength.fi_low:
             return (
@@ -175,6 +175,7 @@ class Decoding(ExportableStages):
         n_changed = int(np.count_nonzero(self.changed))
         rule = {
             "fixed": f"with a fixed transition weight of {self.strength.transition_weight:g}",
+            "target": "with its strength set to bring what flickers to the fragmentation of expert scorings",
             "band": "with its strength set per recording to be about as fragmented as expert scorings",
             "match": "with its strength set per recording to match the experts' fragmentation",
         }[self.strength.rule]

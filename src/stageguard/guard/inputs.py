@@ -258,7 +258,7 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
     """Return what has to be assumed about a night and about whom it is of."""
     assumed = list(given.assumed)
     rule, cohort = profile.strength, given.options.cohort
-    if rule is not None and rule.rule == "band" and rule.lift is None and given.options.trained is None:
+    if rule is not None and rule.lifts and rule.lift is None and given.options.trained is None:
         assumed.append("how the stager was trained is not said: taken as class-balanced")
     if cohort is not None and profile.caution_for(cohort) is None:
         assumed.append(f"cohort {cohort!r} is not among the profile's cautions")

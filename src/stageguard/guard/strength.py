@@ -16,13 +16,15 @@ import numpy as np
 from stageguard.guard.clock import MOST_PASSES, NightClock, night_clock, sleep_onsets
 from stageguard.guard.evidence import Night, best_stages
 from stageguard.guard.solver import Job, Path, Solver, Trial
+from stageguard.profile.parts import StrengthRule
 from stageguard.profile.profile import Profile
 
 TRANSITION_WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(15))  # 0, .05, … .70
+YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
 _SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
 
-Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "nearest"]
+Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "hard", "nearest"]
 Lifting = Literal["off", "unasked", "tried"]
 Search = Generator[list[Trial], list[float], tuple[Trial, "Strength"]]
 
@@ -36,16 +38,24 @@ class Strength:
     Attributes
     ----------
     rule : str
-        ``fixed`` (the profile's own number), ``band`` or ``match``.
+        ``fixed`` (the profile's own number), ``target``, ``band`` or ``match``.
     step : str
         What the rule did to the fragmentation index: ``lowered``, ``raised``, ``raised then lowered``,
-        ``untouched`` (no rule acts), ``nearest`` (``match``) or ``fixed``.
+        ``untouched`` (no rule acts), ``hard`` (fragmented, and the evidence does not yield: no rule acts),
+        ``nearest`` (``match``) or ``fixed``.
     transition_weight, prior_exponent : float
         What was used.
     fi_before, fi_after : float
         Fragmentation index of argmax and of the output.
     fi_low, fi_high : float
-        The band's bounds at this epoch length; for ``match`` both are the target; NaN for ``fixed``.
+        Below and above which the rule acts, at this epoch length; for ``match`` both are the target; NaN for
+        ``fixed``.
+    fi_aim : float
+        What ``target`` brings the night to, at this epoch length.
+    fi_yielded : float
+        What a transition weight of 0.3 leaves, where ``target`` tried it.
+    stager_fi : float
+        Median over the stager's nights where the profile holds it, at this epoch length.
     lifting : str
         Whether minority stages may be lifted on this night: ``tried`` where they may, ``unasked`` where
         nobody said that the stager was trained on natural class frequencies, ``off`` where the profile
@@ -60,7 +70,7 @@ class Strength:
         Pinned epochs whose stage has less than half its usual share at that time.
     """
 
-    rule: Literal["fixed", "band", "match"]
+    rule: Literal["fixed", "target", "band", "match"]
     step: Step
     transition_weight: float
     prior_exponent: float
@@ -68,6 +78,9 @@ class Strength:
     fi_after: float
     fi_low: float = math.nan
     fi_high: float = math.nan
+    fi_aim: float = math.nan
+    fi_yielded: float = math.nan
+    stager_fi: float = math.nan
     lifting: Lifting = "unasked"
     clock_onsets: tuple[int, ...] = ()
     clock_passes: int = 0
@@ -100,6 +113,17 @@ class Strength:
         band = f"the rule allows ({self.fi_low:.3f} to {self.fi_high:.3f})"
         if self.step == "untouched":
             return self._untouched(band)
+        if self.step == "hard":
+            return (
+                f"More fragmented ({self.fi_before:.3f}) than {band}, but the evidence does not yield "
+                f"({self.fi_yielded:.3f} at transition weight {YIELDING_WEIGHT:g}): a fragmented sleeper, "
+                "not a flickering stager; no rule of the profile acts."
+            )
+        if self.rule == "target" and self.step == "lowered":
+            why = f"More fragmented than {band}, and the evidence yields"
+            if not math.isnan(self.stager_fi):
+                why = f"The stager flickers (median over its nights {self.stager_fi:.3f})"
+            return f"{why}: {tau} brings it to {self.fi_aim:.3f} or just below; {change}."
         reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
         if self.step == "lowered":
             return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
@@ -121,11 +145,48 @@ class Strength:
             return (
                 f"Less fragmented ({self.fi_before:.3f}) than {band}; {reason}: no rule of the profile acts."
             )
+        if not math.isnan(self.stager_fi):
+            flickers = self.stager_fi > self.fi_high
+            who = "This night needs" if flickers else "The stager does not flicker: it needs"
+            return (
+                f"{who} no rule (median over its nights {self.stager_fi:.3f}, this one {self.fi_before:.3f})."
+            )
         return f"As fragmented ({self.fi_before:.3f}) as {band}: no rule of the profile acts."
 
 
 def _epochs(epochs: Sequence[int]) -> str:
     return "epoch" if len(epochs) == 1 else "epochs"
+
+
+class Limits(NamedTuple):
+    """Below and above which fragmentation is changed, what it is brought down to, and what has to yield."""
+
+    rule: Literal["target", "band"]
+    low: float
+    high: float
+    aim: float
+    soft: float = math.inf  # share of fragmentation that may be left at the yielding weight
+    stager_fi: float = math.nan
+
+    def acts_on(self, fi: float) -> bool:
+        """Whether a night's fragmentation is to be lowered."""
+        if math.isnan(self.stager_fi):
+            return fi > self.high
+        return self.stager_fi > self.high and fi > self.aim
+
+
+def _limits(rule: StrengthRule, ratio: float, fi_before: float) -> Limits:
+    """Return a rule's limits at an epoch length that many times the profile's."""
+    target = rule.fi_target * ratio
+    low = rule.floor * target
+    if rule.rule == "band":
+        return Limits("band", low, rule.cap * target, rule.cap * target)
+    high = rule.act_above * target
+    if rule.stager_fi is None:
+        return Limits("target", low, high, target, rule.soft)
+    stager_fi = rule.stager_fi * ratio
+    aim = target * (fi_before / stager_fi) ** rule.exponent
+    return Limits("target", low, high, aim, stager_fi=stager_fi)
 
 
 def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
@@ -136,10 +197,9 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
     target = profile.strength.fi_target * ratio
     if profile.strength.rule == "match":
         return _match(profile, fi_before, target)
-    band = (profile.strength.floor * target, profile.strength.cap * target)
     liftings: dict[bool | None, Lifting] = {True: "tried", False: "off", None: "unasked"}
     lifting = liftings[True if natural and profile.strength.lift is None else profile.strength.lift]
-    return _band(solver, night, fi_before, band, lifting)
+    return _within(solver, night, fi_before, _limits(profile.strength, ratio, fi_before), lifting)
 
 
 class Solved(NamedTuple):
@@ -265,9 +325,9 @@ def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
 
 def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
     """Return the trial behind a strength that was found, so that a night can be decoded alike once more."""
-    if strength.rule != "band":
+    if strength.rule in ("fixed", "match"):
         return Trial(strength.transition_weight, fixed_log_weight(profile))
-    if strength.step == "untouched":
+    if strength.step in ("untouched", "hard"):
         return UNTOUCHED
     exponent = strength.prior_exponent
     added = share_log_weight(night, exponent) if exponent else None
@@ -305,31 +365,35 @@ def _match(profile: Profile, fi_before: float, target: float) -> Search:
     )
 
 
-def _band(
-    solver: Solver, night: Night, fi_before: float, band: tuple[float, float], lifting: Lifting
-) -> Search:
-    low, high = band
+def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lifting: Lifting) -> Search:
+    """Search as ``target`` and ``band`` do: they differ in their limits alone."""
     step: Step = "untouched"
-    trial, exponent, fi = UNTOUCHED, 0.0, fi_before
-    if fi_before > high:
-        step = "lowered"
-        trial, fi = yield from _calm(solver, high, None, fi_before)
-    elif fi_before < low and lifting == "tried":
-        trial, exponent, fi = yield from _lift(night, low, fi_before)
+    trial, exponent, fi, yielded = UNTOUCHED, 0.0, fi_before, math.nan
+    if limits.acts_on(fi_before):
+        if limits.soft < math.inf:
+            (yielded,) = yield [Trial(YIELDING_WEIGHT)]
+        step = "hard" if yielded >= limits.soft * fi_before else "lowered"
+        if step == "lowered":
+            trial, fi = yield from _calm(solver, limits.aim, None, fi_before)
+    elif fi_before < limits.low and lifting == "tried":
+        trial, exponent, fi = yield from _lift(night, limits.low, fi_before)
         if exponent > 0.0:
             step = "raised"
-        if exponent > 0.0 and fi > high:
+        if exponent > 0.0 and fi > limits.high:
             step = "raised then lowered"
-            trial, fi = yield from _calm(solver, high, trial.log_weight, fi)
+            trial, fi = yield from _calm(solver, limits.high, trial.log_weight, fi)
     return trial, Strength(
-        rule="band",
+        rule=limits.rule,
         step=step,
         transition_weight=trial.transition_weight,
         prior_exponent=exponent,
         fi_before=fi_before,
         fi_after=fi,
-        fi_low=low,
-        fi_high=high,
+        fi_low=limits.low,
+        fi_high=limits.high,
+        fi_aim=limits.aim,
+        fi_yielded=yielded,
+        stager_fi=limits.stager_fi,
         lifting=lifting,
     )
 

@@ -43,17 +43,39 @@ class Caution:
 
 @dataclass(frozen=True, slots=True)
 class StrengthRule:
-    """How the transition weight is set per recording; ``floor``, ``cap`` and ``lift`` belong to ``band``.
+    """How the transition weight is set per recording.
 
-    ``fi_target`` is the experts' fragmentation index at the profile's epoch length. ``lift`` says whether
-    minority stages are lifted below the floor; None leaves that to how the stager was trained.
+    ``fi_target`` is the experts' fragmentation index at the profile's epoch length. ``target`` brings a night
+    that is ``act_above`` times as fragmented to it, if its evidence yields: if a transition weight of 0.3
+    leaves less than ``soft`` of its fragmentation. With ``stager_fi``, the median over a stager's nights
+    that `tune` measures, the stager decides instead of the night, and a night is brought to ``fi_target``
+    times the ``exponent``-th power of its own index over that median. ``band`` lowers a night above ``cap``
+    times the target to that bound. Either lifts minority stages below ``floor`` times the target; ``lift``
+    says whether, None leaves that to how the stager was trained. ``match`` comes nearest to the target.
     """
 
-    rule: Literal["band", "match"] = schema.choice(schema.REQUIRED, "band", "match")
+    rule: Literal["target", "band", "match"] = schema.choice(schema.REQUIRED, "target", "band", "match")
     fi_target: float = schema.number(positive=True, high=1)
     floor: float = schema.number(0.5, low=0, high=1)
     cap: float = schema.number(2.0, low=1, high=inf)
     lift: bool | None = schema.flag(None)
+    act_above: float = schema.number(1.5, low=1, high=inf)
+    soft: float = schema.number(0.5, low=0, high=inf)
+    stager_fi: float | None = schema.number(None, positive=True, high=1)
+    exponent: float = schema.number(0.5, low=0, high=1)
+
+    @property
+    def lifts(self) -> bool:
+        """Whether it may lift minority stages."""
+        return self.rule != "match"
+
+
+# the rules that have each key of `StrengthRule`, where not all do
+_RULES_WITH = {
+    **dict.fromkeys(("floor", "lift"), ("target", "band")),
+    "cap": ("band",),
+    **dict.fromkeys(("act_above", "soft", "stager_fi", "exponent"), ("target",)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +183,10 @@ def by_check(check: Callable[..., Any], *arguments: Any, **options: Any) -> Read
 def read_strength(value: object, where: str, scheme: StageScheme) -> StrengthRule:
     """Return the rule that sets the weight per recording."""
     rule = schema.read_table(StrengthRule, value, where)
-    for name in ("floor", "cap", "lift"):
-        if name in checks.mapping(value, where) and rule.rule != "band":
-            raise InputError(f"{where}.{name} is given, but only rule = 'band' has it. Drop it.")
+    for name, rules in _RULES_WITH.items():
+        if name in checks.mapping(value, where) and rule.rule not in rules:
+            having = " or ".join(map(repr, rules))
+            raise InputError(f"{where}.{name} is given, but only rule = {having} has it. Drop it.")
     return rule
 
 

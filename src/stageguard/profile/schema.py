@@ -99,9 +99,10 @@ def _check_together(parsed: Mapping[str, Any]) -> None:
             "prior_exponent is given, but prior is not. Add the stage shares as prior, or drop it."
         )
     strength = parsed["strength"]
-    if strength is not None and strength.rule == "band" and parsed["prior_exponent"]:
+    if strength is not None and strength.lifts and parsed["prior_exponent"]:
         raise InputError(
-            "prior_exponent and strength.rule = 'band' exclude each other: band sets it per recording."
+            f"prior_exponent and strength.rule = {strength.rule!r} exclude each other: {strength.rule} sets "
+            "it per recording."
         )
     scheme = parsed["scheme"]
     for stage in parsed["durations"]:
@@ -273,7 +274,6 @@ _TABLE = (
         "(5); `weight` (1); a wake of `restart_wake_minutes` (60) starts it again",
         parts.read_clock,
         shown="none",
-        write=parts.given_parts,
     ),
     Key(
         "durations",
