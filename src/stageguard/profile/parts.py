@@ -60,7 +60,7 @@ class StrengthRule:
     cap: float = schema.number(2.0, low=1, high=inf)
     lift: bool | None = schema.flag(None)
     act_above: float = schema.number(1.5, low=1, high=inf)
-    soft: float = schema.number(0.5, low=0, high=inf)
+    soft: float = schema.number(0.6, low=0, high=inf)
     stager_fi: float | None = schema.number(None, positive=True, high=1)
     exponent: float = schema.number(0.5, low=0, high=1)
 
