@@ -384,7 +384,7 @@ def sleep_edf_windows(folder: Path) -> dict:
 
 
 def clock_numbers(scorings: Sequence[Scoring], scheme: str) -> dict:
-    """Curves of every stage over the time since sleep onset, how early REM comes, and REM after a long wake."""
+    """Curves of every stage over the time since sleep onset, early REM, and REM after a long wake."""
     by_cohort = {name: select(scorings, name) for name in COHORTS if name != "mouse"}
     return {
         "sources": list(CLOCK_SOURCES),

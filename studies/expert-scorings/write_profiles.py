@@ -20,7 +20,9 @@ FOLDER = HERE.parents[1] / "src" / "stageguard" / "profile" / "builtin"
 SCRIPT = "studies/expert-scorings/count.py"
 HEADER = "# Written by studies/expert-scorings/write_profiles.py: change it there, not here."
 
-FLOOR, CAP = 0.5, 2.0  # our choice: as far as two experts are apart, see results.md
+FLOOR, CAP = 0.5, 2.0  # of mice, our choice: as far as two experts are apart, see results.md
+ACT_ABOVE, SOFT = 1.5, 0.6  # of people, chosen on nights of several stagers, see ../guard-on-real-data
+CLOCK_STAGE, CLOCK_WEIGHT, CLOCK_RESTART_MINUTES = "R", 1.0, 60.0  # chosen there, too
 
 
 def main() -> None:
@@ -47,6 +49,9 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
     """Return the text of one fitted profile."""
     numbers, own = results["profiles"][name], words["profiles"][name]
     strength = {"rule": "band", "fi_target": round(numbers["fi_target"], 4), "floor": FLOOR, "cap": CAP}
+    if species_of(own) == "human":
+        limits = {"floor": FLOOR, "act_above": ACT_ABOVE, "soft": SOFT}
+        strength = {"rule": "target", "fi_target": strength["fi_target"], **limits}
     head = [
         HEADER,
         line("name", name),
@@ -67,8 +72,9 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
         "\n\n".join(
             [
                 "\n".join(head),
-                *(section("[[not_for]]", entry) for entry in fitted_cautions(own, numbers, words)),
+                *(section("[[not_for]]", entry) for entry in fitted_cautions(own, numbers, words, results)),
                 section("[transitions]", by_stage(numbers["stages"], numbers["transitions"]), origin),
+                *clock_section(numbers, own, results),
                 section("[bands]", bands(numbers, results)),
                 *fitted_provenance(numbers, own, results),
             ]
@@ -77,34 +83,51 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
     )
 
 
+def clock_section(numbers: dict, own: dict, results: dict) -> list[str]:
+    """REM's curve over the time since sleep onset, for people whose REM is scored."""
+    if species_of(own) != "human" or CLOCK_STAGE not in numbers["stages"]:
+        return []
+    clock = results["clock"][numbers["scheme"]]
+    entries = {
+        "weight": CLOCK_WEIGHT,
+        "step_minutes": clock["step_minutes"],
+        "restart_wake_minutes": CLOCK_RESTART_MINUTES,
+        "curves": {CLOCK_STAGE: clock["curves"][CLOCK_STAGE]},
+    }
+    return [section("[clock]", entries, f"counted on {', '.join(clock['sources'])}, equal weight each")]
+
+
 def by_stage(stages: list[str], matrix: list[list[float]]) -> dict[str, dict[str, float]]:
     """A matrix as nested tables."""
     return {a: dict(zip(stages, row, strict=True)) for a, row in zip(stages, matrix, strict=True)}
 
 
-def fitted_cautions(own: dict, numbers: dict, words: dict) -> list[dict]:
+def fitted_cautions(own: dict, numbers: dict, words: dict, results: dict) -> list[dict]:
     """``not_for`` of a fitted profile, its figures filled in."""
     species, fragments = species_of(own), words["fragments"]
-    limit = f"{CAP * round(numbers['fi_target'], 4):.4g}"
+    above = ACT_ABOVE if species == "human" else CAP
+    limit = f"{above * round(numbers['fi_target'], 4):.4g}"
     fill = {
         "epoch": f"{numbers['epoch_seconds']:g}",
-        "smoothed": fragments["smoothed"].format(limit=limit, whom=fragments["whom"][species]),
+        "smoothed": fragments[f"smoothed_{species}"].format(limit=limit, whom=fragments["whom"][species]),
     }
     if "slpdb" in numbers["fit"]:
         share = numbers["fit"]["slpdb"]["above_twice_target_percent"]
         fill["apnoea"] = fragments["apnoea"].format(share=f"{share:.0f}")
+    has_clock = bool(clock_section(numbers, own, results))
     return [
-        caution(entry, entry[species].format(**fill), species, words)
+        caution(entry, entry[species].format(**fill), species, words, has_clock=has_clock)
         for entry in words["cautions"]
-        if species in entry
+        if species in entry and (has_clock or entry.get("stops_clock") != "alone")
     ]
 
 
-def caution(entry: dict, reason: str, species: str, words: dict) -> dict:
+def caution(entry: dict, reason: str, species: str, words: dict, *, has_clock: bool = False) -> dict:
     """One entry of ``not_for``."""
     cohort = entry["cohort"]
     aliases = words["aliases"].get(cohort, []) + words[f"aliases_{species}"].get(cohort, [])
-    return {"cohort": cohort, "aliases": aliases, "action": entry["action"], "reason": reason}
+    made = {"cohort": cohort, "aliases": aliases, "action": entry["action"], "reason": reason}
+    return made | {"clock": False} if has_clock and entry.get("stops_clock") else made
 
 
 def species_of(own: dict) -> str:
@@ -135,7 +158,7 @@ def minimum_reason(numbers: dict) -> str:
     listed = ", ".join(f"{stage} {seconds:g} s" for stage, seconds in supported_minima(numbers).items())
     if not listed:
         return "in no stage do experts keep to a minimum"
-    why = "a hard minimum would change nights the band rule leaves alone"
+    why = "a hard minimum would change nights the rule leaves alone"
     return f"experts keep to {listed} in nine bouts of ten, but {why}"
 
 
@@ -186,6 +209,7 @@ def fitted_provenance(numbers: dict, own: dict, results: dict) -> list[str]:
         "fi_target": f"lower median of the sources' mean FI over nights: {fi_means(numbers)}",
         "rare": f"none: {rare_reason(numbers)}",
         "minimum_bouts": f"none: {minimum_reason(numbers)}",
+        **clock_provenance(numbers, own, results),
         "supported_minimum_bout_seconds": supported_minima(numbers),
     }
     sections = [section("[provenance]", entries)]
@@ -199,6 +223,22 @@ def fitted_provenance(numbers: dict, own: dict, results: dict) -> list[str]:
         sections.append(section(f"[provenance.cohorts.{table_name(source)}]", entries))
     above = {table_name(s): round(fit["above_twice_target_percent"]) for s, fit in numbers["fit"].items()}
     return [*sections, section("[provenance.expert_nights_above_twice_the_target_percent]", above)]
+
+
+def clock_provenance(numbers: dict, own: dict, results: dict) -> dict[str, str]:
+    """What the clock stands on, in words."""
+    if not clock_section(numbers, own, results):
+        return {}
+    clock = results["clock"][numbers["scheme"]]
+    early = ", ".join(f"{name} {share:.1f} %" for name, share in clock["early_rem_percent"].items())
+    after = clock["rem_after_wake"][f"{CLOCK_RESTART_MINUTES:g}"]
+    return {
+        "clock": "log of the experts' share of REM at each time since sleep onset against its share of all "
+        f"time: {', '.join(clock['sources'])}",
+        "clock_early_rem": f"nights with REM in the first 15 min of sleep: {early}",
+        "clock_restart": f"after {CLOCK_RESTART_MINUTES:g} min of unbroken wake, sleep of the first 15 min "
+        f"was {after['rem_percent']:.1f} % REM ({after['n_onsets']} times)",
+    }
 
 
 def table_name(source: str) -> str:

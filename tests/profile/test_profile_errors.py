@@ -24,7 +24,7 @@ FREE = "expected text, a number, true, false, a list or a table. Write it as tex
 UNIT = "expected a number from 0 to 1."
 INF, NAN = float("inf"), float("nan")
 EITHER = "exclude each other. Keep one of them."
-BAND_ONLY = "is given, but only rule = 'band' has it. Drop it."
+BAND_ONLY = "is given, but only rule = 'target' or 'band' has it. Drop it."
 REMOVED = object()
 
 
@@ -105,7 +105,7 @@ def test_unknown_key_without_a_near_one_lists_all():
         "unknown key 'zzz' in a profile. "
         "Known: name, summary, intended_for, species, reproduces_paper, cohort, other_cohorts, not_for"
     )
-    assert message.endswith(", calibration, durations, bands, intervals, provenance.")
+    assert message.endswith(", calibration, clock, durations, bands, intervals, provenance.")
 
 
 def test_unknown_key_in_a_caution_suggests_the_nearest():
@@ -267,7 +267,7 @@ def test_flip_flop_window_is_a_whole_number_in_range(value):
         ("stay", "expected 'self' or 'free'."),
         ("ends", "expected 'censored' or 'paper'."),
         ("scheme", "expected 'aasm5' or 'wldr4' or 'wnr3' or 'ws2'."),
-        (("strength", "rule"), "expected 'band' or 'match'."),
+        (("strength", "rule"), "expected 'target' or 'band' or 'match'."),
         (("flip_flop", "method"), "expected 'greedy' or 'exact'."),
     ],
 )
@@ -352,7 +352,7 @@ def test_wrong_kinds_of_values(path, value, message):
             {"prior_exponent": 0.5, "prior": FULL["prior"], "strength": FULL["strength"]},
             "prior_exponent and strength.rule = 'band' exclude each other: band sets it per recording.",
         ),
-        ({"strength": {"rule": "match", "fi_target": 0.05, "cap": 2}}, f"strength.cap {BAND_ONLY}"),
+        ({"strength": {"rule": "match", "fi_target": 0.05, "cap": 2}}, "strength.cap is given, but only rule = 'band' has it."),
         ({"strength": {"rule": "match", "fi_target": 0.05, "floor": 0.5}}, f"strength.floor {BAND_ONLY}"),
         ({"strength": {"rule": "band", "fi_target": 1.5}}, "strength.fi_target is 1.5, expected at most 1."),
         (
