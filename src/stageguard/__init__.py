@@ -38,6 +38,7 @@ PUBLIC = {
     "fitting.estimator": "SemiMarkovDecoder",
     "fitting.fit": "fit fit_report",
     "fitting.report": "FitReport",
+    "fitting.tune": "tune",
     "formats.convert": "Written convert",
     "formats.read": "read_density read_hypnogram",
     "formats.recordings.read": "read_recording",

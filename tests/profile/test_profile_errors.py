@@ -103,9 +103,10 @@ def test_unknown_key_without_a_near_one_lists_all():
     message = complaint("zzz", 1)
     assert message.startswith(
         "unknown key 'zzz' in a profile. "
-        "Known: name, summary, intended_for, species, reproduces_paper, cohort, other_cohorts, not_for"
+        "Known: name, summary, intended_for, species, reproduces_paper, cohort, other_cohorts, stager, "
+        "not_for"
     )
-    assert message.endswith(", calibration, clock, durations, bands, intervals, provenance.")
+    assert message.endswith(", calibration, clock, durations, bands, fingerprint, intervals, provenance.")
 
 
 def test_unknown_key_in_a_caution_suggests_the_nearest():

@@ -41,6 +41,7 @@ COMMANDS = {
     "Profiles and data": {
         "profiles": "List the built-in profiles, or show one.",
         "fit": "Fit a profile to scored nights.",
+        "tune": "Tune a profile to a stager by its unscored nights.",
         "data": "Datasets: list them, check a local copy, fetch open ones.",
         "simulate": "Write a made-up cohort in the layout of a real dataset.",
     },

@@ -18,6 +18,7 @@ from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import InputError, PinError, did_you_mean
 from stageguard.guard.clock import NightClock
 from stageguard.night.stages import StageScheme
+from stageguard.profile.fingerprint import Features
 from stageguard.profile.parts import Calibration
 
 LOG_CLIP = float(np.log(CLIP))
@@ -96,6 +97,23 @@ class Night:
                 scores[epoch] = -np.inf
                 scores[epoch, stage] = kept
         return np.ascontiguousarray(scores)
+
+
+def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> float:
+    """Return stage changes per pair of adjacent scored epochs within the stretches; NaN without any."""
+    changes = pairs = 0
+    for start, stop in spans:
+        before, after = labels[start : stop - 1], labels[start + 1 : stop]
+        scored = (before >= 0) & (after >= 0)
+        pairs += int(np.count_nonzero(scored))
+        changes += int(np.count_nonzero((before != after) & scored))
+    return changes / pairs if pairs else float("nan")
+
+
+def features_of(night: Night, ratio: float) -> Features:
+    """Return what a night shows of its stager; its epochs are `ratio` times as long as the profile's."""
+    fi = fragmentation_index(night.argmax, night.spans)
+    return Features.of(night.probabilities, night.argmax, min(fi / ratio, 1.0))
 
 
 def best_stages(

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stageguard.guard.clock import MOST_PASSES, NightClock, night_clock, sleep_onsets
-from stageguard.guard.evidence import Night, best_stages
+from stageguard.guard.evidence import Night, best_stages, fragmentation_index
 from stageguard.guard.solver import Job, Path, Solver, Trial
 from stageguard.profile.parts import StrengthRule
 from stageguard.profile.profile import Profile
@@ -302,13 +302,7 @@ def _argmax_path(night: Night) -> Path:
         return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
     if night.calibration is not None:
         labels = best_stages(night.probabilities, night.calibration, None)
-    changes = pairs = 0
-    for start, stop in night.spans:
-        before, after = labels[start : stop - 1], labels[start + 1 : stop]
-        scored = (before >= 0) & (after >= 0)
-        pairs += int(np.count_nonzero(scored))
-        changes += int(np.count_nonzero((before != after) & scored))
-    return Path(labels, None, changes / pairs if pairs else float("nan"))
+    return Path(labels, None, fragmentation_index(labels, night.spans))
 
 
 def fixed_log_weight(profile: Profile) -> tuple[float, ...] | None:

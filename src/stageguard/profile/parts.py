@@ -69,6 +69,11 @@ class StrengthRule:
         """Whether it may lift minority stages."""
         return self.rule != "match"
 
+    @property
+    def says_flicker(self) -> bool:
+        """Whether it was tuned to a stager that flickers."""
+        return self.stager_fi is not None and self.stager_fi > self.act_above * self.fi_target
+
 
 # the rules that have each key of `StrengthRule`, where not all do
 _RULES_WITH = {

@@ -15,6 +15,7 @@ from stageguard.base.files import read_toml
 from stageguard.base.lazy import load
 from stageguard.base.schema import Document
 from stageguard.night.stages import StageScheme
+from stageguard.profile.fingerprint import Fingerprint
 from stageguard.profile.parts import (
     Band,
     Calibration,
@@ -57,6 +58,8 @@ class Profile(Document):
         The cohort it was fitted on, where it was fitted to one stager and cohort.
     other_cohorts : {"unweighted", "argmax"}
         What is done for another cohort: without prior and biases, or not at all.
+    stager : str or None
+        The stager it was tuned or fitted to.
     not_for : tuple of Caution
         For whom it is not.
     scheme : StageScheme
@@ -91,6 +94,8 @@ class Profile(Document):
         Probability of a bout of 1, 2, ... epochs; the last hazard carries on.
     bands : mapping of str to Band
         Range of each indicator over expert scorings.
+    fingerprint : Fingerprint or None
+        How that stager's nights look.
     intervals : mapping
         Errors on scored nights, by statistic, from which intervals are made.
     provenance : mapping
@@ -104,6 +109,7 @@ class Profile(Document):
     reproduces_paper: bool
     cohort: str | None
     other_cohorts: Literal["unweighted", "argmax"]
+    stager: str | None
     not_for: tuple[Caution, ...]
     scheme: StageScheme
     epoch_seconds: float
@@ -123,6 +129,7 @@ class Profile(Document):
     clock: Clock | None
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]
+    fingerprint: Fingerprint | None
     intervals: Mapping[str, Any]
     provenance: Mapping[str, Any]
     # pairs may follow another key's value; replace() must know which of them do

@@ -13,6 +13,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, ProfileError, message_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
+from stageguard.profile.fingerprint import read_fingerprint
 
 Writer = Callable[[Any, StageScheme], Any]
 
@@ -154,6 +155,14 @@ _TABLE = (
         decodes=False,
     ),
     Key(
+        "stager",
+        "the stager a tuned or fitted profile belongs to; `decode(..., stager=...)` with any other leaves "
+        "out what belongs to that stager alone",
+        parts.by_check(checks.text, empty=False),
+        shown="none",
+        decodes=False,
+    ),
+    Key(
         "not_for",
         'a sentence, or tables of `cohort`, `aliases`, `action` (`"warn"` or `"refuse"`) and `reason`: what '
         "`decode(..., cohort=...)` looks up",
@@ -287,6 +296,15 @@ _TABLE = (
         "range of an indicator over expert scorings: `low`, `high`, `source`, `unit`",
         parts.read_bands,
         {},
+        decodes=False,
+    ),
+    Key(
+        "fingerprint",
+        "how that stager's nights look, by which `decode` knows others: `n_nights`, and `[lowest, median, "
+        "highest]` over them of `fragmentation_index`, `entropy` (nats), `sharpness` (mean highest "
+        "probability) and, by stage, `shares`; written by [tune](tune.md) and [fit](fit.md)",
+        read_fingerprint,
+        shown="none",
         decodes=False,
     ),
     Key(

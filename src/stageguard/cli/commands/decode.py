@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from stageguard.base.errors import Message
-from stageguard.cli.inputs import decode_options, find_densities
+from stageguard.cli.inputs import Inputs, decode_options, find_densities
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
@@ -33,6 +33,7 @@ from stageguard.cli.present import (
     print_notes,
     print_problems,
     print_review,
+    run_shown,
 )
 from stageguard.cli.terminal import (
     JsonList,
@@ -44,19 +45,24 @@ from stageguard.cli.terminal import (
     progress,
     table,
 )
+from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
 from stageguard.formats.outputs import output_paths
 from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, Tally, write_tables
-from stageguard.runner.decode_files import DecodeTask, decode_task
-from stageguard.runner.run import check_folder, run_files
+from stageguard.runner.decode_files import DecodeOptions, DecodeTask, decode_task
+from stageguard.runner.run import check_folder, run_files, succeeded
 from stageguard.runner.stopping import Stopped
+from stageguard.runner.tune_files import TuneTask, keep_tuned, measure_task
 
 PERCENTILES = (5, 50, 95)
 
 Svg = Annotated[bool, typer.Option("--svg", help="Also draw each night as an SVG picture.")]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Also write which epochs changed, why, and what keeping them costs.")
+]
+Tune = Annotated[
+    bool, typer.Option("--tune", help="Tune the profile to the stager first, on these nights if ten or more.")
 ]
 
 
@@ -69,6 +75,7 @@ def decode(
     output: OutputFolder = None,
     svg: Svg = False,
     explain: Explain = False,
+    tune: Tune = False,
     overwrite: Overwrite = False,
     jobs: Jobs = 1,
     as_json: AsJson = False,
@@ -76,13 +83,20 @@ def decode(
     """Turn stage probabilities into physiologically plausible hypnograms.
 
     Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed. A second call
-    skips what was decoded before. With several files and --output also cohort.tsv, and failures.tsv where
-    any failed.
+    skips what was decoded before. With several files and --output also cohort.tsv, failures.tsv where any
+    failed, and with --tune the profile as tuned-profile.toml.
     """
     loaded, options = Profile.load(profile), decode_options(given)
     inputs = find_densities(files, samples, loaded, options)
     given.check_one_file(len(inputs.nights))
     check_folder(output)
+    notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
+    if tune:
+        base = loaded
+        loaded, remarks = _tuned(inputs, base, options, jobs, quiet=as_json)
+        notes += remarks
+        if output is not None and loaded != base:
+            written.append(keep_tuned(loaded, output, overwrite=overwrite))
     tasks = [
         DecodeTask(
             night.path,
@@ -102,10 +116,9 @@ def decode(
         for night in inputs.nights
     ]
     tally = _run(tasks, jobs, as_json=as_json)
-    notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
     if inputs.is_cohort and output is not None:
-        written, remarks, problems = write_tables(tally, output, one_line)
-        notes += remarks
+        tables, remarks, problems = write_tables(tally, output, one_line)
+        written, notes = [*tables, *written], [*notes, *remarks]
     if not as_json:
         _print(tally, written)
     print_notes(notes, as_json=as_json)
@@ -115,6 +128,23 @@ def decode(
         print_error(problem)
     if tally.failures or problems:
         raise typer.Exit(1)
+
+
+def _tuned(
+    inputs: Inputs, profile: Profile, options: DecodeOptions, jobs: int, *, quiet: bool
+) -> tuple[Profile, Sequence[str]]:
+    """Return the profile tuned on the nights, or as it is where they are too few, and what was decided."""
+    check_base(profile)
+    tasks = [TuneTask(night.path, night.id, profile, options.density, night.error) for night in inputs.nights]
+    measured = succeeded(run_shown(measure_task, tasks, "Tuning", quiet=quiet, jobs=jobs))
+    if len(measured) < FEWEST_NIGHTS:
+        nights = count(len(measured), "night")
+        return profile, [
+            f"--tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
+        ]
+    tuned = tuned_profile([outcome.result.features for outcome in measured], profile)
+    assert tuned.strength is not None
+    return tuned, decision(tuned.strength)
 
 
 def _draw(decoding: Decoding) -> str:

@@ -1,0 +1,86 @@
+"""`stageguard tune`: one stager's unscored nights in, a profile tuned to it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stageguard.base.errors import InputError, Message, OutputExistsError
+from stageguard.base.files import check_apart
+from stageguard.cli.inputs import density_options, find_densities
+from stageguard.cli.options import (
+    AsJson,
+    DensityFiles,
+    Jobs,
+    Overwrite,
+    Reading,
+    SampleList,
+    output_option,
+    spread,
+    text_option,
+)
+from stageguard.cli.present import end, print_notes, run_shown
+from stageguard.cli.terminal import console, count, one_line, print_json, print_list
+from stageguard.fitting.tune import check_base, decision, tuned_profile
+from stageguard.profile.profile import Profile
+from stageguard.runner.decode_files import DecodeOptions
+from stageguard.runner.run import succeeded
+from stageguard.runner.tune_files import TuneTask, measure_task
+
+Base = Annotated[str, text_option("NAME", "Profile to tune: a name or a .toml file.", "--base", "-b")]
+Output = Annotated[Path, output_option("FILE.toml", "The tuned profile.")]
+StagerName = Annotated[
+    str | None, text_option("NAME", "The stager, with version and channels: used on no other.", "--stager")
+]
+
+
+@spread
+def tune(
+    base: Base,
+    output: Output,
+    files: DensityFiles = None,
+    samples: SampleList = None,
+    stager: StagerName = None,
+    reading: Reading = Reading(),  # noqa: B008 - a group of options
+    overwrite: Overwrite = False,
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Tune a profile to a stager by ten or more of its nights, which nobody has to score.
+
+    Decides once whether the stager flickers, by the median fragmentation of its argmax. If it does, its
+    nights are brought towards the experts' fragmentation, and half of the differences between people are
+    kept; if not, none is smoothed.
+    """
+    if output.suffix != ".toml":
+        raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
+    profile, options = Profile.load(base), density_options(reading)
+    check_base(profile)
+    inputs = find_densities(files, samples, profile, DecodeOptions(options))
+    read = [Path(base), samples, *(path for night in inputs.nights for path in night.files)]
+    check_apart([output], [path for path in read if path is not None])
+    if output.exists() and not overwrite:
+        raise OutputExistsError(f"{output} exists already. Use --overwrite to replace it.")
+    tasks = [TuneTask(night.path, night.id, profile, options, night.error) for night in inputs.nights]
+    outcomes = run_shown(measure_task, tasks, "Reading", quiet=as_json, jobs=jobs)
+    nights = [outcome.result.features for outcome in succeeded(outcomes)]
+    if not nights:
+        raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
+    tuned = tuned_profile(nights, profile, stager, output.stem)
+    tuned.save(output, overwrite=overwrite)
+    assert tuned.strength is not None
+    if as_json:
+        content = {"profile": tuned.to_dict(), "output": str(output)}
+        print_json(content | {"files": [outcome.to_dict() for outcome in outcomes]})
+    else:
+        out = console()
+        out.print(
+            f"{one_line(tuned.name)}: {count(len(nights), 'unscored night')}, on {one_line(profile.name)}"
+        )
+        for sentence in decision(tuned.strength):
+            out.print(sentence)
+        print_list(out, "Wrote", [output])
+    print_notes(inputs.notes, as_json=as_json)
+    end(outcomes, as_json=as_json)

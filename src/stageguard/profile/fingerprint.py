@@ -1,0 +1,116 @@
+"""How a stager's nights look, and whether another night looks like them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from stageguard.base import checks, schema
+from stageguard.base.arrays import Floats, Labels
+from stageguard.base.errors import InputError
+from stageguard.night.stages import StageScheme
+from stageguard.profile.parts import per_stage
+
+# A night is foreign when more than one of the four features is outside: further beyond the stager's nights
+# than half of their range, and further than what rounding and nights that are all alike need.
+MOST_OUTSIDE = 1
+ROOM = 0.5
+LEAST_ROOM = 0.01
+_DIGITS = 4
+
+Range = tuple[float, float, float]  # lowest, median, highest over nights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """What a night shows of its stager, without any scoring."""
+
+    fragmentation_index: float  # of argmax, at the profile's epoch length; NaN where no epochs are adjacent
+    entropy: float  # of the rows, mean, in nats
+    sharpness: float  # highest probability of the rows, mean
+    shares: Floats  # (n_stages,) of argmax
+
+    @classmethod
+    def of(cls, probabilities: Floats, argmax: Labels, fragmentation_index: float) -> Features:
+        """Return the features of a night; rows of NaN say nothing."""
+        known = argmax >= 0
+        rows = probabilities[known] / probabilities[known].sum(axis=1, keepdims=True)  # (n_known, n_stages)
+        logs = np.log(rows, where=rows > 0, out=np.zeros_like(rows))
+        return cls(
+            fragmentation_index,
+            float(-(rows * logs).sum(axis=1).mean()),
+            float(rows.max(axis=1).mean()),
+            np.bincount(argmax[known], minlength=probabilities.shape[1]) / len(rows),
+        )
+
+
+def _range(value: object, where: str) -> Range:
+    triple = checks.items(value, where, checks.number)
+    if len(triple) != 3 or not triple[0] <= triple[1] <= triple[2]:
+        raise InputError(f"{where} is {checks.shown(value)}, expected [lowest, median, highest].")
+    return triple[0], triple[1], triple[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Lowest, median and highest of each of a stager's `Features` over its nights."""
+
+    n_nights: int = schema.whole(low=1)
+    fragmentation_index: Range = schema.declare(schema.REQUIRED, _range)
+    entropy: Range = schema.declare(schema.REQUIRED, _range)
+    sharpness: Range = schema.declare(schema.REQUIRED, _range)
+    shares: Mapping[str, Range] = schema.declare(schema.REQUIRED, lambda value, where: value)
+
+    @classmethod
+    def of(cls, nights: Sequence[Features], scheme: StageScheme) -> Fingerprint:
+        """Return the fingerprint of a stager by the features of its nights."""
+        shares = np.array([night.shares for night in nights])  # (n_nights, n_stages)
+        return cls(
+            n_nights=len(nights),
+            fragmentation_index=_range_over([night.fragmentation_index for night in nights]),
+            entropy=_range_over([night.entropy for night in nights]),
+            sharpness=_range_over([night.sharpness for night in nights]),
+            shares={name: _range_over(shares[:, i]) for i, name in enumerate(scheme.names)},
+        )
+
+    def outside(self, night: Features) -> tuple[str, ...]:
+        """Return which features of a night are unlike the stager's; the shares of stages count as one."""
+        values = {
+            "fragmentation index": (night.fragmentation_index, self.fragmentation_index),
+            "entropy": (night.entropy, self.entropy),
+            "sharpness": (night.sharpness, self.sharpness),
+        }
+        shares = zip(night.shares.tolist(), self.shares.values(), strict=True)
+        unlike = [name for name, (value, known) in values.items() if _is_outside(value, known)]
+        if any(_is_outside(share, known) for share, known in shares):
+            unlike.append("stage shares")
+        return tuple(unlike)
+
+    def is_foreign(self, night: Features) -> bool:
+        """Whether a night is most likely another stager's, or of people this one was not seen on."""
+        return len(self.outside(night)) > MOST_OUTSIDE
+
+
+def _range_over(values: Sequence[float] | Floats) -> Range:
+    known = np.asarray(values)[~np.isnan(values)]
+    low, middle, high = (float(f"{value:.{_DIGITS}g}") for value in np.percentile(known, (0, 50, 100)))
+    return low, middle, high
+
+
+def _is_outside(value: float, known: Range) -> bool:
+    low, _, high = known
+    room = max(ROOM * (high - low), LEAST_ROOM)
+    return value < low - room or value > high + room  # NaN is neither
+
+
+def read_fingerprint(value: object, where: str, scheme: StageScheme) -> Fingerprint:
+    """Return the fingerprint, shares by stage."""
+    fingerprint = schema.read_table(Fingerprint, value, where)
+    shares: Mapping[str, Any] = per_stage(_range)(fingerprint.shares, f"{where}.shares", scheme)
+    if len(shares) < scheme.n_stages:
+        raise InputError(f"{where}.shares lacks a stage, expected one each for {', '.join(scheme.names)}.")
+    return replace(fingerprint, shares=MappingProxyType(dict(shares)))

@@ -1,0 +1,67 @@
+"""Files of one stager's probabilities, measured one by one, and the profile that is tuned on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stageguard.base.errors import OVERWRITE, OutputExistsError
+from stageguard.fitting.tune import measure
+from stageguard.formats.density import DensityOptions
+from stageguard.formats.read import read_density_file
+from stageguard.profile.fingerprint import Features
+from stageguard.profile.profile import Profile
+from stageguard.runner.decode_files import reading_with, refuse_special
+
+TUNED_PROFILE = "tuned-profile.toml"
+
+
+class TuneTask(NamedTuple):
+    """One file to measure."""
+
+    path: Path
+    id: str
+    profile: Profile
+    options: DensityOptions
+    error: str | None = None  # why it cannot be read
+
+    @property
+    def file(self) -> str:
+        """The file."""
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredFile:
+    """What a file shows of its stager; nothing else of it is kept."""
+
+    features: Features
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, apart from messages."""
+        night = self.features
+        numbers = {key: getattr(night, key) for key in ("fragmentation_index", "entropy", "sharpness")}
+        return numbers | {"shares": night.shares.tolist(), "notes": list(self.notes)}
+
+
+def measure_task(task: TuneTask) -> MeasuredFile:
+    """Read and measure one file."""
+    refuse_special(task.path)
+    read = read_density_file(task.path, reading_with(task.profile, task.options))
+    return MeasuredFile(measure(read.density, task.profile), read.notes)
+
+
+def keep_tuned(profile: Profile, folder: Path, *, overwrite: bool) -> Path:
+    """Write a tuned profile beside the nights decoded with it, unless it is there already."""
+    path = folder / TUNED_PROFILE
+    if path.exists() and not overwrite:
+        if Profile.load(path) == profile:
+            return path
+        raise OutputExistsError(
+            f"{path} was tuned on other nights. Decode with it (--profile {path}), or: " + OVERWRITE + "."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    profile.save(path, overwrite=True)
+    return path

@@ -1,0 +1,109 @@
+"""`stageguard tune` and `decode --tune` on the command line."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line, write_night
+
+BASE = "human-psg-3"
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def unscored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unscored")
+    (folder / "nights").mkdir()
+    for i in range(10):
+        write_night(folder / "nights" / f"n{i}.csv", BASE, hours=1, seed=i)
+    return folder
+
+
+@pytest.fixture
+def folder(unscored, tmp_path, monkeypatch):
+    shutil.copytree(unscored, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def densities(folder):
+    return [sg.read_density(folder / "nights" / f"n{i}.csv") for i in range(10)]
+
+
+def test_it_writes_the_profile_that_tune_returns_and_says_what_was_decided(folder, run):
+    ran = run("tune", "nights", "--base", BASE, "--stager", "YASA 0.8", "-o", "yasa.toml")
+    assert ran.code == 0, ran.err
+    expected = sg.tune(densities(folder), BASE, stager="YASA 0.8", name="yasa")
+    assert sg.Profile.load(folder / "yasa.toml") == expected
+    lines = ran.out.splitlines()
+    assert lines[0] == "yasa: 10 unscored nights, on human-psg-3"
+    assert " ".join(lines[1:-1]) == expected.provenance["decision"]
+    assert lines[-1] == "Wrote: yasa.toml"
+    again = run("tune", "nights", "--base", BASE, "-o", "yasa.toml")
+    assert error_line(again) == "yasa.toml exists already. Use --overwrite to replace it."
+
+
+def test_json_holds_profile_and_nights(folder, run):
+    ran = run("tune", "nights", "--base", BASE, "-o", "t.toml", "--json")
+    assert ran.json["profile"]["strength"]["rule"] == "target"
+    assert len(ran.json["files"]) == 10
+    assert ran.json["files"][3]["fragmentation_index"] > 0
+
+
+def test_a_bad_file_is_a_problem_and_the_others_are_tuned_on(folder, run):
+    (folder / "nights" / "bad.csv").write_text("W,N,R\n0.5,9,0.1\n")
+    ran = run("tune", "nights", "--base", BASE, "-o", "t.toml")
+    assert ran.code == 1
+    assert "bad.csv" in ran.err
+    assert sg.Profile.load(folder / "t.toml").fingerprint.n_nights == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("nights/n0.csv", "--base", BASE, "-o", "t.toml"), "got 1 nights with adjacent epochs, expected 10"),
+        (("nights", "--base", "kdd2026-cardiorespiratory", "-o", "t.toml"), "cannot be tuned"),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_line(folder, run, arguments, reason):
+    assert reason in error_line(run("tune", *arguments))
+    assert not (folder / "t.toml").exists()
+
+
+def test_the_output_is_a_toml_file(folder, run):
+    assert run("tune", "nights", "--base", BASE, "-o", "t.csv").code == 2
+
+
+def test_decode_tunes_first_and_keeps_the_profile_beside_the_cohort(folder, run):
+    ran = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
+    assert ran.code == 0, ran.err
+    expected = sg.tune(densities(folder), BASE)
+    assert sg.Profile.load(folder / "out" / "tuned-profile.toml") == expected
+    assert "The stager " in ran.out and "tuned-profile.toml" in ran.out
+    assert run("verify", "out/n3.hypnogram.tsv").code == 0
+    again = run("decode", "nights", "-p", BASE, "--tune", "-o", "out")
+    assert again.code == 0, again.err
+    assert "10 done before" in again.out
+
+
+def test_decode_says_where_the_profile_was_tuned_on_other_nights(folder, run):
+    assert run("decode", "nights", "-p", BASE, "--tune", "-o", "out").code == 0
+    write_night(folder / "nights" / "n10.csv", BASE, hours=1, seed=10)
+    line = error_line(run("decode", "nights", "-p", BASE, "--tune", "-o", "out"))
+    assert "was tuned on other nights" in line
+    assert "--overwrite" in line
+    assert run("decode", "nights", "-p", "out/tuned-profile.toml", "-o", "out").code == 0
+
+
+def test_decode_takes_the_profile_as_it_is_where_nights_are_few(folder, run):
+    ran = run("decode", "nights/n0.csv", "nights/n1.csv", "-p", BASE, "--tune", "-o", "out")
+    assert ran.code == 0, ran.err
+    assert "--tune needs 10 nights: 2 nights decoded with human-psg-3 as it is" in ran.out
+    assert not (folder / "out" / "tuned-profile.toml").exists()
