@@ -353,7 +353,10 @@ def test_wrong_kinds_of_values(path, value, message):
             {"prior_exponent": 0.5, "prior": FULL["prior"], "strength": FULL["strength"]},
             "prior_exponent and strength.rule = 'band' exclude each other: band sets it per recording.",
         ),
-        ({"strength": {"rule": "match", "fi_target": 0.05, "cap": 2}}, "strength.cap is given, but only rule = 'band' has it. Drop it."),
+        (
+            {"strength": {"rule": "match", "fi_target": 0.05, "cap": 2}},
+            "strength.cap is given, but only rule = 'band' has it. Drop it.",
+        ),
         ({"strength": {"rule": "match", "fi_target": 0.05, "floor": 0.5}}, f"strength.floor {BAND_ONLY}"),
         ({"strength": {"rule": "band", "fi_target": 1.5}}, "strength.fi_target is 1.5, expected at most 1."),
         (
