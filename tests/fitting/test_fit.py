@@ -533,7 +533,9 @@ def test_hypnograms_alone_give_transitions_durations_and_bands():
     assert profile.transitions != base.transitions
     assert profile.durations
     assert profile.calibration == base.calibration
-    assert profile.strength.rule == "band"
+    assert profile.strength.rule == base.strength.rule == "target"
+    assert profile.strength.soft == base.strength.soft
+    assert "whose evidence yields" in profile.caution_for("narcolepsy").reason
     mean = np.mean([sg.validity(h, BASE).fragmentation_index for h in own.hypnograms])
     assert profile.strength.fi_target == pytest.approx(
         (12 * mean + 3 * base.strength.fi_target) / 15, rel=1e-3
@@ -606,5 +608,6 @@ def test_real_watch_nights_are_not_harmed(data_dir):
 
 def test_band_allows_less_above_the_cohort_s_own_fragmentation_once_enough_nights_were_counted():
     many, few = cohort(16, sharpness=2.0), cohort(6, sharpness=2.0)
-    counted, borrowed = (sg.fit(None, own.hypnograms, base=BASE, groups=own.groups) for own in (many, few))
+    base = sg.Profile.load(BASE).replace(strength={"rule": "band", "fi_target": 0.05})
+    counted, borrowed = (sg.fit(None, own.hypnograms, base=base, groups=own.groups) for own in (many, few))
     assert (counted.strength.cap, borrowed.strength.cap) == (1.5, 2.0)

@@ -150,6 +150,9 @@ def _deed(document: Mapping[str, Any]) -> str:
     target = strength["fi_target"]
     if strength["rule"] == "match":
         return f"brings every night near the fragmentation index {target:.4g}."
+    if strength["rule"] == "target":
+        above = f"above {strength['act_above'] * target:.4g} whose evidence yields"
+        return f"smooths a night with a fragmentation index {above} down to {target:.4g}."
     return f"smooths a night with a fragmentation index above {strength['cap'] * target:.4g} down to it."
 
 
@@ -160,8 +163,10 @@ def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
     if base.strength is None:
         changes.pop("strength")
         return changes | {"transition_weight": base.transition_weight}
-    dropped = ("floor", "cap", "lift") if base.strength.rule == "match" else ("lift",)
-    strength = {key: value for key, value in changes["strength"].items() if key not in dropped}
+    kept = {"band": ("floor", "cap"), "target": ("floor",), "match": ()}[base.strength.rule]
+    strength = {key: changes["strength"][key] for key in ("fi_target", *kept)}
+    if base.strength.rule == "target":
+        strength |= {"act_above": base.strength.act_above, "soft": base.strength.soft}
     return changes | {"strength": strength | {"rule": base.strength.rule}, "transition_weight": None}
 
 
