@@ -390,6 +390,10 @@ def clock_numbers(scorings: Sequence[Scoring], scheme: str) -> dict:
         "sources": list(CLOCK_SOURCES),
         "step_minutes": CLOCK_STEP_MINUTES,
         "curves": clock_curves([by_cohort[name] for name in CLOCK_SOURCES], scheme),
+        "curves_without": {
+            left_out: clock_curves([by_cohort[name] for name in CLOCK_SOURCES if name != left_out], scheme)
+            for left_out in CLOCK_SOURCES
+        },
         "early_rem_percent": {name: early_rem_percent(own, scheme) for name, own in by_cohort.items()},
         "rem_after_wake": {
             f"{minutes:g}": rem_after_wake(scorings, scheme, minutes) for minutes in RESTART_MINUTES
