@@ -32,6 +32,7 @@ PUBLIC = {
     "measures.agreement": "Agreement agreement",
     "measures.experts": "AmongExperts among_experts consensus soft_agreement",
     "measures.intervals": "Interval Intervals intervals",
+    "measures.prediction_powered": "PredictionPowered prediction_powered",
     "measures.rare_events": "RareEvent rare_events",
     "measures.statistics": "SleepStatistics sleep_statistics",
     "measures.validity": "Validity expert_bands validity",

@@ -38,6 +38,8 @@ from stageguard.measures.experts import soft_agreement as soft_agreement
 from stageguard.measures.intervals import Interval as Interval
 from stageguard.measures.intervals import Intervals as Intervals
 from stageguard.measures.intervals import intervals as intervals
+from stageguard.measures.prediction_powered import PredictionPowered as PredictionPowered
+from stageguard.measures.prediction_powered import prediction_powered as prediction_powered
 from stageguard.measures.rare_events import RareEvent as RareEvent
 from stageguard.measures.rare_events import rare_events as rare_events
 from stageguard.measures.statistics import SleepStatistics as SleepStatistics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -95,26 +95,32 @@ def group_differences(
     `groups` and `subjects` are by night. Nights without a group are left out; those of one subject are
     averaged, since they are no independent observations.
     """
+    levels = levels_of(table.night_ids, groups)
     rows = {name: row for row, name in enumerate(table.night_ids) if name in groups}
-    levels = [
-        level for level in dict.fromkeys(groups.values()) if any(groups[name] == level for name in rows)
-    ]
-    if len(levels) < 2:
-        which = f"all are in {levels[0]!r}" if levels else "none has a group"
-        raise InputError(f"of {len(table.night_ids)} nights {which}, expected two groups or more.")
-    units = _subjects_of(rows, groups, subjects or {})
+    units = subjects_of(rows, groups, subjects or {})
     differences = []
     for first, second in combinations(levels, 2):
         for name in table.names:
             for scoring in table.values:
                 column = table.of(name, scoring)
-                samples = [_means(column, units[level]) for level in (first, second)]
+                samples = [subject_means(column, units[level]) for level in (first, second)]
                 result = compare_samples(*samples, confidence=confidence)
                 differences.append(GroupDifference(name, scoring, first, second, result))
     return tuple(differences)
 
 
-def _subjects_of(
+def levels_of(night_ids: Iterable[str], groups: Mapping[str, str]) -> list[str]:
+    """Return the groups that these nights are in, in the order they are named; two or more."""
+    nights = list(night_ids)
+    present = {groups[name] for name in nights if name in groups}
+    levels = [level for level in dict.fromkeys(groups.values()) if level in present]
+    if len(levels) < 2:
+        which = f"all are in {levels[0]!r}" if levels else "none has a group"
+        raise InputError(f"of {len(nights)} nights {which}, expected two groups or more.")
+    return levels
+
+
+def subjects_of(
     rows: Mapping[str, int], groups: Mapping[str, str], subjects: Mapping[str, str]
 ) -> dict[str, list[list[int]]]:
     """Return, by group, the rows of each of its subjects."""
@@ -134,7 +140,7 @@ def _subjects_of(
     return {group: list(rows_of.values()) for group, rows_of in by_group.items()}
 
 
-def _means(column: Floats, units: list[list[int]]) -> Floats:
+def subject_means(column: Floats, units: list[list[int]]) -> Floats:
     """Return the mean of each subject's nights, NaN left out."""
     known = [column[rows][~np.isnan(column[rows])] for rows in units]
     return np.array([values.mean() if len(values) else NAN for values in known])

@@ -1,0 +1,420 @@
+"""Means, group differences and correlations of many nights of which an expert scored only some.
+
+The value of the scored nights, corrected by what the stager says of all nights beside what it says of the
+scored ones. With T the mean, difference or correlation, y an expert's numbers and f the stager's,
+
+    estimate = T(y, scored) - lambda * (T(f, scored) - T(f, all)),
+
+which is right whatever the stager's bias, as long as the scored nights are a random sample of all: both terms
+in brackets then expect the same. Lambda makes the variance smallest, so that a poor stager counts little.
+PPI++ (Angelopoulos, Duchi & Zrnic 2023) writes lambda for this one times the share of unscored nights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.arrays import NAN, Floats
+from stageguard.base.errors import InputError
+from stageguard.measures.cohort import CohortTable
+from stageguard.measures.groups import levels_of, subject_means, subjects_of
+
+METHOD = (
+    "Prediction-powered (PPI++, Angelopoulos, Duchi & Zrnic 2023): the experts' value of the scored nights, "
+    "corrected by lambda times what the automatic scoring says of all nights less what it says of the scored "
+    "ones. Lambda minimises the variance, within 0 (scored nights alone) and 1. Intervals by a studentised "
+    "bootstrap over subjects, where subjects are named, else over nights; correlations on Fisher's scale. "
+    "They hold whatever the bias of the automatic scoring, if the scored nights were picked at random. "
+    "Nothing is corrected for the number of comparisons."
+)
+MIN_SCORED = 5  # subjects by group: of fewer, too many resamples repeat a single one
+MOST_WIDER = 1.05  # than scored nights alone, else these are taken
+N_RESAMPLES = 1999
+_MOST_NUMBERS = 1_000_000  # that one array of resamples may hold
+
+Kind = Literal["mean", "difference", "correlation"]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionPowered:
+    """A number estimated from scored and unscored nights.
+
+    Attributes
+    ----------
+    kind : str
+        ``mean``, ``difference`` (first group minus second) or ``correlation`` (Pearson's).
+    estimate, low, high : float
+        With its interval; NaN where there is none, see `reason`.
+    weight : float
+        Lambda: how far the automatic nights count, from 0 to 1.
+    n_scored, n_unscored : int
+        Subjects of whom an expert scored a night, and the others; nights, where no subjects are named.
+    scored_estimate, scored_low, scored_high : float
+        The same from the scored nights alone.
+    reason : str
+        Why there is no interval, or why the automatic nights do not count; else empty.
+    """
+
+    kind: Kind
+    estimate: float
+    low: float
+    high: float
+    weight: float
+    n_scored: int
+    n_unscored: int
+    scored_estimate: float
+    scored_low: float
+    scored_high: float
+    reason: str = ""
+
+    @property
+    def width_ratio(self) -> float:
+        """Width of the interval, as a share of that of the scored nights alone."""
+        width = self.scored_high - self.scored_low
+        return (self.high - self.low) / width if width > 0 else NAN
+
+
+def prediction_powered(
+    expert: Mapping[str, float],
+    automatic: Mapping[str, float],
+    *,
+    groups: Mapping[str, str] | None = None,
+    covariate: Mapping[str, float] | None = None,
+    subjects: Mapping[str, str] | None = None,
+    weight: float | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
+) -> PredictionPowered:
+    """Estimate a mean, group difference or correlation from nights of which an expert scored only some.
+
+    The scored nights must be a random sample of all (within each group); nothing is assumed of the stager.
+    Each night may be of one subject; nights of one subject are averaged.
+
+    Parameters
+    ----------
+    expert : mapping of str to float
+        A statistic of the scored nights by an expert, by night; NaN where it does not exist.
+    automatic : mapping of str to float
+        The same statistic of every night, scored nights too, by the automatic scoring.
+    groups : mapping of str to str, optional
+        Two groups, by night: the first one's mean minus the second one's. Nights without one are left out.
+    covariate : mapping of str to float, optional
+        What to correlate the statistic with, by night, such as age.
+    subjects : mapping of str to str, optional
+        Whose night it is; a night without a subject counts as one of its own.
+    weight : float, optional
+        Lambda, from 0 to 1; by default the one of least variance.
+    confidence : float
+        Coverage of the interval, 0.5 to 0.99.
+    n_resamples, seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    PredictionPowered
+        Never more than 5 % wider than the scored nights alone: these are taken instead, and `reason` says so.
+    """
+    confidence = checks.number(confidence, "confidence", low=0.5, high=0.99)
+    n_resamples = checks.count(n_resamples, "n_resamples", low=199, high=99_999)
+    if weight is not None:
+        weight = checks.number(weight, "weight", low=0, high=1)
+    if groups is not None and covariate is not None:
+        raise InputError("groups and a covariate are given, expected one of them.")
+    kind: Kind = "difference" if groups is not None else "correlation" if covariate is not None else "mean"
+    units = _units(expert, automatic, groups, subjects or {}, covariate)
+    rng = np.random.default_rng(checks.whole(seed, "seed"))
+    return _estimate(kind, units, weight, confidence, n_resamples, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class CohortEstimate:
+    """One measure of a cohort: its mean, a difference of two groups, or a correlation."""
+
+    measure: str
+    first: str  # the group, or the first one of a difference; empty for all nights
+    second: str
+    covariate: str
+    result: PredictionPowered
+
+    @property
+    def title(self) -> str:
+        """What was estimated, in words."""
+        if self.covariate:
+            return f"correlation with {self.covariate}"
+        if self.second:
+            return f"{self.first} minus {self.second}"
+        return self.first or "all nights"
+
+
+def cohort_estimates(
+    table: CohortTable,
+    scored: Collection[str],
+    *,
+    groups: Mapping[str, str] | None = None,
+    subjects: Mapping[str, str] | None = None,
+    covariates: Mapping[str, Mapping[str, float]] | None = None,
+) -> tuple[CohortEstimate, ...]:
+    """Estimate every measure's mean, or its means by group and their differences, and correlations.
+
+    `scored` are the nights that an expert scored. The automatic scoring is the decoded one where nights were
+    decoded, else the stager's argmax.
+    """
+    automatic_scoring = _automatic_scoring(table)
+    designs: list[tuple[str, str, str, Mapping[str, str]]]
+    designs = [("", "", "", dict.fromkeys(table.night_ids, ""))]
+    if groups:
+        levels = levels_of(table.night_ids, groups)
+        of_level = {level: {k: v for k, v in groups.items() if v == level} for level in levels}
+        designs = [(level, "", "", of_level[level]) for level in levels]
+        designs += [(a, b, "", of_level[a] | of_level[b]) for a, b in combinations(levels, 2)]
+    everyone = groups or dict.fromkeys(table.night_ids, "")
+    designs += [("", "", name, everyone) for name in covariates or {}]
+    estimates = []
+    for first, second, covariate, chosen in designs:
+        for measure in table.names:
+            automatic = dict(zip(table.night_ids, table.of(measure, automatic_scoring).tolist(), strict=True))
+            expert = dict(zip(table.night_ids, table.of(measure, "expert").tolist(), strict=True))
+            result = prediction_powered(
+                {name: expert[name] for name in table.night_ids if name in scored and name in chosen},
+                {name: value for name, value in automatic.items() if name in chosen},
+                groups=chosen if second else None,
+                covariate=(covariates or {})[covariate] if covariate else None,
+                subjects=subjects,
+            )
+            estimates.append(CohortEstimate(measure, first, second, covariate, result))
+    return tuple(estimates)
+
+
+def _automatic_scoring(table: CohortTable) -> str:
+    """Return which scoring every night has; an unscored one alone would be another stager's."""
+    for scoring in ("after", "before"):
+        if scoring in table.values and not np.isnan(table.values[scoring]).all(axis=1).any():
+            return scoring
+    raise InputError(
+        "some nights are decoded and others are not, expected one automatic scoring of all nights. Decode "
+        "all of them, or name their probabilities alone."
+    )
+
+
+class Units(NamedTuple):
+    """Subjects in the order of their strata: of each group the scored ones, then the others."""
+
+    expert: Floats  # (n_units,) NaN where unscored, or where the statistic does not exist
+    scored: Floats  # (n_units,) the automatic value of the scored nights, NaN where unscored
+    all: Floats  # (n_units,) the automatic value of all nights
+    covariate: Floats
+    sizes: tuple[int, ...]  # of the strata
+
+    @property
+    def n_scored(self) -> int:
+        """Subjects with a scored night."""
+        return sum(self.sizes[::2])
+
+    @property
+    def n_unscored(self) -> int:
+        """The other subjects."""
+        return sum(self.sizes[1::2])
+
+
+def _units(
+    expert: Mapping[str, float],
+    automatic: Mapping[str, float],
+    groups: Mapping[str, str] | None,
+    subjects: Mapping[str, str],
+    covariate: Mapping[str, float] | None,
+) -> Units:
+    """Return one value per subject, and how many subjects each stratum has."""
+    lost = [name for name in expert if name not in automatic]
+    if lost:
+        raise InputError(
+            f"night {lost[0]!r} is scored, but has no automatic value, expected one of every scored night. "
+            "Leave it out, or stage it."
+        )
+    everyone = dict.fromkeys(automatic, "")
+    group_of = everyone if groups is None else {k: v for k, v in groups.items() if k in automatic}
+    if covariate is not None:
+        group_of = {name: "" for name in automatic if not math.isnan(covariate.get(name, NAN))}
+    levels = levels_of(automatic, group_of) if groups is not None else [""]
+    if len(levels) > 2:
+        raise InputError(f"there are {len(levels)} groups ({', '.join(levels)}), expected two. Pick a pair.")
+    rows = {name: row for row, name in enumerate(automatic) if name in group_of}
+    by_group = subjects_of(rows, group_of, subjects)
+    values = np.array([float(value) for value in automatic.values()])
+    is_scored = np.array([name in expert for name in automatic])
+    scored = np.array([float(expert.get(name, NAN)) for name in automatic])
+    known = np.array([float((covariate or {}).get(name, NAN)) for name in automatic])
+    order: list[list[int]] = []
+    sizes: list[int] = []
+    for level in levels:
+        parts: tuple[list[list[int]], list[list[int]]] = ([], [])
+        for nights in by_group.get(level, ()):
+            parts[not is_scored[nights].any()].append(nights)
+        _check_enough(len(parts[0]), level)
+        order += [*parts[0], *parts[1]]
+        sizes += [len(part) for part in parts]
+    return Units(
+        subject_means(scored, order),
+        subject_means(np.where(is_scored, values, NAN), order),
+        subject_means(values, order),
+        subject_means(known, order),
+        tuple(sizes),
+    )
+
+
+def _check_enough(n_scored: int, level: str) -> None:
+    if n_scored < MIN_SCORED:
+        who = "subject is" if n_scored == 1 else "subjects are"
+        where = f" in group {level!r}" if level else ""
+        raise InputError(f"{n_scored} {who} scored by an expert{where}, expected {MIN_SCORED} or more.")
+
+
+class Fit(NamedTuple):
+    """One estimate per resample, its standard error and the weight it was made with."""
+
+    estimate: Floats
+    error: Floats
+    weight: Floats
+
+
+def _estimate(
+    kind: Kind,
+    units: Units,
+    weight: float | None,
+    confidence: float,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> PredictionPowered:
+    own, own_scored = _fits(kind, units, np.ones((1, len(units.all))), weight)
+    n_rows = max(1, _MOST_NUMBERS // max(1, len(units.all)))
+    resampled = []
+    for start in range(0, n_resamples, n_rows):
+        drawn = _resamples(units.sizes, min(n_rows, n_resamples - start), rng)
+        resampled.append(_fits(kind, units, drawn, weight))
+    powered, scored = (
+        _interval(kind, mine, [pair[which] for pair in resampled], confidence)
+        for which, mine in enumerate((own, own_scored))
+    )
+    chosen, reason = float(own.weight[0]), ""
+    too_wide = not powered[2] - powered[1] <= MOST_WIDER * (scored[2] - scored[1])
+    if not math.isfinite(scored[2] - scored[1]):
+        powered, chosen = scored, 0.0
+        n_known = int(np.count_nonzero(~np.isnan(units.expert)))
+        reason = f"too few scored subjects have it ({n_known}), or they do not differ"
+    elif np.array_equal(units.scored, units.all, equal_nan=True):
+        reason = "no night is unscored"
+    elif weight is None and too_wide:
+        powered, chosen = scored, 0.0
+        reason = "the automatic nights would widen the interval: scored nights alone"
+    elif math.isnan(powered[1]):
+        reason = "too few automatic nights have it"
+    elif weight is None and chosen == 0.0:
+        reason = "the automatic nights do not follow the scored ones: scored nights alone"
+    return PredictionPowered(kind, *powered, chosen, units.n_scored, units.n_unscored, *scored, reason)
+
+
+def _resamples(sizes: Sequence[int], n: int, rng: np.random.Generator) -> Floats:
+    """Draw subjects with replacement within each stratum; how often each was drawn  # (n, n_units)."""
+    counts = []
+    for size in sizes:
+        picked = rng.integers(0, size, size=(n, size)) if size else np.empty((n, 0), dtype=np.int64)
+        flat = np.bincount((picked + size * np.arange(n)[:, None]).ravel(), minlength=n * size)
+        counts.append(flat.reshape(n, size))
+    return np.hstack(counts).astype(np.float64)
+
+
+def _fits(kind: Kind, units: Units, counts: Floats, weight: float | None) -> tuple[Fit, Fit]:
+    """Estimate with the automatic nights and without, in every row of counts."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        base, from_expert = _functional(kind, units.expert, units, counts)
+        of_scored, from_scored = _functional(kind, units.scored, units, counts)
+        of_all, from_all = _functional(kind, units.all, units, counts)
+        correction, of_correction = of_all - of_scored, from_all - from_scored
+        variance, covariance, spread = (
+            _covariance(a, b, units.sizes, counts)
+            for a, b in (
+                (from_expert, from_expert),
+                (from_expert, of_correction),
+                (of_correction, of_correction),
+            )
+        )
+        if weight is None:
+            best = np.clip(-covariance / spread, 0.0, 1.0)
+            weights = np.where(np.isnan(best), 0.0, best)
+        else:
+            weights = np.full(len(counts), weight)
+        counted = np.where(weights > 0, correction, 0.0)  # what is NaN and does not count stays out
+        error = np.where(weights > 0, variance + 2 * weights * covariance + weights**2 * spread, variance)
+    powered = Fit(base + weights * counted, np.sqrt(np.maximum(error, 0.0)), weights)
+    return powered, Fit(base, np.sqrt(variance), np.zeros_like(weights))
+
+
+def _functional(kind: Kind, values: Floats, units: Units, counts: Floats) -> tuple[Floats, Floats]:
+    """Return T of the known values and each unit's influence on it, in every row of counts."""
+    if kind == "correlation":
+        return _correlation(values, units.covariate, counts)
+    if kind == "mean":
+        return _mean(values, counts)
+    is_first = np.arange(len(values)) < sum(units.sizes[:2])
+    first, of_first = _mean(np.where(is_first, values, NAN), counts)
+    second, of_second = _mean(np.where(is_first, NAN, values), counts)
+    return first - second, of_first - of_second
+
+
+def _mean(values: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    known = ~np.isnan(values)
+    filled = np.where(known, values, 0.0)
+    n = counts @ known.astype(np.float64)
+    mean = counts @ filled / n
+    return mean, known * (filled - mean[:, None]) / n[:, None]
+
+
+def _correlation(values: Floats, covariate: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Return Pearson's correlation on Fisher's scale."""
+    known = ~np.isnan(values + covariate)
+    n = counts @ known.astype(np.float64)
+    scores = []
+    for each in (values, covariate):
+        filled = np.where(known, each, 0.0)
+        centred = known * (filled - (counts @ filled / n)[:, None])
+        scores.append(centred / np.sqrt(np.einsum("ij,ij,ij->i", counts, centred, centred) / n)[:, None])
+    x, y = scores
+    r = np.clip(np.einsum("ij,ij,ij->i", counts, x, y) / n, -1.0, 1.0)
+    influence = x * y - 0.5 * r[:, None] * (x**2 + y**2)
+    return np.arctanh(r), influence / ((1.0 - r**2) * n)[:, None]
+
+
+def _covariance(one: Floats, other: Floats, sizes: Sequence[int], counts: Floats) -> Floats:
+    """Return the covariance of two sums of influences, by row: that of the strata, which are independent."""
+    total, start = np.zeros(len(counts)), 0
+    for size in sizes:
+        part = slice(start, start + size)
+        a, b, w = one[:, part], other[:, part], counts[:, part]
+        start += size
+        if size > 1:
+            sums = np.einsum("ij,ij->i", w, a) * np.einsum("ij,ij->i", w, b)
+            total += size / (size - 1) * (np.einsum("ij,ij,ij->i", w, a, b) - sums / size)
+    return total
+
+
+def _interval(
+    kind: Kind, own: Fit, resampled: Sequence[Fit], confidence: float
+) -> tuple[float, float, float]:
+    """Return the estimate and the ends of its studentised interval, on its own scale."""
+    estimate, error = float(own.estimate[0]), float(own.error[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.concatenate([(fit.estimate - estimate) / fit.error for fit in resampled])
+    rank = math.ceil((len(t) + 1) * (0.5 + confidence / 2) - 1e-9) - 1
+    # what cannot be studentised counts as beyond either end: np.sort puts NaN last
+    high, low = np.sort(t)[rank], -np.sort(-t)[rank]
+    ends = estimate, estimate - error * float(high), estimate - error * float(low)
+    if kind == "correlation":
+        ends = math.tanh(ends[0]), math.tanh(ends[1]), math.tanh(ends[2])
+    return ends if math.isfinite(ends[2] - ends[1]) else (ends[0], NAN, NAN)
