@@ -67,7 +67,8 @@ def test_kernels_draw_the_same_nights(kind, seed):
     if kind == "greedy":
         profile = sg.Profile.load("kdd2026-mouse-eeg-emg")
     elif kind.startswith("band"):
-        profile = sg.Profile.load("human-psg-3")
+        rule = {"rule": "band", "fi_target": 0.0493}
+        profile = sg.Profile.load("human-psg-3").replace(clock=None, strength=rule)
         if kind == "band, untouched":
             probabilities = one_hot(np.repeat([0, 1, 2, 1, 0], 10), confidence=0.7)
         acting = decode(probabilities, profile).strength.step == "lowered"

@@ -352,10 +352,10 @@ def test_a_profile_that_sets_its_strength_per_night_is_refused():
         sg.StreamingDecoder("human-psg-5")
     refusal(
         error,
-        r"profile 'human-psg-5' sets its strength per recording \('band'\), which needs the whole night",
+        r"profile 'human-psg-5' sets its strength per recording \('target'\), which needs the whole night",
         r"profile.replace\(transition_weight=0.2\)",
     )
-    profile = sg.Profile.load("human-psg-5").replace(transition_weight=0.2)
+    profile = sg.Profile.load("human-psg-5").replace(transition_weight=0.2, clock=None)
     assert sg.StreamingDecoder(profile).profile == profile
 
 

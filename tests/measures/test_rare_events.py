@@ -166,13 +166,16 @@ def test_the_ledger_adds_up_on_random_nights():
     assert min(n_kept, n_lost, n_new) > 0
 
 
-def test_early_rem_that_comes_much_later_after_decoding_is_lost_and_new():
+def test_early_rem_that_decoding_removes_is_lost_with_its_evidence():
     from stageguard.synthetic.night import simulate_night
 
-    simulated = simulate_night("human-psg-5", seed=19)
-    decoding = decode(simulated.density, "human-psg-5")
+    decoding = decode(simulate_night("human-psg-5", seed=19).density, "human-psg-5")
     rem = decoding.hypnogram.scheme.rem_index
-    first = [int(np.argmax(labels == rem)) for labels in (decoding.argmax, decoding.hypnogram.labels)]
-    assert first[1] - first[0] > 2
-    early = [event for event in sg.rare_events(decoding) if event.kind.startswith("REM within")]
-    assert [(event.epoch, event.fate) for event in early] == [(first[0], "lost"), (first[1], "new")]
+    onset = decoding.strength.clock_onsets[0]
+    begins = np.flatnonzero((decoding.argmax[1:] == rem) & (decoding.argmax[:-1] != rem)) + 1
+    first_sleep = int(np.argmax(decoding.argmax > 0))
+    early = [e for e in sg.rare_events(decoding) if e.kind.startswith("REM within")]
+    assert [e.epoch for e in early if e.in_before] == [e for e in begins if e - first_sleep <= 30]
+    held_back = [e for e in sg.rare_events(decoding) if e.kind == "REM held back by the clock"]
+    assert any(e.fate == "lost" and e.bout_evidence_nats > 0 for e in [*early, *held_back])
+    assert all(e.epoch - onset < 130 for e in held_back)

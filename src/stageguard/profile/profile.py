@@ -242,7 +242,7 @@ class Profile(Document):
         if self.calibration.biases is not None:
             changes["calibration"] = {"temperature": self.calibration.temperature}
         if self.other_cohorts == "argmax":
-            changes |= dict.fromkeys(("min_bout_seconds", "flip_flop", "durations"))
+            changes |= dict.fromkeys(("min_bout_seconds", "flip_flop", "durations", "clock"))
             changes["transition_weight"] = 0.0
         return self.replace(**changes)
 
