@@ -15,6 +15,7 @@ from cli_runner import Runner, error_line, write_night
 BASE = "human-psg-3"
 STATISTICS = ["tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "waso_minutes", "awakenings"]
 STATISTICS += [f"{kind}_{stage}" for stage in "WNR" for kind in ("minutes", "bouts")]
+OURS = ("--cohort", "our lab")
 
 
 @pytest.fixture
@@ -51,8 +52,8 @@ def by_name(report, kind="conformal"):
 
 
 def test_conformal_intervals_are_those_of_the_api(run, night, fitted):
-    report = run("intervals", night, "-p", fitted, "--json").json[0]
-    expected = sg.intervals(nights.decode(sg.read_density(night), sg.Profile.load(fitted)))
+    report = run("intervals", night, "-p", fitted, *OURS, "--json").json[0]
+    expected = sg.intervals(nights.decode(sg.read_density(night), sg.Profile.load(fitted), cohort="our lab"))
     found = by_name(report)
     assert list(found) == list(expected) == STATISTICS
     for name, one in expected.items():
@@ -64,7 +65,7 @@ def test_conformal_intervals_are_those_of_the_api(run, night, fitted):
 
 
 def test_model_intervals_are_labelled_and_say_that_they_cover_too_little(run, night, fitted):
-    ran = run("intervals", night, "-p", fitted, "--method", "both", "--draws", "40", "--seed", "2")
+    ran = run("intervals", night, "-p", fitted, *OURS, "--method", "both", "--draws", "40", "--seed", "2")
     assert ran.code == 0
     shown = " ".join(ran.out.split())
     assert "they know only the doubt the stager admits, and promise no coverage" in shown
@@ -73,9 +74,9 @@ def test_model_intervals_are_labelled_and_say_that_they_cover_too_little(run, ni
     assert ran.out.count("conformal  ") == len(STATISTICS) == ran.out.count("model  ")
     assert "90%" in ran.out and "42%" in ran.out
     report = run(
-        "intervals", night, "-p", fitted, "--method", "model", "--draws", "40", "--seed", "2", "--json"
+        "intervals", night, "-p", fitted, *OURS, "--method", "model", "--draws", "40", "--seed", "2", "--json"
     ).json[0]
-    decoded = nights.decode(sg.read_density(night), sg.Profile.load(fitted))
+    decoded = nights.decode(sg.read_density(night), sg.Profile.load(fitted), cohort="our lab")
     expected = sg.intervals(decoded, method="model", n=40, seed=2)
     rows = by_name(report, "model")
     assert {name: row["low"] for name, row in rows.items()} == {n: one.low for n, one in expected.items()}
@@ -92,19 +93,19 @@ def test_a_profile_without_errors_is_one_line_that_says_what_to_do(run, night, t
 
 
 def test_an_output_of_decode_brings_its_profile(run, night, fitted, tmp_path):
-    run("decode", night, "-p", fitted)
+    run("decode", night, "-p", fitted, *OURS)
     by_output = run("intervals", tmp_path / "night.hypnogram.tsv", "--json").json[0]
-    by_input = run("intervals", night, "-p", fitted, "--json").json[0]
+    by_input = run("intervals", night, "-p", fitted, *OURS, "--json").json[0]
     assert by_output["intervals"] == by_input["intervals"]
     assert by_output["id"] == "night"
 
 
 def test_measured_coverage_belongs_to_the_level_it_was_measured_at(run, night, fitted):
-    report = run("intervals", night, "-p", fitted, "--level", "0.8", "--json").json[0]
+    report = run("intervals", night, "-p", fitted, *OURS, "--level", "0.8", "--json").json[0]
     rows = by_name(report).values()
     assert all(row["measured_coverage"] is None for row in rows)
     assert by_name(report)["tst_minutes"]["low"] == by_name(report)["tst_minutes"]["value"] - 8.0
-    assert "Covered:" not in run("intervals", night, "-p", fitted, "--level", "0.8").out
+    assert "Covered:" not in run("intervals", night, "-p", fitted, *OURS, "--level", "0.8").out
 
 
 def test_another_cohort_is_warned_of_and_has_no_measured_coverage(run, night, fitted):
@@ -117,7 +118,7 @@ def test_another_cohort_is_warned_of_and_has_no_measured_coverage(run, night, fi
 
 
 def test_too_few_nights_for_a_level_is_a_reason_and_no_interval(run, night, fitted):
-    report = run("intervals", night, "-p", fitted, "--level", "0.99", "--json").json[0]
+    report = run("intervals", night, "-p", fitted, *OURS, "--level", "0.99", "--json").json[0]
     row = by_name(report)["tst_minutes"]
     assert (row["low"], row["high"]) == (None, None)
     assert row["reason"] == "19 scored nights have it, expected 99 or more"
@@ -125,14 +126,14 @@ def test_too_few_nights_for_a_level_is_a_reason_and_no_interval(run, night, fitt
 
 def test_a_cohort_becomes_one_table_with_a_row_per_night_and_statistic(run, night, fitted, tmp_path):
     other = write_night(tmp_path / "other.csv", BASE, seed=2)
-    ran = run("intervals", night, other, "-p", fitted, "-o", tmp_path / "out" / "widths.tsv")
+    ran = run("intervals", night, other, "-p", fitted, *OURS, "-o", tmp_path / "out" / "widths.tsv")
     assert (ran.code, ran.err) == (0, "")
     with (tmp_path / "out" / "widths.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [(row["id"], row["statistic"]) for row in rows] == [
         (name, statistic) for name in ("night", "other") for statistic in STATISTICS
     ]
-    report = run("intervals", other, "-p", fitted, "--json").json[0]
+    report = run("intervals", other, "-p", fitted, *OURS, "--json").json[0]
     last = by_name(report)["minutes_N"]
     (row,) = [row for row in rows if (row["id"], row["statistic"]) == ("other", "minutes_N")]
     assert math.isclose(float(row["low"]), last["low"])
@@ -146,7 +147,7 @@ def test_a_cohort_becomes_one_table_with_a_row_per_night_and_statistic(run, nigh
 def test_nothing_is_replaced_unasked(run, night, fitted, tmp_path):
     table = tmp_path / "widths.tsv"
     table.write_text("mine")
-    line = error_line(run("intervals", night, "-p", fitted, "-o", table))
+    line = error_line(run("intervals", night, "-p", fitted, *OURS, "-o", table))
     assert "widths.tsv exists already. Use --overwrite to replace it" in line
     assert table.read_text() == "mine"
     assert not (tmp_path / "widths.json").exists()
@@ -154,10 +155,12 @@ def test_nothing_is_replaced_unasked(run, night, fitted, tmp_path):
 
 def test_lights_set_time_in_bed(run, night, fitted):
     report = run(
-        "intervals", night, "-p", fitted, "--lights-off", "1800", "--lights-on", "5400", "--json"
+        "intervals", night, "-p", fitted, *OURS, "--lights-off", "1800", "--lights-on", "5400", "--json"
     ).json[0]
     expected = sg.intervals(
-        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=1800, lights_on=5400
+        nights.decode(sg.read_density(night), sg.Profile.load(fitted), cohort="our lab"),
+        lights_off=1800,
+        lights_on=5400,
     )
     assert by_name(report)["tst_minutes"]["value"] == expected["tst_minutes"].value <= 60
 
@@ -165,7 +168,7 @@ def test_lights_set_time_in_bed(run, night, fitted):
 def test_a_bad_file_among_good_ones_is_a_failure_of_its_own(run, night, fitted, tmp_path):
     bad = tmp_path / "bad.csv"
     bad.write_text("W,N,R\n0.9,0.9,0.9\n")
-    ran = run("intervals", night, bad, "-p", fitted)
+    ran = run("intervals", night, bad, "-p", fitted, *OURS)
     assert ran.code == 1
     assert "tst_minutes" in ran.out
     assert "1 of 2 files failed" in ran.err
@@ -189,9 +192,11 @@ def test_wrong_usage_exits_2(run, night, options, words):
 def test_a_sample_list_names_nights_and_their_lights(run, night, fitted, tmp_path):
     listed = tmp_path / "samples.tsv"
     listed.write_text("id\tprobabilities\tlights_off\tlights_on\nanna\tnight.csv\t1800\t5400\n")
-    (report,) = run("intervals", listed, "-p", fitted, "--json").json
+    (report,) = run("intervals", listed, "-p", fitted, *OURS, "--json").json
     expected = sg.intervals(
-        nights.decode(sg.read_density(night), sg.Profile.load(fitted)), lights_off=1800, lights_on=5400
+        nights.decode(sg.read_density(night), sg.Profile.load(fitted), cohort="our lab"),
+        lights_off=1800,
+        lights_on=5400,
     )
     assert report["id"] == "anna"
     assert by_name(report)["tst_minutes"]["value"] == expected["tst_minutes"].value
@@ -199,12 +204,12 @@ def test_a_sample_list_names_nights_and_their_lights(run, night, fitted, tmp_pat
 
 def test_definitions_can_be_told_and_then_have_no_measured_coverage(run, night, fitted):
     told = ("--convention", "yasa", "--min-first-rem-seconds", "300")
-    report = run("intervals", night, "-p", fitted, *told, "--json").json[0]
-    decoding = nights.decode(sg.read_density(night), sg.Profile.load(fitted))
+    report = run("intervals", night, "-p", fitted, *OURS, *told, "--json").json[0]
+    decoding = nights.decode(sg.read_density(night), sg.Profile.load(fitted), cohort="our lab")
     expected = sg.intervals(decoding, convention="yasa", min_first_rem_seconds=300.0)
     found = by_name(report)
     assert found["rem_latency_minutes"]["value"] == expected["rem_latency_minutes"].value
     assert found["rem_latency_minutes"]["value"] != sg.intervals(decoding)["rem_latency_minutes"].value
     assert {row["measured_coverage"] for row in found.values()} == {None}
-    shown = run("intervals", night, "-p", fitted, *told).out
+    shown = run("intervals", night, "-p", fitted, *OURS, *told).out
     assert "REM latency ends with the first REM bout of 300 s or more." in shown

@@ -107,3 +107,15 @@ def test_decode_takes_the_profile_as_it_is_where_nights_are_few(folder, run):
     assert ran.code == 0, ran.err
     assert "--tune needs 10 nights: 2 nights decoded with human-psg-3 as it is" in ran.out
     assert not (folder / "out" / "tuned-profile.toml").exists()
+
+
+def test_another_stager_is_decoded_by_the_base_rule_and_can_be_resumed_and_verified(folder, run):
+    run("tune", "nights", "--base", BASE, "--stager", "YASA 0.8", "-o", "yasa.toml")
+    options = ("-p", "yasa.toml", "--stager", "other", "-o", "out")
+    ran = run("decode", "nights/n0.csv", *options)
+    assert ran.code == 0, ran.err
+    assert "stager 'other' is not 'YASA 0.8'" in " ".join(ran.out.split())
+    assert "nothing to do" in run("decode", "nights/n0.csv", *options).out
+    assert run("verify", "out/n0.hypnogram.tsv").code == 0
+    own = error_line(run("decode", "nights/n0.csv", "-p", "yasa.toml", "-o", "out"))
+    assert "other options (stager)" in own

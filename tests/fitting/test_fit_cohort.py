@@ -24,9 +24,16 @@ def weighted(**changes):
 
 def test_on_its_own_cohort_the_profile_is_as_it_is():
     profile = weighted()
-    for said in (None, "our clinic", "Our_clinic"):
+    for said in ("our clinic", "Our_clinic"):
         assert profile.for_cohort(said) is profile
-    assert profile_of().for_cohort("anyone") == profile_of()  # fitted on none in particular
+    for said in ("anyone", None):
+        assert profile_of().for_cohort(said) == profile_of()  # fitted on none in particular
+
+
+def test_a_cohort_that_is_not_said_counts_as_another():
+    profile = weighted()
+    assert profile.for_cohort(None) is profile.for_cohort("another clinic")
+    assert weighted(other_cohorts="argmax").for_cohort(None).transition_weight == 0.0
 
 
 def test_on_another_cohort_shares_and_biases_are_left_out():
@@ -51,11 +58,16 @@ def test_on_another_cohort_it_steps_aside_where_nothing_else_passed():
 def test_decode_does_so_and_says_so():
     profile = weighted()
     probabilities = 0.8 / 3 + 0.2 * night(80, seed=1)  # a stager that is not sure
-    own = decode(probabilities, profile)
-    assert any("the cohort is not said: taken as 'Our Clinic'" in text for text in own.assumed)
+    own = decode(probabilities, profile, cohort="our clinic")
+    assert not any("fitted on" in text for text in own.assumed)
     assert own.strength.prior_exponent == 0.5
-    same = decode(probabilities, profile, cohort="our clinic")
-    assert not any("fitted on" in text for text in same.assumed)
+    unsaid = decode(probabilities, profile)
+    assert unsaid.strength.prior_exponent == 0.0
+    assert (
+        "the cohort is not said: taken as another than 'Our Clinic', which the profile was fitted on: stage "
+        "shares and biases are left out"
+    ) in unsaid.assumed
+    assert "for a cohort that was not said its stage shares and biases were left out" in unsaid.methods_text()
     other = decode(probabilities, profile, cohort="elsewhere")
     assert other.strength.prior_exponent == 0.0
     assert (

@@ -487,6 +487,7 @@ def decode_options(given: DecodingGiven) -> DecodeOptions:
         quality=None if given.quality is None else read_quality(given.quality),
         pins=parse_pins(given.pins) if given.pins else None,
         cohort=given.cohort,
+        stager=given.stager,
         trained=given.trained,
     )
 

@@ -99,6 +99,9 @@ Pins = Annotated[
 Cohort = Annotated[
     Text, text_option("NAME", "Who was recorded, e.g. narcolepsy: warns or refuses if need be.")
 ]
+Stager = Annotated[
+    Text, text_option("NAME", "Whose probabilities these are, where the profile is tuned or fitted to one.")
+]
 TrainedOn = Annotated[
     Literal["natural", "balanced"] | None,
     typer.Option(help="How the stager was trained; unknown counts as balanced."),
@@ -221,6 +224,7 @@ class DecodingGiven(Reading):
     quality: Quality = None
     pins: Pins = None
     cohort: Cohort = None
+    stager: Stager = None
     trained: TrainedOn = None
 
     @property

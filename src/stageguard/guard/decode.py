@@ -67,7 +67,11 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     segments : sequence of int, optional
         First epochs of stretches that do not follow each other in time.
     cohort : str, optional
-        Who was recorded. Warns, or refuses, where the profile is not made for them.
+        Who was recorded. Warns, or refuses, where the profile is not made for them; what belongs to the
+        cohort a profile was fitted on is left out on any other, and where none is said.
+    stager : str, optional
+        Whose probabilities these are. What belongs to the stager a profile was tuned or fitted to is left
+        out on any other; where none is said, a night is compared with the profile's fingerprint.
     trained : "natural" or "balanced", optional
         Whether the stager was trained on natural class frequencies. Unknown counts as balanced.
     logits, log : bool
@@ -93,6 +97,8 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
 def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
     """Decode what one call of a verb passed; also return whether it is a list."""
     profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    if options.stager is not None:
+        checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
         checks.choice(options.trained, "trained", ("natural", "balanced"))
     check_cohort(profile, options.cohort, stacklevel=5)
@@ -108,16 +114,33 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
         for night in given:
             night.assumed.append(f"the clock does not run for {options.cohort!r}")
 
-    def solve(seconds: float, chosen: list[Night]) -> list[Solved]:
-        return run_searches(profile, solver_for(profile, seconds), chosen, options.trained == "natural")
+    profiles = [_for_stager(profile, *pair) for pair in zip(given, nights, strict=True)]
+
+    def solve(key: tuple[bool, float], chosen: list[Night]) -> list[Solved]:
+        is_own, seconds = key
+        used = profile if is_own else profile.for_other_stager()
+        return run_searches(used, solver_for(used, seconds), chosen, options.trained == "natural")
 
     try:
-        solved = run_grouped(nights, [night.epoch_seconds for night in given], solve)
+        keys = [(used is profile, night.epoch_seconds) for used, night in zip(profiles, given, strict=True)]
+        solved = run_grouped(nights, keys, solve)
     except NoPathError as failure:
         index = next(i for i, night in enumerate(nights) if night is failure.job.night)
         raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
-    results = [_result(profile, request, *result) for request, result in zip(given, solved, strict=True)]
+    results = [
+        _result(used, request, *result, foreign=used is not profile)
+        for used, request, result in zip(profiles, given, solved, strict=True)
+    ]
     return results, batch
+
+
+def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:
+    """Return the profile that a night is decoded with: another one if its stager is not the profile's."""
+    if not inputs.is_of_other_stager(profile, given, night):
+        return profile
+    other = profile.for_other_stager()
+    night.calibration = inputs.calibration_of(other)
+    return other
 
 
 def check_cohort(profile: Profile, cohort: str | None, *, stacklevel: int) -> None:
@@ -156,7 +179,9 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
     )
 
 
-def _result(profile: Profile, given: NightInput, night: Night, path: Path, strength: Strength) -> Decoding:
+def _result(
+    profile: Profile, given: NightInput, night: Night, path: Path, strength: Strength, *, foreign: bool
+) -> Decoding:
     hypnogram = Hypnogram(
         path.labels,
         profile.scheme,
@@ -171,6 +196,8 @@ def _result(profile: Profile, given: NightInput, night: Night, path: Path, stren
         strength=strength,
         assumed=inputs.assumptions(profile, given),
         cohort=given.options.cohort,
+        stager=given.options.stager,
+        is_of_other_stager=foreign,
         trained=given.options.trained,
         night=night,
         source=given.source,

@@ -50,8 +50,10 @@ class Decoding(ExportableStages):
         How strongly the profile acted, and why.
     assumed : tuple of str
         What had to be assumed about the input.
-    cohort, trained : str or None
+    cohort, stager, trained : str or None
         What the caller said.
+    is_of_other_stager : bool
+        Whether what belongs to the profile's stager was left out, because the night is not of it.
     source : str or None
         Where the probabilities came from.
     """
@@ -61,6 +63,8 @@ class Decoding(ExportableStages):
     strength: Strength
     assumed: tuple[str, ...]
     cohort: str | None
+    stager: str | None
+    is_of_other_stager: bool
     trained: str | None
     source: str | None
     night: Night
@@ -210,11 +214,15 @@ class Decoding(ExportableStages):
         n_poor = 0 if self.night.quality is None else int(np.count_nonzero(self.night.quality))
         if n_poor:
             yield f"The evidence of {_epochs(n_poor)} counted less for its signal quality. "
-        if self.cohort is not None and not self.profile.is_of(self.cohort):
-            steps = "it steps aside"
-            if self.profile.other_cohorts != "argmax":
-                steps = "its stage shares and biases were left out"
-            yield f"The profile was fitted on {self.profile.cohort!r}; for {self.cohort!r} {steps}. "
+        steps_aside = self.profile.other_cohorts == "argmax"
+        if not self.profile.is_of(self.cohort):
+            steps = "it steps aside" if steps_aside else "its stage shares and biases were left out"
+            cohort = "a cohort that was not said" if self.cohort is None else repr(self.cohort)
+            yield f"The profile was fitted on {self.profile.cohort!r}; for {cohort} {steps}. "
+        if self.is_of_other_stager:
+            steps = "it steps aside" if steps_aside else "what belongs to that stager was left out"
+            theirs = self.profile.stager or "one stager"
+            yield f"The profile was tuned or fitted to {theirs}; for this night, not of it, {steps}. "
 
     def provenance(self) -> dict[str, Any]:
         """Return what is needed to make this result again."""
@@ -225,7 +233,12 @@ class Decoding(ExportableStages):
             "numpy": np.__version__,
             "python": platform.python_version(),
             "core": kernels.active.NAME,
-            "options": {"cohort": self.cohort, "trained": self.trained, "epoch_seconds": self.epoch_seconds},
+            "options": {
+                "cohort": self.cohort,
+                "stager": self.stager,
+                "trained": self.trained,
+                "epoch_seconds": self.epoch_seconds,
+            },
         }
 
 

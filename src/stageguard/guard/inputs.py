@@ -18,10 +18,18 @@ from stageguard.base.errors import Argument, InputError, Message, RowNumber, Sta
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.evidence import Night, check_pins, check_quality, check_segments, cut
+from stageguard.guard.evidence import (
+    Night,
+    check_pins,
+    check_quality,
+    check_segments,
+    cut,
+    features_of,
+)
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, check_probabilities, merge_columns
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme, scheme_for
+from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
 Training = Literal["natural", "balanced"]
@@ -42,6 +50,7 @@ class GuardOptions:
     pins: Any = None
     segments: Any = None
     cohort: str | None = None
+    stager: str | None = None
     trained: Training | None = None
     logits: bool = False
     log: bool = False
@@ -88,6 +97,7 @@ class _Keywords(TypedDict, total=False):
     logits: bool
     log: bool
     cohort: str | None
+    stager: str | None
     trained: Training | None
 
 
@@ -264,6 +274,8 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
         assumed.append(f"cohort {cohort!r} is not among the profile's cautions")
     if profile.cohort is not None:
         assumed += _about_cohort(profile, cohort)
+    if not profile.is_by(stager := given.options.stager):
+        assumed.append(f"stager {stager!r} is not {profile.stager!r}: {_other_stager_steps(profile)}")
     if given.epoch_seconds != profile.epoch_seconds:
         assumed.append(_conversion(profile, given.epoch_seconds))
     return tuple(assumed)
@@ -272,12 +284,39 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
 def _about_cohort(profile: Profile, cohort: str | None) -> list[str]:
     """Return what a profile fitted on one cohort takes for granted about this one."""
     fitted_on = f"{profile.cohort!r}, which the profile was fitted on"
-    if cohort is None:
-        return [f"the cohort is not said: taken as {fitted_on}"]
     if profile.is_of(cohort):
         return []
     steps = "it steps aside" if profile.other_cohorts == "argmax" else "stage shares and biases are left out"
+    if cohort is None:
+        return [f"the cohort is not said: taken as another than {fitted_on}: {steps}"]
     return [f"cohort {cohort!r} is not {fitted_on}: {steps}"]
+
+
+def is_of_other_stager(profile: Profile, given: NightInput, night: Night) -> bool:
+    """Whether what a profile knows of its stager is left out on a night; what is said goes before looks."""
+    said, theirs = given.options.stager, profile.stager or "the stager"
+    if not profile.is_by(said):
+        return True
+    if profile.fingerprint is None:
+        return False
+    features = features_of(night, given.epoch_seconds / profile.epoch_seconds)
+    if not profile.fingerprint.is_foreign(features):
+        return False
+    unlike = (
+        f"{' and '.join(profile.fingerprint.outside(features))} of the night are outside those of {theirs} "
+        f"on {profile.fingerprint.n_nights} nights"
+    )
+    if said is not None and profile.stager is not None:
+        given.assumed.append(f"{unlike}, but it is said to be its night, and decoded so")
+        return False
+    given.assumed.append(f"{unlike}: {_other_stager_steps(profile)}")
+    return True
+
+
+def _other_stager_steps(profile: Profile) -> str:
+    if profile.other_cohorts == "argmax":
+        return "it steps aside"
+    return "decoded by the base rule, without what belongs to that stager"
 
 
 def _conversion(profile: Profile, epoch_seconds: float) -> str:
@@ -309,11 +348,16 @@ def check_nights(given: Sequence[NightInput], profile: Profile, *, is_batch: boo
     return nights
 
 
+def calibration_of(profile: Profile) -> Calibration | None:
+    """Return a profile's calibration, None where it does nothing."""
+    calibration = profile.calibration
+    return None if calibration.temperature == 1.0 and not calibration.biases else calibration
+
+
 def _check_night(
     given: NightInput, profile: Profile, argmax: Labels, n_switches: int, *, is_bad: bool
 ) -> Night:
     n_epochs, options = len(given.matrix), given.options
-    calibration = profile.calibration
     night = Night(
         probabilities=given.matrix,
         argmax=argmax,
@@ -321,7 +365,7 @@ def _check_night(
         spans=((0, n_epochs),),
         quality=check_quality(options.quality, n_epochs),
         pins={} if options.pins is None else check_pins(options.pins, profile.scheme, n_epochs),
-        calibration=None if calibration.temperature == 1.0 and not calibration.biases else calibration,
+        calibration=calibration_of(profile),
     )
     segments = check_segments(options.segments, n_epochs)
     if not is_bad and len(segments) == 1:

@@ -101,7 +101,7 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, cohort, trained, logits, log
+    density, profile, stages, epoch_seconds, quality, pins, segments, cohort, stager, trained, logits, log
         As in `stageguard.decode`. A list of nights gives a list.
 
     Returns
@@ -151,7 +151,7 @@ def sample(
 
     Parameters
     ----------
-    density, profile, stages, epoch_seconds, quality, pins, segments, cohort, trained, logits, log
+    density, profile, stages, epoch_seconds, quality, pins, segments, cohort, stager, trained, logits, log
         As in `stageguard.decode`. A list of nights gives a list.
     n : int
         Number of draws.

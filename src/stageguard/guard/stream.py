@@ -58,8 +58,9 @@ class StreamingDecoder:
     max_lag_seconds : float, optional
         How long an epoch may wait for its stage after it was pushed; whole epochs count, and 0 decides at
         once. By default as long as it takes.
-    stages, epoch_seconds, cohort, logits, log
-        As in `stageguard.decode`, for the rows that will be pushed.
+    stages, epoch_seconds, cohort, stager, logits, log
+        As in `stageguard.decode`, for the rows that will be pushed. A stager that is not said is taken as the
+        profile's: only a whole night can be compared with a fingerprint.
 
     Attributes
     ----------
@@ -90,6 +91,7 @@ class StreamingDecoder:
         stages: Sequence[str] | None = None,
         epoch_seconds: float | None = None,
         cohort: str | None = None,
+        stager: str | None = None,
         logits: bool = False,
         log: bool = False,
     ) -> None:
@@ -97,6 +99,8 @@ class StreamingDecoder:
         check_cohort(profile, cohort, stacklevel=3)
         self._given = profile
         self.profile = profile.for_cohort(cohort)
+        if stager is not None and not profile.is_by(checks.text(stager, "stager", empty=False)):
+            self.profile = self.profile.for_other_stager()
         if self.profile.transition_weight is None:
             rule = self.profile.strength.rule if self.profile.strength else ""
             raise ProfileError(
@@ -113,7 +117,12 @@ class StreamingDecoder:
                 "expected none. Leave the key out of its file, or take profile.replace(clock=None)."
             )
         self._options = GuardOptions(
-            stages=stages, epoch_seconds=epoch_seconds, logits=bool(logits), log=bool(log), cohort=cohort
+            stages=stages,
+            epoch_seconds=epoch_seconds,
+            logits=bool(logits),
+            log=bool(log),
+            cohort=cohort,
+            stager=stager,
         )
         names = self.profile.scheme.names if stages is None else inputs.checked_names(stages)
         self._n_columns = len(names)
@@ -222,6 +231,7 @@ class StreamingDecoder:
             "stages": None if options.stages is None else list(options.stages),
             "epoch_seconds": options.epoch_seconds,
             "cohort": options.cohort,
+            "stager": options.stager,
             "logits": options.logits,
             "log": options.log,
             "choices": list(self._choices),
@@ -235,7 +245,7 @@ class StreamingDecoder:
         try:
             profile = Profile.from_dict(header["profile"])
             keys = ("max_lag_seconds", "stages", "epoch_seconds", "cohort", "logits", "log")
-            decoder = cls(profile, **{key: header[key] for key in keys})
+            decoder = cls(profile, stager=header.get("stager"), **{key: header[key] for key in keys})
             expected = header["profile_sha256"], header["automaton_sha256"]
             choices = [int(label) for label in header["choices"]]
         except (StageGuardError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

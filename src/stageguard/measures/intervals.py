@@ -172,8 +172,7 @@ def intervals(
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
     if method == "conformal" and is_foreign(night):
         warnings.warn(
-            f"the errors are from {night.profile.cohort!r}, the night is of {night.cohort!r}: how often such "
-            "intervals cover there is not known.",
+            f"the errors are from {origin_of(night)}: how often such intervals cover there is not known.",
             StageGuardWarning,
             stacklevel=2,
         )
@@ -272,10 +271,17 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
     return n_covered, n_judged
 
 
+def origin_of(night: Decoding) -> str:
+    """Return whose errors a profile holds, and that the night is of others, in words."""
+    if night.is_of_other_stager:
+        return f"{night.profile.stager or 'one stager'}, the night is not of it"
+    cohort = "a cohort that is not said" if night.cohort is None else repr(night.cohort)
+    return f"{night.profile.cohort!r}, the night is of {cohort}"
+
+
 def is_foreign(night: Decoding) -> bool:
-    """Whether a night is said to be of another cohort than its profile was fitted on."""
-    profile, cohort = night.profile, night.cohort
-    return cohort is not None and profile.cohort is not None and not profile.is_of(cohort)
+    """Whether a night is of another stager or cohort than its profile, or of a cohort nobody said."""
+    return night.is_of_other_stager or not night.profile.is_of(night.cohort)
 
 
 def _measured_coverage(night: Decoding, key: str, level: float) -> Mapping[str, float]:

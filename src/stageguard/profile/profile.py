@@ -215,34 +215,53 @@ class Profile(Document):
                     f"{words[near[0]]!r}, which it cautions against. Say that, if it is meant."
                 )
 
-    def is_of(self, cohort: str) -> bool:
-        """Whether the profile was fitted on this cohort, or on none in particular."""
-        return self.cohort is None or words_of(cohort) == words_of(self.cohort)
+    def is_of(self, cohort: str | None) -> bool:
+        """Whether the profile was fitted on this cohort, or on none in particular; None is any other."""
+        return self.cohort is None or (cohort is not None and words_of(cohort) == words_of(self.cohort))
+
+    def is_by(self, stager: str | None) -> bool:
+        """Whether the profile may belong to this stager: to it, or either of them is not said."""
+        return None in (self.stager, stager) or words_of(stager or "") == words_of(self.stager or "")
 
     def for_cohort(self, cohort: str | None) -> Profile:
         """Return the profile to use for a cohort: itself, unless it was fitted on another one.
 
         Stage shares and stage biases belong to the stager and cohort they were learned on. For any other
-        cohort they are left out, or with ``other_cohorts = "argmax"`` the profile steps aside altogether.
-        Cohorts are the same when their words are, whatever the case; None is the profile's own. The clock
-        does not run for those whose caution says so.
+        cohort, and for one that is not said (None), they are left out, or with ``other_cohorts = "argmax"``
+        the profile steps aside altogether. Cohorts are the same when their words are, whatever the case. The
+        clock does not run for those whose caution says so.
         """
-        if cohort is None:
-            return self
-        profile = self if self.is_of(cohort) else self._once("elsewhere", self._elsewhere)
-        caution = None if profile.clock is None else profile.caution_for(cohort)
+        profile = self
+        if not self.is_of(cohort):
+            temperature = {"temperature": self.calibration.temperature}
+            profile = self._once("other cohort", lambda: self._without({"calibration": temperature}))
+        caution = None if profile.clock is None or cohort is None else profile.caution_for(cohort)
         if caution is None or caution.clock:
             return profile
         kept = profile.to_dict().get("intervals")
         return profile._once("without clock", lambda: profile.replace(clock=None, intervals=kept))
 
-    def _elsewhere(self) -> Profile:
-        kept = self.to_dict().get("intervals")  # of other people: whoever uses them has to say so
-        changes: dict[str, object] = {"prior_exponent": None, "intervals": kept}
-        if self.calibration.biases is not None:
-            changes["calibration"] = {"temperature": self.calibration.temperature}
+    def for_other_stager(self) -> Profile:
+        """Return the profile to use for a stager it does not belong to.
+
+        As for another cohort, and also without the calibration and the stager's fragmentation: the strength
+        rule looks at each night by itself.
+        """
+
+        def make() -> Profile:
+            strength = self.to_dict().get("strength", {})
+            tuned = strength.pop("stager_fi", None) is not None
+            return self._without({"calibration": None} | ({"strength": strength} if tuned else {}))
+
+        return self._once("other stager", make)
+
+    def _without(self, changes: Mapping[str, object]) -> Profile:
+        """Return the profile without stage shares and with some changes, or one that steps aside."""
+        kept = self.to_dict().get("intervals")  # of other nights: whoever uses them has to say so
+        changes = {**changes, "prior_exponent": None, "intervals": kept}
         if self.other_cohorts == "argmax":
             changes |= dict.fromkeys(("min_bout_seconds", "flip_flop", "durations", "clock"))
+            changes.pop("strength", None)
             changes["transition_weight"] = 0.0
         return self.replace(**changes)
 

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change
 from stageguard.measures.agreement import Agreement
-from stageguard.measures.intervals import Intervals, intervals, is_foreign, shortest_first_rem
+from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of, shortest_first_rem
 from stageguard.measures.rare_events import RareEvent
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.validity import Indicator
@@ -219,10 +219,7 @@ def interval_notes(
     fitted = decoding.profile.intervals
     if intervals is None:
         if fitted.get("errors"):
-            yield (
-                "No intervals are shown: the profile knows the errors on nights of "
-                f"{decoding.profile.cohort}, and this one is of {decoding.cohort}."
-            )
+            yield f"No intervals are shown: the profile knows the errors on nights of {origin_of(decoding)}."
         return
     nights = (
         f"{count(intervals.n_nights, 'scored night')} of {count(int(fitted.get('n_subjects', 0)), 'subject')}"

@@ -55,12 +55,14 @@ class DecodeOptions:
     quality: Floats | None = None
     pins: dict[int, str] | None = None
     cohort: str | None = None
+    stager: str | None = None
     trained: Training | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; the quality values themselves are a column of the output."""
         density, quality = self.density, self.quality
         content = {} if quality is None else {"quality_sha256": sha256(quality.tobytes()).hexdigest()}
+        content |= {} if self.stager is None else {"stager": self.stager}
         return content | {
             "stages": None if density.stages is None else list(density.stages),
             "epoch_seconds": density.epoch_seconds,
@@ -91,6 +93,7 @@ class DecodeOptions:
             quality=quality if recorded.get("quality") else None,
             pins=None if pins is None else {int(epoch): name for epoch, name in pins.items()},
             cohort=recorded.get("cohort"),
+            stager=recorded.get("stager"),
             trained=recorded.get("trained"),
         )
 
@@ -220,6 +223,7 @@ def decode_file(
         quality=options.quality,
         pins=options.pins,
         cohort=options.cohort,
+        stager=options.stager,
         trained=options.trained,
     )
     return decoding, read.notes
@@ -425,7 +429,8 @@ def _difference(
 ) -> str:
     """Return what is not as recorded, or nothing; the input, the largest, is looked at last."""
     used, asked = record["profile"], plain(options)
-    if used["sha256"] != task.profile.sha256:
+    own = task.profile.for_cohort(task.options.cohort)
+    if used["sha256"] not in (own.sha256, own.for_other_stager().sha256):
         same = used["name"] == task.profile.name
         return f"was decoded with {'another version of ' * same}the profile {used['name']}"
     recorded = record["options"]

@@ -142,7 +142,7 @@ def _tuned(
         return profile, [
             f"--tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
         ]
-    tuned = tuned_profile([outcome.result.features for outcome in measured], profile)
+    tuned = tuned_profile([outcome.result.features for outcome in measured], profile, options.stager)
     assert tuned.strength is not None
     return tuned, decision(tuned.strength)
 

@@ -27,6 +27,7 @@ from stageguard.cli.options import (
     Log,
     Logits,
     ProfileName,
+    Stager,
     Stages,
     check_scale,
     column_names,
@@ -71,6 +72,7 @@ class DecoderOptions:
     max_lag_seconds: MaxLag = None
     epoch_seconds: EpochSeconds = None
     cohort: Cohort = None
+    stager: Stager = None
     logits: Logits = False
     log: Log = False
 
