@@ -73,7 +73,7 @@ def test_another_cohort_gets_no_intervals_and_a_reason(density):
 
 
 def test_a_rem_latency_of_another_definition_is_said(density):
-    fitted = profile(shortest_rem=120.0, transition_weight=0.0)
+    fitted = profile(shortest_rem=120.0, transition_weight=0.0, clock=None)
     night = decode(density, fitted, cohort="our lab")
     later = sg.intervals(night)["rem_latency_minutes"].value
     assert later > sg.sleep_statistics(night).rem_latency_minutes
