@@ -411,3 +411,99 @@ def test_a_group_of_n_a_is_no_group(run, tmp_path):
     ran = run("stats", *nights, "-p", "human-psg-5", "--by", table, "--json")
     assert ran.code == 0, ran.err
     assert {(row["group_1"], row["group_2"]) for row in json.loads(ran.out)["groups"]} == {("A", "B")}
+
+
+@pytest.fixture(scope="module")
+def partly_scored(tmp_path_factory):
+    """Thirty short nights in two groups; experts scored fourteen of them."""
+    folder = tmp_path_factory.mktemp("partly")
+    for name in ("nights", "experts"):
+        (folder / name).mkdir()
+    rows = ["id\tgroup\tAge"]
+    for seed in range(30):
+        night = simulate_night("human-psg-3", hours=1.5, seed=seed)
+        night.density.save(folder / "nights" / f"n{seed}.csv")
+        if seed < 14:
+            night.expert.save(folder / "experts" / f"n{seed}.txt")
+        rows.append(f"n{seed}\t{'patients' if seed % 2 else 'controls'}\t{20 + 7 * seed % 31}")
+    (folder / "groups.tsv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def test_some_scored_nights_give_estimates_for_all(run, partly_scored, tmp_path):
+    own = partly_scored
+    files = (own / "nights", "--by", own / "groups.tsv", "--scored", own / "experts", "--correlate", "age")
+    ran = run("stats", *files, "-o", tmp_path / "all.tsv")
+    assert (ran.code, ran.err) == (0, "")
+    nights = read_tsv(tmp_path / "all.tsv")
+    estimates = read_tsv(tmp_path / "all-estimates.tsv")
+    automatic = {row["id"]: number(row["tst_minutes_before"]) for row in nights}
+    expert = {row["id"]: number(row["tst_minutes_expert"]) for row in nights[:14]}
+    groups = {row["id"]: row["group"] for row in nights}
+    found = sg.prediction_powered(expert, automatic, groups=groups)
+    (row,) = (row for row in estimates if (row["measure"], row["estimand"]) == ("tst_minutes", "difference"))
+    assert (row["group_1"], row["group_2"], row["n_scored"], row["n_unscored"]) == (
+        *("controls", "patients"),
+        *("14", "16"),
+    )
+    for key, value in (
+        ("estimate", found.estimate),
+        ("ci95_low", found.low),
+        ("scored_ci95_high", found.scored_high),
+        ("lambda", found.weight),
+        ("width_ratio", found.width_ratio),
+    ):
+        assert number(row[key]) == pytest.approx(value, rel=1e-8)
+    assert {(row["estimand"], row["group_1"], row["covariate"]) for row in estimates} == {
+        ("mean", "controls", "n/a"),
+        ("mean", "patients", "n/a"),
+        ("difference", "controls", "n/a"),
+        ("correlation", "n/a", "age"),
+    }
+    assert "controls minus patients (14 scored by experts, 16 not)" in ran.out
+    shown = rf"TST \(min\) +{found.estimate:.1f} \[{found.low:.1f}, {found.high:.1f}\]"
+    assert re.search(shown, ran.out)
+    assert "correlation with age" in ran.out
+    assert "if the scored nights were picked at random" in " ".join(ran.out.split())
+    book = json.loads((tmp_path / "all-estimates.json").read_text())
+    assert list(book) == [*estimates[0], "stageguard"]
+
+
+def test_estimates_need_no_groups(run, partly_scored):
+    own = partly_scored
+    report = run("stats", own / "nights", "--scored", own / "experts", "--json").json
+    assert {row["estimand"] for row in report["estimates"]} == {"mean"}
+    assert report["estimates_method"].startswith("Prediction-powered")
+    assert "groups" not in report
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--scored", "few"), "2 subjects are scored by an expert, expected 5 or more"),
+        (("--scored", "few", "--expert", "experts"), "--scored and --expert both name"),
+        (("--scored", "groups.tsv"), "expected a folder of hypnograms"),
+        (("--scored", "experts", "--correlate", "age"), "--correlate needs --scored and --by"),
+        (
+            ("--scored", "experts", "--by", "groups.tsv", "--correlate", "weight"),
+            "expected the columns id and weight, got: id, group, Age",
+        ),
+        (
+            ("--scored", "experts", "--by", "groups.tsv", "--correlate", "group"),
+            "line 2: group is 'controls', expected a number",
+        ),
+        (
+            ("--scored", "odd", "--by", "groups.tsv"),
+            "0 subjects are scored by an expert in group 'controls', expected 5 or more",
+        ),
+    ],
+)
+def test_estimates_that_cannot_be_made_are_one_line(run, partly_scored, monkeypatch, options, words):
+    monkeypatch.chdir(partly_scored)
+    for folder, kept in (("few", ("n1", "n2")), ("odd", [f"n{k}" for k in range(1, 14, 2)])):
+        Path(folder).mkdir(exist_ok=True)
+        for name in kept:
+            shutil.copy(f"experts/{name}.txt", folder)
+    ran = run("stats", "nights", *options)
+    assert ran.code != 0
+    assert words in " ".join(ran.err.split())

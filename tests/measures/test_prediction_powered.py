@@ -181,7 +181,8 @@ def test_a_stager_that_knows_nothing_does_not_widen():
         found = sg.prediction_powered(expert, automatic, n_resamples=499, seed=seed)
         assert found.width_ratio <= MOST_WIDER
         if found.reason:
-            assert (found.weight, found.estimate) == (0.0, found.scored_estimate)
+            assert (found.weight, found.width_ratio) == (0.0, 1.0)
+            assert (found.estimate, found.low) == (found.scored_estimate, found.scored_low)
             said.add(found.reason)
     assert said == {
         "the automatic nights would widen the interval: scored nights alone",

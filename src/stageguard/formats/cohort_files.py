@@ -12,6 +12,8 @@ from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE, table_with_codebook
 from stageguard.measures.cohort import CohortTable, MeasuredNight, codebook
 from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
+from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.quantities import quantity_of
 
@@ -24,6 +26,11 @@ OWN_COLUMNS = {
     "n_epochs": {"Description": "Epochs of the recording", "Units": "count"},
     "epoch_seconds": {"Description": "Length of an epoch", "Units": "s"},
     "epochs_changed": {"Description": "Epochs whose stage decoding changed", "Units": "count"},
+}
+ESTIMANDS = {
+    "mean": "the mean",
+    "difference": "the first group's mean minus the second's",
+    "correlation": "Pearson's correlation with the covariate",
 }
 GROUP_COLUMNS = {
     "measure": {"Description": "What was measured; the codebook of the nights says what it is"},
@@ -50,6 +57,25 @@ GROUP_COLUMNS = {
     "cohens_d": {"Description": "Difference in pooled standard deviations", "Units": "1"},
     "d_ci95_low": {"Description": "95 % confidence interval of d (noncentral t), low", "Units": "1"},
     "d_ci95_high": {"Description": "The same, high", "Units": "1"},
+}
+POWERED_COLUMNS = {
+    "measure": GROUP_COLUMNS["measure"],
+    "unit": {"Description": "Unit of estimates and intervals; correlations have none"},
+    "estimand": {"Description": "What is estimated", "Levels": ESTIMANDS},
+    "group_1": {"Description": "The group, or the first of two; n/a for all nights"},
+    "group_2": {"Description": "Second group of a difference"},
+    "covariate": {"Description": "Column of the table of groups, for a correlation"},
+    "n_scored": {"Description": "Subjects with a night that an expert scored", "Units": "count"},
+    "n_unscored": {"Description": "The other subjects", "Units": "count"},
+    "estimate": {"Description": "From scored and unscored nights", "Units": "see unit"},
+    "ci95_low": {"Description": "Its 95 % confidence interval, low", "Units": "see unit"},
+    "ci95_high": {"Description": "The same, high", "Units": "see unit"},
+    "lambda": {"Description": "Weight of the automatic nights: 0 (none) to 1", "Units": "1"},
+    "scored_estimate": {"Description": "From the scored nights alone", "Units": "see unit"},
+    "scored_ci95_low": {"Description": "Its 95 % confidence interval, low", "Units": "see unit"},
+    "scored_ci95_high": {"Description": "The same, high", "Units": "see unit"},
+    "width_ratio": {"Description": "Width of the interval over that of scored nights alone", "Units": "1"},
+    "reason": {"Description": "Why there is no interval, or why the automatic nights do not count"},
 }
 HOUR_COLUMNS = {
     "id": OWN_COLUMNS["id"],
@@ -80,6 +106,7 @@ class Cohort:
     table: CohortTable
     options: StatisticsOptions
     differences: Sequence[GroupDifference] = ()
+    estimates: Sequence[CohortEstimate] = ()  # from scored and unscored nights
     sources: Mapping[str, Any] = field(default_factory=dict)  # night -> files
 
 
@@ -98,6 +125,10 @@ def write_cohort(cohort: Cohort, path: Path, *, overwrite: bool, spare: Iterable
         compared = [list(difference_dict(each, names).values()) for each in cohort.differences]
         file = path.with_name(f"{path.stem}-groups.tsv")
         contents |= _with_codebook(file, GROUP_COLUMNS, compared, _origin() | {"method": METHOD})
+    if cohort.estimates:
+        estimated = [list(estimate_dict(each).values()) for each in cohort.estimates]
+        file = path.with_name(f"{path.stem}-estimates.tsv")
+        contents |= _with_codebook(file, POWERED_COLUMNS, estimated, _origin() | {"method": POWERED_METHOD})
     if any(each.hours for night in cohort.nights for each in night.measures.values()):
         file = path.with_name(f"{path.stem}-hours.tsv")
         contents |= _with_codebook(file, *_hours(cohort.nights, names), _origin())
@@ -121,6 +152,18 @@ def difference_dict(compared: GroupDifference, names: Mapping[str, str]) -> dict
         *(result.d, result.d_low, result.d_high),
     )
     return dict(zip(GROUP_COLUMNS, values, strict=True))
+
+
+def estimate_dict(estimated: CohortEstimate) -> dict[str, Any]:
+    """Return an estimate in plain types, under the names of its columns."""
+    result = estimated.result
+    unit = "1" if estimated.covariate else quantity_of(estimated.measure).unit
+    values = (
+        *(estimated.measure, unit, result.kind, estimated.first, estimated.second, estimated.covariate),
+        *(result.n_scored, result.n_unscored, result.estimate, result.low, result.high, result.weight),
+        *(result.scored_estimate, result.scored_low, result.scored_high, result.width_ratio, result.reason),
+    )
+    return dict(zip(POWERED_COLUMNS, values, strict=True))
 
 
 def _nights(cohort: Cohort) -> tuple[dict[str, Any], list[list[Any]]]:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -40,6 +40,7 @@ N_RESAMPLES = 1999
 _MOST_NUMBERS = 1_000_000  # that one array of resamples may hold
 
 Kind = Literal["mean", "difference", "correlation"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +174,9 @@ def cohort_estimates(
     if groups:
         levels = levels_of(table.night_ids, groups)
         of_level = {level: {k: v for k, v in groups.items() if v == level} for level in levels}
-        designs = [(level, "", "", of_level[level]) for level in levels]
-        designs += [(a, b, "", of_level[a] | of_level[b]) for a, b in combinations(levels, 2)]
+        # pairs first: what is wrong with a group is then said with its name
+        designs = [(a, b, "", of_level[a] | of_level[b]) for a, b in combinations(levels, 2)]
+        designs += [(level, "", "", of_level[level]) for level in levels]
     everyone = groups or dict.fromkeys(table.night_ids, "")
     designs += [("", "", name, everyone) for name in covariates or {}]
     estimates = []
@@ -190,7 +192,7 @@ def cohort_estimates(
                 subjects=subjects,
             )
             estimates.append(CohortEstimate(measure, first, second, covariate, result))
-    return tuple(estimates)
+    return tuple(sorted(estimates, key=lambda each: _KINDS.index(each.result.kind)))
 
 
 def _automatic_scoring(table: CohortTable) -> str:
@@ -316,6 +318,7 @@ def _estimate(
     elif math.isnan(powered[1]):
         reason = "too few automatic nights have it"
     elif weight is None and chosen == 0.0:
+        powered = scored
         reason = "the automatic nights do not follow the scored ones: scored nights alone"
     return PredictionPowered(kind, *powered, chosen, units.n_scored, units.n_unscored, *scored, reason)
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
+from stageguard.cli.group_tables import print_estimates, print_groups, shown_rows
 from stageguard.cli.inputs import Input, find_inputs, lights_of, scoring_of
 from stageguard.cli.options import (
     AsJson,
@@ -43,12 +44,21 @@ from stageguard.cli.scored_files import (
     read_options,
 )
 from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, print_list, table
-from stageguard.formats.cohort_files import Cohort, Facts, difference_dict, scoring_names, write_cohort
-from stageguard.formats.companions import ListedNight, in_list_words, read_groups
+from stageguard.formats.cohort_files import (
+    Cohort,
+    Facts,
+    difference_dict,
+    estimate_dict,
+    scoring_names,
+    write_cohort,
+)
+from stageguard.formats.companions import ListedNight, in_list_words, read_column, read_groups
 from stageguard.measures.cohort import CohortNight, CohortTable, MeasuredNight, cohort_table, measure_night
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
+from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
+from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
 from stageguard.measures.statistics import Convention, StatisticsOptions
-from stageguard.measures.summary import SHOWN, shown
+from stageguard.measures.summary import shown
 from stageguard.night.quantities import Quantity, quantity_of
 from stageguard.runner.run import Outcome, succeeded
 
@@ -72,6 +82,14 @@ ExpertsIn = Annotated[
     Path | None,
     text_option("FOLDER", "Expert hypnograms, named like the nights; or one file for one night."),
 ]
+ScoredIn = Annotated[
+    Path | None,
+    text_option("FOLDER", "Expert hypnograms of some nights: estimates for all of them."),
+]
+Correlate = Annotated[
+    list[str] | None,
+    text_option("COLUMN", "With --scored: correlations with a number in the table of --by, such as age."),
+]
 
 
 @spread
@@ -88,6 +106,8 @@ def stats(
     start: Start = None,
     by: By = None,
     expert: ExpertsIn = None,
+    scored: ScoredIn = None,
+    correlate: Correlate = None,
     scheme: SchemeName = None,
     reading: Reading = Reading(),  # noqa: B008 - a group of options
     scoring_format: ScoringFormat = None,
@@ -101,6 +121,8 @@ def stats(
     """
     if output is not None and output.suffix.lower() != ".tsv":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
+    covariates = _covariates(by, expert, scored, correlate or ())
+    expert = expert or scored
     options = read_options(
         reading,
         profile=profile,
@@ -121,7 +143,9 @@ def stats(
     result = CohortResult(outcomes, notes=list(inputs.notes))
     nights = [outcome.result for outcome in succeeded(outcomes)]
     if nights:
-        result.cohort = _cohort(nights, measuring, groups, [o.error for o in outcomes if o.error is not None])
+        failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+        design = None if scored is None else covariates
+        result.cohort = _cohort(nights, measuring, groups, failed, design)
         listed = any(night.scoring not in (None, night.path) for night in inputs.nights)
         wants_experts = expert is not None or bool(named) or listed
         result.notes += _notes(nights, groups, wants_experts=wants_experts)
@@ -200,6 +224,9 @@ class CohortResult:
             names = scoring_names(self.cohort.table.values)
             content["groups"] = [difference_dict(each, names) for each in self.cohort.differences]
             content["method"] = METHOD
+        if self.cohort is not None and self.cohort.estimates:
+            content["estimates"] = [estimate_dict(each) for each in self.cohort.estimates]
+            content["estimates_method"] = POWERED_METHOD
         return content | {"notes": self.notes, "outputs": self.written}
 
 
@@ -255,28 +282,52 @@ def _facts(scored: ScoredFile, group: ListedNight | None) -> Facts:
     )
 
 
+def _covariates(
+    by: Path | None, expert: Path | None, scored: Path | None, columns: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Return the numbers to correlate with, by column and night; refuse options that do not go together."""
+    if scored is not None and expert is not None:
+        raise typer.BadParameter("--scored and --expert both name experts' hypnograms: keep one.")
+    if scored is not None and not scored.is_dir():
+        raise typer.BadParameter(f"--scored is {str(scored)!r}, expected a folder of hypnograms.")
+    if columns and (by is None or scored is None):
+        raise typer.BadParameter("--correlate needs --scored and --by, whose table has the column.")
+    return {name: read_column(by, name) for name in columns if by is not None}
+
+
 def _cohort(
-    nights: Sequence[StatsNight], measuring: StatisticsOptions, groups: Groups, failed: Sequence[Message]
+    nights: Sequence[StatsNight],
+    measuring: StatisticsOptions,
+    groups: Groups,
+    failed: Sequence[Message],
+    covariates: Mapping[str, Mapping[str, float]] | None,
 ) -> Cohort:
-    """Return the table of the nights and, where there are groups, how they differ."""
+    """Return the table of the nights, how groups differ and, with covariates or none, estimates for all."""
     made = cohort_table([night.measured for night in nights])
+    id_of = {night.group.night_id: night.id for night in nights if night.group}
+    rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
+    group_of = {name: row.group for name, row in rows.items()}
+    subjects = {name: row.subject for name, row in rows.items() if row.subject}
     differences: tuple[GroupDifference, ...] = ()
-    if groups:
-        id_of = {night.group.night_id: night.id for night in nights if night.group}
-        rows = {id_of[name]: row for name, row in groups.items() if name in id_of}
-        subjects = {name: row.subject for name, row in rows.items() if row.subject}
-        try:
-            differences = group_differences(
-                made, {name: row.group for name, row in rows.items()}, subjects=subjects
-            )
-        except InputError as error:
-            if not failed:
-                raise
-            first = f" {len(failed)} files failed, the first: "
-            raise InputError(Message(message_of(error), first, failed[0])) from None
+    estimates: tuple[CohortEstimate, ...] = ()
+    try:
+        if groups:
+            differences = group_differences(made, group_of, subjects=subjects)
+        if covariates is not None:
+            scored = {night.id for night in nights if "expert" in night.measured.measures}
+            numbers = {
+                column: {id_of[name]: value for name, value in values.items() if name in id_of}
+                for column, values in covariates.items()
+            }
+            estimates = cohort_estimates(made, scored, groups=group_of, subjects=subjects, covariates=numbers)
+    except InputError as error:
+        if not failed:
+            raise
+        first = f" {len(failed)} files failed, the first: "
+        raise InputError(Message(message_of(error), first, failed[0])) from None
     sources = {night.id: night.source for night in nights}
     measured, facts = [night.measured for night in nights], [night.facts for night in nights]
-    return Cohort(measured, facts, made, measuring, differences, sources)
+    return Cohort(measured, facts, made, measuring, differences, estimates, sources)
 
 
 def _notes(nights: Sequence[StatsNight], groups: Groups, *, wants_experts: bool) -> list[str]:
@@ -330,7 +381,9 @@ def print_stats(result: CohortResult) -> None:
             _print_nights(cohort.table, out)
         _print_means(cohort.table, out)
     if cohort.differences:
-        _print_groups(cohort.table, cohort.differences, out)
+        print_groups(cohort.table, cohort.differences, out)
+    if cohort.estimates:
+        print_estimates(cohort.table, cohort.estimates, out)
     convention = f"sleep statistics by the {cohort.options.convention} convention"
     done = succeeded(result.outcomes)
     warned = [f"{outcome.id}: {one_line(text)}" for outcome in done for text in outcome.warnings]
@@ -339,13 +392,6 @@ def print_stats(result: CohortResult) -> None:
         out.print(f"  and {len(warned) - MOST_WARNINGS} more, all of them in --json")
     print_list(out, "Note", [convention, *result.notes])
     print_list(out, "Wrote", result.written)
-
-
-def _shown_rows(cohort: CohortTable) -> list[Quantity]:
-    """Return the quantities that tables of a cohort show: indicators, statistics, those of stages."""
-    of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
-    rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
-    return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]
 
 
 def _column_titles(cohort: CohortTable) -> dict[str, str]:
@@ -378,7 +424,7 @@ def _number(value: float, decimals: int, column: str) -> str:
 
 def _print_nights(cohort: CohortTable, out: Console) -> None:
     """One short row per night: what counts, and how far decoding changed it."""
-    rows = [quantity for quantity in _shown_rows(cohort) if "night row" in quantity.shown]
+    rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
     titles = [quantity.short_heading for quantity in rows]
     made = table("night", *titles, right=tuple(titles))
     for number, night in enumerate(cohort.night_ids):
@@ -402,7 +448,7 @@ def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
 
 def _print_means(cohort: CohortTable, out: Console) -> None:
     print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
-    rows = _shown_rows(cohort)
+    rows = shown_rows(cohort)
     known = [
         column
         for column in cohort.columns_of(cohort.names[0])
@@ -431,42 +477,3 @@ def _mean(values: Any, decimals: int, column: str) -> str:
         return "n/a"
     mean = _number(float(known.mean()), decimals, column)
     return mean if len(known) < 2 else f"{mean} ± {known.std(ddof=1):.{decimals}f}"
-
-
-def _print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:
-    """One table per pair of groups."""
-    names = scoring_names(cohort.values)
-    for first, second in dict.fromkeys((found.first, found.second) for found in differences):
-        own = [d for d in differences if (d.first, d.second) == (first, second)]
-        sizes = max(d.result.n_first for d in own), max(d.result.n_second for d in own)
-        print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
-        titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
-        made = table("", "stages", *titles, right=titles)
-        for quantity in _shown_rows(cohort):
-            shown_title = quantity.short_heading
-            for found in own:
-                if found.measure == quantity.key and found.result.n_first + found.result.n_second:
-                    cells = _difference_cells(found, max(1, quantity.decimals), sizes)
-                    made.add_row(shown_title, names[found.scoring], *cells)
-                    shown_title = ""
-        out.print(made)
-    print_list(out, "Method", [METHOD])
-
-
-def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, int]) -> list[str]:
-    own = found.result
-
-    def sample(mean: float, sd: float, n: int, size: int) -> str:
-        text = shown(mean, decimals) if isnan(sd) else f"{mean:.{decimals}f} ± {sd:.{decimals}f}"
-        return text if n == size else f"{text} (n = {n})"
-
-    def interval(value: float, low: float, high: float, places: int) -> str:
-        text = shown(value, places)
-        return text if isnan(low) else f"{text} [{low:.{places}f}, {high:.{places}f}]"
-
-    return [
-        sample(own.mean_first, own.sd_first, own.n_first, sizes[0]),
-        sample(own.mean_second, own.sd_second, own.n_second, sizes[1]),
-        interval(own.difference, own.low, own.high, decimals),
-        interval(own.d, own.d_low, own.d_high, 2),
-    ]

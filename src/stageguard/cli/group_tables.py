@@ -1,0 +1,94 @@
+"""Tables that `stats` prints of groups: differences, and estimates from scored and unscored nights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+
+from rich.console import Console
+
+from stageguard.cli.terminal import one_line, print_heading, print_list, table
+from stageguard.formats.cohort_files import scoring_names
+from stageguard.measures.cohort import CohortTable
+from stageguard.measures.groups import METHOD, GroupDifference
+from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
+from stageguard.measures.prediction_powered import CohortEstimate
+from stageguard.measures.summary import SHOWN, shown
+from stageguard.night.quantities import Quantity, quantity_of
+
+
+def shown_rows(cohort: CohortTable) -> list[Quantity]:
+    """Return the quantities that tables of a cohort show: indicators, statistics, those of stages."""
+    of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
+    rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
+    return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]
+
+
+def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:
+    """One table per pair of groups."""
+    names = scoring_names(cohort.values)
+    for first, second in dict.fromkeys((found.first, found.second) for found in differences):
+        own = [d for d in differences if (d.first, d.second) == (first, second)]
+        sizes = max(d.result.n_first for d in own), max(d.result.n_second for d in own)
+        print_heading(out, one_line(f"{first} (n = {sizes[0]}) minus {second} (n = {sizes[1]})"))
+        titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
+        made = table("", "stages", *titles, right=titles)
+        for quantity in shown_rows(cohort):
+            shown_title = quantity.short_heading
+            for found in own:
+                if found.measure == quantity.key and found.result.n_first + found.result.n_second:
+                    cells = _difference_cells(found, max(1, quantity.decimals), sizes)
+                    made.add_row(shown_title, names[found.scoring], *cells)
+                    shown_title = ""
+        out.print(made)
+    print_list(out, "Method", [METHOD])
+
+
+def _difference_cells(found: GroupDifference, decimals: int, sizes: tuple[int, int]) -> list[str]:
+    own = found.result
+
+    def sample(mean: float, sd: float, n: int, size: int) -> str:
+        text = shown(mean, decimals) if isnan(sd) else f"{mean:.{decimals}f} ± {sd:.{decimals}f}"
+        return text if n == size else f"{text} (n = {n})"
+
+    return [
+        sample(own.mean_first, own.sd_first, own.n_first, sizes[0]),
+        sample(own.mean_second, own.sd_second, own.n_second, sizes[1]),
+        _interval(own.difference, own.low, own.high, decimals),
+        _interval(own.d, own.d_low, own.d_high, 2),
+    ]
+
+
+def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], out: Console) -> None:
+    """One table per group, pair of groups or covariate."""
+    reasons: dict[str, list[str]] = {}
+    for title in dict.fromkeys(each.title for each in estimates):
+        by_measure = {each.measure: each for each in estimates if each.title == title}
+        result = next(iter(by_measure.values())).result
+        people = f"{result.n_scored} scored by experts, {result.n_unscored} not"
+        print_heading(out, one_line(f"{title} ({people})"))
+        titles = ("estimate [95 % CI]", "scored alone [95 % CI]", "width", "λ")
+        made = table("", *titles, right=titles)
+        for quantity in shown_rows(cohort):
+            estimate = by_measure[quantity.key]
+            result, places = estimate.result, 2 if estimate.covariate else max(1, quantity.decimals)
+            if isnan(result.scored_estimate):
+                continue
+            made.add_row(
+                quantity.short_heading,
+                _interval(result.estimate, result.low, result.high, places),
+                _interval(result.scored_estimate, result.scored_low, result.scored_high, places),
+                shown(result.width_ratio, 2),
+                f"{result.weight:.2f}",
+            )
+            if result.reason:
+                where = one_line(f"{quantity.short_heading} ({title})")
+                reasons.setdefault(result.reason, []).append(where)
+        out.print(made)
+    print_list(out, "Why", [f"{reason}: {', '.join(names)}" for reason, names in reasons.items()])
+    print_list(out, "Method", [POWERED_METHOD])
+
+
+def _interval(value: float, low: float, high: float, places: int) -> str:
+    text = shown(value, places)
+    return text if isnan(low) else f"{text} [{low:.{places}f}, {high:.{places}f}]"
