@@ -26,6 +26,12 @@ The rules, all of them:
   stage among the scored epochs of that time, smoothed by a Gaussian of ten minutes, every cohort with equal
   weight, every night of a cohort too. A curve is the log of that share against the stage's share of all
   time, cut off at -4 and 2 nats.
+* The joint score of a night is the root mean square of its standardised indicators, those with a band and
+  those that exist on this night, each on the scale where nights are nearly normal: the log of rates and bout
+  lengths, the arcsine of the root of shares (`stageguard.night.quantities` has the offsets for rates that can
+  be 0). Centre is the mean of the cohorts' means; the square of the scale is the mean variance within cohorts
+  plus the variance between their means, both of samples. The threshold is the 90th percentile over expert
+  nights, each scored by centres and scales of the other cohorts; scorers of a night share its weight.
 """
 
 from __future__ import annotations
@@ -41,6 +47,8 @@ import numpy as np
 from cohorts import COHORTS, UNSCORED, Scoring, data_folder, main_sleep, read_all, read_sleep_edf
 from tables import markdown
 
+from stageguard.night.quantities import indicators_of
+
 HERE = Path(__file__).parent
 
 MINIMUM_HOURS_PER_NIGHT = 2.0
@@ -51,6 +59,8 @@ RARE_PROBABILITY = 0.001
 RARE_FACTOR = 2.0
 
 CLOCK_SOURCES = ("dod-h", "dod-o", "sleep-edf")
+JOINT_SOURCES = CLOCK_SOURCES  # of people; of mice the laboratories
+JOINT_PERCENT = 90.0
 CLOCK_STEP_MINUTES, CLOCK_HORIZON_MINUTES = 5.0, 480.0
 CLOCK_SMOOTHING_MINUTES = 10.0
 CLOCK_NATS = (-4.0, 2.0)
@@ -202,12 +212,17 @@ def share_of(pairs: np.ndarray, names: Sequence[str], chosen: Iterable[tuple[str
 
 def nightly(scorings: Sequence[Scoring], scheme: str, epoch_seconds: float) -> dict[str, np.ndarray]:
     """Each indicator over all nights that are long enough."""
-    rows = []
-    for scoring in scorings:
-        labels = in_scheme(scoring, scheme)
-        if (labels != UNSCORED).sum() * epoch_seconds >= MINIMUM_HOURS_PER_NIGHT * 3600:
-            rows.append(night_figures(labels, scheme, epoch_seconds, mouse=scoring.cohort == "mouse"))
+    rows = [
+        night_figures(in_scheme(scoring, scheme), scheme, epoch_seconds, mouse=scoring.cohort == "mouse")
+        for scoring in scorings
+        if is_long_enough(scoring, epoch_seconds)
+    ]
     return {key: np.array([row[key] for row in rows]) for key in rows[0]}
+
+
+def is_long_enough(scoring: Scoring, epoch_seconds: float) -> bool:
+    """Whether figures of this night count."""
+    return (scoring.labels != UNSCORED).sum() * epoch_seconds >= MINIMUM_HOURS_PER_NIGHT * 3600
 
 
 def count(scorings: Sequence[Scoring], scheme: str, epoch_seconds: float) -> dict:
@@ -285,6 +300,7 @@ def profile_numbers(scorings: Sequence[Scoring], cohorts: dict, scheme: str, sou
         "fi_means": means,
         "fi_target": fi_target,
         "bands": bands,
+        "joint": joint_numbers(scorings, scheme, sources if mouse else JOINT_SOURCES, bands),
         "tvr_pairs": [list(pair) for pair in tvr_pairs(scheme, mouse=mouse)],
         "supported_minimum_epochs": dict(zip(names, minima, strict=True)),
         "rare": rare_support(counts, names, PAPER_PAIRS[scheme]),
@@ -300,6 +316,78 @@ def expert_bands(nights: Sequence[dict]) -> dict[str, list[float]]:
     keys = [key for key in nights[0] if key != "tvr_paper_percent"]
     bands = {key: [min(n[key]["p5"] for n in nights), max(n[key]["p95"] for n in nights)] for key in keys}
     return {key: band for key, band in bands.items() if band[0] < band[1]}
+
+
+def joint_numbers(scorings: Sequence[Scoring], scheme: str, sources: Sequence[str], bands: dict) -> dict:
+    """Centre and scale of every indicator with a band, the threshold, and how often it flags experts."""
+    sources, mouse = list(sources), sources[0].startswith("mouse")
+    others = [] if mouse else [name for name in COHORTS if name not in (*sources, "mouse")]
+    nights = {name: joint_nights(select(scorings, name), scheme, bands) for name in (*sources, *others)}
+    scales = joint_scales([nights[name][0] for name in sources])
+    threshold = joint_threshold({name: nights[name] for name in sources})
+    flagged = {}
+    for name in sources:
+        rest = {other: nights[other] for other in sources if other != name}
+        scores = joint_scores(nights[name][0], joint_scales([figures for figures, _ in rest.values()]))
+        flagged[name] = 100 * np.mean(scores > joint_threshold(rest))
+    outside = {name: outside_a_band_percent(select(scorings, name), scheme, bands) for name in nights}
+    elsewhere = {name: 100 * np.mean(joint_scores(nights[name][0], scales) > threshold) for name in others}
+    return {
+        "sources": sources,
+        "n_scorings": sum(len(nights[name][1]) for name in sources),
+        "threshold": threshold,
+        "indicators": {key: list(scale) for key, scale in scales.items()},
+        "flagged_if_left_out_percent": flagged,
+        "flagged_never_counted_percent": elsewhere,
+        "outside_a_band_percent": outside,
+    }
+
+
+def joint_nights(
+    scorings: Sequence[Scoring], scheme: str, keys: Iterable[str]
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Indicators of a cohort's nights on the scales where they are nearly normal, and the nights' weights."""
+    epoch_seconds = COHORTS[scorings[0].cohort].epoch_seconds
+    figures, known = nightly(scorings, scheme, epoch_seconds), indicators_of(SCHEMES[scheme][0])
+    weights = [scoring.weight for scoring in scorings if is_long_enough(scoring, epoch_seconds)]
+    return {key: np.array([known[key].normal(x) for x in figures[key]]) for key in keys}, np.array(weights)
+
+
+def joint_scales(cohorts: Sequence[dict[str, np.ndarray]]) -> dict[str, tuple[float, float]]:
+    """Centre and scale of every indicator that varies."""
+    scales = {}
+    for key in cohorts[0]:
+        means = [np.nanmean(figures[key]) for figures in cohorts]
+        between = np.var(means, ddof=1) if len(means) > 1 else 0.0
+        variance = np.mean([np.nanvar(figures[key], ddof=1) for figures in cohorts]) + between
+        if variance > 0:
+            scales[key] = float(np.mean(means)), float(np.sqrt(variance))
+    return scales
+
+
+def joint_scores(figures: dict[str, np.ndarray], scales: dict[str, tuple[float, float]]) -> np.ndarray:
+    """Root mean square of the standardised indicators that exist, per night."""
+    z = np.array([(figures[key] - centre) / scale for key, (centre, scale) in scales.items()])
+    return np.sqrt(np.nanmean(z**2, axis=0))
+
+
+def joint_threshold(nights: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> float:
+    """Least score that nine of ten nights do not exceed, each scored by the other cohorts."""
+    scores = [
+        joint_scores(figures, joint_scales([nights[other][0] for other in nights if other != name]))
+        for name, (figures, _) in nights.items()
+    ]
+    pooled, weights = np.concatenate(scores), np.concatenate([weights for _, weights in nights.values()])
+    order = np.argsort(pooled)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(pooled[order][np.searchsorted(reached, JOINT_PERCENT / 100 - 1e-12)])
+
+
+def outside_a_band_percent(scorings: Sequence[Scoring], scheme: str, bands: dict) -> float:
+    """Percent of expert nights that leave at least one single band."""
+    figures = nightly(scorings, scheme, COHORTS[scorings[0].cohort].epoch_seconds)
+    outside = [(figures[key] < low) | (figures[key] > high) for key, (low, high) in bands.items()]
+    return 100 * np.mean(np.any(outside, axis=0))
 
 
 def habits(cohorts: dict, sources: Sequence[str], scheme: str) -> list[dict]:

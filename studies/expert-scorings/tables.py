@@ -32,6 +32,10 @@ def markdown(results: dict) -> str:
         "## Do the experts' own nights lie where the profile wants them?\n\n"
         "Cohorts marked * were not used for that profile. The strength rule smooths nights above twice the "
         "target.\n\n" + suitability(results["profiles"]),
+        "## Which nights look like expert scoring?\n\n"
+        "Experts' nights above the threshold of the joint score. Left out: neither scales nor the "
+        "threshold\nhave seen the cohort. Never counted: by the profile as it is. "
+        "Beside it, nights that leave at least one single band.\n\n" + joint(results["profiles"]),
         "## How far two experts are apart\n\n"
         "Ratio of the FI that two of the five DOD-H scorers give one night. "
         "Half to twice the target,\nthe width of the strength rule, is about that.\n\n"
@@ -186,6 +190,24 @@ def suitability(numbers: dict) -> str:
             keys = ("in_band_percent", "below_half_target_percent", "above_twice_target_percent")
             rows.append([name, source + mark, *(f"{fit[key]:.0f}" for key in keys)])
     return table(["profile", "cohort", "in FI band %", "below half target %", "above twice target %"], rows)
+
+
+def joint(numbers: dict) -> str:
+    """Threshold of the joint score, and whose expert nights it flags."""
+    rows = []
+    for name, p in numbers.items():
+        own = p["joint"]
+        flagged = {
+            "left out": own["flagged_if_left_out_percent"],
+            "never counted": own["flagged_never_counted_percent"],
+        }
+        for how, percents in flagged.items():
+            for cohort, percent in percents.items():
+                outside = own["outside_a_band_percent"][cohort]
+                threshold = f"{own['threshold']:.2f}"
+                rows.append([name, threshold, cohort, how, f"{percent:.0f}", f"{outside:.0f}"])
+    header = ["profile", "threshold", "cohort", "cohort was", "above threshold %", "outside a band %"]
+    return table(header, rows)
 
 
 def between(ratios: dict) -> str:

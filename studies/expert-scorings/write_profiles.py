@@ -76,6 +76,7 @@ def fitted_profile(name: str, results: dict, words: dict) -> str:
                 section("[transitions]", by_stage(numbers["stages"], numbers["transitions"]), origin),
                 *clock_section(numbers, own, results),
                 section("[bands]", bands(numbers, results)),
+                section("[joint]", joint(numbers)),
                 *fitted_provenance(numbers, own, results),
             ]
         )
@@ -177,6 +178,18 @@ def bands(numbers: dict, results: dict) -> dict[str, dict]:
         key: {"low": float(f"{low:.4g}"), "high": float(f"{high:.4g}"), "source": source, "unit": unit(key)}
         for key, (low, high) in numbers["bands"].items()
     }
+
+
+def joint(numbers: dict) -> dict[str, object]:
+    """The joint score of the indicators with a band, and what experts stay under."""
+    counted = numbers["joint"]
+    named = f"{', '.join(counted['sources'])} ({counted['n_scorings']} scorings)"
+    scales = {
+        key: {"centre": float(f"{centre:.4g}"), "scale": float(f"{scale:.4g}")}
+        for key, (centre, scale) in counted["indicators"].items()
+    }
+    source = f"90th percentile over expert nights, each scored by the other cohorts of {named}"
+    return {"threshold": float(f"{counted['threshold']:.4g}"), "source": source, "indicators": scales}
 
 
 def unit(key: str) -> str:

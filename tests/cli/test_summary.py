@@ -10,7 +10,7 @@ import pytest
 
 import nights
 import stageguard as sg
-from stageguard.measures.summary import DECODED_ROWS, Row, summarise
+from stageguard.measures.summary import DECODED_ROWS, Row, summary_of
 
 STAGES = "WNR"
 
@@ -25,7 +25,7 @@ def decoding_of(text: str, profile: str = "human-psg-3", stages: str = STAGES, c
 
 
 def rows_of(decoding) -> dict[str, Row]:
-    return {row.key: row for row in summarise(decoding)}
+    return {row.key: row for row in summary_of(decoding).indicators}
 
 
 def test_before_is_counted_on_the_argmax():

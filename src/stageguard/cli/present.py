@@ -25,6 +25,7 @@ from stageguard.cli.terminal import (
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.summary import NightFacts, NightSummary
+from stageguard.night.quantities import JOINT
 from stageguard.runner.cohort_tables import MOST_IN_FULL
 from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
@@ -187,6 +188,7 @@ def length_words(n_epochs: int, epoch_seconds: float) -> str:
 def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence[Sequence[str]] = ()) -> None:
     """Headline and before/after table, with `more` rows."""
     print_headline(file, summary.facts, out, "with", summary.lights)
+    print_verdict(summary.verdict, out, looks_like_experts=summary.joint.looks_like_experts)
     shown = table("", "before", "after", "expert range", right=("before", "after"))
     for title, *cells in (*(row.cells() for row in summary.indicators), *more):
         shown.add_row(title, *(marked(cell) for cell in cells))
@@ -199,6 +201,20 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
     out.print(shown)
     if summary.range_note:
         out.print(summary.range_note)
+
+
+def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None) -> None:
+    """Say whether a night looks like expert scoring."""
+    colour = {True: "green", False: "yellow", None: "dim"}[looks_like_experts]
+    out.print(f"The night {verdict}.", style=f"bold {colour}")
+
+
+def looking_like_experts(judged: Sequence[bool | None]) -> str:
+    """Return how many of many nights look like expert scoring."""
+    n_unjudged = sum(one is None for one in judged)
+    left_out = f" {count(n_unjudged, 'night')} cannot be judged." if n_unjudged else ""
+    n_alike = sum(one is True for one in judged)
+    return f"{n_alike:,} of {len(judged):,} nights look like expert scoring.{left_out}"
 
 
 def marked(cell: str) -> Text:
@@ -216,22 +232,26 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
     if not outcomes:
         return
     out = out or console()
-    numbers = ("epochs", "changed", "FI before", "FI after")
+    numbers = ("epochs", "changed", "joint score", "FI before", "FI after")
     shown = table("file", *numbers, "warnings", right=numbers)
     for outcome in outcomes:
         summary = outcome.result.summary
         assert summary is not None
-        _, before, after, _ = summary.indicators[0].cells()
+        cells = {row.key: row.cells() for row in summary.indicators}
+        _, before, after, _ = cells["fragmentation_index"]
+        joint = cells.get(JOINT.key, ["", "n/a", "n/a", ""])[2]
         shown.add_row(
             one_line(outcome.file),
             f"{summary.facts.n_epochs:,}",
             f"{summary.changed_percent:.1f} %",
+            marked(joint),
             marked(before),
             marked(after),
             one_line("; ".join(map(one_line, outcome.warnings))),
         )
     out.print(shown)
     folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
+    out.print(looking_like_experts([outcome.result.joint.looks_like_experts for outcome in outcomes]))
     out.print(f"Wrote {len(outcomes)} hypnogram{'s' * (len(outcomes) != 1)} to {', '.join(folders)}")
     print_read(outcomes, out)
     print_review(out)

@@ -24,9 +24,9 @@ from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Sel
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.guard.decode import decode
+from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
 from stageguard.measures.statistics import sleep_statistics
-from stageguard.measures.validity import expert_bands
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.profile import Profile
@@ -90,6 +90,7 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
     document["rare"] = [[a, b, _round(learned.transitions[index(a), index(b)], 6)] for a, b, *_ in rare]
     document["tvr_pairs"] = [list(pair) for pair in base.tvr_pairs or [(a, b) for a, b, *_ in rare]]
     document["bands"] = _bands(material, recipe)
+    document["joint"] = base.to_dict().get("joint") if recipe.ratio == 1.0 else None  # of many cohorts
     document["provenance"] = _provenance(fitted)
     return {key: value for key, value in document.items() if value is not None}
 

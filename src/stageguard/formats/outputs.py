@@ -112,6 +112,7 @@ def write_decoding(
     options: Mapping[str, Any] | None = None,
     quality: npt.ArrayLike | None = None,
     notes: Sequence[str] = (),
+    joint_score: Mapping[str, float] | None = None,
     svg: str | None = None,
     changes: str | None = None,
     durable: bool = True,
@@ -127,9 +128,9 @@ def write_decoding(
         so that the output can be verified; its text, where it is an output too and is written with them.
     overwrite : bool
         Replace existing outputs; otherwise they are an OutputExistsError.
-    options, quality, notes : optional
+    options, quality, notes, joint_score : optional
         How the file was read and decoded, in JSON types; the quality index used, written as a column; what
-        was assumed or ignored while reading.
+        was assumed or ignored while reading; whether it looks like expert scoring.
     svg, changes : str, optional
         A picture and a table of changes to write beside them.
     durable : bool
@@ -143,7 +144,7 @@ def write_decoding(
     beside = {
         file: text for file, text in ((files.svg, svg), (files.changes, changes)) if file and text is not None
     }
-    main = output_texts(decoding, files, described, options or {}, quality, notes, beside)
+    main = output_texts(decoding, files, described, options or {}, quality, notes, beside, joint_score)
     texts |= beside | main  # the sidecar comes last: where it is, all the others are
     spare = () if source is None or data is not None else (source,)
     write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
@@ -159,6 +160,7 @@ def output_texts(
     quality: npt.ArrayLike | None,
     notes: Sequence[str],
     beside: Mapping[Path, str] | None = None,
+    joint_score: Mapping[str, float] | None = None,
 ) -> dict[Path, str | bytes]:
     """Table and sidecar of a decoding; the sidecar tells what is beside it."""
     table = _table_text(decoding, quality)
@@ -166,6 +168,8 @@ def output_texts(
     if beside:
         described = [describe_file(file, text.encode()) for file, text in beside.items()]
         sidecar["stageguard"]["beside"] = described
+    if joint_score is not None:
+        sidecar["stageguard"]["joint_score"] = plain(joint_score)
     sidecar["stageguard"]["sha256"] = _SHA256_MARK
     text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
     text = text.replace(_SHA256_MARK, sidecar_sha256(parse_json(text)))

@@ -94,7 +94,7 @@ def measure(
             values |= {f"{kind}_{stage}_{phase}": float(getattr(stretch, kind)[stage]) for stage in stages}
     if profile is not None:
         valid = validity(night, profile, lights_off=options.lights_off, lights_on=options.lights_on)
-        for name, indicator in valid.indicators.items():
+        for name, indicator in valid.measured.items():
             values[name] = float(indicator.value)
             if indicator.reason:
                 reasons[name] = indicator.reason

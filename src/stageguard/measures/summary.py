@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import measure
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.validity import validity_of
-from stageguard.night.quantities import ALL_BOUTS, INDICATORS, NIGHT
+from stageguard.measures.validity import Validity, validity_of
+from stageguard.night.quantities import ALL_BOUTS, INDICATORS, JOINT, NIGHT
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from stageguard.profile.profile import Profile
 
 
-# What tables of the command line show, indicators first.
-SHOWN = {quantity.key: quantity for quantity in (*INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
+# What tables of the command line show: the joint score, indicators, statistics.
+SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
 
@@ -63,17 +63,16 @@ def shown(value: float, decimals: int) -> str:
     return "n/a" if isnan(value) else f"{value:.{decimals}f}"
 
 
-def summarise(decoding: Decoding, options: StatisticsOptions | None = None) -> list[Row]:
+def _rows(
+    nights: Sequence[Hypnogram], valid: Sequence[Validity], options: StatisticsOptions | None
+) -> list[Row]:
     """Rows of the before/after table; a measure that neither has is left out."""
-    nights = hypnogram_before(decoding), decoding.hypnogram
     before, after = (measure(night, None, options) for night in nights)
-    lights = (None, None) if options is None else options.lights
-    cuts = cuts_of(decoding)
-    valid = [validity_of(night, decoding.profile, cuts, lights).indicators for night in nights]
+    indicators = [each.measured for each in valid]
     rows = []
     for key in DECODED_ROWS:
-        if key in valid[0]:
-            was, now = (indicators[key] for indicators in valid)
+        if key in indicators[0]:
+            was, now = (each[key] for each in indicators)
             row = Row(
                 key,
                 was.value,
@@ -131,6 +130,23 @@ class NightFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class JointScores:
+    """The joint score before and after decoding, and what experts stay under; NaN where there is none."""
+
+    before: float = NAN
+    after: float = NAN
+    threshold: float = NAN
+
+    @property
+    def looks_like_experts(self) -> bool | None:
+        """Whether the decoded night does; None where it cannot be judged."""
+        return None if isnan(self.after) else self.after <= self.threshold
+
+
+UNJUDGED = JointScores()
+
+
+@dataclass(frozen=True, slots=True)
 class NightSummary:
     """A decoding in numbers and remarks."""
 
@@ -140,6 +156,8 @@ class NightSummary:
     n_changed: int
     n_filled: int
     n_unscored: int
+    joint: JointScores
+    verdict: str
     indicators: tuple[Row, ...]
     strength: str
     assumptions: tuple[str, ...]
@@ -155,25 +173,31 @@ class NightSummary:
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
         values = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        indicators = {row.key: row.to_dict() for row in self.indicators}
-        return self.facts.to_dict() | values | {"indicators": indicators}
+        values["indicators"] = {row.key: row.to_dict() for row in self.indicators}
+        values["joint"] = asdict(self.joint) | {"looks_like_experts": self.joint.looks_like_experts}
+        return self.facts.to_dict() | values
 
 
 def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightSummary:
     """Return what a person wants to know about a decoding; `options` tell its lights."""
-    hypnogram, rows = decoding.hypnogram, summarise(decoding, options)
-    lights = "" if options is None else lights_words(hypnogram, *options.lights)
+    hypnogram, profile, cuts = decoding.hypnogram, decoding.profile, cuts_of(decoding)
+    nights = hypnogram_before(decoding), hypnogram
+    moments = (None, None) if options is None else options.lights
+    valid = [validity_of(night, profile, cuts, moments) for night in nights]
+    rows = _rows(nights, valid, options)
     return NightSummary(
-        facts=NightFacts.of(hypnogram, decoding.profile),
+        facts=NightFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
         n_scored=int(np.count_nonzero(decoding.argmax >= 0)),
         n_changed=int(np.count_nonzero(decoding.changed)),
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
+        joint=JointScores(valid[0].joint.value, valid[1].joint.value, valid[1].joint.high),
+        verdict=valid[1].verdict,
         indicators=tuple(rows),
         strength=str(decoding.strength),
         assumptions=tuple(decoding.assumed),
         advice=tuple(decoding.advice()),
         range_note=range_note(decoding, rows),
-        lights=lights,
+        lights=lights_words(hypnogram, *moments),
     )

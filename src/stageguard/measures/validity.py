@@ -1,7 +1,7 @@
 """Whether a hypnogram looks like expert scoring: validity indicators against two-sided expert bands.
 
-That is not whether it is right: a night can lie inside every band and agree with no expert. `expert_bands`
-counts the bands over experts' scorings.
+The joint score says whether, the bands say where a night differs. Neither says that it is right: a night can
+lie inside every band and agree with no expert. `measures.bands` counts the bands over experts' scorings.
 
 The indicators are those of `stageguard.night.quantities`: stage changes and uncommon transitions among
 adjacent scored pairs, flips A-B-A of one epoch, and the complete bouts of each stage.
@@ -12,8 +12,9 @@ stage stands on either side. These are the definitions the bands of the profiles
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -34,9 +35,8 @@ from stageguard.measures.bouts import (
 )
 from stageguard.measures.day import Moment, lights_window
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
-from stageguard.night.quantities import Quantity, indicators_of
+from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
-from stageguard.profile.parts import Band
 from stageguard.profile.profile import Profile
 
 Place = Literal["below", "inside", "above", "no band"]
@@ -44,9 +44,6 @@ Value = tuple[float, str]  # a number, and why it is NaN
 
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
 SHORTEST_NIGHT_HOURS = 2.0  # scored; indicators of less are too uneven to belong to a range of nights
-FEWEST_SCORINGS = 10  # our choice: the 5th percentile of fewer is the smallest of them
-PERCENTILES = (5.0, 95.0)
-_DIGITS = 4  # of the ends of a band
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +72,10 @@ class Indicator:
     place: Place
     reason: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, without the name."""
+        return {key: getattr(self, key) for key in ("value", "unit", "low", "high", "place", "reason")}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Validity:
@@ -86,6 +87,9 @@ class Validity:
         Whose bands, pairs and minimum bouts.
     n_epochs_scored, hours_scored : int, float
         How much there was to look at.
+    joint : Indicator
+        The joint score of all indicators, its range from 0 to what experts stay under; with a reason where
+        there is none.
     indicators : mapping
         Each indicator by name; the names are listed in `stageguard.night.quantities`.
     rare_pairs : mapping
@@ -99,11 +103,31 @@ class Validity:
     profile: str
     n_epochs_scored: int
     hours_scored: float
+    joint: Indicator
     indicators: Mapping[str, Indicator]
     rare_pairs: Mapping[str, int]
     bouts_below_minimum: Mapping[str, int]
     expert_bouts_below_minimum: Mapping[str, int] | None = None
     expert_bouts_lost: Mapping[str, int] | None = None
+
+    @property
+    def looks_like_experts(self) -> bool | None:
+        """Whether the joint score is one that expert nights have; None where there is none."""
+        return None if self.joint.place == "no band" else self.joint.place == "inside"
+
+    @property
+    def verdict(self) -> str:
+        """The same in words, to follow a subject such as "the night"."""
+        if self.looks_like_experts is None:
+            return f"cannot be judged: {self.joint.reason}"
+        claim = "looks" if self.looks_like_experts else "does not look"
+        compared = f"{self.joint.value:.2f} (experts stay under {self.joint.high:.2f})"
+        return f"{claim} like expert scoring: {compared}"
+
+    @property
+    def measured(self) -> Mapping[str, Indicator]:
+        """The joint score and the indicators by name."""
+        return {self.joint.name: self.joint, **self.indicators}
 
     @property
     def outside(self) -> tuple[str, ...]:
@@ -137,12 +161,13 @@ class Validity:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, indicator by indicator."""
-        fields = ("value", "unit", "low", "high", "place", "reason")
         plain: dict[str, Any] = {
             "profile": self.profile,
             "n_epochs_scored": self.n_epochs_scored,
             "hours_scored": self.hours_scored,
-            "indicators": {k: {f: getattr(v, f) for f in fields} for k, v in self.indicators.items()},
+            "looks_like_experts": self.looks_like_experts,
+            "joint": self.joint.to_dict(),
+            "indicators": {name: indicator.to_dict() for name, indicator in self.indicators.items()},
             "outside": list(self.outside),
         }
         for name in ("rare_pairs", "bouts_below_minimum", "expert_bouts_below_minimum", "expert_bouts_lost"):
@@ -159,7 +184,7 @@ def validity(
     lights_off: Moment | None = None,
     lights_on: Moment | None = None,
 ) -> Validity:
-    """Measure the validity indicators of a night, each with the experts' range.
+    """Measure whether a night looks like expert scoring, and its indicators, each with the experts' range.
 
     Bands are two-sided: a night smoother than experts score is flagged like one that is more fragmented.
 
@@ -177,7 +202,8 @@ def validity(
     Returns
     -------
     Validity
-        `indicators` by name, `outside` for those outside their band.
+        `looks_like_experts` by the `joint` score; `indicators` by name, `outside` for those outside their
+        band.
     """
     lights = lights_off, lights_on
     return validity_of(hypnogram_of(night), _profile_for(night, profile), cuts_of(night), lights, expert)
@@ -214,6 +240,7 @@ def validity_of(
         name: _indicator(quantity, *values[name], profile, epoch_seconds)
         for name, quantity in indicators_of(names).items()
     }
+    hours_scored = n_scored * epoch_seconds / 3600.0
     n_short = n_lost = None
     if expert is not None:
         of_expert = expert.merge(profile.scheme).labels[first:stop]
@@ -221,7 +248,8 @@ def validity_of(
     return Validity(
         profile=profile.name,
         n_epochs_scored=n_scored,
-        hours_scored=n_scored * epoch_seconds / 3600.0,
+        hours_scored=hours_scored,
+        joint=_joint_score(values, profile, epoch_seconds, hours_scored),
         indicators=indicators,
         rare_pairs=rare,
         bouts_below_minimum=_with_minimum(profile, bouts.stages[too_short]),
@@ -334,6 +362,37 @@ def _indicator(
     return Indicator(name, value, unit, low, high, "no band" if np.isnan(value) else place, reason)
 
 
+def _joint_score(
+    values: Mapping[str, Value], profile: Profile, epoch_seconds: float, hours_scored: float
+) -> Indicator:
+    """Return the root mean square of the standardised indicators that exist, beside what experts stay under.
+
+    Indicators are brought to the profile's epoch length first; those of single epochs exist at that one only.
+    """
+    joint, scale = profile.joint, epoch_seconds / profile.epoch_seconds
+    if joint is None:
+        return _absent("the profile has no joint score of expert nights")
+    if hours_scored < SHORTEST_NIGHT_HOURS:
+        least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more, as of the nights that were counted"
+        return _absent(f"{hours_scored:.1f} h are scored, {least}")
+    known = indicators_of(profile.scheme.names)
+    squares = []
+    for name, expert in joint.indicators.items():
+        (value, _), rule = values[name], known[name].epoch_rule
+        if not np.isnan(value) and (scale == 1.0 or rule != "single epochs"):
+            value = value / scale if rule == "per pair" else value
+            squares.append(((known[name].normal(value) - expert.centre) / expert.scale) ** 2)
+    if not squares:
+        return _absent("none of the indicators of the joint score exists on this night")
+    score = sqrt(sum(squares) / len(squares))
+    place: Place = "above" if score > joint.threshold else "inside"
+    return Indicator(JOINT.key, score, JOINT.unit, 0.0, joint.threshold, place)
+
+
+def _absent(reason: str) -> Indicator:
+    return Indicator(JOINT.key, NAN, JOINT.unit, NAN, NAN, "no band", reason)
+
+
 def _with_minimum(profile: Profile, stages: Labels) -> Mapping[str, int]:
     """Return how many of these bouts each stage with a minimum has."""
     counts = np.bincount(stages, minlength=profile.scheme.n_stages).tolist()
@@ -350,86 +409,3 @@ def _expert_bouts(
     n_kept = np.add.reduceat(labels == of_expert, bouts.starts, dtype=np.intp)
     lost = short & (n_kept == 0)
     return _with_minimum(profile, bouts.stages[short]), _with_minimum(profile, bouts.stages[lost])
-
-
-def expert_bands(
-    hypnograms: Sequence[Hypnogram | Sequence[Hypnogram]],
-    profile: Profile | str,
-    *,
-    percentiles: tuple[float, float] = PERCENTILES,
-) -> Mapping[str, Band]:
-    """Count the band of every validity indicator over expert scorings.
-
-    Every scoring counts by itself, so that the bands hold the spread between scorers as well as between
-    nights.
-
-    Parameters
-    ----------
-    hypnograms : sequence of Hypnogram, or of sequences of Hypnogram
-        Scored nights; of a night that several experts scored, all of their scorings.
-    profile : Profile or str
-        Gives the stages, into which finer ones are merged, and the uncommon transitions that TVR counts.
-    percentiles : tuple of float
-        Low and high end.
-
-    Returns
-    -------
-    mapping of str to Band
-        By the names of `sg.validity`'s indicators. One that fewer than ten scorings have, or that is the
-        same in all of them, has no band.
-    """
-    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
-    low, high = _checked(percentiles)
-    panels = _panels(hypnograms)
-    scorings = [scoring for panel in panels for scoring in panel]
-    if not scorings:
-        raise InputError("no scoring is given, expected hypnograms of expert-scored nights.")
-    lengths = sorted({scoring.epoch_seconds for scoring in scorings})
-    if len(lengths) > 1:
-        raise InputError(
-            f"epochs last {' s and '.join(f'{s:g}' for s in lengths)} s, expected one epoch length. "
-            "Count the bands of each by itself."
-        )
-    shortest = 3600.0 * SHORTEST_NIGHT_HOURS
-    measured = [
-        validity(scoring, profile).indicators
-        for scoring in scorings
-        if np.count_nonzero(scoring.labels != UNSCORED) * scoring.epoch_seconds >= shortest
-    ]
-    counted = f"{len(scorings)} expert nights"
-    if len(scorings) != len(panels):
-        counted = f"{len(scorings)} expert scorings of {len(panels)} nights"
-    bands = {}
-    for name, quantity in indicators_of(profile.scheme.names).items():
-        values = [indicators[name].value for indicators in measured]
-        known = [value for value in values if not np.isnan(value)]
-        if len(known) >= FEWEST_SCORINGS:
-            ends = [float(f"{value:.{_DIGITS}g}") for value in np.percentile(known, (low, high))]
-            if ends[0] < ends[1]:
-                source = f"{low:g}th to {high:g}th percentile over {counted}"
-                bands[name] = Band(ends[0], ends[1], source, quantity.unit)
-    return bands
-
-
-def _panels(hypnograms: Any) -> list[list[Hypnogram]]:
-    """Return the scorings of each night."""
-    if isinstance(hypnograms, Hypnogram | str) or not isinstance(hypnograms, Collection):
-        got = "one hypnogram" if isinstance(hypnograms, Hypnogram) else checks.shown(hypnograms)
-        raise InputError(f"got {got}, expected a list of expert-scored nights.")
-    panels = []
-    for number, panel in enumerate(hypnograms):
-        several = isinstance(panel, Collection) and not isinstance(panel, Hypnogram | str)
-        try:
-            panels.append([hypnogram_of(scoring) for scoring in (panel if several else [panel])])
-        except InputError as error:
-            raise InputError(f"night {number}: {error}") from None
-    return panels
-
-
-def _checked(percentiles: object) -> tuple[float, float]:
-    if not isinstance(percentiles, list | tuple) or len(percentiles) != 2:
-        raise InputError(f"percentiles is {checks.shown(percentiles)}, expected two numbers such as (5, 95).")
-    low, high = (checks.number(value, "percentiles", low=0.0, high=100.0) for value in percentiles)
-    if low >= high:
-        raise InputError(f"percentiles are {low:g} and {high:g}, expected the lower one first.")
-    return low, high

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import asin, log, sqrt
 from types import MappingProxyType
 from typing import Literal
 
@@ -45,6 +46,8 @@ class Quantity:
     # a band, at another epoch length than the profile's, stays the same; grows with the epoch, being counted
     # per pair of epochs; or means something else, being about single epochs
     epoch_rule: EpochRule = "same"
+    # added before the log is taken of what can be 0: our choice, about one in a night
+    log_offset: float = 0.0
 
     def __post_init__(self) -> None:
         """Fill in the names that follow from others."""
@@ -73,6 +76,15 @@ class Quantity:
     def description(self) -> str:
         """Title and definition, as in a codebook."""
         return f"{self.title}: {self.definition}" if self.definition else self.title
+
+    def normal(self, value: float) -> float:
+        """Return a value on the scale where expert nights are nearly normal.
+
+        That is the arcsine of the root for shares in percent, and the log for rates and bout lengths.
+        """
+        if self.unit.startswith("%"):
+            return asin(sqrt(min(value, 100.0) / 100.0))
+        return log(value + self.log_offset)
 
     def of(self, stage: str, phase: str = "") -> Quantity:
         """Return the quantity of one stage, or of one stage in the light or in the dark."""
@@ -142,13 +154,18 @@ PHASE = (
              "min", 2),
 )
 
+# All indicators with a band in one number, `profile.joint`.
+JOINT = Quantity("joint_score", "Joint score", "how far its indicators are from those of expert scorings",
+                 "SD of expert nights", 2, heading="Joint score (SD from expert scorings)",
+                 short_heading="Joint score", shown=("decode", "cohort", "night row"))
+
 # Validity indicators of a whole night.
 INDICATORS = (
     Quantity("fragmentation_index", "Fragmentation index", "stage changes", "per adjacent scored pair", 3,
              "FI", heading="Fragmentation index (changes per epoch)", short_heading="FI (per epoch)",
-             shown=("decode", "cohort", "night row"), epoch_rule="per pair"),
+             shown=("decode", "cohort", "night row"), epoch_rule="per pair", log_offset=0.001),
     Quantity("transitions_per_hour", "Stage changes per hour", "of adjacent scored pairs", "per hour", 2,
-             label="Stage changes"),
+             label="Stage changes", log_offset=0.1),
     Quantity("tvr_percent", "Uncommon transitions (TVR)", "those the profile counts",
              "% of adjacent scored pairs", 2,
              heading="Uncommon transitions, TVR (%)", short_heading="TVR (%)",
@@ -156,11 +173,11 @@ INDICATORS = (
     Quantity("tvr_per_change_percent", "Uncommon transitions per change", "those the profile counts",
              "% of stage changes", 1, label="Uncommon transitions, of changes"),
     Quantity("tvr_per_hour", "Uncommon transitions per hour", "those the profile counts", "per hour", 2,
-             label="Uncommon transitions, per hour"),
+             label="Uncommon transitions, per hour", log_offset=0.1),
     Quantity("paper_tvr_percent", "W to R and R to N", "of the stages merged to W, N, R",
              "% of adjacent scored pairs", 2, label="W→R and R→N (published TVR)", epoch_rule="per pair"),
     Quantity("flips_per_hour", "Flips per hour", "A-B-A where B lasts one epoch", "per hour", 2,
-             label="One-epoch flips (A-B-A)", epoch_rule="single epochs"),
+             label="One-epoch flips (A-B-A)", epoch_rule="single epochs", log_offset=0.1),
 )
 
 # Validity indicators of each stage.
@@ -189,7 +206,7 @@ def indicators_of(stages: tuple[str, ...]) -> Mapping[str, Quantity]:
 @cache
 def quantity_of(key: str) -> Quantity:
     """Return the quantity behind a key such as ``tst_minutes``, ``bouts_N2`` or ``bouts_R_dark``."""
-    for quantity in (*NIGHT, ALL_BOUTS, *INDICATORS):
+    for quantity in (*NIGHT, ALL_BOUTS, JOINT, *INDICATORS):
         if quantity.key == key:
             return quantity
     for quantity in PHASE:

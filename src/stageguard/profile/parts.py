@@ -146,6 +146,30 @@ class Band:
     unit: str = schema.text("", empty=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where expert nights lie on the scale of an indicator where they are nearly normal."""
+
+    centre: float = schema.number()
+    scale: float = schema.number(positive=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """One number for whether a night looks like expert scoring.
+
+    A night's score is the root mean square of its ``indicators``, each standardised by its `Scale`; those
+    that do not exist on a night are left out. Nine of ten expert nights of a cohort that was not counted
+    score no more than ``threshold``.
+    """
+
+    threshold: float = schema.number(positive=True)
+    indicators: Mapping[str, Scale] = schema.declare(
+        schema.REQUIRED, lambda value, where: value
+    )  # read_joint
+    source: str = schema.text("", empty=True)
+
+
 def words_of(text: str) -> tuple[str, ...]:
     """Return the words of a text, whatever their case."""
     return tuple(re.findall(r"\w+", text.replace("_", " ").casefold()))
@@ -306,6 +330,17 @@ def read_bands(value: object, where: str, scheme: StageScheme) -> Mapping[str, B
         if band.low > band.high:
             raise InputError(f"{where}.{name} has low {band.low:g} above high {band.high:g}. Swap them.")
     return MappingProxyType(bands)
+
+
+def read_joint(value: object, where: str, scheme: StageScheme) -> Joint:
+    """Return the joint score, the scale of each indicator by its name."""
+    joint = schema.read_table(Joint, value, where)
+    inside = f"{where}.indicators"
+    given = checks.mapping(joint.indicators, inside, indicators_of(scheme.names))
+    if not given:
+        raise InputError(f"{inside} is empty, expected the centre and scale of one indicator or more.")
+    scales = {name: schema.read_table(Scale, item, f"{inside}.{name}") for name, item in given.items()}
+    return replace(joint, indicators=MappingProxyType(scales))
 
 
 def read_intervals(value: object, where: str, scheme: StageScheme) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from stageguard.profile.parts import (
     Caution,
     Clock,
     FlipFlop,
+    Joint,
     RarePair,
     StrengthRule,
     words_of,
@@ -94,6 +95,8 @@ class Profile(Document):
         Probability of a bout of 1, 2, ... epochs; the last hazard carries on.
     bands : mapping of str to Band
         Range of each indicator over expert scorings.
+    joint : Joint or None
+        All these indicators in one score, and how high it is on expert nights.
     fingerprint : Fingerprint or None
         How that stager's nights look.
     intervals : mapping
@@ -129,6 +132,7 @@ class Profile(Document):
     clock: Clock | None
     durations: Mapping[str, tuple[float, ...]]
     bands: Mapping[str, Band]
+    joint: Joint | None
     fingerprint: Fingerprint | None
     intervals: Mapping[str, Any]
     provenance: Mapping[str, Any]

@@ -299,6 +299,14 @@ _TABLE = (
         decodes=False,
     ),
     Key(
+        "joint",
+        "whether a night looks like expert scoring, in one number: `centre` and `scale` of `indicators`, the "
+        "`threshold` that expert nights stay under, `source`",
+        parts.read_joint,
+        shown="none",
+        decodes=False,
+    ),
+    Key(
         "fingerprint",
         "how that stager's nights look, by which `decode` knows others: `n_nights`, and `[lowest, median, "
         "highest]` over them of `fragmentation_index`, `entropy` (nats), `sharpness` (mean highest "

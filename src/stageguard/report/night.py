@@ -137,9 +137,11 @@ def _tables(
 ) -> dict[str, Any]:
     agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
     changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
-    bands = decoding.profile.bands.values()
+    bands, joint = decoding.profile.bands.values(), decoding.profile.joint
     return {
         "indicator_reasons": tables.indicator_reasons(measured, indicators),
+        "verdict": words.verdict(decoding, measured),
+        "joint_source": "" if joint is None else joint.source,
         "band_sources": dict.fromkeys(band.source for band in bands if band.source),
         "validity_notes": (
             *words.band_notes(decoding, measured.after.validity),

@@ -46,6 +46,7 @@ def headline(decoding: Decoding) -> str:
 
 def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
     """Return why, how much was changed, and how the result compares."""
+    yield verdict(decoding, measured)
     yield f"{_why(decoding)} {_how_much(decoding)}"
     yield from unscored_words(decoding)
     if rows := [row for row in indicator_rows(measured) if row.has_band]:
@@ -60,6 +61,13 @@ def summary(decoding: Decoding, measured: Measured) -> Iterator[str]:
         else:
             change = f"{verb} from κ {shown(before, 3)} to {shown(after, 3)}"
         yield f"Agreement with the {measured.expert.name} {change}."
+
+
+def verdict(decoding: Decoding, measured: Measured) -> str:
+    """Return whether the night looks like expert scoring, after and before."""
+    before, after = measured.before.validity, measured.after.validity
+    was = "" if math.isnan(before.joint.value) else f"; before: {before.joint.value:.2f}"
+    return f"The decoded {noun(decoding)} {after.verdict}{was}."
 
 
 def _how_much(decoding: Decoding) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from stageguard.base.errors import Message, StageGuardError, error_message
 from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import output_paths
+from stageguard.measures.summary import JointScores
 from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.run import Outcome
 
@@ -35,6 +36,14 @@ class NightRow(NamedTuple):
     transition_weight: float
     fi_before: float
     fi_after: float
+    joint_before: float
+    joint_after: float
+    joint_threshold: float
+
+    @property
+    def joint(self) -> JointScores:
+        """The joint scores."""
+        return JointScores(self.joint_before, self.joint_after, self.joint_threshold)
 
 
 @dataclass(slots=True)
@@ -61,7 +70,7 @@ class Tally:
             return
         night = outcome.result
         used = night.strength_used
-        numbers = (used.transition_weight, used.fi_before, used.fi_after)
+        numbers = (used.transition_weight, used.fi_before, used.fi_after, *astuple(night.joint))
         self.nights.append(
             NightRow(
                 *(outcome.id, outcome.file, night.facts.n_epochs, night.n_changed, used.rule, used.step),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats
+from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError, message_of
 from stageguard.base.files import checked_file, file_error, parse_json, read_file, remove_leftovers
 from stageguard.base.version import __version__
@@ -37,7 +37,7 @@ from stageguard.guard.explain import Change, explain
 from stageguard.guard.inputs import Training
 from stageguard.measures.day import Moment
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import NightFacts, NightSummary, summary_of
+from stageguard.measures.summary import UNJUDGED, JointScores, NightFacts, NightSummary, summary_of
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
@@ -165,6 +165,7 @@ class DecodedNight:
     notes: tuple[str, ...] = ()
     summary: NightSummary | None = None
     changes: tuple[Change, ...] | None = None
+    joint: JointScores = UNJUDGED
 
     @classmethod
     def fresh(
@@ -183,6 +184,7 @@ class DecodedNight:
             strength=summary.strength,
             strength_used=StrengthUsed.of(asdict(decoding.strength)),
             outputs={kind: path for kind, path in outputs.items() if path is not None},
+            joint=summary.joint,
             notes=tuple(notes),
             summary=summary,
             changes=None if changes is None else tuple(changes),
@@ -310,6 +312,9 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
         strength=strength["why"],
         strength_used=StrengthUsed.of(strength),
         outputs={"tsv": files.tsv, "json": files.sidecar} | written,
+        joint=JointScores(
+            **{name: NAN if score is None else score for name, score in record.get("joint_score", {}).items()}
+        ),
     )
 
 
@@ -346,6 +351,7 @@ def _write(
         options=options,
         quality=task.options.quality,
         notes=notes,
+        joint_score=asdict(summary.joint),
         svg=svg,
         changes=changes_table,
         durable=task.durable,

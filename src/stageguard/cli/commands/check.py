@@ -27,9 +27,11 @@ from stageguard.cli.options import (
 from stageguard.cli.present import (
     MOST_ROWS,
     PLACE_STYLE,
+    looking_like_experts,
     marked,
     print_headline,
     print_read,
+    print_verdict,
     print_warnings,
     run_and_show,
     short_names,
@@ -42,7 +44,9 @@ from stageguard.measures.validity import Indicator, Validity, validity
 from stageguard.runner.run import Outcome
 
 BandsOf = Annotated[str | None, profile_option("Whose bands. Default: the one recorded by decode.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 when anything is outside its band.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit 1 unless every night looks like expert scoring.")
+]
 
 
 @spread
@@ -56,10 +60,11 @@ def check(
     scoring_format: ScoringFormat = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check hypnograms against the range of expert scoring, from both sides.
+    """Check whether hypnograms look like expert scoring.
 
-    Of probabilities, the most probable stage per epoch is checked. A band of the built-in profiles holds
-    nine of ten expert nights, so one or two indicators outside are nothing unusual.
+    One joint score of all indicators decides: nine of ten expert nights stay under its threshold. The bands
+    show where a night differs, from both sides; each holds nine of ten expert nights, so one or two
+    indicators outside are nothing unusual. Of probabilities, the most probable stage per epoch is checked.
     """
     options = read_options(reading, profile=profile, scheme=scheme, scoring_format=scoring_format)
     inputs = find_inputs(files, samples, options.wanted)
@@ -72,7 +77,7 @@ def check(
         as_json=as_json,
         notes=inputs.notes,
     )
-    if strict and not all(outcome.result.inside for outcome in outcomes):
+    if strict and not all(outcome.result.validity.looks_like_experts for outcome in outcomes):
         raise typer.Exit(1)
 
 
@@ -82,6 +87,7 @@ class CheckedNight:
 
     facts: NightFacts
     is_argmax: bool
+    joint_source: str
     band_sources: tuple[str, ...]
     lights: str
     validity: Validity
@@ -97,16 +103,11 @@ class CheckedNight:
         """How many indicators have a band."""
         return sum(indicator.place != "no band" for indicator in self.indicators.values())
 
-    @property
-    def inside(self) -> bool:
-        """Whether all of those lie inside."""
-        return self.n_judged > 0 and not self.validity.outside
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, apart from messages."""
         measured = {key: value for key, value in self.validity.to_dict().items() if key != "profile"}
         checked = {"profile": None, "checked": "argmax" if self.is_argmax else "stages"}
-        names = ("n_judged", "inside", "band_sources", "lights", "notes")
+        names = ("n_judged", "joint_source", "band_sources", "lights", "notes")
         return checked | self.facts.to_dict() | {name: getattr(self, name) for name in names} | measured
 
 
@@ -125,6 +126,7 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
     return CheckedNight(
         NightFacts.of(scored, read.profile),
         read.after is None,
+        "" if read.profile.joint is None else read.profile.joint.source,
         tuple(sorted(sources)),
         lights_words(scored, lights.off, lights.on),
         measured,
@@ -135,6 +137,8 @@ def check_night(night: Input, options: ReadOptions) -> CheckedNight:
 def _print_one(outcome: Outcome[CheckedNight]) -> None:
     out, night = console(), outcome.result
     print_headline(outcome.file, night.facts, out, "against", night.lights)
+    judged = night.validity
+    print_verdict(judged.verdict, out, looks_like_experts=judged.looks_like_experts)
     if night.is_argmax:
         out.print("Checked: the most probable stage of each epoch, as the stager gave it.")
     made = table("indicator", "value", "unit", "expert range", "place", right=("value", "expert range"))
@@ -146,7 +150,7 @@ def _print_one(outcome: Outcome[CheckedNight]) -> None:
         place = "" if indicator.place == "no band" else indicator.place
         made.add_row(name, value, indicator.unit, band, place, style=PLACE_STYLE.get(place, ""))
     out.print(made)
-    _print_verdict(night, out)
+    _print_outside(night, out)
     rare = [f"{pair} {n}" for pair, n in night.validity.rare_pairs.items() if n]
     short = [f"{stage} {n}" for stage, n in night.validity.bouts_below_minimum.items() if n]
     print_list(out, "Uncommon transitions", [", ".join(rare)] if rare else [])
@@ -155,6 +159,7 @@ def _print_one(outcome: Outcome[CheckedNight]) -> None:
     print_read([outcome], out)
     print_list(out, "Warning", outcome.warnings)
     print_list(out, "Note", list(reasons))
+    print_list(out, "Joint score", [night.joint_source] if night.joint_source else [])
     print_list(out, "Bands", [source for source in night.band_sources if source])
 
 
@@ -162,35 +167,33 @@ def _decimals(indicator: Indicator) -> int:
     return 3 if indicator.unit.startswith("per adjacent") else 2
 
 
-def _print_verdict(night: CheckedNight, out: Console) -> None:
+def _print_outside(night: CheckedNight, out: Console) -> None:
     outside = night.validity.outside
     if not night.n_judged:
-        out.print("Nothing to compare: the profile has no band for what could be measured.", style="bold")
+        out.print("Nothing to compare: the profile has no band for what could be measured.")
     elif not outside:
-        out.print(f"All {night.n_judged} indicators lie inside their bands.", style="bold")
+        out.print(f"All {night.n_judged} indicators lie inside their bands.")
     else:
         listed = ", ".join(f"{name} {night.indicators[name].place}" for name in outside)
-        out.print(f"{len(outside)} of {night.n_judged} outside their bands: {listed}", style="bold")
+        out.print(f"{len(outside)} of {night.n_judged} outside their bands: {listed}")
 
 
 def _print_many(done: list[Outcome[CheckedNight]]) -> None:
     out, nights = console(), [outcome.result for outcome in done]
     out.print(_counted(nights) if len(done) > MOST_ROWS else _rows(done))
-    n_inside = sum(night.inside for night in nights)
-    profiles = ", ".join(sorted({night.facts.profile_name for night in nights}))
-    out.print(f"{n_inside:,} of {len(done):,} nights lie inside every band of {profiles}.", style="bold")
+    out.print(looking_like_experts([night.validity.looks_like_experts for night in nights]), style="bold")
     print_warnings(done, out)
 
 
 def _rows(done: list[Outcome[CheckedNight]]) -> Table:
     """One row per night."""
-    numbers = ("FI", "TVR (%)", "flips per h", "outside")
+    numbers = ("joint score", "FI", "TVR (%)", "flips per h", "outside")
     made = table("file", *numbers, "which", right=numbers)
     for name, outcome in zip(short_names(done), done, strict=True):
         night = outcome.result
         outside = night.validity.outside
         first = ("fragmentation_index", "tvr_percent", "flips_per_hour")
-        cells = [_cell(night.indicators[key]) for key in first]
+        cells = [_cell(one) for one in (night.validity.joint, *(night.indicators[key] for key in first))]
         places = {
             place: [key for key in outside if night.indicators[key].place == place]
             for place in ("above", "below")
@@ -208,10 +211,9 @@ def _counted(nights: list[CheckedNight]) -> Table:
     """One row per indicator: how many of very many nights lie where."""
     places = ("below", "inside", "above")
     made = table("indicator", *places, "no band or value", right=(*places, "no band or value"))
-    for key in dict.fromkeys(key for night in nights for key in night.indicators):
-        numbers: Counter[str] = Counter(
-            night.indicators[key].place for night in nights if key in night.indicators
-        )
+    measured = [night.validity.measured for night in nights]
+    for key in dict.fromkeys(key for indicators in measured for key in indicators):
+        numbers: Counter[str] = Counter(indicators[key].place for indicators in measured if key in indicators)
         n_judged = sum(numbers[place] for place in places)
         if n_judged:
             made.add_row(key, *(f"{numbers[place]:,}" for place in places), f"{len(nights) - n_judged:,}")

@@ -28,6 +28,7 @@ from stageguard.cli.options import (
 from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
+    looking_like_experts,
     print_cohort,
     print_night,
     print_notes,
@@ -205,6 +206,8 @@ def _print_common(tally: Tally, out: Console) -> None:
     numbers = {
         ("Epochs", ",.0f"): [row.n_epochs for row in rows],
         ("Epochs changed (%)", ".1f"): [100 * row.n_changed / row.n_epochs for row in rows],
+        ("Joint score before", ".2f"): [row.joint_before for row in rows],
+        ("Joint score after", ".2f"): [row.joint_after for row in rows],
         ("FI before", ".3f"): [row.fi_before for row in rows],
         ("FI after", ".3f"): [row.fi_after for row in rows],
     }
@@ -216,6 +219,7 @@ def _print_common(tally: Tally, out: Console) -> None:
         cells = [f"{value:{form}}" for value in np.percentile(known, PERCENTILES)] if len(known) else []
         shown.add_row(title, *(cells or ["n/a"] * len(titles)))
     out.print(shown)
+    out.print(looking_like_experts([row.joint.looks_like_experts for row in rows]))
     strengths = Counter(f"{row.rule}, {row.step}" for row in rows).most_common()
     print_list(out, "Strength", ["; ".join(f"{text} ({n:,})" for text, n in strengths)])
     print_list(out, "Warning", _counted(tally.warnings))

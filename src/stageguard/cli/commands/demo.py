@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -79,6 +80,7 @@ def write_demo(
     options = DecodeOptions()
     with collect_warnings() as warned:
         decoding, notes = decode_file(csv_path, Profile.load(PROFILE), options)
+    summary = summary_of(decoding)
     written = write_decoding(
         decoding,
         folder / "synthetic-night",
@@ -86,13 +88,14 @@ def write_demo(
         overwrite=overwrite,
         options=options.to_dict(),
         notes=notes,
+        joint_score=asdict(summary.joint),
         svg=hypnogram_svg(decoding, night.expert, TITLE),
     )
     page = night_report(decoding, expert=night.expert, title=TITLE)
     # the marker comes last: a folder with it holds nothing but a demo's files
     write_together({html_path: page, folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
     outputs = {"csv": csv_path, "tsv": written.tsv, "json": written.sidecar, "svg": written.svg}
-    decoded = DecodedNight.fresh(decoding, summary_of(decoding), outputs | {"html": html_path}, notes)
+    decoded = DecodedNight.fresh(decoding, summary, outputs | {"html": html_path}, notes)
     return Outcome(str(csv_path), csv_path.stem, decoded, warnings=tuple(warned)), decoding
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -181,6 +181,7 @@ def stage_and_write(
     beta = None if staged.quality is None else staged.quality.beta
     reading = DensityOptions(epoch_seconds=staged.density.epoch_seconds)
     options = DecodeOptions(reading, quality=beta, cohort=cohort, trained=model.card.trained)
+    summary = summary_of(staged.decoding)
     written = write_decoding(
         staged.decoding,
         task.output,
@@ -190,6 +191,7 @@ def stage_and_write(
         options=options.to_dict(),
         quality=beta,
         notes=staged.notes,
+        joint_score=asdict(summary.joint),
     )
     outputs = {"density": densities, "tsv": written.tsv, "json": written.sidecar}
-    return DecodedNight.fresh(staged.decoding, summary_of(staged.decoding), outputs, staged.notes)
+    return DecodedNight.fresh(staged.decoding, summary, outputs, staged.notes)
