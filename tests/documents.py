@@ -46,6 +46,11 @@ FULL = {
         "tvr_percent": {"low": 0, "high": 1, "source": "nights", "unit": "%"},
         "mean_bout_minutes_R": {"low": 2.5, "high": 9},
     },
+    "joint": {
+        "threshold": 1.5,
+        "indicators": {"tvr_percent": {"centre": 0.1, "scale": 0.05}},
+        "source": "nights",
+    },
     "intervals": {"tst_minutes": {"errors": [-3.5, 0.0, 7.0]}},
     "provenance": {
         "n_nights": 75,
@@ -83,6 +88,7 @@ bands = st.builds(
     source=words,
     unit=words,
 )
+scales = st.fixed_dictionaries({"centre": st.floats(-1e6, 1e6), "scale": positive})
 trees = st.recursive(
     words | finite | st.integers() | st.booleans(),
     lambda tree: st.lists(tree, max_size=3) | st.dictionaries(words, tree, max_size=3),
@@ -160,6 +166,11 @@ def documents(draw):
         },
         "durations": {s: draw(st.lists(st.floats(1e-3, 0.2), min_size=1, max_size=5)) for s in own_stages},
         "bands": {name: draw(bands) for name in draw(some_of(indicators))},
+        "joint": {
+            "threshold": draw(positive),
+            "indicators": {name: draw(scales) for name in draw(some_of(indicators)) or indicators[:1]},
+            "source": draw(words),
+        },
         "intervals": draw(st.dictionaries(words, trees, max_size=2)),
         "provenance": draw(st.dictionaries(words, trees, max_size=4)),
     }

@@ -1,4 +1,4 @@
-"""`stageguard check`: bands from both sides, exit codes, what is checked."""
+"""`stageguard check`: the joint score, bands from both sides, exit codes, what is checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli_runner import Runner, error_line, write_night
 from stageguard.night.stages import AASM5
 
 PROFILE = "human-psg-5"
-BANDS = sg.Profile.load(PROFILE).bands
+BANDS, JOINT = sg.Profile.load(PROFILE).bands, sg.Profile.load(PROFILE).joint
 
 
 @pytest.fixture
@@ -50,11 +50,24 @@ def test_a_night_like_experts_score_passes(run, tmp_path):
     ran = run("check", night, "-p", PROFILE, "--strict", "--json")
     (report,) = ran.json
     assert report["outside"] == []
-    assert (ran.code, report["inside"], report["checked"]) == (0, True, "stages")
+    assert (ran.code, report["looks_like_experts"], report["checked"]) == (0, True, "stages")
+    assert report["joint"]["value"] < report["joint"]["high"] == JOINT.threshold
     assert report["indicators"]["fragmentation_index"]["value"] == pytest.approx(fi)
     assert report["n_judged"] == len(BANDS)
     shown = run("check", night, "-p", PROFILE)
     assert f"All {len(BANDS)} indicators lie inside their bands." in shown.out
+    score = report["joint"]["value"]
+    verdict = f"looks like expert scoring: {score:.2f} (experts stay under {JOINT.threshold:.2f})"
+    assert shown.out.splitlines()[1] == f"The night {verdict}."
+    assert JOINT.source.split(",")[0] in " ".join(shown.out.split())
+
+
+def test_a_night_outside_a_band_passes_by_its_joint_score(run, tmp_path):
+    night = expert_like(tmp_path / "night.txt")
+    night.write_text(night.read_text() + "N1\n" * 5 + "W\n" * 250 + "N1\n")
+    ran = run("check", night, "-p", PROFILE, "--strict", "--json")
+    assert ran.json[0]["outside"] == ["mean_bout_minutes_W"]
+    assert (ran.code, ran.json[0]["looks_like_experts"]) == (0, True)
 
 
 @pytest.mark.parametrize(("make", "place"), [(calm, "below"), (flickering, "above")])
@@ -65,6 +78,8 @@ def test_both_sides_are_flagged_and_strict_makes_them_an_exit_code(run, tmp_path
     assert f"fragmentation_index {place}" in ran.out
     strict = run("check", night, "-p", PROFILE, "--strict", "--json")
     assert strict.code == 1
+    assert strict.json[0]["looks_like_experts"] is False
+    assert "The night does not look like expert scoring: " in ran.out
     indicator = strict.json[0]["indicators"]["fragmentation_index"]
     assert indicator["place"] == place
     assert (indicator["low"], indicator["high"]) == (
@@ -129,6 +144,7 @@ def test_a_profile_without_bands_judges_nothing(run, tmp_path):
     ran = run("check", night, "-p", profile)
     assert ran.code == 0
     assert "Nothing to compare: the profile has no band for what could be measured." in ran.out
+    assert "The night cannot be judged: the profile has no joint score of expert nights." in ran.out
     assert run("check", night, "-p", profile, "--strict").code == 1
 
 
@@ -141,7 +157,7 @@ def test_many_files_are_rows_and_failures_a_table(run, tmp_path):
     (tmp_path / "zero.txt").write_bytes(b"")
     ran = run("check", *files, tmp_path / "zero.txt", tmp_path / "gone.txt", "-p", PROFILE)
     assert ran.code == 1
-    assert "1 of 3 nights lie inside every band of human-psg-5." in ran.out
+    assert "1 of 3 nights look like expert scoring." in ran.out
     assert "2 of 5 files failed" in ran.err
     assert "is empty" in ran.err
     assert "No such file or directory" in ran.err

@@ -17,6 +17,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, write_night
+from nights import decode as decode_quietly
 from stageguard.cli.present import MOST_ROWS
 from stageguard.measures.summary import summary_of
 from stageguard.runner.cohort_tables import NightRow, Tally, write_tables
@@ -25,7 +26,10 @@ from stageguard.runner.processes import CHUNKS_AHEAD, MOST_IN_CHUNK, run_all
 from stageguard.runner.run import Outcome
 
 PROFILE = "human-psg-5"
-HEADER = "id\tfile\tn_epochs\tn_changed\trule\tstep\ttransition_weight\tfi_before\tfi_after"
+HEADER = (
+    "id\tfile\tn_epochs\tn_changed\trule\tstep\ttransition_weight\tfi_before\tfi_after"
+    "\tjoint_before\tjoint_after\tjoint_threshold"
+)
 
 
 @pytest.fixture
@@ -231,15 +235,36 @@ def test_the_cohort_has_a_row_for_each_night_also_when_resumed(decode, nights, t
     first = (tmp_path / "out" / "cohort.tsv").read_text()
     table = rows(tmp_path / "out" / "cohort.tsv")
     assert "\t".join(table[0]) == HEADER
-    night = sg.decode(sg.read_density(nights / "n2.csv"), PROFILE)
+    night = decode_quietly(sg.read_density(nights / "n2.csv"), PROFILE)
     assert table[2][0] == "n2"
     assert table[2][2:4] == ["120", str(int(night.changed.sum()))]
     assert table[2][4:6] == [night.strength.rule, night.strength.step]
-    assert [float(cell) for cell in table[2][6:]] == pytest.approx(
+    assert [float(cell) for cell in table[2][6:9]] == pytest.approx(
         [night.strength.transition_weight, night.strength.fi_before, night.strength.fi_after], rel=1e-5
     )
+    assert table[2][9:] == ["n/a"] * 3  # an hour is too short
     decode()
     assert (tmp_path / "out" / "cohort.tsv").read_text() == first
+
+
+def test_a_row_says_whether_the_night_looks_like_experts_also_when_resumed(run, tmp_path):
+    (tmp_path / "nights").mkdir()
+    for seed in (1, 2):
+        write_night(tmp_path / "nights" / f"n{seed}.csv", hours=3, seed=seed)
+    arguments = ("decode", tmp_path / "nights", "-p", PROFILE, "-o", tmp_path / "out")
+    ran = run(*arguments)
+    densities = [sg.read_density(tmp_path / "nights" / f"n{i}.csv") for i in (1, 2)]
+    expected = [sg.validity(decode_quietly(density, PROFILE)) for density in densities]
+    n_alike = sum(bool(found.looks_like_experts) for found in expected)
+    assert f"{n_alike} of 2 nights look like expert scoring." in ran.out
+    table = rows(tmp_path / "out" / "cohort.tsv")
+    for row, found in zip(table[1:], expected, strict=True):
+        after = [found.joint.value, found.joint.high]
+        assert [float(cell) for cell in row[10:]] == pytest.approx(after, rel=1e-5)
+        assert float(row[9]) > float(row[10])
+    (tmp_path / "out" / "cohort.tsv").unlink()
+    assert "2 done before" in run(*arguments).out
+    assert rows(tmp_path / "out" / "cohort.tsv") == table
 
 
 def test_rows_of_other_nights_in_the_folder_stay(run, decode, nights, tmp_path):

@@ -41,7 +41,7 @@ def test_before_is_counted_on_the_argmax():
         "bouts": 8.0,
     }
     assert {key: row.before for key, row in rows.items()} == pytest.approx(expected)
-    assert tuple(rows) == DECODED_ROWS
+    assert tuple(rows) == DECODED_ROWS[1:]  # three minutes are too short to look like experts or not
 
 
 def test_after_is_counted_on_the_decoded_night():

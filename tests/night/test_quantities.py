@@ -15,6 +15,7 @@ from stageguard.measures.summary import DECODED_ROWS
 from stageguard.night.quantities import (
     ALL_BOUTS,
     INDICATORS,
+    JOINT,
     NIGHT,
     PHASE,
     PHASES,
@@ -32,7 +33,7 @@ HYPNOGRAM = sg.Hypnogram(LABELS, AASM5, 30.0)
 
 
 def test_each_key_stands_once():
-    keys = [quantity.key for quantity in (*NIGHT, ALL_BOUTS, *INDICATORS)]
+    keys = [quantity.key for quantity in (*NIGHT, ALL_BOUTS, JOINT, *INDICATORS)]
     assert len(keys) == len(set(keys))
     yasa = [quantity.yasa_key for quantity in NIGHT]
     assert all(yasa)
@@ -119,6 +120,6 @@ def test_the_page_on_profiles_names_every_band():
 
 def test_decode_shows_indicators_before_statistics():
     assert (
-        *("fragmentation_index", "tvr_percent", "tst_minutes", "se_percent", "rem_latency_minutes"),
-        *("waso_minutes", "awakenings", "bouts"),
+        *("joint_score", "fragmentation_index", "tvr_percent", "tst_minutes", "se_percent"),
+        *("rem_latency_minutes", "waso_minutes", "awakenings", "bouts"),
     ) == DECODED_ROWS

@@ -66,6 +66,12 @@ def test_what_is_no_mapping_is_no_profile(document):
         (("strength", "fi_target"), "key 'fi_target' is missing in strength."),
         (("bands", "tvr_percent", "low"), "key 'low' is missing in bands.tvr_percent."),
         (("bands", "tvr_percent", "high"), "key 'high' is missing in bands.tvr_percent."),
+        (("joint", "threshold"), "key 'threshold' is missing in joint."),
+        (("joint", "indicators"), "key 'indicators' is missing in joint."),
+        (
+            ("joint", "indicators", "tvr_percent", "scale"),
+            "key 'scale' is missing in joint.indicators.tvr_percent.",
+        ),
     ],
 )
 def test_missing_keys_are_named(path, message):
@@ -89,6 +95,8 @@ def test_caution_needs_a_cohort_and_a_reason(key):
         (("strength", "target"), "unknown key 'target' in strength. Did you mean 'fi_target'?"),
         (("calibration", "temp"), "unknown key 'temp' in calibration. Known: temperature, biases."),
         (("bands", "tvr"), "unknown key 'tvr' in bands."),
+        (("joint", "indicators", "tvr"), "unknown key 'tvr' in joint.indicators."),
+        (("joint", "treshold"), "unknown key 'treshold' in joint. Did you mean 'threshold'?"),
         (("bands", "mean_bout_minutes_N2"), "unknown key 'mean_bout_minutes_N2' in bands."),
         (("bands", "tvr_percent", "hi"), "unknown key 'hi' in bands.tvr_percent. Did you mean 'high'?"),
         (3, f"a key of a profile is 3, {TEXT}"),
@@ -106,7 +114,9 @@ def test_unknown_key_without_a_near_one_lists_all():
         "Known: name, summary, intended_for, species, reproduces_paper, cohort, other_cohorts, stager, "
         "not_for"
     )
-    assert message.endswith(", calibration, clock, durations, bands, fingerprint, intervals, provenance.")
+    assert message.endswith(
+        ", calibration, clock, durations, bands, joint, fingerprint, intervals, provenance."
+    )
 
 
 def test_unknown_key_in_a_caution_suggests_the_nearest():
@@ -317,6 +327,12 @@ def test_name_and_cautions_are_not_empty():
         (("calibration", "biases"), [0, 0, 0], f"calibration.biases is [0, 0, 0], {TABLE}"),
         ("durations", [0.5], f"durations is [0.5], {TABLE}"),
         ("bands", [], f"bands is [], {TABLE}"),
+        ("joint", [], f"joint is [], {TABLE}"),
+        (
+            ("joint", "indicators"),
+            {},
+            "joint.indicators is empty, expected the centre and scale of one indicator or more.",
+        ),
         (("bands", "tvr_percent"), [0, 1], f"bands.tvr_percent is [0, 1], {TABLE}"),
         (("bands", "tvr_percent", "source"), 3, f"bands.tvr_percent.source is 3, {TEXT}"),
         ("provenance", "me", f"provenance is 'me', {TABLE}"),

@@ -236,6 +236,34 @@ def test_bands_are_two_sided_sourced_and_hold_the_target(name: str) -> None:
     assert math.isclose(per_hour.high, fi.high * 3600 / profile.epoch_seconds, rel_tol=1e-3)
 
 
+@pytest.mark.parametrize("name", FITTED + PUBLISHED)
+def test_fitted_profile_has_the_counted_joint_score_of_its_bands(name: str, results: dict) -> None:
+    profile = Profile.load(name)
+    if name in PUBLISHED:
+        assert profile.joint is None
+        return
+    counted = results["profiles"][name]["joint"]
+    mouse = profile.species == "mouse"
+    assert counted["sources"] == (
+        ["mouse/lab 1", "mouse/lab 2", "mouse/lab 3"] if mouse else ["dod-h", "dod-o", "sleep-edf"]
+    )
+    assert set(profile.joint.indicators) == set(profile.bands)
+    assert math.isclose(profile.joint.threshold, counted["threshold"], rel_tol=1e-3)
+    for key, (centre, scale) in counted["indicators"].items():
+        assert math.isclose(profile.joint.indicators[key].centre, centre, rel_tol=1e-3)
+        assert math.isclose(profile.joint.indicators[key].scale, scale, rel_tol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3"]
+)
+def test_experts_of_a_cohort_that_was_not_counted_pass(name: str, results: dict) -> None:
+    joint = results["profiles"][name]["joint"]
+    assert max(joint["flagged_if_left_out_percent"].values()) <= 12.0
+    for cohort, percent in joint["flagged_never_counted_percent"].items():
+        assert percent < joint["outside_a_band_percent"][cohort]
+
+
 @pytest.mark.parametrize("name", FITTED)
 def test_target_is_near_the_fragmentation_its_own_transitions_imply(name: str) -> None:
     """A stationary chain with these transitions changes stage about as often as the experts do."""
@@ -305,6 +333,51 @@ def test_minimum_is_supported_only_if_every_scorer_keeps_to_it(study: dict[str, 
     assert supported([scorer(9.0), scorer(10.0)]) == [2]
     assert supported([scorer(9.0), scorer(10.1)]) == [1]
     assert supported([scorer(9.0), scorer(90.0, n_bouts=5)]) == [2]  # too few bouts to tell
+
+
+def test_threshold_holds_nine_of_ten_nights_scored_by_the_other_cohorts(study: dict[str, ModuleType]) -> None:
+    import numpy as np
+
+    rng, count = np.random.default_rng(3), study["count"]
+    sizes, weights = {"a": 50, "b": 30, "c": 40}, {"a": 0.2, "b": 1.0, "c": 1.0}
+    nights = {}
+    for shift, (name, n_nights) in enumerate(sizes.items()):
+        values = rng.normal(shift * 0.3, 1 + 0.2 * shift, (2, n_nights))
+        values[1, :5] = np.nan  # a stage that these nights do not have
+        nights[name] = {"x": values[0], "y": values[1]}, np.full(n_nights, weights[name])
+    scores, night_weights = [], []
+    for name, (own, weight) in nights.items():
+        others = [figures for other, (figures, _) in nights.items() if other != name]
+        squares = []
+        for key in ("x", "y"):
+            means = [values[~np.isnan(values)].mean() for values in (o[key] for o in others)]
+            within = [values[~np.isnan(values)].var(ddof=1) for values in (o[key] for o in others)]
+            between = (means[0] - means[1]) ** 2 / 2
+            z = (own[key] - sum(means) / 2) / math.sqrt(sum(within) / 2 + between)
+            squares.append(z**2)
+        existing = np.isfinite(squares).sum(axis=0)
+        scores += np.sqrt(np.nansum(squares, axis=0) / existing).tolist()
+        night_weights += weight.tolist()
+    expected = np.percentile(scores, 90, weights=night_weights, method="inverted_cdf")
+    assert math.isclose(count.joint_threshold(nights), float(expected), rel_tol=1e-12)
+    held = np.array(scores) <= expected
+    assert 0.9 <= np.average(held, weights=night_weights) < 0.92
+
+
+def test_the_study_and_the_package_score_a_night_alike(study: dict[str, ModuleType]) -> None:
+    import numpy as np
+
+    import stageguard as sg
+
+    count, labels = study["count"], sg.simulate_night("human-psg-5", seed=4).expert.labels.astype(int)
+    profile = Profile.load("human-psg-5")
+    scoring = study["cohorts"].Scoring("sleep-edf", "", "s", "n", labels)
+    figures, weights = count.joint_nights([scoring], "aasm5", profile.joint.indicators)
+    scales = {key: (s.centre, s.scale) for key, s in profile.joint.indicators.items()}
+    (score,) = count.joint_scores(figures, scales)
+    night = sg.Hypnogram(labels.astype(np.int8), "aasm5", 30.0)
+    assert weights.tolist() == [1.0]
+    assert math.isclose(score, sg.validity(night, profile).joint.value, rel_tol=1e-9)
 
 
 @pytest.mark.parametrize("cohort", ["dod-h", "sleep-accel", "slpdb", "mouse"])
