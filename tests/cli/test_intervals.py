@@ -13,7 +13,8 @@ import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 
 BASE = "human-psg-3"
-STATISTICS = ["tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "waso_minutes", "awakenings"]
+STATISTICS = ["tst_minutes", "se_percent", "sol_minutes", "rem_latency_minutes", "rem_latency_bout_minutes"]
+STATISTICS += ["waso_minutes", "awakenings"]
 STATISTICS += [f"{kind}_{stage}" for stage in "WNR" for kind in ("minutes", "bouts")]
 OURS = ("--cohort", "our lab")
 
@@ -212,4 +213,4 @@ def test_definitions_can_be_told_and_then_have_no_measured_coverage(run, night, 
     assert found["rem_latency_minutes"]["value"] != sg.intervals(decoding)["rem_latency_minutes"].value
     assert {row["measured_coverage"] for row in found.values()} == {None}
     shown = run("intervals", night, "-p", fitted, *OURS, *told).out
-    assert "REM latency ends with the first REM bout of 300 s or more." in shown
+    assert "REM latency to a lasting bout ends with the first REM bout of 300 s or more." in shown

@@ -202,8 +202,21 @@ def test_conventions_differ_where_they_should(run, tmp_path):
     longer = run("stats", tmp_path / "night.txt", "--min-first-rem-seconds", "600", "--json").json["nights"][
         0
     ]
-    assert longer["after"]["rem_latency_minutes"] is None
-    assert longer["reasons"]["after"]["rem_latency_minutes"].startswith("there is no REM bout")
+    assert longer["after"]["rem_latency_minutes"] == 30.0
+    assert longer["after"]["rem_latency_bout_minutes"] is None
+    assert longer["reasons"]["after"]["rem_latency_bout_minutes"] == "there is no REM bout of 600 s"
+
+
+def test_early_rem_is_flagged_and_said(run, tmp_path):
+    (tmp_path / "early.txt").write_text("W\n" * 20 + "N2\n" * 20 + "R\n" * 10 + "N2\n" * 100)
+    (tmp_path / "late.txt").write_text("W\n" * 20 + "N2\n" * 60 + "R\n" * 10 + "N2\n" * 100)
+    shown = run("stats", tmp_path / "early.txt").out
+    assert shown.count("10.0 early") == 2
+    assert "early: REM within 15 min of sleep onset" in shown
+    assert "early" not in run("stats", tmp_path / "late.txt").out.replace("late.txt", "")
+    both = run("stats", tmp_path / "early.txt", tmp_path / "late.txt").out
+    assert both.count("10.0 early") == 1
+    assert "early: REM within 15 min of sleep onset" in both
 
 
 def test_groups_are_compared_for_argmax_guard_and_expert(run, cohort):

@@ -41,7 +41,18 @@ def test_before_is_counted_on_the_argmax():
         "bouts": 8.0,
     }
     assert {key: row.before for key, row in rows.items()} == pytest.approx(expected)
-    assert tuple(rows) == DECODED_ROWS[1:]  # three minutes are too short to look like experts or not
+    # three minutes are too short to look like experts or not, and no REM lasts two
+    assert tuple(rows) == tuple(key for key in DECODED_ROWS[1:] if key != "rem_latency_bout_minutes")
+
+
+def test_early_rem_is_flagged_where_it_is_shown():
+    rows = rows_of(decoding_of("WW" + "N" * 29 + "RRRR" + "N" * 60, certainty=0.999999))
+    for key in ("rem_latency_minutes", "rem_latency_bout_minutes"):
+        assert rows[key].cells()[1] == "14.5 early"
+        assert rows[key].to_dict()["before_place"] == "early"
+    later = rows_of(decoding_of("WW" + "N" * 30 + "RRRR" + "N" * 60))["rem_latency_minutes"]
+    assert later.cells()[1] == "15.0"
+    assert "before_place" not in later.to_dict()
 
 
 def test_after_is_counted_on_the_decoded_night():

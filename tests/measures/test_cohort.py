@@ -70,7 +70,7 @@ def test_options_reach_the_statistics():
     assert measure(night, None, options).values["rem_latency_minutes"] == own.rem_latency_minutes == 1.0
     assert measure(night).values["rem_latency_minutes"] == 1.0
     shortest = StatisticsOptions(min_first_rem_seconds=90.0)
-    assert np.isnan(measure(night, None, shortest).values["rem_latency_minutes"])
+    assert np.isnan(measure(night, None, shortest).values["rem_latency_bout_minutes"])
 
 
 def test_light_and_dark_are_measured_apart():

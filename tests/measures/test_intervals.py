@@ -94,11 +94,12 @@ def test_rem_latency_of_a_night_without_rem_has_no_interval():
 
 def test_rem_latency_follows_the_shortest_first_rem_of_the_profile():
     labels = [1] * 10 + [2] + [1] * 10 + [2] * 4
-    held = {"rem_latency_minutes": [1.0] * 20}
-    short = intervals(decode(one_hot(labels), profile_with(errors=held)))
-    long = intervals(decode(one_hot(labels), profile_with(errors=held, min_first_rem_seconds=60.0)))
-    assert short["rem_latency_minutes"].value == 5.0
-    assert long["rem_latency_minutes"].value == 10.5
+    held = {"rem_latency_minutes": [1.0] * 20, "rem_latency_bout_minutes": [2.0] * 20}
+    for fitted, wanted in ((0.0, 5.0), (30.0, 5.0), (60.0, 10.5)):
+        found = intervals(decode(one_hot(labels), profile_with(errors=held, min_first_rem_seconds=fitted)))
+        plain, lasting = found["rem_latency_minutes"], found["rem_latency_bout_minutes"]
+        assert (plain.value, plain.low, plain.high) == (5.0, 4.0, 6.0)
+        assert (lasting.value, lasting.low, lasting.high) == (wanted, wanted - 2.0, wanted + 2.0)
 
 
 def test_a_profile_that_was_not_fitted_has_no_conformal_intervals():
@@ -118,9 +119,9 @@ def test_options_are_checked(options, words):
 
 
 FULLY = {
-    "errors": {"tst_minutes": [1.0] * 20, "rem_latency_minutes": [1.0] * 20},
-    "coverage": {"tst_minutes": 0.9, "rem_latency_minutes": 0.9},
-    "model_coverage": {"tst_minutes": 0.5, "rem_latency_minutes": 0.5},
+    "errors": {"tst_minutes": [1.0] * 20, "rem_latency_bout_minutes": [1.0] * 20},
+    "coverage": {"tst_minutes": 0.9, "rem_latency_bout_minutes": 0.9},
+    "model_coverage": {"tst_minutes": 0.5, "rem_latency_bout_minutes": 0.5},
     "min_first_rem_seconds": 60.0,
 }
 
@@ -141,7 +142,7 @@ def test_rem_latency_measured_otherwise_has_no_measured_coverage(method):
     decoded = night(profile_with(**FULLY))
     for seconds, known in ((60.0, True), (None, True), (0.0, False), (90.0, False)):
         found = intervals(decoded, method=method, min_first_rem_seconds=seconds)
-        assert math.isnan(found["rem_latency_minutes"].measured_coverage) is not known
+        assert math.isnan(found["rem_latency_bout_minutes"].measured_coverage) is not known
         assert not math.isnan(found["tst_minutes"].measured_coverage)
 
 

@@ -19,7 +19,7 @@ START = datetime(2024, 1, 1, 22, 0)
 FIELDS = (
     *("tib_minutes", "spt_minutes", "tst_minutes", "waso_minutes", "se_percent", "sme_percent"),
     *("sol_minutes", "sol_5min_minutes", "sol_10min_minutes", "rem_latency_minutes", "awakenings"),
-    *("awakenings_with_final", "sfi_per_hour", "unscored_minutes", "cycles"),
+    *("rem_latency_bout_minutes", "awakenings_with_final", "sfi_per_hour", "unscored_minutes", "cycles"),
 )
 
 
@@ -109,7 +109,7 @@ def test_without_sleep_what_is_about_sleep_is_nan_with_the_reason():
     assert nan == {
         *("spt_minutes", "waso_minutes", "sme_percent", "sol_minutes", "sol_5min_minutes"),
         *("sol_10min_minutes", "rem_latency_minutes", "awakenings", "awakenings_with_final"),
-        *("sfi_per_hour", "cycles"),
+        *("sfi_per_hour", "cycles", "rem_latency_bout_minutes"),
     }
     assert found.reasons == dict.fromkeys([*nan, "stage_percent"], "no epoch is scored as sleep")
     assert all(math.isnan(percent) for percent in found.stage_percent.values())
@@ -156,7 +156,8 @@ def test_a_latency_that_is_never_reached_is_nan(bouts, field, reason):
 def test_stages_a_scheme_lacks_are_reasons():
     two = sleep_statistics(night_of((0, 4), (1, 30), (0, 4), scheme="ws2"))
     assert two.tst_minutes == 15.0
-    assert two.reasons == dict.fromkeys(("rem_latency_minutes", "cycles"), "scheme 'ws2' has no REM stage")
+    absent = ("rem_latency_minutes", "rem_latency_bout_minutes", "cycles")
+    assert two.reasons == dict.fromkeys(absent, "scheme 'ws2' has no REM stage")
     custom = sg.StageScheme.custom(["active", "quiet"])
     none = sleep_statistics(night_of((0, 4), (1, 30), scheme=custom))
     assert none.reasons["tst_minutes"] == "scheme 'custom' does not say which stage is wake"
@@ -168,12 +169,33 @@ def test_stages_a_scheme_lacks_are_reasons():
 def test_a_first_rem_bout_may_have_to_last():
     rem = night_of((W, 4), (N2, 40), (R, 1), (N2, 10), (R, 2), (N2, 10), (R, 20))
     assert sleep_statistics(rem).rem_latency_minutes == 20.0
-    assert sleep_statistics(rem, min_first_rem_seconds=30).rem_latency_minutes == 20.0
-    assert sleep_statistics(rem, min_first_rem_seconds=31).rem_latency_minutes == 25.5
-    assert sleep_statistics(rem, min_first_rem_seconds=180).rem_latency_minutes == 31.5
+    assert sleep_statistics(rem).rem_latency_bout_minutes == 31.5  # two minutes unless said otherwise
+    for seconds, minutes in ((0, 20.0), (30, 20.0), (31, 25.5), (60, 25.5), (180, 31.5)):
+        found = sleep_statistics(rem, min_first_rem_seconds=seconds)
+        assert (found.rem_latency_minutes, found.rem_latency_bout_minutes) == (20.0, minutes)
     absent = sleep_statistics(rem, min_first_rem_seconds=1200)
-    assert math.isnan(absent.rem_latency_minutes)
-    assert absent.reasons["rem_latency_minutes"] == "there is no REM bout of 1200 s"
+    assert absent.rem_latency_minutes == 20.0
+    assert math.isnan(absent.rem_latency_bout_minutes)
+    assert absent.reasons["rem_latency_bout_minutes"] == "there is no REM bout of 1200 s"
+    without = sleep_statistics(night_of((W, 4), (N2, 40)))
+    assert without.reasons["rem_latency_bout_minutes"] == "there is no REM"
+
+
+@given(
+    st.lists(st.sampled_from([U, W, N2, R]), min_size=1, max_size=60),
+    st.integers(1, 5),
+    st.sampled_from(["aasm", "yasa"]),
+)
+def test_a_lasting_rem_bout_is_the_first_of_its_length_counted_epoch_by_epoch(labels, n_epochs, convention):
+    night = sg.Hypnogram(np.array(labels, dtype=np.int8), "aasm5", 30.0)
+    found = sleep_statistics(night, convention=convention, min_first_rem_seconds=30.0 * n_epochs)
+    asleep = [i for i, label in enumerate(labels) if label > 0]
+    begins = [i for i in range(len(labels)) if labels[i : i + n_epochs] == [R] * n_epochs]
+    if not begins:
+        assert math.isnan(found.rem_latency_bout_minutes)
+        return
+    onset = asleep[0] if convention == "aasm" else 0
+    assert found.rem_latency_bout_minutes == pytest.approx((begins[0] - onset) / 2)
 
 
 # 22:00 to 06:00, asleep from 22:30 to 05:30

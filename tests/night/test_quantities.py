@@ -29,6 +29,7 @@ from stageguard.night.stages import AASM5, WNR3
 from stageguard.report.tables import ROWS
 
 LABELS = np.array([0, 0, 1, 2, 2, 3, 2, 4, 4, 0, 2, 2, 0], dtype=np.int8)
+REM_LATENCIES = ["rem_latency_minutes", "rem_latency_bout_minutes"]
 HYPNOGRAM = sg.Hypnogram(LABELS, AASM5, 30.0)
 
 
@@ -72,7 +73,7 @@ def test_what_studies_report_is_the_same_for_intervals_and_fits():
     values = reported(sg.sleep_statistics(HYPNOGRAM))
     night = Endpoints(AASM5, 30.0, "night").names
     day = Endpoints(AASM5, 30.0, "day").names
-    assert set(values) == {*night, *day} - {"bouts"}
+    assert set(values) - {"rem_latency_bout_minutes"} == {*night, *day} - {"bouts"}
     assert {unit_of(name) for name in values} == {"min", "%", ""}
     assert unit_of("bouts_N2") == ""
     assert unit_of("minutes_N2") == "min"
@@ -104,7 +105,13 @@ def test_the_quantity_of_a_stage_is_named_after_it(stage):
 
 def test_latencies_are_known_by_what_they_need():
     latencies = [quantity.key for quantity in NIGHT if quantity.is_latency]
-    assert latencies == ["sol_minutes", "sol_5min_minutes", "sol_10min_minutes", "rem_latency_minutes"]
+    assert latencies == ["sol_minutes", "sol_5min_minutes", "sol_10min_minutes", *REM_LATENCIES]
+
+
+def test_rem_within_a_quarter_of_an_hour_is_early():
+    early = {key for key in (q.key for q in NIGHT) if quantity_of(key).is_early(14.5)}
+    assert early == set(REM_LATENCIES)
+    assert not any(quantity_of(key).is_early(minutes) for key in REM_LATENCIES for minutes in (15.0, np.nan))
 
 
 def test_an_unknown_key_is_refused():
@@ -121,5 +128,5 @@ def test_the_page_on_profiles_names_every_band():
 def test_decode_shows_indicators_before_statistics():
     assert (
         *("joint_score", "fragmentation_index", "tvr_percent", "tst_minutes", "se_percent"),
-        *("rem_latency_minutes", "waso_minutes", "awakenings", "bouts"),
+        *("rem_latency_minutes", "rem_latency_bout_minutes", "waso_minutes", "awakenings", "bouts"),
     ) == DECODED_ROWS

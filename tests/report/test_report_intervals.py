@@ -75,11 +75,11 @@ def test_another_cohort_gets_no_intervals_and_a_reason(density):
 def test_a_rem_latency_of_another_definition_is_said(density):
     fitted = profile(shortest_rem=120.0, transition_weight=0.0, clock=None)
     night = decode(density, fitted, cohort="our lab")
-    later = sg.intervals(night)["rem_latency_minutes"].value
+    later = sg.intervals(night)["rem_latency_bout_minutes"].value
     assert later > sg.sleep_statistics(night).rem_latency_minutes
-    assert f"first REM bout of 120 s or more, as the profile was fitted, here after {later:.1f} min" in (
-        night_report(night)
-    )
+    page = night_report(night)
+    assert "A lasting bout of REM is one of 120 s or more" in page
+    assert cells(page, "REM latency to a lasting bout")[2] == f"{later:.1f}"
 
 
 def test_the_expert_columns_stay_in_place(density):

@@ -25,7 +25,7 @@ from stageguard.cli.terminal import (
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.explain import Change, in_bouts
 from stageguard.measures.summary import NightFacts, NightSummary
-from stageguard.night.quantities import JOINT
+from stageguard.night.quantities import EARLY_WORDS, JOINT
 from stageguard.runner.cohort_tables import MOST_IN_FULL
 from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
@@ -33,7 +33,7 @@ from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
 MOST_NOTES = 8  # of many files, in one line
 MOST_ROWS = MOST_IN_FULL  # nights that are shown one by one
 MOST_PROBLEMS = 20  # different ones that are printed
-PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow"}
+PLACE_STYLE = {"below": "yellow", "inside": "green", "above": "yellow", "early": "red"}
 
 Outcomes = Sequence[Outcome[Any]]
 
@@ -199,6 +199,8 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
     if summary.n_unscored:
         shown.add_row("Epochs left unscored", "", f"{summary.n_unscored:,}", "")
     out.print(shown)
+    if any("early" in (row.before_place, row.after_place) for row in summary.indicators):
+        out.print(EARLY_WORDS)
     if summary.range_note:
         out.print(summary.range_note)
 

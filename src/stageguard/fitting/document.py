@@ -26,7 +26,7 @@ from stageguard.fitting.material import Material
 from stageguard.guard.decode import decode
 from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
-from stageguard.measures.statistics import sleep_statistics
+from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.profile import Profile
@@ -172,12 +172,12 @@ def _base_strength(recipe: Recipe, learned: Learned) -> dict[str, Any]:
 
 
 def _intervals(choice: Choice, material: Material) -> dict[str, Any]:
-    """Return the errors on held-out nights; REM latency ends with a REM bout as long as experts keep to."""
+    """Return the errors on held-out nights; a REM bout that lasts is as long as experts keep to, or 2 min."""
     if choice.nested is None:
         return {}
     rem = material.scheme.rem
     shortest = 0 if rem is None else material.counts().minimum_epochs().get(rem, 0)
-    seconds = shortest * material.epoch_seconds
+    seconds = max(FIRST_REM_SECONDS, shortest * material.epoch_seconds)
     return held_out_errors(choice.nested, aside=choice.candidate == ARGMAX, min_first_rem_seconds=seconds)
 
 

@@ -19,9 +19,15 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning, did_you_mean
 from stageguard.measures.bouts import ScoredNight, check_aligned
-from stageguard.measures.statistics import Convention, SleepStatistics, StatisticsOptions, sleep_statistics
+from stageguard.measures.statistics import (
+    FIRST_REM_SECONDS,
+    Convention,
+    SleepStatistics,
+    StatisticsOptions,
+    sleep_statistics,
+)
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.night.quantities import REPORTED, REPORTED_OF_STAGE
+from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -33,7 +39,7 @@ Ends = tuple[float, float, str]  # of an interval, and why there is none
 
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
-_UNITS = {each.reported_key or each.key: each.short_unit for each in (*REPORTED, *REPORTED_OF_STAGE)}
+_UNITS = {each.reported_key or each.key: each.short_unit for each in (*WITH_INTERVAL, *REPORTED_OF_STAGE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +161,13 @@ def intervals(
     convention, lights_off, lights_on
         As in `stageguard.sleep_statistics`.
     min_first_rem_seconds : float, optional
-        Shortest first REM bout that ends REM latency; by default what the profile was fitted with, else 0.
+        Shortest REM bout that ends `rem_latency_bout_minutes`; by default what the profile was fitted with,
+        else 2 min.
 
     Returns
     -------
     Intervals
-        By statistic: TST, SE, SOL, REM latency, WASO, awakenings, and minutes and bouts of each stage.
+        By statistic: TST, SE, SOL, both REM latencies, WASO, awakenings, and minutes and bouts of each stage.
     """
     from stageguard.guard.decoding import Decoding
 
@@ -190,7 +197,7 @@ def intervals(
     if convention != "aasm" or lights_off is not None or lights_on is not None:
         covered = {}  # a coverage is that of statistics measured as it was measured
     elif shortest != usual:
-        covered = {name: share for name, share in covered.items() if name != "rem_latency_minutes"}
+        covered = {name: share for name, share in covered.items() if name != "rem_latency_bout_minutes"}
     tib = statistics.tib_minutes
     highest = {"min": tib, "%": 100.0, "": tib * 60 / statistics.epoch_seconds}
     by_statistic = {}
@@ -205,7 +212,7 @@ def intervals(
 
 def reported(statistics: SleepStatistics) -> dict[str, float]:
     """Return the statistics that get intervals, by name."""
-    values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in REPORTED}
+    values = {quantity.key: float(getattr(statistics, quantity.key)) for quantity in WITH_INTERVAL}
     by_kind = {kind.reported_key: getattr(statistics, kind.key) for kind in REPORTED_OF_STAGE}
     for stage in statistics.scheme.names:
         values |= {f"{kind}_{stage}": float(by_stage[stage]) for kind, by_stage in by_kind.items()}
@@ -218,12 +225,15 @@ def unit_of(name: str) -> str:
 
 
 def shortest_first_rem(profile: Profile) -> float:
-    """Return the shortest first REM bout that a fitted profile takes for one, in seconds."""
-    return float(profile.intervals.get("min_first_rem_seconds", 0.0))
+    """Return the shortest REM bout that ends REM latency to a lasting one, in seconds."""
+    return float(profile.intervals.get("min_first_rem_seconds", FIRST_REM_SECONDS))
 
 
 def errors(
-    experts: Sequence[Hypnogram], outputs: Sequence[ScoredNight], *, min_first_rem_seconds: float = 0.0
+    experts: Sequence[Hypnogram],
+    outputs: Sequence[ScoredNight],
+    *,
+    min_first_rem_seconds: float = FIRST_REM_SECONDS,
 ) -> dict[str, list[float]]:
     """Expert less output, by statistic and night; NaN where either does not exist.
 

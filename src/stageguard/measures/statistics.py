@@ -7,7 +7,7 @@ SPT                 first to last epoch of sleep
 TST                 epochs of sleep
 WASO, awakenings    epochs, and bouts, of wake within SPT; the last awakening is counted beside them
 SE, SME             TST in percent of TIB, of SPT
-REM latency         first epoch of sleep to the first REM
+REM latency         first epoch of sleep to the first REM, and to the first REM bout that lasts
 SFI                 changes from sleep to wake per hour of TST, the last awakening included
 ==================  ==================================================================================
 
@@ -44,6 +44,9 @@ Convention = Literal["aasm", "yasa", "luna"]
 
 CONVENTIONS = ("aasm", "yasa", "luna")
 LONGEST_NIGHT_HOURS = 20.0  # our choice: longer recordings are days, in which no moment is bedtime
+FIRST_REM_SECONDS = (
+    120.0  # our choice, of 1 to 3 min: no single false epoch, and hardly a true bout, is missed
+)
 MOST_UNSCORED = 0.5  # our choice: with more of TIB unscored, efficiencies would say little about sleep
 
 # Luna's defaults for sleep that is set apart from the night
@@ -68,6 +71,8 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
         Whose definitions: ``aasm``, ``yasa`` or ``luna``.
     lights_off_epoch, lights_on_epoch : int
         First epoch of TIB, and first epoch after it.
+    shortest_rem_epochs : int
+        How long the REM bout lasts that ends `rem_latency_bout_minutes`.
     awakenings, awakenings_with_final : float
         Wake bouts within SPT, and the same with the one that ended the night.
     shortest_rem_epochs : int
@@ -135,6 +140,17 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
         return NAN
 
     @property
+    def rem_latency_bout_minutes(self) -> float:
+        """Latency of the first REM bout of `shortest_rem_epochs`, from where `rem_latency_minutes` counts."""
+        if isnan(self.rem_latency_minutes):
+            return NAN
+        rem = _words(self.scheme).rem
+        assert rem is not None
+        onset = self.epochs.find(rem * self.shortest_rem_epochs)
+        later = onset - self.epochs.find(rem)
+        return NAN if onset < 0 else self.rem_latency_minutes + later * self.epoch_seconds / 60.0
+
+    @property
     def phases(self) -> Mapping[str, Stretch]:
         """Stage times in the ``light`` and in the ``dark``; empty unless `lights_on_phase` was given."""
         return phases_of(self.epochs, self.scheme, self.epoch_seconds, self.zeitgeber)
@@ -199,8 +215,9 @@ class SleepStatistics(NamedTuple):  # a dataclass takes a fifth longer to make, 
             return f"there are no {unbroken_minutes} min of sleep without a break"
         if self.scheme.rem is None:
             return f"scheme {self.scheme.name!r} has no REM stage"
-        seconds = self.shortest_rem_epochs * self.epoch_seconds
-        return "there is no REM" + (f" bout of {seconds:g} s" if self.shortest_rem_epochs > 1 else "")
+        if "REM bout" in needs and not isnan(self.rem_latency_minutes):
+            return f"there is no REM bout of {self.shortest_rem_epochs * self.epoch_seconds:g} s"
+        return "there is no REM"
 
 
 def sleep_statistics(
@@ -209,7 +226,7 @@ def sleep_statistics(
     convention: Convention = "aasm",
     lights_off: Moment | None = None,
     lights_on: Moment | None = None,
-    min_first_rem_seconds: float = 0.0,
+    min_first_rem_seconds: float = FIRST_REM_SECONDS,
     lights_on_phase: str | None = None,
 ) -> SleepStatistics:
     """Sleep statistics of one night.
@@ -224,7 +241,7 @@ def sleep_statistics(
         When TIB begins and ends: seconds since the beginning of the recording, or a time; times of day such
         as ``"22:30"`` need a night with a start. The nearest boundary between epochs is taken.
     min_first_rem_seconds : float
-        REM latency ends at the first REM bout of at least this length.
+        `rem_latency_bout_minutes` ends at the first REM bout of at least this length.
     lights_on_phase : str, optional
         For rodents: when the lights of a 12 h : 12 h cycle go on, such as ``"07:00"``. Gives `phases` and
         names `hours` by zeitgeber time.
@@ -247,14 +264,12 @@ def sleep_statistics(
         labels, n_left_out = _as_luna_sees(labels, scheme, epoch_seconds)
         first += n_left_out
     zeitgeber = None if lights_on_phase is None else zeitgeber_seconds(hypnogram, lights_on_phase, first)
-    shortest_rem = 1
-    if min_first_rem_seconds:
-        seconds = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
-        shortest_rem = max(1, whole_epochs(seconds, epoch_seconds))
+    seconds = checks.number(min_first_rem_seconds, "min_first_rem_seconds", low=0.0)
+    shortest_rem = max(1, whole_epochs(seconds, epoch_seconds))
     epochs, words = labels.tobytes(), _words(scheme)
     counts = [epochs.count(label) for label in words.counted]
     counts.insert(words.commonest, len(epochs) - epochs.count(_UNSCORED_BYTE) - sum(counts))
-    numbers = _numbers(epochs, counts, words, epoch_seconds, convention, shortest_rem)
+    numbers = _numbers(epochs, counts, words, epoch_seconds, convention)
     before = (convention, scheme, epoch_seconds, first, first + len(epochs))
     return SleepStatistics._make((*before, *numbers, shortest_rem, assumed, zeitgeber, tuple(counts), epochs))
 
@@ -266,7 +281,7 @@ class StatisticsOptions:
     convention: Convention = "aasm"
     lights_off: Moment | None = None
     lights_on: Moment | None = None
-    min_first_rem_seconds: float = 0.0
+    min_first_rem_seconds: float = FIRST_REM_SECONDS
     lights_on_phase: str | None = None
 
     def measure(self, night: ScoredNight) -> SleepStatistics:
@@ -290,12 +305,7 @@ class _Words(NamedTuple):
 
 
 def _numbers(
-    epochs: bytes,
-    counts: list[int],
-    words: _Words,
-    epoch_seconds: float,
-    convention: Convention,
-    shortest_rem: int,
+    epochs: bytes, counts: list[int], words: _Words, epoch_seconds: float, convention: Convention
 ) -> tuple[float, ...]:
     """Return the numbers of `SleepStatistics`, in its order, NaN where they do not exist."""
     n_epochs, n_scored, minutes = len(epochs), sum(counts), epoch_seconds / 60.0
@@ -324,7 +334,7 @@ def _numbers(
             sol_5min = onset * minutes
         if (onset := text.find(ten)) >= 0:
             sol_10min = onset * minutes
-        if rem is not None and (onset := epochs.find(rem * shortest_rem)) >= 0:
+        if rem is not None and (onset := epochs.find(rem)) >= 0:
             rem_latency = (onset if as_yasa else onset - first) * minutes
     return (
         tib,

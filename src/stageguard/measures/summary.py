@@ -42,10 +42,11 @@ class Row:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values; places are below, inside or above the experts' range."""
+        """Return plain values; places are below, inside or above the experts' range, or early."""
         row: dict[str, Any] = {"before": self.before, "after": self.after}
         if not isnan(self.low):
             row |= {"expert_low": self.low, "expert_high": self.high}
+        if not isnan(self.low) or self.before_place or self.after_place:
             row |= {"before_place": self.before_place, "after_place": self.after_place}
         return row | ({"reason": self.reason} if self.reason else {})
 
@@ -85,7 +86,9 @@ def _rows(
             )
         else:
             reason = after.reasons.get(key, before.reasons.get(key, ""))
-            row = Row(key, before.values[key], after.values[key], reason=reason)
+            values = before.values[key], after.values[key]
+            was_early, is_early = ("early" * SHOWN[key].is_early(value) for value in values)
+            row = Row(key, *values, before_place=was_early, after_place=is_early, reason=reason)
         if not (isnan(row.before) and isnan(row.after)):
             rows.append(row)
     return rows

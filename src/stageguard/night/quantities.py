@@ -9,17 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from math import asin, log, sqrt
+from math import asin, log, nan, sqrt
 from types import MappingProxyType
 from typing import Literal
 
 from stageguard.base.errors import InputError
 
-Shown = Literal["reported", "decode", "cohort", "night row"]
-Need = Literal["one night", "bedtime", "scored half", "unbroken sleep", "REM"]
+Shown = Literal["reported", "interval", "decode", "cohort", "night row"]
+Need = Literal["one night", "bedtime", "scored half", "unbroken sleep", "REM", "REM bout"]
 EpochRule = Literal["same", "per pair", "single epochs"]
 
 PHASES = ("light", "dark")
+
+# Experts score REM so soon after sleep onset on 0 to 0.8 % of nights (DOD-H, DOD-O, Sleep-EDF).
+EARLY_REM_MINUTES = 15.0
+EARLY_WORDS = (
+    f"early: REM within {EARLY_REM_MINUTES:g} min of sleep onset, which experts score on less than 1 % of "
+    "adults' nights; a false epoch, or a finding: look at it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +43,15 @@ class Quantity:
     label: str = ""  # in reports; by default the title and the abbreviation
     heading: str = ""  # in wide tables of the command line; by default the title and the unit
     short_heading: str = ""  # in narrow ones; by default the abbreviation or title and the short unit
-    # reported: what studies report, which gets intervals and endpoints; decode, cohort, night row: in the
-    # before/after table, in tables of means and differences, in a row per night
+    # reported: what studies report, which gets intervals and endpoints; interval: gets an interval and is no
+    # endpoint of its own; decode, cohort, night row: in the before/after table, in tables of means and
+    # differences, in a row per night
     shown: tuple[Shown, ...] = ()
     reported_key: str = ""  # of a stage's quantity that studies report: among intervals and endpoints
     report_row: int = 99  # orders the rows of a report
     needs: tuple[Need, ...] = ()  # without what it does not exist, scored sleep aside
     unbroken_minutes: int = 0  # how much sleep without a break it needs
+    early_below: float = nan  # minutes below which a latency is worth a second look
     # a band, at another epoch length than the profile's, stays the same; grows with the epoch, being counted
     # per pair of epochs; or means something else, being about single epochs
     epoch_rule: EpochRule = "same"
@@ -72,6 +81,10 @@ class Quantity:
         """Whether it is the time until something comes, which may never come."""
         return self.unit == "min" and "bedtime" in self.needs
 
+    def is_early(self, minutes: float) -> bool:
+        """Whether a latency is so short that experts hardly ever score it."""
+        return minutes < self.early_below
+
     @property
     def description(self) -> str:
         """Title and definition, as in a codebook."""
@@ -99,15 +112,15 @@ _WITH_STAGE = ("title", "definition", "label", "heading", "short_heading")
 # Of a whole night, in the order of a cohort's columns.
 NIGHT = (
     Quantity("tib_minutes", "Time in bed", "lights off to lights on, or the recording", "min", 1, "TIB",
-             report_row=14),
+             report_row=15),
     Quantity("spt_minutes", "Sleep period time", "first to last epoch of sleep", "min", 1, "SPT",
-             report_row=13),
+             report_row=14),
     Quantity("tst_minutes", "Total sleep time", "epochs of sleep", "min", 1, "TST",
              report_row=1, shown=("reported", "decode", "cohort", "night row")),
     Quantity("se_percent", "Sleep efficiency", "total sleep time in time in bed", "% of TIB", 1, "SE",
              report_row=2, shown=("reported", "decode", "cohort"), needs=("bedtime", "scored half")),
     Quantity("sme_percent", "Sleep maintenance efficiency", "total sleep time in the sleep period",
-             "% of SPT", 1, "SME", report_row=12, needs=("scored half",)),
+             "% of SPT", 1, "SME", report_row=13, needs=("scored half",)),
     Quantity("sol_minutes", "Sleep onset latency", "to the first epoch of sleep", "min", 1, "SOL",
              report_row=3, shown=("reported", "cohort"), needs=("bedtime",)),
     Quantity("sol_5min_minutes", "Latency to 5 min of sleep", "without a break", "min", 1,
@@ -118,19 +131,24 @@ NIGHT = (
              report_row=5, needs=("bedtime", "unbroken sleep"), unbroken_minutes=10),
     Quantity("rem_latency_minutes", "REM latency",
              "from sleep onset, or from lights off by the yasa convention", "min", 1, yasa_key="REM_latency",
-             report_row=6, shown=("reported", "decode", "cohort", "night row"), needs=("bedtime", "REM")),
+             report_row=6, shown=("reported", "decode", "cohort", "night row"), needs=("bedtime", "REM"),
+             early_below=EARLY_REM_MINUTES),
+    Quantity("rem_latency_bout_minutes", "REM latency to a lasting bout",
+             "to the first REM bout of a stated length, 2 min unless said otherwise", "min", 1,
+             yasa_key="REM_latency_bout", report_row=7, shown=("interval", "decode", "cohort"),
+             needs=("bedtime", "REM bout"), early_below=EARLY_REM_MINUTES),
     Quantity("waso_minutes", "Wake after sleep onset", "within the sleep period", "min", 1, "WASO",
-             report_row=7, shown=("reported", "decode", "cohort", "night row")),
-    Quantity("awakenings", "Awakenings", "wake bouts within the sleep period", "count", 0, yasa_key="NoA",
              report_row=8, shown=("reported", "decode", "cohort", "night row")),
+    Quantity("awakenings", "Awakenings", "wake bouts within the sleep period", "count", 0, yasa_key="NoA",
+             report_row=9, shown=("reported", "decode", "cohort", "night row")),
     Quantity("awakenings_with_final", "Awakenings and the final one", "wake bouts after sleep onset",
-             "count", 0, yasa_key="NoA_total", label="Awakenings, the final one included", report_row=9),
+             "count", 0, yasa_key="NoA_total", label="Awakenings, the final one included", report_row=10),
     Quantity("cycles", "NREM-REM cycles", "after Feinberg and Floyd", "count", 0,
-             yasa_key="NREMC", label="NREM–REM cycles", report_row=11, needs=("one night", "REM")),
+             yasa_key="NREMC", label="NREM–REM cycles", report_row=12, needs=("one night", "REM")),
     Quantity("sfi_per_hour", "Sleep fragmentation index", "changes from sleep to wake", "per hour of TST", 2,
-             "SFI", report_row=10),
+             "SFI", report_row=11),
     Quantity("unscored_minutes", "Unscored time", "within time in bed", "min", 1,
-             yasa_key="UNS", label="Unscored", report_row=15),
+             yasa_key="UNS", label="Unscored", report_row=16),
 )
 ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("decode", "cohort"))
 
@@ -191,8 +209,9 @@ STAGE_INDICATORS = (
 )
 # fmt: on
 
-# What studies report: of the night, and of each stage.
+# What studies report: of the night, and of each stage; and what has an interval.
 REPORTED = tuple(quantity for quantity in NIGHT if "reported" in quantity.shown)
+WITH_INTERVAL = tuple(quantity for quantity in NIGHT if {"reported", "interval"} & set(quantity.shown))
 REPORTED_OF_STAGE = tuple(quantity for quantity in STAGE if "reported" in quantity.shown)
 
 

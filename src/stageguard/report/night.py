@@ -18,6 +18,7 @@ from stageguard.base.version import __version__
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import explain, in_bouts
+from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
@@ -72,7 +73,12 @@ def night_report(
             f"the night is a {type(decoding).__name__}, expected a Decoding. Report what decode() returned."
         )
     expert = None if expert is None else aligned(expert, decoding)
-    options = StatisticsOptions(lights_off=lights_off, lights_on=lights_on, lights_on_phase=lights_on_phase)
+    options = StatisticsOptions(
+        lights_off=lights_off,
+        lights_on=lights_on,
+        min_first_rem_seconds=shortest_first_rem(decoding.profile),
+        lights_on_phase=lights_on_phase,
+    )
     measured = measure(decoding, expert, options)
     indicators = tables.indicator_rows(measured)
     context = {
@@ -137,6 +143,7 @@ def _tables(
 ) -> dict[str, Any]:
     agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
     changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
+    groups = tables.statistic_groups(measured, intervals)
     bands, joint = decoding.profile.bands.values(), decoding.profile.joint
     return {
         "indicator_reasons": tables.indicator_reasons(measured, indicators),
@@ -152,9 +159,10 @@ def _tables(
         if agreed is None
         else tables.agreement_caption(agreed[1], decoding.profile.scheme),
         "statistics_caption": words.statistics_caption(decoding, options, statistics.assumed),
-        "statistic_groups": tables.statistic_groups(measured, intervals),
+        "statistic_groups": groups,
         "interval_title": tables.interval_title(intervals),
-        "interval_notes": tables.interval_notes(decoding, intervals, statistics),
+        "interval_notes": tables.interval_notes(decoding, intervals),
+        "statistic_notes": tables.statistic_notes(groups),
         "statistic_reasons": tables.statistic_reasons(measured),
         "ledger": tables.ledger(events),
         "n_events": Counter((event.kind, event.fate) for event in events),

@@ -10,11 +10,11 @@ from dataclasses import KW_ONLY, dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change
 from stageguard.measures.agreement import Agreement
-from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of, shortest_first_rem
+from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
 from stageguard.measures.rare_events import RareEvent
-from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Indicator
-from stageguard.night.quantities import NIGHT, STAGE, STAGE_INDICATORS, Quantity, quantity_of
+from stageguard.night.quantities import EARLY_WORDS, NIGHT, STAGE, STAGE_INDICATORS, Quantity, quantity_of
 from stageguard.night.stages import StageScheme
 from stageguard.report.bands_svg import OUTSIDE, BandRow
 from stageguard.report.measures import Measured
@@ -27,7 +27,7 @@ MOST_CHANGES = 200  # a mouse's day can hold thousands; those that cost most to 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measure of the scorings there are; `interval` is empty without one."""
+    """A measure of the scorings there are; `interval` is empty without one, `flag` where nothing is odd."""
 
     name: str
     decimals: int
@@ -37,6 +37,7 @@ class Row:
     _: KW_ONLY
     unit: str = ""
     interval: str = ""
+    flag: str = ""
 
 
 def agreement_rows(before: Agreement, after: Agreement) -> Iterator[Row]:
@@ -172,7 +173,8 @@ def statistic_groups(measured: Measured, intervals: Intervals | None) -> dict[st
 
     def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> Row:
         interval = _interval(intervals, key, quantity.decimals)
-        return Row(name, quantity.decimals, *values, unit=quantity.unit, interval=interval)
+        flag = "early" * any(map(quantity.is_early, values))
+        return Row(name, quantity.decimals, *values, unit=quantity.unit, interval=interval, flag=flag)
 
     columns = [column.statistics for column in measured.columns]
     groups = {
@@ -187,6 +189,12 @@ def statistic_groups(measured: Measured, intervals: Intervals | None) -> dict[st
             if stage in getattr(after, kind.key)
         ]
     return groups
+
+
+def statistic_notes(groups: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    """Return what the flags of rows mean."""
+    if any(row.flag for rows in groups.values() for row in rows):
+        yield f"{EARLY_WORDS.capitalize()}."
 
 
 def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:
@@ -212,9 +220,7 @@ def interval_title(intervals: Intervals | None) -> str:
     return f"{100 * intervals.level:.0f} % interval" if intervals.is_measured else "Interval"
 
 
-def interval_notes(
-    decoding: Decoding, intervals: Intervals | None, statistics: SleepStatistics
-) -> Iterator[str]:
+def interval_notes(decoding: Decoding, intervals: Intervals | None) -> Iterator[str]:
     """Return where the intervals come from, and how often such ones covered."""
     fitted = decoding.profile.intervals
     if intervals is None:
@@ -236,15 +242,6 @@ def interval_notes(
         f"were held out from the fit.{covered} It holds for nights like those: same stager, same kind of "
         "people."
     )
-    shortest = shortest_first_rem(decoding.profile)
-    latency = intervals.get("rem_latency_minutes")
-    if shortest and latency is not None and not latency.reason:
-        moved = latency.value != statistics.rem_latency_minutes
-        here = f", here after {shown(latency.value, 1)} min" if moved else ""
-        yield (
-            f"That of REM latency is for the first REM bout of {shortest:g} s or more, as the profile was "
-            f"fitted{here}."
-        )
 
 
 def ledger(events: Sequence[RareEvent]) -> list[RareEvent]:

@@ -165,7 +165,10 @@ def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:
 
 def statistics_caption(decoding: Decoding, options: StatisticsOptions, assumed: Sequence[str]) -> str:
     """Return whose definitions are used, and what time in bed is."""
-    sentences = ["AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake"]
+    sentences = [
+        "AASM definitions: REM latency counts from sleep onset; unscored is neither sleep nor wake",
+        f"A lasting bout of REM is one of {options.min_first_rem_seconds:g} s or more",
+    ]
     given = lights_words(decoding.hypnogram, *options.lights)
     if given:
         sentences.append(given.capitalize())

@@ -62,7 +62,9 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the draws.")]
 ByConvention = Annotated[Convention, typer.Option(help="Whose definitions; coverage was measured by AASM's.")]
 MinFirstRem = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="SECONDS", help="First REM bout of REM latency. Default: the profile's."),
+    typer.Option(
+        min=0.0, metavar="SECONDS", help="First REM bout that lasts. Default: the profile's, else 120."
+    ),
 ]
 Output = Annotated[Path | None, output_option("FILE.tsv", "One row per night, statistic and kind.")]
 
@@ -348,8 +350,8 @@ def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str
         yield "A value outside its model interval: decode returns the best path, and draws are typical ones."
     if any(not isnan(row.measured_coverage) for row in rows):
         yield "Covered: share of the fit's held-out nights whose expert value lay inside such an interval."
-    if first.min_first_rem_seconds:
-        yield f"REM latency ends with the first REM bout of {first.min_first_rem_seconds:g} s or more."
+    seconds = f"{first.min_first_rem_seconds:g} s"
+    yield f"REM latency to a lasting bout ends with the first REM bout of {seconds} or more."
 
 
 def _number(value: float) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 
-from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError, Message, message_of
-from stageguard.cli.group_tables import print_estimates, print_groups, shown_rows
+from stageguard.cli.cohort_tables import print_means, print_nights, print_one
+from stageguard.cli.group_tables import print_estimates, print_groups
 from stageguard.cli.inputs import Input, find_inputs, lights_of, scoring_of
 from stageguard.cli.options import (
     AsJson,
@@ -33,7 +31,7 @@ from stageguard.cli.options import (
     spread,
     text_option,
 )
-from stageguard.cli.present import MOST_ROWS, end, length_words, run_shown
+from stageguard.cli.present import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     Experts,
     ReadOptions,
@@ -43,7 +41,7 @@ from stageguard.cli.scored_files import (
     read_night,
     read_options,
 )
-from stageguard.cli.terminal import console, count, one_line, print_heading, print_json, print_list, table
+from stageguard.cli.terminal import console, one_line, print_json, print_list
 from stageguard.formats.cohort_files import (
     Cohort,
     Facts,
@@ -53,13 +51,11 @@ from stageguard.formats.cohort_files import (
     write_cohort,
 )
 from stageguard.formats.companions import ListedNight, in_list_words, read_column, read_groups
-from stageguard.measures.cohort import CohortNight, CohortTable, MeasuredNight, cohort_table, measure_night
+from stageguard.measures.cohort import CohortNight, MeasuredNight, cohort_table, measure_night
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
-from stageguard.measures.statistics import Convention, StatisticsOptions
-from stageguard.measures.summary import shown
-from stageguard.night.quantities import Quantity, quantity_of
+from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
 from stageguard.runner.run import Outcome, succeeded
 
 MOST_LIGHTS = 5  # different ones that are printed
@@ -72,7 +68,12 @@ Output = Annotated[
 DecodeWith = Annotated[str | None, profile_option("Decode probabilities with it; count its transitions.")]
 ByConvention = Annotated[Convention, typer.Option(help="Whose definitions, where they differ.")]
 MinFirstRem = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="REM latency ends at a first REM bout this long.")
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="How long the first REM bout lasts that ends REM latency to a lasting bout.",
+    ),
 ]
 By = Annotated[
     Path | None,
@@ -102,7 +103,7 @@ def stats(
     lights_off: LightsOff = None,
     lights_on: LightsOn = None,
     lights_on_phase: LightsOnPhase = None,
-    min_first_rem_seconds: MinFirstRem = 0.0,
+    min_first_rem_seconds: MinFirstRem = FIRST_REM_SECONDS,
     start: Start = None,
     by: By = None,
     expert: ExpertsIn = None,
@@ -375,11 +376,11 @@ def print_stats(result: CohortResult) -> None:
         return
     out = console()
     if len(cohort.nights) == 1:
-        _print_one(cohort, out)
+        print_one(cohort, out)
     else:
         if not result.written and len(cohort.nights) <= MOST_ROWS:
-            _print_nights(cohort.table, out)
-        _print_means(cohort.table, out)
+            print_nights(cohort.table, out)
+        print_means(cohort.table, out)
     if cohort.differences:
         print_groups(cohort.table, cohort.differences, out)
     if cohort.estimates:
@@ -392,88 +393,3 @@ def print_stats(result: CohortResult) -> None:
         out.print(f"  and {len(warned) - MOST_WARNINGS} more, all of them in --json")
     print_list(out, "Note", [convention, *result.notes])
     print_list(out, "Wrote", result.written)
-
-
-def _column_titles(cohort: CohortTable) -> dict[str, str]:
-    after = "after" if "before" in cohort.values else "scored"
-    return {"before": "before", "after": after, "delta": "change", "expert": "expert"}
-
-
-def _print_one(cohort: Cohort, out: Console) -> None:
-    """Every measure of the only night."""
-    (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.table
-    out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
-    titles = [_column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
-    made = table("", *titles, "unit", right=tuple(titles))
-    for name in measures.names:
-        quantity, columns = quantity_of(name), measures.columns_of(name)
-        numbers = (_number(values[0], quantity.decimals, key) for key, values in columns.items())
-        made.add_row(quantity.title, *numbers, quantity.unit)
-    out.print(made)
-    if facts.epochs_changed is not None:
-        out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
-    reasons = dict.fromkeys(text for each in night.measures.values() for text in each.reasons.values())
-    print_list(out, "Why n/a", reasons)
-
-
-def _number(value: float, decimals: int, column: str) -> str:
-    if column == "delta" and not isnan(value):
-        return f"{value:+.{decimals}f}"
-    return shown(value, decimals)
-
-
-def _print_nights(cohort: CohortTable, out: Console) -> None:
-    """One short row per night: what counts, and how far decoding changed it."""
-    rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
-    titles = [quantity.short_heading for quantity in rows]
-    made = table("night", *titles, right=tuple(titles))
-    for number, night in enumerate(cohort.night_ids):
-        made.add_row(one_line(night), *(_night_cell(cohort, quantity, number) for quantity in rows))
-    out.print(made)
-    hint = "All columns: --output cohort.tsv"
-    if {"before", "after"} <= cohort.values.keys():
-        hint = f"After decoding where there was any, in brackets the change by it. {hint}"
-    out.print(hint, style="dim")
-
-
-def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
-    decimals = quantity.decimals
-    values = {name: float(column[number]) for name, column in cohort.columns_of(quantity.key).items()}
-    final = next(
-        (values[name] for name in ("after", "before", "expert") if not isnan(values.get(name, NAN))), NAN
-    )
-    text, delta = shown(final, decimals), values.get("delta", NAN)
-    return text if isnan(delta) else f"{text} ({delta:+.{decimals}f})"
-
-
-def _print_means(cohort: CohortTable, out: Console) -> None:
-    print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
-    rows = shown_rows(cohort)
-    known = [
-        column
-        for column in cohort.columns_of(cohort.names[0])
-        if any(_n_known(cohort.columns_of(quantity.key)[column]) for quantity in rows)
-    ]
-    titles = [_column_titles(cohort)[column] for column in known]
-    made = table("", "nights", *titles, right=("nights", *titles))
-    for quantity in rows:
-        columns = {name: values for name, values in cohort.columns_of(quantity.key).items() if name in known}
-        counts = {_n_known(values) for values in columns.values()} - {0}
-        if counts:
-            n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-            decimals = max(1, quantity.decimals)
-            means = [_mean(values, decimals, column) for column, values in columns.items()]
-            made.add_row(quantity.short_heading, n_nights, *means)
-    out.print(made)
-
-
-def _n_known(values: Any) -> int:
-    return int(np.count_nonzero(~np.isnan(values)))
-
-
-def _mean(values: Any, decimals: int, column: str) -> str:
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return "n/a"
-    mean = _number(float(known.mean()), decimals, column)
-    return mean if len(known) < 2 else f"{mean} ± {known.std(ddof=1):.{decimals}f}"

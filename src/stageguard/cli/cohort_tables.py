@@ -1,0 +1,122 @@
+"""The tables `stats` prints of nights: one in full, a row for each, and what they have in common."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from stageguard.base.arrays import NAN
+from stageguard.cli.group_tables import shown_rows
+from stageguard.cli.present import length_words
+from stageguard.cli.terminal import count, one_line, print_heading, print_list, table
+from stageguard.formats.cohort_files import Cohort
+from stageguard.measures.cohort import CohortTable
+from stageguard.measures.summary import shown
+from stageguard.night.quantities import EARLY_WORDS, Quantity, quantity_of
+
+
+def _column_titles(cohort: CohortTable) -> dict[str, str]:
+    after = "after" if "before" in cohort.values else "scored"
+    return {"before": "before", "after": after, "delta": "change", "expert": "expert"}
+
+
+def print_one(cohort: Cohort, out: Console) -> None:
+    """Every measure of the only night."""
+    (night,), (facts,), measures = cohort.nights, cohort.facts, cohort.table
+    out.print(f"{one_line(night.night_id)}: {length_words(facts.n_epochs, facts.epoch_seconds)}")
+    titles = [_column_titles(measures)[name] for name in measures.columns_of(measures.names[0])]
+    made = table("", *titles, "unit", right=tuple(titles))
+    for name in measures.names:
+        quantity, columns = quantity_of(name), measures.columns_of(name)
+        numbers = (_flagged(quantity, float(values[0]), key) for key, values in columns.items())
+        made.add_row(quantity.title, *numbers, quantity.unit)
+    out.print(made)
+    _print_early(measures, out)
+    if facts.epochs_changed is not None:
+        out.print(f"{count(facts.epochs_changed, 'epoch')} changed.")
+    reasons = dict.fromkeys(text for each in night.measures.values() for text in each.reasons.values())
+    print_list(out, "Why n/a", reasons)
+
+
+def _flagged(quantity: Quantity, value: float, column: str) -> str:
+    early = " early" * (column != "delta" and quantity.is_early(value))
+    return _number(value, quantity.decimals, column) + early
+
+
+def _print_early(cohort: CohortTable, out: Console) -> None:
+    """Say what early means where a latency is."""
+    names = [name for name in cohort.names if not isnan(quantity_of(name).early_below)]
+    if any(
+        (values[:, cohort.names.index(name)] < quantity_of(name).early_below).any()
+        for name in names
+        for values in cohort.values.values()
+    ):
+        out.print(EARLY_WORDS)
+
+
+def _number(value: float, decimals: int, column: str) -> str:
+    if column == "delta" and not isnan(value):
+        return f"{value:+.{decimals}f}"
+    return shown(value, decimals)
+
+
+def print_nights(cohort: CohortTable, out: Console) -> None:
+    """One short row per night: what counts, and how far decoding changed it."""
+    rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
+    titles = [quantity.short_heading for quantity in rows]
+    made = table("night", *titles, right=tuple(titles))
+    for number, night in enumerate(cohort.night_ids):
+        made.add_row(one_line(night), *(_night_cell(cohort, quantity, number) for quantity in rows))
+    out.print(made)
+    _print_early(cohort, out)
+    hint = "All columns: --output cohort.tsv"
+    if {"before", "after"} <= cohort.values.keys():
+        hint = f"After decoding where there was any, in brackets the change by it. {hint}"
+    out.print(hint, style="dim")
+
+
+def _night_cell(cohort: CohortTable, quantity: Quantity, number: int) -> str:
+    decimals = quantity.decimals
+    values = {name: float(column[number]) for name, column in cohort.columns_of(quantity.key).items()}
+    final = next(
+        (values[name] for name in ("after", "before", "expert") if not isnan(values.get(name, NAN))), NAN
+    )
+    text, delta = _flagged(quantity, final, "after"), values.get("delta", NAN)
+    return text if isnan(delta) else f"{text} ({delta:+.{decimals}f})"
+
+
+def print_means(cohort: CohortTable, out: Console) -> None:
+    """One row per quantity: its mean and spread over the nights."""
+    print_heading(out, f"Mean ± standard deviation over {len(cohort.night_ids)} nights")
+    rows = shown_rows(cohort)
+    known = [
+        column
+        for column in cohort.columns_of(cohort.names[0])
+        if any(_n_known(cohort.columns_of(quantity.key)[column]) for quantity in rows)
+    ]
+    titles = [_column_titles(cohort)[column] for column in known]
+    made = table("", "nights", *titles, right=("nights", *titles))
+    for quantity in rows:
+        columns = {name: values for name, values in cohort.columns_of(quantity.key).items() if name in known}
+        counts = {_n_known(values) for values in columns.values()} - {0}
+        if counts:
+            n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+            decimals = max(1, quantity.decimals)
+            means = [_mean(values, decimals, column) for column, values in columns.items()]
+            made.add_row(quantity.short_heading, n_nights, *means)
+    out.print(made)
+
+
+def _n_known(values: Any) -> int:
+    return int(np.count_nonzero(~np.isnan(values)))
+
+
+def _mean(values: Any, decimals: int, column: str) -> str:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return "n/a"
+    mean = _number(float(known.mean()), decimals, column)
+    return mean if len(known) < 2 else f"{mean} ± {known.std(ddof=1):.{decimals}f}"
