@@ -16,6 +16,7 @@ import pytest
 
 import stageguard as sg
 from cli_runner import Runner, error_line, write_night
+from nights import decode
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_json_is_pure_and_complete(run, night, tmp_path):
 def test_explain_writes_and_prints_every_change(run, night, tmp_path):
     ran = run("decode", night, "-p", "human-psg-5", "--explain")
     assert ran.code == 0
-    changes = sg.explain(sg.decode(sg.read_density(night), "human-psg-5"))
+    changes = sg.explain(decode(sg.read_density(night), "human-psg-5"))
     assert len(changes) > 1
     rows = [line.split("\t") for line in (tmp_path / "night.changes.tsv").read_text().splitlines()]
     assert rows[0][:6] == ["first_epoch", "n_epochs", "clock", "before", "after", "rule"]
@@ -111,7 +112,7 @@ def test_pins_and_quality_may_be_tables(run, night, tmp_path):
     ran = run("decode", night, "-p", "human-psg-5", "--pins", tmp_path / "pins.tsv", "--quality",
               tmp_path / "beta.csv", "--json")  # fmt: skip
     assert ran.code == 0, ran.err
-    expected = sg.decode(
+    expected = decode(
         sg.read_density(night), "human-psg-5", quality=np.arange(240) % 2 / 4, pins={5: "R", 6: "R"}
     )
     assert labels(tmp_path / "night.hypnogram.tsv") == expected.hypnogram.labels.tolist()
@@ -124,7 +125,7 @@ def test_arrays_and_logits_are_read_as_told(run, night, tmp_path):
         "decode", tmp_path / "raw.npy", "-p", "human-psg-5", "--stages", "R,N3,N2,N1,W", "--logits", "--json"
     )
     assert ran.code == 0, ran.err
-    expected = sg.decode(density, "human-psg-5").hypnogram.labels.tolist()
+    expected = decode(density, "human-psg-5").hypnogram.labels.tolist()
     assert labels(tmp_path / "raw.hypnogram.tsv") == expected
 
 
@@ -275,7 +276,9 @@ def test_a_missing_core_is_said_once_and_not_for_every_file(night, tmp_path, job
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("the compiled core is missing") == 1
     assert done.stderr.startswith("stageguard: warning: ")
-    assert all("core" not in text for report in json.loads(done.stdout) for text in report["warnings"])
+    assert all(
+        "compiled core" not in text for report in json.loads(done.stdout) for text in report["warnings"]
+    )
 
 
 def test_a_length_that_contradicts_the_file_is_said_in_the_options_words(run, tmp_path):
@@ -312,13 +315,14 @@ def test_a_night_that_satisfies_the_rule_outside_the_range_is_explained(run, nig
     import stageguard.measures.summary as summary
 
     note = "FI: the rule stops at twice the experts' mean; single expert nights lie in the range shown."
-    decoding = sg.decode(sg.read_density(night), "human-psg-5")
+    rule = {"rule": "band", "fi_target": 0.1073}
+    decoding = decode(sg.read_density(night), sg.Profile.load("human-psg-5").replace(strength=rule))
     rows = [summary.Row("fragmentation_index", 0.3, 0.2, 0.06, 0.18, "above", "above")]
     assert decoding.strength.fi_low <= decoding.strength.fi_after <= decoding.strength.fi_high
     assert summary.range_note(decoding, rows) == note
     inside = [summary.Row("fragmentation_index", 0.3, 0.1, 0.06, 0.18, "above", "inside")]
     assert summary.range_note(decoding, inside) == ""
-    fixed = sg.decode(sg.read_density(night), sg.Profile.load("human-psg-5").replace(transition_weight=0.1))
+    fixed = decode(sg.read_density(night), sg.Profile.load("human-psg-5").replace(transition_weight=0.1))
     assert summary.range_note(fixed, rows) == ""
 
 

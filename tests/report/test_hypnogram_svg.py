@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from nights import decode
 from stageguard.report.hypnogram_svg import FILE_FRAME, hypnogram_svg
 from stageguard.report.svg import COLOURS
 from stageguard.synthetic.night import simulate_night
@@ -63,7 +64,7 @@ def test_panels_and_counts_are_named(night, decoding):
 
 def test_a_start_time_gives_a_clock(night):
     start = datetime(2024, 5, 1, 22, 45)
-    decoding = sg.decode(replace(night.density, start=start), "human-psg-5")
+    decoding = decode(replace(night.density, start=start), "human-psg-5")
     shown = texts(hypnogram_svg(decoding))
     assert "clock time" in shown
     assert "23:00" in shown
