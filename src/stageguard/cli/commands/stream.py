@@ -51,7 +51,8 @@ Weight = Annotated[
         "--transition-weight",
         min=0.0,
         metavar="NUMBER",
-        help="Strength, for profiles that set it per night: what decode chose on earlier nights.",
+        help="Strength, for profiles that set it per night: what decode chose on earlier nights. Leaves "
+        "out the profile's clock.",
     ),
 ]
 State = Annotated[Path | None, text_option("FILE", "Go on from it if it exists; the state is kept in it.")]
@@ -100,7 +101,9 @@ def stream(
         raise typer.BadParameter("--finish goes with --state: without one, the end of input is the end.")
     loaded = Profile.load(profile)
     if transition_weight is not None:
-        loaded = loaded.replace(transition_weight=transition_weight)
+        if loaded.clock is not None:
+            _say("the profile's clock is left out: it reads sleep onset off the whole night.")
+        loaded = loaded.replace(transition_weight=transition_weight, clock=None)
     new_decoder = partial(StreamingDecoder, loaded, **asdict(options))
     run = Run(new_decoder, column_names(stages), state, finish=finish)
     try:
