@@ -109,13 +109,26 @@ def test_measured_coverage_belongs_to_the_level_it_was_measured_at(run, night, f
     assert "Covered:" not in run("intervals", night, "-p", fitted, *OURS, "--level", "0.8").out
 
 
-def test_another_cohort_is_warned_of_and_has_no_measured_coverage(run, night, fitted):
+def test_another_cohort_has_its_intervals_withheld(run, night, fitted):
     ran = run("intervals", night, "-p", fitted, "--cohort", "their lab")
-    assert "the errors are from 'our lab', the night is of 'their lab'" in " ".join(ran.out.split())
+    shown = " ".join(ran.out.split())
+    assert ran.code == 0
+    assert (
+        "withheld: the errors are from 'our lab', the night is of 'their lab'. Fit a profile to it" in shown
+    )
+    assert "as wide as the errors" not in shown
     report = run("intervals", night, "-p", fitted, "--cohort", "their lab", "--json").json[0]
-    assert all(row["measured_coverage"] is None for row in by_name(report).values())
+    for row in by_name(report).values():
+        assert (row["low"], row["high"], row["measured_coverage"]) == (None, None, None)
+        assert row["reason"].startswith("withheld")
     same = run("intervals", night, "-p", fitted, "--cohort", "Our Lab", "--json").json[0]
     assert all(row["measured_coverage"] == 0.895 for row in by_name(same).values())
+
+
+def test_a_cohort_that_is_not_said_is_asked_for(run, night, fitted):
+    shown = " ".join(run("intervals", night, "-p", fitted).out.split())
+    advice = "If it is theirs, say so (--cohort 'our lab'); else ask for --method model."
+    assert f"the night is of a cohort that is not said. {advice}" in shown
 
 
 def test_too_few_nights_for_a_level_is_a_reason_and_no_interval(run, night, fitted):

@@ -153,20 +153,44 @@ def test_another_strength_has_no_errors_of_its_own():
     refusal(error, "holds no errors on scored nights")
 
 
-def test_another_cohort_is_warned_of():
+@pytest.mark.parametrize(
+    ("cohort", "whose", "advice"),
+    [
+        ("their lab", "'their lab'", "Fit a profile to it, or ask for method='model'."),
+        (None, "a cohort that is not said", "If it is theirs, say so (cohort='our lab'); else ask for "),
+    ],
+)
+def test_intervals_are_withheld_from_another_cohort_and_one_that_is_not_said(cohort, whose, advice):
     profile = profile_with(**FULLY).replace(cohort="our lab")
-    decoded = decode(one_hot(LABELS), profile, cohort="their lab")
+    decoded = decode(one_hot(LABELS), profile, cohort=cohort)
     with pytest.warns(sg.StageGuardWarning) as caught:
         found = intervals(decoded)
     (warning,) = caught
-    assert str(warning.message) == (
-        "the errors are from 'our lab', the night is of 'their lab': how often such intervals cover there is "
-        "not known."
+    assert str(warning.message).startswith(
+        f"conformal intervals are withheld: the errors are from 'our lab', the night is of {whose}. {advice}"
     )
     assert warning.filename == __file__
-    assert math.isnan(found["tst_minutes"].measured_coverage)
-    assert found["tst_minutes"].low == found["tst_minutes"].value - 1.0
-    assert math.isnan(intervals(decoded, method="model")["tst_minutes"].measured_coverage)
+    for one in found.values():
+        assert math.isnan(one.low) and math.isnan(one.high) and math.isnan(one.measured_coverage)
+        assert one.reason == "withheld: the errors are of another cohort or stager"
+    assert found["tst_minutes"].value == 17.0
+    assert not found.is_measured and "90%" not in str(found)
+    model = intervals(decoded, method="model")["tst_minutes"]
+    assert model.low <= model.high and math.isnan(model.measured_coverage)
+
+
+def test_intervals_are_given_to_the_cohort_of_the_profile():
+    profile = profile_with(**FULLY).replace(cohort="our lab")
+    found = intervals(decode(one_hot(LABELS), profile, cohort="Our Lab"))["tst_minutes"]
+    assert (found.low, found.high, found.measured_coverage) == (16.0, 18.0, 0.9)
+
+
+def test_intervals_are_withheld_from_another_stager():
+    profile = profile_with(**FULLY).replace(stager="YASA")
+    with pytest.warns(sg.StageGuardWarning, match="the errors are from YASA, the night is not of it. Fit a"):
+        found = intervals(decode(one_hot(LABELS), profile, stager="U-Sleep"))
+    assert math.isnan(found["tst_minutes"].low)
+    assert not math.isnan(intervals(decode(one_hot(LABELS), profile, stager="yasa"))["tst_minutes"].low)
 
 
 def test_every_stage_is_reported():

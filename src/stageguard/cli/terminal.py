@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,8 @@ def _option(argument: Argument) -> str:
         return option
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value))
+    if isinstance(value, str) and " " in value:
+        value = shlex.quote(value)
     return f"{option} {value:g}" if isinstance(value, float) else f"{option} {value}"
 
 

@@ -39,6 +39,7 @@ Ends = tuple[float, float, str]  # of an interval, and why there is none
 
 DEFAULT_LEVEL = 0.9
 DEFAULT_DRAWS = 200
+WITHHELD = "withheld: the errors are of another cohort or stager"
 _UNITS = {each.reported_key or each.key: each.short_unit for each in (*WITH_INTERVAL, *REPORTED_OF_STAGE)}
 
 
@@ -151,7 +152,9 @@ def intervals(
     Parameters
     ----------
     night : Decoding
-        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights.
+        A decoded night. Conformal intervals need a profile that `stageguard.fit` made from scored nights, and
+        are withheld, with a warning, on another cohort than the profile's, one that was not said, and on
+        another stager.
     method : "conformal" or "model"
         From errors on scored nights, or from draws of the posterior.
     level : float
@@ -177,17 +180,15 @@ def intervals(
     level = checks.number(level, "level", low=0.5, high=0.99)
     usual = shortest_first_rem(night.profile)
     shortest = usual if min_first_rem_seconds is None else min_first_rem_seconds
-    if method == "conformal" and is_foreign(night):
-        warnings.warn(
-            f"the errors are from {origin_of(night)}: how often such intervals cover there is not known.",
-            StageGuardWarning,
-            stacklevel=2,
-        )
+    if method == "conformal" and is_foreign(night) and _errors_of(night.profile):
+        warnings.warn(StageGuardWarning(_withheld_words(night)), stacklevel=2)
     options = StatisticsOptions(convention, lights_off, lights_on, shortest)
     statistics = options.measure(night)
     values = reported(statistics)
     if method == "conformal":
         ends = _conformal(night.profile, values, level)
+        if is_foreign(night):
+            ends = dict.fromkeys(values, (NAN, NAN, WITHHELD))
         covered = _measured_coverage(night, "coverage", level)
         promised, n_nights = level, int(night.profile.intervals.get("n_nights", 0))
     else:
@@ -294,6 +295,21 @@ def is_foreign(night: Decoding) -> bool:
     return night.is_of_other_stager or not night.profile.is_of(night.cohort)
 
 
+def _withheld_words(night: Decoding) -> Message:
+    """Return why a night gets no conformal intervals, and what to do."""
+    parts: list[object] = [f"conformal intervals are withheld: the errors are from {origin_of(night)}. "]
+    if not night.is_of_other_stager and night.cohort is None and night.profile.cohort is not None:
+        parts += ["If it is theirs, say so (", Argument("cohort", night.profile.cohort), "); else ask for "]
+    else:
+        parts.append("Fit a profile to it, or ask for ")
+    return Message(*parts, Argument("method", "model"), ".")
+
+
+def _errors_of(profile: Profile) -> Mapping[str, Sequence[float]]:
+    errors: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
+    return errors
+
+
 def _measured_coverage(night: Decoding, key: str, level: float) -> Mapping[str, float]:
     """Return the coverage measured on scored nights, if it was at this level and on such people."""
     fitted = night.profile.intervals
@@ -302,7 +318,7 @@ def _measured_coverage(night: Decoding, key: str, level: float) -> Mapping[str, 
 
 
 def _conformal(profile: Profile, values: Mapping[str, float], level: float) -> dict[str, Ends]:
-    errors_of: Mapping[str, Sequence[float]] = profile.intervals.get("errors", {})
+    errors_of = _errors_of(profile)
     if not errors_of:
         raise InputError(
             Message(

@@ -309,7 +309,7 @@ def _estimate(
     if not math.isfinite(scored[2] - scored[1]):
         powered, chosen = scored, 0.0
         n_known = int(np.count_nonzero(~np.isnan(units.expert)))
-        reason = f"too few scored subjects have it ({n_known}), or they do not differ"
+        reason = f"too few scored subjects have it ({n_known}), or they hardly differ"
     elif np.array_equal(units.scored, units.all, equal_nan=True):
         reason = "no night is unscored"
     elif weight is None and too_wide:

@@ -33,9 +33,9 @@ from stageguard.cli.scored_files import decode_night, read_moment, read_start
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.day import Moment, lights_words
+from stageguard.measures.intervals import WITHHELD, shortest_first_rem
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
-from stageguard.measures.intervals import shortest_first_rem
 from stageguard.measures.statistics import Convention
 from stageguard.measures.summary import NightFacts
 from stageguard.profile.profile import Profile
@@ -338,7 +338,7 @@ def _meaning(nights: Sequence[NightIntervals], request: Request) -> Iterator[str
     rows = [row for night in nights for row in night.intervals]
     is_measured = any(row.kind == "conformal" and not isnan(row.measured_coverage) for row in rows)
     level = f", {request.level:.0%}" if is_measured else " (coverage not measured)"
-    if "conformal" in request.methods:
+    if any(row.kind == "conformal" and row.reason != WITHHELD for row in rows):
         yield (
             f"Conformal{level}: as wide as the errors on {count(first.n_scored_nights, 'scored night')} "
             f"of {count(first.n_scored_subjects, 'subject')} held out from the fit. They hold for nights "
