@@ -164,3 +164,13 @@ def test_the_noisiest_night_stays_light(profile, n_epochs, limit):
     size = len(night_report(decoding, expert=expert).encode())
     assert size < limit
     assert size > 0.2 * limit  # or the night was not noisy
+
+
+def test_the_verdict_comes_before_the_bands():
+    page, (_, decoding) = full(), full_night()
+    verdict = sg.validity(decoding).verdict
+    section = page[page.index("Does it look like expert scoring?") :]
+    assert f"<b>The decoded night {verdict}; before: " in section
+    assert section.index(verdict) < section.index("The bands show where it differs")
+    lead = page[page.index('class="lead"') : page.index('class="tiles"')]
+    assert f"<p>The decoded night {verdict}; before: " in lead
