@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import Argument, Message, StageGuardError
+from stageguard.base.errors import Argument, StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
@@ -31,11 +31,9 @@ def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
     if options.format is None:
         raise file_error(
             path,
-            Message(
-                "is a bare list of numbers, and tools number stages differently. Say whose: ",
-                Argument("format", "dreem-json"),
-                f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
-            ),
+            "is a bare list of numbers, and tools number stages differently. Say whose: ",
+            Argument("format", "dreem-json"),
+            f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
         )
     return _staged(path, number_list(path))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, Message, StageGuardWarning
+from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
@@ -57,11 +57,9 @@ def refuse_numbers(path: Path, annotations: Sequence[Annotation]) -> None:
     if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
         raise file_error(
             path,
-            Message(
-                "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
-                Argument("format", "gssc-fif"),
-                ".",
-            ),
+            "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
+            Argument("format", "gssc-fif"),
+            ".",
         )
 
 

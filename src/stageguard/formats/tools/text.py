@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
+from stageguard.base.errors import Argument, FileFormatError, ProfileError
 from stageguard.base.files import file_error, read_file
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
@@ -189,12 +189,10 @@ def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: Hyp
         cell = next(cell for cell in table.column(name) if cell)
         raise file_error(
             path,
-            Message(
-                f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and "
-                "time such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: ",
-                Argument("epoch_seconds", 30),
-                ".",
-            ),
+            f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and "
+            "time such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: ",
+            Argument("epoch_seconds", 30),
+            ".",
         )
     if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
         return
@@ -315,11 +313,9 @@ def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> Ra
     if options.format is None:  # numbers that fit one numbering only may still be of a tool unknown here
         raise file_error(
             path,
-            Message(
-                "holds numbers, and tools number stages differently. Say whose: ",
-                Argument("format", f"numbers-{numbering}"),
-                ".",
-            ),
+            "holds numbers, and tools number stages differently. Say whose: ",
+            Argument("format", f"numbers-{numbering}"),
+            ".",
         )
     head = read_head(path)
     if head.startswith(NPY):
