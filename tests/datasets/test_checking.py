@@ -38,9 +38,16 @@ from stageguard.datasets import (
     sleep_accel,
 )
 from stageguard.datasets import checking as checking
-from stageguard.datasets.checking import Problem, check
 from stageguard.datasets.download import Patience
-from stageguard.datasets.getting import LEDGER, get, list_remote, read_ledger, unpack_archive
+from stageguard.datasets.local_copy import (
+    LEDGER,
+    Problem,
+    check,
+    get,
+    list_remote,
+    read_ledger,
+    unpack_archive,
+)
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.modalities import MODALITIES
 

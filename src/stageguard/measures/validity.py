@@ -37,7 +37,7 @@ from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.profile.parts import Band
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
@@ -378,7 +378,7 @@ def expert_bands(
         By the names of `sg.validity`'s indicators. One that fewer than ten scorings have, or that is the
         same in all of them, has no band.
     """
-    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    profile = as_profile(profile)
     low, high = _checked(percentiles)
     panels = _panels(hypnograms)
     scorings = [scoring for panel in panels for scoring in panel]

@@ -21,8 +21,7 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5, StageScheme
-from stageguard.nn.cohort import check_together
-from stageguard.nn.feature_table import FeatureTable
+from stageguard.nn.tables import FeatureTable, check_together
 from stageguard.signals.features import Recipe, features
 
 Choice = Callable[[Sequence[str]], Sequence[int]]

@@ -12,8 +12,14 @@ from typing import Any
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import read_text
-from stageguard.nn.backbones import SET_BY_FEATURES
-from stageguard.nn.backbones.recipes import GENERIC, OPTIMISERS, SCHEDULES, TrainingRecipe, training_recipe
+from stageguard.nn.backbones import (
+    GENERIC,
+    OPTIMISERS,
+    SCHEDULES,
+    SET_BY_FEATURES,
+    TrainingRecipe,
+    training_recipe,
+)
 from stageguard.profile.profile import Profile
 
 LOSSES = ("penalty", "semi-markov")
@@ -117,10 +123,6 @@ class TrainingOptions:
         for name in ("balanced", "label_smoothing", "penalty_weight"):
             if self.loss == "semi-markov" and getattr(self, name):
                 raise _idle(self, name, "loss", "loss 'penalty'")
-
-    def load_profile(self) -> Profile:
-        """Return the profile, which may have been given by name."""
-        return self.profile if isinstance(self.profile, Profile) else Profile.load(self.profile)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; a profile is named."""

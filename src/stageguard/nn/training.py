@@ -18,25 +18,27 @@ import numpy as np
 
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
-from stageguard.nn.card import ModelCard
-from stageguard.nn.checkpoint import TrainedModel, save_model
-from stageguard.nn.cohort import (
+from stageguard.nn.checkpoint import ModelCard, TrainedModel, save_model
+from stageguard.nn.inference import Score, Validation
+from stageguard.nn.losses import StageGuardLoss
+from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.run_state import STATE, Location, Run, check_output, log, remember, resume, save, start
+from stageguard.nn.semi_markov import SemiMarkovLoss
+from stageguard.nn.tables import (
+    FeatureTable,
+    Normalisation,
+    Stretch,
     absolute_features,
     check_together,
     count_labels,
     epoch_length,
     fingerprint,
+    make_batch,
+    round_of_batches,
     split_subjects,
 )
-from stageguard.nn.feature_table import FeatureTable
-from stageguard.nn.inference import Score, Validation
-from stageguard.nn.losses import StageGuardLoss
-from stageguard.nn.normalise import Normalisation, Stretch, make_batch, round_of_batches
-from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
-from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.run_state import STATE, Location, Run, check_output, log, remember, resume, save, start
-from stageguard.nn.semi_markov import SemiMarkovLoss
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _set_up(
     overwrite: bool,
 ) -> tuple[ModelCard, Run, _Plan]:
     """Return everything at its first step: what is known of the network, the network, what trains it."""
-    profile = options.load_profile()
+    profile = as_profile(options.profile)
     training, validation = split_subjects(tables, options.validation_share, options.seed)
     scheme = tables[0].scheme
     if scheme is not None and scheme != profile.scheme:

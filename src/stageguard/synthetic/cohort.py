@@ -22,8 +22,17 @@ from stageguard.night.quantities import REPORTED
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
 from stageguard.synthetic.events import Event, Simulated
-from stageguard.synthetic.people import Sleeper, draw_adult, draw_infant, draw_mouse, known_shifts
-from stageguard.synthetic.sleepers import Night, draw_day, draw_night, kind_of
+from stageguard.synthetic.sleepers import (
+    Night,
+    Sleeper,
+    draw_adult,
+    draw_day,
+    draw_infant,
+    draw_mouse,
+    draw_night,
+    kind_of,
+    known_shifts,
+)
 
 LONGEST_HOURS = 72.0
 MOST_SUBJECTS = 999

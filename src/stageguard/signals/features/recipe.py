@@ -126,7 +126,7 @@ def modality_module(modality: str) -> Any:
 
     Each offers Settings, a dataclass of options, and extract(recording, epochs, recipe) -> (values, names).
     """
-    return import_module(f"stageguard.signals.features.{modality_of(modality).module}")
+    return import_module(f"stageguard.signals.{modality_of(modality).module}")
 
 
 def _parse(document: Mapping[str, object]) -> dict[str, Any]:
