@@ -81,10 +81,7 @@ class _Plan:
 
 
 class Objective(nn.Module):
-    """What a run minimises, with its parts: cross-entropy and penalty, or the semi-Markov likelihood.
-
-    `counts` (n_stages,) are the epochs of each stage in training, for balanced weights.
-    """
+    """What a run minimises; `counts` (n_stages,) are the training's epochs, for balanced weights."""
 
     stage_weights: Tensor
 
@@ -120,28 +117,10 @@ def train(
     overwrite: bool = False,
     report: Report | None = None,
 ) -> TrainedModel:
-    """Train a network and write it, with its card and log, into a folder.
+    """Train a network and write it, with its card and log, into a folder; return it at its best kappa.
 
-    Where the folder holds an interrupted run of the same options and data, that run goes on.
-
-    Parameters
-    ----------
-    tables : sequence of FeatureTable
-        Scored recordings of at least two subjects, all in the profile's scheme.
-    options : TrainingOptions
-        What to train, and how; what they leave open the network's training recipe says.
-    folder : path-like
-        For `model.safetensors`, `model.json`, `log.jsonl`, and during training `training.safetensors`.
-    overwrite : bool
-        Begin anew, whatever the folder holds; otherwise a finished network there is an error. Killed and
-        called again it goes on from where it was.
-    report : callable, optional
-        Called with a `Progress` after every step.
-
-    Returns
-    -------
-    TrainedModel
-        The network at its best validation kappa.
+    An interrupted run of the same options and data goes on, unless it is to `overwrite` whatever the folder
+    holds; a finished network is an error then. `report` is called after every step.
     """
     folder = Path(folder)
     check_together(tables)

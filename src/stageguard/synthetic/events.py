@@ -20,21 +20,11 @@ LARGEST_SHARE = 0.15  # of a short recording that one event may take
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened.
+    """One thing that happened."""
 
-    Parameters
-    ----------
-    kind : str
-        Such as "sensor loss".
-    channel : str
-        Role of the signal concerned; "" for all of them.
-    start_seconds, seconds : float
-        When, since the recording's start, and for how long.
-    """
-
-    kind: str
-    channel: str
-    start_seconds: float
+    kind: str  # such as "sensor loss"
+    channel: str  # role of the signal concerned; "" for all of them
+    start_seconds: float  # since the recording's start
     seconds: float
 
     @property
@@ -50,21 +40,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A made-up recording, and what is true about it.
+    """A made-up recording, and what is true about it."""
 
-    Parameters
-    ----------
-    recording : Recording
-        What a reader would give: signals, covariates, and the truth as the only scoring.
-    night : Night
-        The truth in the stages it was drawn in.
-    events : tuple of Event
-        Artefacts, losses and apnoeas, in the order of their time.
-    """
-
-    recording: Recording
-    night: Night
-    events: tuple[Event, ...]
+    recording: Recording  # what a reader would give, the truth as the only scoring
+    night: Night  # the truth in the stages it was drawn in
+    events: tuple[Event, ...]  # artefacts, losses and apnoeas, in the order of their time
 
 
 def simulated(

@@ -161,55 +161,23 @@ OPTIMISERS, SCHEDULES = get_args(Optimiser), get_args(Schedule)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecipe:
-    """One way to train one network.
-
-    Attributes
-    ----------
-    optimiser : {"sgd", "adam", "adam-amsgrad", "adamw"}
-        Weight decay is decoupled from the gradient for "adamw" alone.
-    learning_rate : float
-        The first one, or the highest one of a one-cycle schedule.
-    weight_decay : float
-        L2 penalty.
-    schedule : {"constant", "decay", "drop", "one-cycle"}
-        "decay" multiplies the rate by ``schedule_factor`` every ``schedule_rounds`` rounds, "drop" does so
-        once.
-    batch_size : int
-        Sequences per step.
-    sequence_epochs : int
-        Epochs per sequence.
-    rounds, steps : int or None
-        Passes over the training data, or optimiser steps, at most: one of the two.
-    early_stopping_rounds : int or None
-        Validations without improvement that end the training; None to go on to the end.
-    validate_every_steps : int or None
-        Steps between validations; None for one per round.
-    gradient_clip : float or None
-        Largest norm of the gradient.
-    source : str
-        Where the numbers come from, and what differs.
-    momentum : float
-        Of "sgd".
-    balanced : bool
-        Whether stages count alike, by weights or by resampling, however rare they are.
-    schedule_factor, schedule_rounds : float, int
-        See ``schedule``.
-    """
+    """One way to train one network."""
 
     optimiser: Optimiser
-    learning_rate: float
-    batch_size: int
+    learning_rate: float  # the first one, or the highest one of a one-cycle schedule
+    batch_size: int  # sequences per step
     sequence_epochs: int
-    source: str
-    weight_decay: float = 0.0
+    source: str  # where the numbers come from, and what differs
+    weight_decay: float = 0.0  # decoupled from the gradient for "adamw" alone
+    # "decay" multiplies the rate by the factor every so many rounds, "drop" does so once
     schedule: Schedule = "constant"
-    rounds: int | None = None
-    steps: int | None = None
-    early_stopping_rounds: int | None = None
-    gradient_clip: float | None = None
-    validate_every_steps: int | None = None
-    momentum: float = 0.0
-    balanced: bool = False
+    rounds: int | None = None  # passes over the training data at most, or
+    steps: int | None = None  # optimiser steps
+    early_stopping_rounds: int | None = None  # validations without improvement that end the training
+    gradient_clip: float | None = None  # largest norm
+    validate_every_steps: int | None = None  # None for once per round
+    momentum: float = 0.0  # of "sgd"
+    balanced: bool = False  # whether stages count alike, by weights or by resampling, however rare they are
     schedule_factor: float = 1.0
     schedule_rounds: int = 1
 

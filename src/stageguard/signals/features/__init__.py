@@ -270,20 +270,9 @@ def write_features(
     is_synthetic: bool = False,
     overwrite: bool = False,
 ) -> Path:
-    """Write the features of one recording, complete or not at all; missing folders are made.
+    """Write the features of one recording as .npz or .tsv, with its stages, complete or not at all.
 
-    Parameters
-    ----------
-    features : Features
-        What to write.
-    path : path-like
-        Ends in .npz or .tsv; the name before that is the recording's.
-    scoring : Hypnogram, optional
-        Its expert stages; must have epochs of the same length. Epochs it does not reach are unscored.
-    is_synthetic : bool
-        Whether the recording was simulated; the file says so.
-    overwrite : bool
-        Replace an existing file.
+    A scoring must have epochs of the same length; those it does not reach are unscored.
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
