@@ -81,7 +81,9 @@ def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
     if isinstance(source, str | os.PathLike):
         night = _of_file(Path(source), reading)
         night = source.name(night) if isinstance(source, NamedNight) else night
-    elif isinstance(source, Decoding | Hypnogram | Hypnodensity):
+    elif isinstance(source, Hypnodensity):
+        night = _with_density(Outgoing(None), read_density_object(source, reading.options))
+    elif isinstance(source, Decoding | Hypnogram):
         night = outgoing_of_night(source)
     else:
         night = _of_object(source, reading)
@@ -141,9 +143,7 @@ def _of_object(source: Any, reading: Reading) -> Outgoing:
     from stageguard.formats.objects import OBJECTS
 
     kind = next((each for each in OBJECTS if each.is_it(source)), None)
-    options = DensityOptions(
-        reading.options.stages, reading.options.epoch_seconds, format=reading.options.format
-    )
+    options = reading.options
     if kind is not None and kind.density is not None:
         density = _or_none(lambda: read_density_object(source, options))
         scored = _or_none(lambda: reading.stages(source, options.format))
