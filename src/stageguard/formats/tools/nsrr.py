@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats import xml
+from stageguard.formats.annotations import raw_of, stage_epochs
 from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats.sniffing import has_xml_root
-from stageguard.formats.staged_annotations import raw_of
-from stageguard.formats.staged_intervals import Interval, stage_epochs
 from stageguard.formats.xml import children, text_of
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
@@ -57,7 +56,7 @@ def read_nsrr_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
     for event in filter(_is_stage, events):
         stage, code = _stage(path, text_of(event, "EventConcept") or "")
         onset, lasting = _seconds(path, event, "Start"), _seconds(path, event, "Duration")
-        intervals.append(Interval(onset, lasting, stage))
+        intervals.append(Event(onset, lasting, stage))
         if code is not None:
             counts[code] += max(1, round(lasting / (epoch_seconds or 30.0)))
     if not intervals:

@@ -14,6 +14,7 @@ from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, FileFormatError, ProfileError
 from stageguard.base.files import file_error, read_file
+from stageguard.formats.annotations import COARSE, LONGEST_GUESS, annotated, staged_rows
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import (
@@ -30,11 +31,9 @@ from stageguard.formats.hypnogram import (
     stage_column,
     stage_numbers,
 )
-from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.outgoing import Content, Event, Outgoing
 from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths, read_sidecar
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
-from stageguard.formats.staged_annotations import COARSE, Annotation, annotated, staged_rows
-from stageguard.formats.staged_intervals import LONGEST_GUESS
 from stageguard.formats.tables.delimited import (
     PART_COLUMNS,
     TextTable,
@@ -267,7 +266,7 @@ def _from_events(
     lasting = [None if seconds != seconds else seconds for seconds in times.lasting.tolist()]
     notes = _other_columns(table, name, times) + table.notes + times.notes
     if name in EVENT_COLUMNS:
-        annotations = list(map(Annotation, onsets, lasting, texts))
+        annotations = list(map(Event, onsets, lasting, texts))
         raw = annotated(path, annotations, options, start=times.start, only_stages=True)
         return replace(raw, notes=raw.notes + notes)
     lasting = [seconds or None for seconds in lasting]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from stageguard.formats.annotations import staged_rows
 from stageguard.formats.file_format import ANNOTATIONS, PROBABILITIES, SCORER, STAGES_ALONE, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
-from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
 from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.stages import AASM5

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stageguard.base.files import file_error
+from stageguard.formats.annotations import staged_rows
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import (
     NUMBERINGS,
@@ -17,7 +18,6 @@ from stageguard.formats.hypnogram import (
     stage_numbers,
 )
 from stageguard.formats.sniffing import integers, whole_lines
-from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import as_number, text_lines
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 

@@ -23,7 +23,7 @@ from stageguard.base.errors import Argument, InputError, Message, StageGuardWarn
 from stageguard.base.extras import library
 from stageguard.base.files import LIMITS, file_error, load_json, read_file
 from stageguard.base.units import seconds_per
-from stageguard.formats.confidence_tables import read_yasa_confidence
+from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
@@ -45,8 +45,7 @@ from stageguard.formats.outgoing import (
     standard_scheme,
 )
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
-from stageguard.formats.staged_annotations import staged_rows
-from stageguard.formats.stager_arrays import without_undefined
+from stageguard.formats.stager_arrays import read_yasa_confidence, without_undefined
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram

@@ -1,4 +1,4 @@
-"""Texts with times: which of them are stages, one per epoch, and which are other annotations."""
+"""Texts with times: which of them are stages, one per epoch of a grid, and which are other annotations."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import warnings
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
 
-from stageguard.base.errors import StageGuardWarning
+import numpy as np
+
+from stageguard.base.arrays import Floats, Ints
+from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.formats.density import listed
+from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
 from stageguard.formats.hypnogram import (
     STAGE_COLUMNS,
     UNSCORED_WORDS,
@@ -25,8 +28,8 @@ from stageguard.formats.hypnogram import (
     unknown_stage,
 )
 from stageguard.formats.outgoing import Event, Outgoing
-from stageguard.formats.staged_intervals import Interval, stage_epochs
 from stageguard.formats.tables.delimited import as_number, read_rows
+from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets
 from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
 
 _PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
@@ -34,24 +37,17 @@ _LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
 MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
 BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
 COARSE = frozenset(("N", "S"))  # alone they may be the beginning of another word
-TOLERANCE = 0.01  # of an epoch
+USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
+LONGEST_SECONDS = 62 * 86_400.0
+LONGEST_GUESS = 60.0  # equal durations beyond this are joined epochs rather than epochs
+SHORTEST_GUESS = 1.0
 
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """Text at a time: seconds since the first sample, and how long it lasts where the file says so."""
-
-    onset: float
-    seconds: float | None
-    text: str
-
-
-Chosen = tuple[Annotation, str | None]  # an annotation that is a stage, and its name where that is known
+Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name where that is known
 
 
 def annotated(
     path: Path,
-    annotations: Sequence[Annotation],
+    annotations: Sequence[Event],
     options: HypnogramOptions,
     *,
     start: datetime | None = None,
@@ -102,7 +98,7 @@ def raw_of(
 
 
 def stage_annotations(
-    annotations: Sequence[Annotation], *, least: int = 2, may_lack_end: bool = False
+    annotations: Sequence[Event], *, least: int = 2, may_lack_end: bool = False
 ) -> list[Chosen]:
     """Annotations that are sleep stages, each with its name, "?" or None where the name is not known.
 
@@ -123,12 +119,12 @@ def stage_annotations(
     return stages + [(each, UNSCORED_NAME) for each, _ in named if _words(each).casefold() in BARE_UNSCORED]
 
 
-def _words(annotation: Annotation) -> str:
+def _words(annotation: Event) -> str:
     """Return a text without the channel that EDF+ puts behind it: "Sleep stage W@@C3"."""
     return annotation.text.partition("@@")[0].strip()
 
 
-def _bare_stages(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> list[Chosen]:
+def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
     """Stages that are names alone, where they are whole epochs that no other stage covers."""
     others = _whole_epochs(annotations, chosen)
     if not others:
@@ -151,7 +147,7 @@ def _shortest(chosen: Sequence[Chosen]) -> float:
     return min((each.seconds for each, _ in chosen if each.seconds), default=0.0)
 
 
-def _whole_epochs(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> list[Annotation]:
+def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Event]:
     """Annotations that are not among the chosen, and are whole epochs on their grid."""
     step = _shortest(chosen)
     if not step:
@@ -167,7 +163,7 @@ def _whole_epochs(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -
     ]
 
 
-def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Interval], tuple[str, ...]]:
+def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Event], tuple[str, ...]]:
     """Stages with their times; of those that last, without others of no length, which cropping leaves."""
     lasting = [each.seconds for each, _ in chosen if each.seconds]
     shortest = TOLERANCE * median(lasting) if lasting else 0.0
@@ -176,7 +172,7 @@ def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Interval], tuple[str, ...
         if lasting and each.seconds is not None and each.seconds <= shortest:
             n_left += 1
             continue
-        kept.append(Interval(each.onset, each.seconds or None, stage or UNSCORED_NAME))
+        kept.append(Event(each.onset, each.seconds or None, stage or UNSCORED_NAME))
     what = "stage of no length" if n_left == 1 else "stages of no length"
     return kept, (f"{n_left} {what} left out, as cropping leaves them",) if n_left else ()
 
@@ -191,7 +187,7 @@ def _stage(text: str) -> str | None:
     return canonical_name(f"stage {bare}")
 
 
-def _unscored_ends(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> list[Chosen]:
+def _unscored_ends(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
     """Whole epochs before the first and after the last stage that say that nobody scored them."""
     first = min(each.onset for each, _ in chosen)
     end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
@@ -222,7 +218,7 @@ def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
     return (remark,)
 
 
-def _left_out(annotations: Sequence[Annotation], chosen: Sequence[Chosen]) -> tuple[str, ...]:
+def _left_out(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> tuple[str, ...]:
     """Say which texts are no stages."""
     taken = {id(each) for each, _ in chosen}
     texts = {each.text for each in annotations if id(each) not in taken}
@@ -248,29 +244,27 @@ def staged_rows(
         if not text or not is_stage(text, known):
             raise file_error(path, f"{what} {line}: {unknown_stage(text, known or AASM5)}")
         stage = UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text
-        intervals.append(Interval(onset, seconds, stage))
+        intervals.append(Event(onset, seconds, stage))
     staged = stage_epochs(path, intervals, options.epoch_seconds)
     return raw_of(staged, start, scheme, notes, scorer)
 
 
-def events_among(annotations: Iterable[Annotation]) -> Iterator[Event]:
+def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
     """Yield annotations that no reader of stages takes."""
     listed_annotations = list(annotations)
     taken = {id(each) for each, _ in stage_annotations(listed_annotations, least=1)}
     for each in listed_annotations:
         if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
-            yield Event(each.onset, each.seconds or None, each.text)
+            yield replace(each, seconds=each.seconds or None)
 
 
 def are_taken_by_text(night: Outgoing) -> list[bool]:
     """Whether each other annotation reads as a stage of the night, or as an unscored epoch next to it."""
     seconds, onsets = night.epoch_seconds, night.onsets
-    stages = [Annotation(onset, seconds, "Sleep stage W") for onset in onsets]
-    others = [Annotation(event.onset, event.seconds, event.text) for event in night.events]
-    taken = {id(each) for each, _ in stage_annotations([*stages, *others], least=1)}
+    stages = [Event(onset, seconds, "Sleep stage W") for onset in onsets]
+    taken = {id(each) for each, _ in stage_annotations([*stages, *night.events], least=1)}
     return [
-        id(each) in taken or _is_unscored_end(event, onsets[0], onsets[-1] + seconds)
-        for each, event in zip(others, night.events, strict=True)
+        id(each) in taken or _is_unscored_end(each, onsets[0], onsets[-1] + seconds) for each in night.events
     ]
 
 
@@ -289,7 +283,7 @@ def row_events(path: Path) -> Iterable[Event]:
     found = zip(onsets, lasting, table.column(column), strict=True)
     # a number is a stage that the JSON beside the table explains
     return events_among(
-        Annotation(onset, seconds or None, text)
+        Event(onset, seconds or None, text)
         for onset, seconds, text in found
         if onset is not None and as_number(text) is None
     )
@@ -303,3 +297,184 @@ def cells_of(*names: str) -> Callable[[Path], Sequence[str]]:
         return next((table.column(name) for name in names if name in table.header), ())
 
     return cells
+
+
+def stage_epochs(
+    path: Path,
+    intervals: Sequence[Event],
+    epoch_seconds: float | None = None,
+    *,
+    may_be_cut: bool = False,
+    end_seconds: float | None = None,
+) -> RawHypnogram:
+    """Put stages, until the next where they tell no duration, on a grid of epochs; others are unscored.
+
+    Without `epoch_seconds` epochs are what onsets and durations are multiples of. Only the last interval may
+    end within an epoch, which is then dropped, with a note; so is a first one that begins within an epoch if
+    it `may_be_cut`, since recordings are cropped. A last stage without a duration lasts until `end_seconds`.
+    """
+    ordered = sorted(intervals, key=lambda each: each.onset)
+    onsets = np.array([each.onset for each in ordered])
+    if not np.isfinite(onsets).all() or onsets[0] < -SHORTEST_GUESS or onsets[-1] > LONGEST_SECONDS:
+        worst = onsets[0] if onsets[0] < 0 else onsets[-1]
+        raise file_error(
+            path,
+            f"has a stage at {worst:g} s, expected times from 0 to {LONGEST_SECONDS:g} s. Is it damaged?",
+        )
+    lasting = _durations(path, ordered, onsets)
+    lasting, notes = _until_end(onsets, lasting, end_seconds)
+    lasting, told = durations_by_onsets(onsets, lasting)
+    notes += told
+    if may_be_cut:
+        n_cut, onsets, lasting, epoch_seconds, cut = _without_cut(onsets, lasting, epoch_seconds)
+        notes += cut
+        ordered = ordered[n_cut:]
+    if epoch_seconds is None:
+        epoch_seconds = _grid_seconds(path, onsets, lasting)
+        notes += (f"epochs last {epoch_seconds:g} s: what its stages' times are multiples of",)
+    if not SHORTEST_EPOCH <= epoch_seconds <= LONGEST_EPOCH:
+        raise file_error(
+            path,
+            f"an epoch lasts {epoch_seconds:g} s, expected {SHORTEST_EPOCH:g} to {LONGEST_EPOCH:g} s.",
+        )
+    lasting = np.where(np.isnan(lasting), epoch_seconds, lasting)
+    offset = float(max(onsets[0], 0.0) % epoch_seconds)
+    if min(offset, epoch_seconds - offset) <= TOLERANCE * epoch_seconds:
+        offset = 0.0
+    first, end = _places(path, onsets - offset, lasting, epoch_seconds)
+    stages = _filled(path, ordered, first, end, onsets)
+    left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
+    if left > TOLERANCE * epoch_seconds:
+        notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
+    lines = tuple(range(1, len(stages) + 1))
+    return RawHypnogram(stages, lines, epoch_seconds, offset_seconds=offset, notes=notes)
+
+
+def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tuple[Floats, tuple[str, ...]]:
+    """Return durations with that of a last stage that has none, where stages change, and a remark on it.
+
+    Stages at equal distances are epochs, and so is the last of them.
+    """
+    steps = lasting[:-1]
+    if not np.isnan(lasting[-1]) or (len(steps) > 1 and np.ptp(steps) <= TOLERANCE * steps[0]):
+        return lasting, ()
+    if end_seconds is None or not onsets[-1] < end_seconds <= LONGEST_SECONDS:
+        return lasting, ("nothing says when the last stage ends: read as one epoch",)
+    return np.append(steps, end_seconds - onsets[-1]), ("the last stage lasts until the recording's end",)
+
+
+def _without_cut(
+    onsets: Floats, lasting: Floats, epoch_seconds: float | None
+) -> tuple[int, Floats, Floats, float | None, tuple[str, ...]]:
+    """Return times from the first whole epoch on, where all but the first stage's fit a usual epoch length.
+
+    That is: how many intervals are dropped, onsets, durations, the epoch length if that told it, and a note.
+    """
+    unchanged = (0, onsets, lasting, epoch_seconds, ())
+    lengths = USUAL_SECONDS if epoch_seconds is None else (epoch_seconds,)
+    rest = np.concatenate([np.diff(onsets[1:]), lasting[1:-1]])
+    if not len(rest) or any(_fits(np.append(rest, lasting[0]), seconds) for seconds in lengths):
+        return unchanged
+    is_joined = abs(onsets[0] + lasting[0] - onsets[1]) <= TOLERANCE * lengths[-1]
+    found = next((seconds for seconds in lengths if _fits(rest, seconds)), None)
+    if found is None or not is_joined:
+        return unchanged
+    cut = float(lasting[0] % found)
+    note = f"its first {cut:.6g} s are less than an epoch of {found:g} s: left out"
+    onsets, lasting = onsets.copy(), lasting.copy()
+    onsets[0] += cut
+    lasting[0] -= cut
+    n_cut = int(lasting[0] <= TOLERANCE * found)
+    return n_cut, onsets[n_cut:], lasting[n_cut:], found, (note,)
+
+
+def _fits(steps: Floats, seconds: float) -> bool:
+    """Whether times are multiples of an epoch length."""
+    return bool((np.abs(steps - np.rint(steps / seconds) * seconds) <= TOLERANCE * seconds).all())
+
+
+def _durations(path: Path, ordered: Sequence[Event], onsets: Floats) -> Floats:
+    """Seconds of each interval; NaN for a last one that has none."""
+    until_next = np.append(np.diff(onsets), np.nan)
+    lasting = np.array(
+        [until_next[i] if each.seconds is None else each.seconds for i, each in enumerate(ordered)]
+    )
+    bad = ~np.isnan(lasting) & ~((lasting > 0) & (lasting <= LONGEST_SECONDS))
+    bad[:-1] |= np.isnan(lasting[:-1])
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise file_error(
+            path,
+            f"the stage at {onsets[where]:g} s lasts {lasting[where]:g} s, expected more than 0 and at most "
+            f"{LONGEST_SECONDS:g} s.",
+        )
+    return lasting
+
+
+def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
+    """Epoch length that all times are multiples of."""
+    known = lasting[~np.isnan(lasting)]
+    if len(known) > 1 and np.ptp(known) <= 1e-6 * known[0] and SHORTEST_EPOCH <= known[0] <= LONGEST_GUESS:
+        return float(known[0])
+    steps = np.concatenate([np.diff(onsets), lasting[:-1]])
+    if not len(steps):
+        steps = known if len(known) else np.array([USUAL_SECONDS[0]])
+    for seconds in USUAL_SECONDS:
+        if _fits(steps, seconds):
+            return seconds
+    whole = np.rint(steps * 1000).astype(np.int64)
+    guess = float(np.gcd.reduce(whole)) / 1000
+    if not SHORTEST_GUESS <= guess <= LONGEST_GUESS:
+        raise file_error(
+            path,
+            "its stages' times are multiples of no epoch length (the largest common one is "
+            f"{guess:g} s). Give the epoch length: ",
+            Argument("epoch_seconds", 30),
+            ".",
+        )
+    return guess
+
+
+def _places(path: Path, onsets: Floats, lasting: Floats, epoch_seconds: float) -> tuple[Ints, Ints]:
+    """First epoch of each interval and the one after its last; times between two epochs are refused."""
+    first, end = onsets / epoch_seconds, (onsets + lasting) / epoch_seconds
+    first_place, end_place = np.rint(first).astype(np.int64), np.rint(end).astype(np.int64)
+    odd = (np.abs(first - first_place) > TOLERANCE) | (np.abs(end - end_place) > TOLERANCE)
+    odd |= first_place < 0
+    last = int(np.argmax(end))
+    if odd[last] and first_place[last] >= 0 and abs(first[last] - first_place[last]) <= TOLERANCE:
+        odd[last] = False  # the recording stopped within the last epoch
+        end_place[last] = int(end[last])
+    if odd.any():
+        where = int(np.argmax(odd))
+        raise file_error(
+            path,
+            f"the stage from {onsets[where]:g} to {onsets[where] + lasting[where]:g} s does not begin and "
+            f"end with an epoch of {epoch_seconds:g} s. Give the epoch length, or correct the file.",
+        )
+    if end_place.max() > MOST_EPOCHS:
+        raise file_error(
+            path, f"has {end_place.max():,} epochs of {epoch_seconds:g} s, expected at most {MOST_EPOCHS:,}."
+        )
+    return first_place, end_place
+
+
+def _filled(path: Path, ordered: Sequence[Event], first: Ints, end: Ints, onsets: Floats) -> tuple[str, ...]:
+    n_epochs = int(end.max())
+    if n_epochs < 1:
+        raise file_error(path, "has no stage that lasts a whole epoch.")
+    names = [UNSCORED_NAME, *sorted({each.text for each in ordered} - {UNSCORED_NAME})]
+    codes = np.full(n_epochs, -1, dtype=np.int64)
+    for each, low, high, onset in zip(ordered, first, end, onsets, strict=True):
+        code = names.index(each.text)
+        part = codes[low:high]
+        clash = (part >= 0) & (part != code)
+        if clash.any():
+            other = names[int(part[int(np.argmax(clash))])]
+            raise file_error(
+                path,
+                f"the stage at {onset:g} s is {each.text}, but another one there is {other}. Expected one "
+                "stage per epoch. Are there two scorings in the file?",
+            )
+        part[:] = code
+    return tuple(np.array(names)[np.maximum(codes, 0)].tolist())
