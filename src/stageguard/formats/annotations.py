@@ -91,10 +91,9 @@ def raw_of(
     scorer: str | None = None,
 ) -> RawHypnogram:
     """Return staged epochs with what else a file says; `start` is the recording's, by a clock of the file."""
-    has_clock, notes = start is not None, staged.notes + notes
     if start is not None:
         start += timedelta(seconds=staged.offset_seconds)
-    return replace(staged, start=start, has_clock=has_clock, scheme=scheme, notes=notes, scorer=scorer)
+    return replace(staged, start=start, scheme=scheme, notes=staged.notes + notes, scorer=scorer)
 
 
 def stage_annotations(
@@ -346,7 +345,7 @@ def stage_epochs(
     left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
     if left > TOLERANCE * epoch_seconds:
         notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
-    lines = tuple(range(1, len(stages) + 1))
+    lines = range(1, len(stages) + 1)
     return RawHypnogram(stages, lines, epoch_seconds, offset_seconds=offset, notes=notes)
 
 

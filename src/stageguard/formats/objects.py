@@ -65,12 +65,10 @@ def read_hypnogram_object(source: Any, options: HypnogramOptions) -> tuple[Path,
 def _stages_of_night(night: Hypnogram) -> RawHypnogram:
     return RawHypnogram(
         tuple(night.stages.tolist()),
-        tuple(range(night.n_epochs)),
-        night.epoch_seconds,
-        night.start,
+        epoch_seconds=night.epoch_seconds,
+        start=night.start,
         scheme=night.scheme,
         offset_seconds=night.offset_seconds,
-        has_clock=night.start is not None,
         scorer=night.scorer,
     )
 
@@ -102,7 +100,6 @@ def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> R
     note = f"recording_start_time {clock:%H:%M:%S} has no date: no start time is kept" if clock else ""
     return RawHypnogram(
         stages,
-        tuple(range(len(stages))),
         epoch_seconds=None if seconds is None else float(seconds),
         scheme=AASM5,
         notes=(note,) if note else (),
@@ -129,7 +126,7 @@ def _stages_of_columns(
     if "brain_state" in header:
         codes = table.seconds("brain_state").tolist()
         stages = names_of(path, codes, NUMBERINGS["accusleep"].codes, what="row", first=0)
-        return RawHypnogram(stages, tuple(table.lines), scheme=WNR3)
+        return RawHypnogram(stages, scheme=WNR3)
     return in_zone(from_table(path, table, options, index.meanings), index)
 
 
@@ -161,20 +158,19 @@ def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) 
     """One stage per value: names, or numbers of the numbering that the caller said."""
     if not values:
         raise file_error(path, "is empty, expected one stage per epoch.")
-    epochs = tuple(range(len(values)))
     values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         numbering = _numbering(options)
         if numbering is not None:
             stages = names_of(path, values, NUMBERINGS[numbering].codes, what="epoch", first=0)
-            return RawHypnogram(stages, epochs, scheme=NUMBERINGS[numbering].scheme)
+            return RawHypnogram(stages, scheme=NUMBERINGS[numbering].scheme)
         fitting = [name for name, each in NUMBERINGS.items() if set(values) <= set(each.codes)]
         known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
         numbers = "holds numbers, and tools number stages differently. Say whose they are: "
         raise file_error(path, numbers, *known[1:], ".")
     if all(value is None or isinstance(value, str) or value != value for value in values):
         names = (value if isinstance(value, str) else UNSCORED_NAME for value in values)
-        return RawHypnogram(tuple(names), epochs)
+        return RawHypnogram(tuple(names))
     kinds = ", ".join(sorted({type(value).__name__ for value in values})[:4])
     raise file_error(path, f"holds {kinds}, expected names of stages.")
 

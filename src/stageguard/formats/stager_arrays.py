@@ -21,14 +21,7 @@ from stageguard.base.checks import MISSING_WORDS, array_of, type_name
 from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.tables.delimited import (
-    DELIMITERS,
-    HEADER_SEARCH_LINES,
-    TextTable,
-    rows_below,
-    split_line,
-    text_lines,
-)
+from stageguard.formats.tables.delimited import find_rows, text_lines
 from stageguard.formats.tables.timing import RowTimes, read_timing
 from stageguard.night.stages import AASM5, SCHEMES, canonical_name
 
@@ -312,18 +305,18 @@ YASA = Tool(
 )
 
 
-def read_accusleepy_csv(path: Path, options: DensityOptions) -> RawDensity:
-    """Labels and confidences of AccuSleePy, where the caller named the format."""
-    return _read(path, options, ACCUSLEEPY)
-
-
-def read_yasa_confidence(path: Path, options: DensityOptions) -> RawDensity:
-    """Stages and confidences that YASA's examples write, where the caller named the format."""
-    return _read(path, options, YASA)
-
-
-def _read(path: Path, options: DensityOptions, tool: Tool) -> RawDensity:
-    labels, confidences, lines = _columns(path, tool)
+def read_confidences(path: Path, options: DensityOptions, *, tool: Tool) -> RawDensity:
+    """Labels and confidences of a tool's table, where the caller named the format."""
+    table = find_rows(path, text_lines(path), lambda header: tool.label in header)
+    if table is None:
+        raise file_error(path, f"has no column {tool.label}, so it is not a table of {tool.name}.")
+    if tool.confidence not in table.header:
+        raise file_error(
+            path,
+            f"holds the labels of {tool.name} without confidence (got: {listed(table.header)}), so no "
+            "probabilities. Read it with read_hypnogram.",
+        )
+    confidences, _ = table.numbers(table.header.index(tool.confidence))
     if options.format != tool.format:
         raise file_error(
             path,
@@ -333,7 +326,7 @@ def _read(path: Path, options: DensityOptions, tool: Tool) -> RawDensity:
             Argument("format", tool.format),
             ".",
         )
-    return spread(path, labels, confidences, options, tool, lines)
+    return spread(path, table.column(tool.label), confidences, options, tool, table.lines)
 
 
 def spread(
@@ -405,27 +398,3 @@ def _stages(
                 f"{line}: the stage is {label[:40]!r}, expected {expected}, or -1. Name others with stages.",
             )
     return names, places
-
-
-def _columns(path: Path, tool: Tool) -> tuple[list[str], Floats, Sequence[int]]:
-    """Labels, confidences, and the lines they stand in."""
-    table = _table(path, tool)
-    if tool.confidence not in table.header:
-        raise file_error(
-            path,
-            f"holds the labels of {tool.name} without confidence (got: {listed(table.header)}), so no "
-            "probabilities. Read it with read_hypnogram.",
-        )
-    confidences, _ = table.numbers(table.header.index(tool.confidence))
-    return list(table.column(tool.label)), confidences, table.lines
-
-
-def _table(path: Path, tool: Tool) -> TextTable:
-    """Return the table below the first line that names the tool's column of labels."""
-    lines = text_lines(path)
-    for number, line in enumerate(lines[:HEADER_SEARCH_LINES]):
-        for delimiter in DELIMITERS:
-            header = tuple(cell.casefold() for cell in split_line(line, delimiter))
-            if tool.label in header:
-                return rows_below(path, lines, number, delimiter, header)
-    raise file_error(path, f"has no column {tool.label}, so it is not a table of {tool.name}.")

@@ -11,6 +11,7 @@ import math
 import struct
 import zlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ from stageguard.formats.file_format import (
 from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, numbered_stages
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
 from stageguard.formats.sniffing import begins_with, first_row, has_columns
-from stageguard.formats.stager_arrays import read_accusleepy_csv
+from stageguard.formats.stager_arrays import ACCUSLEEPY, read_confidences
 from stageguard.formats.tables.delimited import read_rows
 
 EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
@@ -103,7 +104,7 @@ FORMATS = (
         (".csv",),
         lambda head, path: COLUMN in first_row(head),
         sniff_hypnogram=has_columns(COLUMN),
-        density=read_accusleepy_csv,
+        density=partial(read_confidences, tool=ACCUSLEEPY),
         hypnogram=read_csv,
         write=write_csv,
         loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),

@@ -170,7 +170,6 @@ def _with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
     return replace(
         raw,
         start=raw.start if moment is None else moment - timedelta(seconds=seconds_before),
-        has_clock=moment is not None,
         scorer=scorer if isinstance(scorer, str) and scorer else raw.scorer,
         scheme=known or raw.scheme,
     )

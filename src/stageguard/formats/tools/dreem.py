@@ -54,7 +54,7 @@ def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
     except Exception as error:  # a damaged file makes the library raise almost anything
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise file_error(path, f"is damaged or cut short ({reason}).") from None
-    return replace(_staged(path, values.tolist()), start=start, has_clock=start is not None)
+    return replace(_staged(path, values.tolist()), start=start)
 
 
 def _staged(path: Path, codes: Sequence[float]) -> RawHypnogram:

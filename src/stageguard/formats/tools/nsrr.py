@@ -181,8 +181,8 @@ def read_profusion_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
     codes = [_code(path, epoch, cell) for epoch, cell in enumerate(cells)]
     notes = _warn_of_codes(path, Counter(codes))
     stages = tuple(STAGE_CODES.get(code, UNSCORED_NAME) for code in codes)
-    lines = tuple(range(1, len(stages) + 1))
-    return RawHypnogram(stages, lines, epoch_seconds=xml.epoch_length(path, root), scheme=AASM5, notes=notes)
+    lines, seconds = range(1, len(stages) + 1), xml.epoch_length(path, root)
+    return RawHypnogram(stages, lines, epoch_seconds=seconds, scheme=AASM5, notes=notes)
 
 
 def write_profusion_xml(night: Outgoing, path: Path) -> Content:

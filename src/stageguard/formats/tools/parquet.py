@@ -47,7 +47,7 @@ def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogra
         texts = stage_table(path, [*index.columns, *columns], index.notes)
         raw = replace(from_table(path, texts, options, index.meanings), scorer=_first_text(table, "scorer"))
         start = _first_time(table)
-        return raw if start is None else replace(raw, start=start, has_clock=True)
+        return raw if start is None else replace(raw, start=start)
 
 
 def has_final_stages(path: Path) -> bool:

@@ -130,13 +130,13 @@ def from_table(
     start = timing.start if recorded is None else recorded[1]
     raw = RawHypnogram(
         table.column(name),
-        tuple(table.lines),
+        table.lines,
         epoch_seconds=timing.epoch_seconds,
         start=start,
         profile=None if recorded is None else recorded[0],
         argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
         offset_seconds=timing.offset_seconds,
-        has_clock=recorded is None and start is not None,
+        has_clock=recorded is None,
         notes=_other_columns(table, name, times, is_own=recorded is not None) + table.notes + timing.notes,
         scorer=None if recorded is None else f"StageGuard {recorded[0].name}",
     )
@@ -163,9 +163,9 @@ def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
         by_epoch = dict(zip(places.tolist(), cells, strict=True))
         return tuple(by_epoch.get(epoch, UNSCORED_NAME) for epoch in range(int(places[-1]) + 1))
 
-    lines = np.repeat(raw.lines, np.diff(places, prepend=-1))
+    lines = None if raw.lines is None else np.repeat(raw.lines, np.diff(places, prepend=-1)).tolist()
     argmax = None if raw.argmax is None else put(raw.argmax)
-    return replace(raw, stages=put(raw.stages), lines=tuple(lines.tolist()), argmax=argmax)
+    return replace(raw, stages=put(raw.stages), lines=lines, argmax=argmax)
 
 
 def _refuse_several(path: Path, table: TextTable, name: str) -> None:
@@ -246,7 +246,7 @@ def read_stage_lines(
         if not line:
             raise file_error(path, f"line {number} is empty. Write ? for an unscored epoch.")
     stages = tuple((words or {}).get(line.casefold(), line) for line in lines[first:])
-    return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme)
+    return RawHypnogram(stages, range(first + 1, len(lines) + 1), scheme=scheme)
 
 
 def _is_tiled(onsets: Floats, lasting: Floats) -> bool:

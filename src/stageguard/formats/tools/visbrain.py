@@ -68,7 +68,7 @@ def read_samples(path: Path, options: HypnogramOptions) -> RawHypnogram:
         numbering[int(number_of)] = stage
     lines = text_lines(path)
     stages = names_of(path, stage_numbers(path, lines, range(1, len(lines) + 1)), numbering, what="line")
-    return RawHypnogram(stages, tuple(range(1, len(stages) + 1)), epoch_seconds=seconds, scheme=AASM5)
+    return RawHypnogram(stages, range(1, len(stages) + 1), epoch_seconds=seconds, scheme=AASM5)
 
 
 def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -89,7 +89,7 @@ def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
             path, f"has {len(codes)} epochs, but its header says {n_expected:g}. Was it written completely?"
         )
     stages = names_of(path, codes, ELAN_CODES, what="line", first=5)
-    return RawHypnogram(stages, tuple(range(5, 5 + len(stages))), epoch_seconds=seconds, scheme=AASM5)
+    return RawHypnogram(stages, range(5, 5 + len(stages)), epoch_seconds=seconds, scheme=AASM5)
 
 
 def description(path: Path) -> Path:

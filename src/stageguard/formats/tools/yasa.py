@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -45,7 +46,7 @@ from stageguard.formats.outgoing import (
     standard_scheme,
 )
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
-from stageguard.formats.stager_arrays import read_yasa_confidence, without_undefined
+from stageguard.formats.stager_arrays import YASA, read_confidences, without_undefined
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
@@ -87,11 +88,9 @@ def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
     values, (n_stages, freq, scorer) = document["values"], map(document.get, ("n_stages", "freq", "scorer"))
     return RawHypnogram(
         tuple(values),
-        tuple(range(len(values))),
         epoch_seconds=None if freq is None else frequency_seconds(path, freq),
         start=start_of(path, document.get("start"), document.get("tz")),
         scheme=None if n_stages is None else SCHEMES[_check_count(path, n_stages)],
-        has_clock=document.get("start") is not None,
         scorer=scorer if isinstance(scorer, str) and scorer else None,
     )
 
@@ -344,7 +343,7 @@ FORMATS = (
         "stage and confidence as YASA's examples write them",
         (".csv", ".tsv", ".txt"),
         _is_confidence,
-        density=read_yasa_confidence,
+        density=partial(read_confidences, tool=YASA),
         loses=(OTHER_PROBABILITIES, EPOCH_LENGTH, START),
     ),
     FileFormat(
