@@ -238,21 +238,19 @@ def staged_rows(
 ) -> RawHypnogram:
     """Return rows of line, onset, duration and stage; a text that is no stage is an error with its line."""
     known = options.scheme or options.default_scheme
-    intervals = []
+    stages = []
     for line, onset, seconds, text in rows:
-        if not text or not is_stage(text, known):
+        if not is_stage(text, known):
             raise file_error(path, f"{what} {line}: {unknown_stage(text, known or AASM5)}")
-        stage = UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text
-        intervals.append(Event(onset, seconds, stage))
-    staged = stage_epochs(path, intervals, options.epoch_seconds)
-    return raw_of(staged, start, scheme, notes, scorer)
+        stages.append(Event(onset, seconds, UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text))
+    return raw_of(stage_epochs(path, stages, options.epoch_seconds), start, scheme, notes, scorer)
 
 
 def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
     """Yield annotations that no reader of stages takes."""
-    listed_annotations = list(annotations)
-    taken = {id(each) for each, _ in stage_annotations(listed_annotations, least=1)}
-    for each in listed_annotations:
+    texts = list(annotations)
+    taken = {id(each) for each, _ in stage_annotations(texts, least=1)}
+    for each in texts:
         if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
             yield replace(each, seconds=each.seconds or None)
 
@@ -263,13 +261,13 @@ def are_taken_by_text(night: Outgoing) -> list[bool]:
     stages = [Event(onset, seconds, "Sleep stage W") for onset in onsets]
     taken = {id(each) for each, _ in stage_annotations([*stages, *night.events], least=1)}
     return [
-        id(each) in taken or _is_unscored_end(each, onsets[0], onsets[-1] + seconds) for each in night.events
+        id(each) in taken
+        or (
+            (each.text.strip().casefold() in (*UNSCORED_WORDS, "m") and bool(each.seconds))
+            and (each.onset >= onsets[-1] + seconds or each.onset + (each.seconds or 0.0) <= onsets[0])
+        )
+        for each in night.events
     ]
-
-
-def _is_unscored_end(event: Event, first: float, end: float) -> bool:
-    is_outside = event.onset >= end or event.onset + (event.seconds or 0.0) <= first
-    return is_outside and bool(event.seconds) and event.text.strip().casefold() in (*UNSCORED_WORDS, "m")
 
 
 def row_events(path: Path) -> Iterable[Event]:

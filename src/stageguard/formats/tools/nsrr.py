@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
-from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, F
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats.sniffing import has_xml_root
+from stageguard.formats.tables.delimited import as_number
 from stageguard.formats.xml import children, text_of
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
@@ -120,11 +120,8 @@ def _stage(path: Path, concept: str) -> tuple[str, int | None]:
 
 def _seconds(path: Path, event: Element, name: str) -> float:
     text = text_of(event, name) or ""
-    try:
-        seconds = float(text.replace("_", "?"))
-    except ValueError:
-        seconds = nan
-    if not isfinite(seconds):
+    seconds = as_number(text)
+    if seconds is None:
         raise file_error(path, f"has a stage whose <{name}> is {text[:40]!r}, expected seconds.")
     return seconds
 
