@@ -26,7 +26,7 @@ from stageguard.formats.file_format import FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.outgoing import Content, Outgoing, standard_scheme
 from stageguard.formats.read import density_options, read_density_file, read_hypnogram_file
-from stageguard.formats.sources import Reading, outgoing_of, with_events_of, with_plain_events
+from stageguard.formats.sources import MOST_TEXTS, Reading, outgoing_of, with_events_of, with_plain_events
 from stageguard.formats.tables.timing import TOLERANCE
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
@@ -304,9 +304,6 @@ def _longest_match(path: Path, able: Sequence[FileFormat]) -> list[FileFormat]:
     lengths = [max((len(s) for s in form.suffixes if lower.endswith(s)), default=0) for form in able]
     longest = max(lengths)
     return [form for form, length in zip(able, lengths, strict=True) if longest and length == longest]
-
-
-MOST_TEXTS = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ from stageguard.night.timing import begun, elapsed, part_of, reepoch
 
 READ_AS: tuple[Kind, ...] = ("density", "hypnogram")
 BOTH_N3 = "stages 3 and 4 of Rechtschaffen and Kales are both N3"
+PREFIX = "Event "
+MOST_TEXTS = 3
 _STAGE_4 = re.compile(r"(?:(?:sleep[ _])?stage[ _]?|nrem|n|s)4(?: sleep)?(?:\|4)?", re.IGNORECASE)
 Result = TypeVar("Result")
 
@@ -203,10 +205,6 @@ def _gone(before: Hypnogram | None, after: Hypnogram | None) -> tuple[str, ...]:
     left = [name for name in before.scheme.names if name in before.stages and name not in after.stages]
     text = f"stages that no epoch of {after.epoch_seconds:g} s has most of: {', '.join(left)}"
     return (text,) if left else ()
-
-
-PREFIX = "Event "
-MOST_TEXTS = 3
 
 
 def read_events(path: Path, format: str | None = None) -> tuple[Event, ...]:

@@ -26,6 +26,7 @@ from stageguard.formats.tables.timing import RowTimes, read_timing
 from stageguard.night.stages import AASM5, SCHEMES, canonical_name
 
 FIVE = ("W", "N1", "N2", "N3", "R")
+NO_LABEL = MISSING_WORDS | {"-1", "?", "art", "uns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +279,6 @@ def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -
     with np.errstate(invalid="ignore", divide="ignore"):
         kept = np.where((left > 0)[:, None], values * ((left + undefined) / left)[:, None], np.nan)
     return kept, f"column {' and '.join(names)} left out: the stages divided by what remains"
-
-
-NO_LABEL = MISSING_WORDS | {"-1", "?", "art", "uns"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ RECORDING_READERS = {
 SUFFIXES = (".edf", ".bdf", ".rec", ".hea")  # of recordings, wherever folders are looked through
 USUAL_UNITS = {"spo2": "%", "heart_rate": "bpm"}  # assumed where a file gives none
 EMBEDDED, EXPERT = "annotations", "expert"
+SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
+SNAP = 0.01  # of an epoch: clocks of two files are rounded to seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +291,6 @@ def _begins(night: Hypnogram, recording: Recording, label: str) -> float:
             "Is it another night's?"
         )
     return begins
-
-
-SLACK_SECONDS = 0.01  # a recording that ends this short of an epoch's end still holds the epoch
-SNAP = 0.01  # of an epoch: clocks of two files are rounded to seconds
 
 
 @dataclass(frozen=True, slots=True)

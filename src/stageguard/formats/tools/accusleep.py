@@ -41,6 +41,14 @@ from stageguard.formats.tables.delimited import read_rows
 EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
 COLUMN = "brain_state"
 DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
+HEADER_BYTES = 128
+MOST_BYTES = 256 * 2**20  # that one element unpacks to
+MOST_DIMENSIONS = 32
+INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
+# Types of data, and classes of matrices that hold numbers.
+DATA_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMBER_CLASSES = range(6, 16)
+COMPLEX = 0x0800
 
 
 def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -119,16 +127,6 @@ FORMATS = (
         loses=STAGES_ALONE,
     ),
 )
-
-
-HEADER_BYTES = 128
-MOST_BYTES = 256 * 2**20  # that one element unpacks to
-MOST_DIMENSIONS = 32
-INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
-# Types of data, and classes of matrices that hold numbers.
-DATA_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-NUMBER_CLASSES = range(6, 16)
-COMPLEX = 0x0800
 
 
 class _Element(NamedTuple):
