@@ -256,3 +256,9 @@ def test_a_hypnodensity_is_pooled_and_knows_its_stages(tmp_path):
     assert sg.read_density(tmp_path / "d.npz").n_epochs == 2
     with pytest.raises(InputError, match="knows its stages"):
         sg.convert(density, tmp_path / "e.npz", logits=True)
+
+
+def test_a_hypnodensity_may_have_shorter_epochs_than_files_are_read_with(tmp_path):
+    night = sg.Hypnodensity(np.full((200, 3), 1 / 3), "wnr3", 0.05)
+    sg.convert(night, tmp_path / "n.npz", reepoch_to=1.0)
+    assert sg.read_density(tmp_path / "n.npz").n_epochs == 10

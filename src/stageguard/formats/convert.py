@@ -321,11 +321,6 @@ class _Copy:
         except (FileFormatError, InputError) as error:
             return error
 
-    def gives(self, options: HypnogramOptions, wanted: Hypnogram) -> bool:
-        """Whether the wanted stages come back."""
-        back = self.read(options)
-        return isinstance(back, Hypnogram) and _is_same(back, wanted)
-
 
 def lost_in(form: FileFormat, night: Outgoing, content: Content) -> tuple[str, ...]:
     """Return what the files cannot give back, in words for the user.
@@ -378,25 +373,22 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
     named = replace(given, labels=np.append(places, -1)[given.labels].astype(np.int8), scheme=standard)
     candidates = (given,) if standard == given.scheme else (given, named)
     names = f"names of the stages (written as {', '.join(standard.names)})"
-    plain = copy.read(HypnogramOptions())
+    attempts = [(wanted, HypnogramOptions(), list[str]()) for wanted in candidates]
     for wanted in candidates:
-        if isinstance(plain, Hypnogram) and _is_same(plain, wanted):
-            return [*[names] * (wanted is not given), *_lost_words(plain, wanted)]
-    back = plain
-    is_read = isinstance(plain, Hypnogram)
-    for wanted in candidates:
-        back = copy.read(HypnogramOptions(wanted.scheme, wanted.epoch_seconds))
-        if not isinstance(back, Hypnogram) or not _is_same(back, wanted):
-            is_read = is_read or isinstance(back, Hypnogram)
-            continue
-        lost = [names] * (wanted is not given)
-        if not copy.gives(HypnogramOptions(epoch_seconds=wanted.epoch_seconds), wanted):
-            name = wanted.scheme.name
-            how = Argument("scheme", name) if name != "custom" else "its scheme"
-            lost.append(Message("scheme (give ", how, " when reading)"))
-        if not copy.gives(HypnogramOptions(wanted.scheme), wanted):
-            lost.append(_lost_epoch_length(wanted.epoch_seconds))
-        return lost + _lost_words(back, wanted)
+        name, seconds = wanted.scheme.name, wanted.epoch_seconds
+        how = Argument("scheme", name) if name != "custom" else "its scheme"
+        scheme, length = Message("scheme (give ", how, " when reading)"), _lost_epoch_length(seconds)
+        attempts += [
+            (wanted, HypnogramOptions(epoch_seconds=seconds), [length]),
+            (wanted, HypnogramOptions(wanted.scheme), [scheme]),
+            (wanted, HypnogramOptions(wanted.scheme, seconds), [scheme, length]),
+        ]
+    is_read = False
+    for wanted, options, lost in attempts:
+        back = copy.read(options)
+        if isinstance(back, Hypnogram) and _is_same(back, wanted):
+            return [*[names] * (wanted is not given), *lost, *_lost_words(back, wanted)]
+        is_read = is_read or isinstance(back, Hypnogram)
     if not is_read:  # too little for a reader that takes nothing for a stage unless it is sure
         reason = str(back).removeprefix(f"{copy.path.name}: ").partition(". ")[0].rstrip(".")
         return [f"the way back: stageguard will not read it ({reason})"]

@@ -84,9 +84,9 @@ def outgoing_of(source: Any, reading: Reading | None = None) -> Outgoing:
     if isinstance(source, str | os.PathLike):
         night = _of_file(Path(source), reading)
         night = source.name(night) if isinstance(source, NamedNight) else night
-    elif isinstance(source, Hypnodensity):
+    elif isinstance(source, Hypnodensity) and reading.options != DensityOptions():
         night = _with_density(Outgoing(None), read_density_object(source, reading.options))
-    elif isinstance(source, Decoding | Hypnogram):
+    elif isinstance(source, Decoding | Hypnogram | Hypnodensity):
         night = outgoing_of_night(source)
     else:
         night = _of_object(source, reading)

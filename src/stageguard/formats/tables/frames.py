@@ -143,7 +143,7 @@ def density_of_columns(
         return luna.density_of_epochs(where, values, names, numbers_of(where, "E", by_name["e"]), texts, None)
     others = [each for column, each in enumerate(columns) if column not in chosen]
     timed = [
-        (name, time_cells(where, name, cells))
+        (name, time_cells(where, cells))
         for name, cells in (*index.columns, *others)
         if name in index.meanings or meaning_of(name) is not None
     ]
@@ -212,16 +212,16 @@ def index_columns(where: Where, index: Any) -> IndexColumns:
 
 def stage_table(path: Path, columns: Columns, notes: tuple[str, ...]) -> TextTable:
     """Return columns as the text of a table of stages."""
-    rows = list(zip(*(_texts(path, name, values) for name, values in columns), strict=True))
+    rows = list(zip(*(_texts(path, values) for _, values in columns), strict=True))
     if not rows:
         raise file_error(path, "has no rows. Expected one per epoch.")
     header = tuple(name.casefold() for name, _ in columns)
     return TextTable(path, header, rows, range(len(rows)), notes=notes)
 
 
-def _texts(path: Path, name: str, values: Any) -> list[str]:
+def _texts(path: Path, values: Any) -> list[str]:
     if isinstance(values, np.ndarray):
-        values = time_cells(path, name, values) if values.dtype.kind in "mM" else values.tolist()
+        values = time_cells(path, values) if values.dtype.kind in "mM" else values.tolist()
     return [cell_text(cell) for cell in values]
 
 
@@ -229,7 +229,7 @@ def _column_name(name: Any) -> str:
     return "" if name is None else str(name)
 
 
-def time_cells(where: Where, name: str, values: Any) -> list[str] | Floats:
+def time_cells(where: Where, values: Any) -> list[str] | Floats:
     """Return a column as numbers of seconds, or as texts of times and dates."""
     array = np.asarray(values)
     if array.dtype.kind in "mM":

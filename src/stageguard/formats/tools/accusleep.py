@@ -90,7 +90,7 @@ def _labels(path: Path) -> npt.NDArray[Any]:
             if file["labels"].size > MOST_EPOCHS:
                 raise file_error(path, f"'labels' has {file['labels'].size:,} values. Is it damaged?")
             return np.asarray(file["labels"][()])
-    return read_matrix(path, "labels", MOST_EPOCHS)
+    return _read_matrix(path, "labels")
 
 
 def _staged(
@@ -105,30 +105,6 @@ def _staged(
     return replace(raw, epoch_seconds=seconds or EPOCH_SECONDS, notes=notes)
 
 
-FORMATS = (
-    FileFormat(
-        "accusleepy-csv",
-        "labels and confidences of AccuSleePy",
-        (".csv",),
-        lambda head, path: COLUMN in first_row(head),
-        sniff_hypnogram=has_columns(COLUMN),
-        density=partial(read_confidences, tool=ACCUSLEEPY),
-        hypnogram=read_csv,
-        write=write_csv,
-        loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
-        has_final_stages=always_final,
-    ),
-    FileFormat(
-        "accusleep-mat",
-        "AccuSleep labels (.mat)",
-        (".mat",),
-        begins_with(b"MATLAB "),
-        hypnogram=read_mat,
-        loses=STAGES_ALONE,
-    ),
-)
-
-
 class _Element(NamedTuple):
     kind: int
     data: bytes
@@ -141,7 +117,7 @@ class _Matrix(NamedTuple):
     rest: bytes  # the elements with its numbers
 
 
-def read_matrix(path: Path, name: str, most_values: int) -> npt.NDArray[Any]:
+def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
     """Return the matrix of this name; a file without it, or with anything damaged, is an error."""
     data = read_file(path, "annotations")
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
@@ -157,7 +133,7 @@ def read_matrix(path: Path, name: str, most_values: int) -> npt.NDArray[Any]:
             continue
         matrix = _matrix(path, element.data, order)
         if matrix.name == name:
-            return _values(path, matrix, order, most_values)
+            return _values(path, matrix, order)
         names.append(matrix.name)
     raise file_error(path, f"holds {listed(names) or 'nothing'}, expected a variable {name!r}.")
 
@@ -208,11 +184,11 @@ def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
     return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[place:])
 
 
-def _values(path: Path, matrix: _Matrix, order: str, most_values: int) -> npt.NDArray[Any]:
+def _values(path: Path, matrix: _Matrix, order: str) -> npt.NDArray[Any]:
     if matrix.flags & 0xFF not in NUMBER_CLASSES or matrix.flags & COMPLEX:
         raise file_error(path, f"{matrix.name!r} holds no plain numbers, expected a vector of labels.")
     n_values = math.prod(matrix.shape)  # Python's whole numbers do not overflow
-    if n_values > most_values:
+    if n_values > MOST_EPOCHS:
         raise file_error(path, f"{matrix.name!r} has the shape {matrix.shape}. Is it damaged?")
     element, _ = _element(path, matrix.rest, 0, order)
     if element.kind not in DATA_TYPES:
@@ -226,3 +202,27 @@ def _values(path: Path, matrix: _Matrix, order: str, most_values: int) -> npt.ND
 
 def _damaged(path: Path, reason: str) -> FileFormatError:
     return file_error(path, f"is damaged or cut short ({reason}). Save it again.")
+
+
+FORMATS = (
+    FileFormat(
+        "accusleepy-csv",
+        "labels and confidences of AccuSleePy",
+        (".csv",),
+        lambda head, path: COLUMN in first_row(head),
+        sniff_hypnogram=has_columns(COLUMN),
+        density=partial(read_confidences, tool=ACCUSLEEPY),
+        hypnogram=read_csv,
+        write=write_csv,
+        loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),
+        has_final_stages=always_final,
+    ),
+    FileFormat(
+        "accusleep-mat",
+        "AccuSleep labels (.mat)",
+        (".mat",),
+        begins_with(b"MATLAB "),
+        hypnogram=read_mat,
+        loses=STAGES_ALONE,
+    ),
+)
