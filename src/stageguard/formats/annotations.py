@@ -277,11 +277,11 @@ def row_events(path: Path) -> Iterable[Event]:
     if column is None:
         return ()
     onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
-    found = zip(onsets, lasting, table.column(column), strict=True)
+    rows = zip(onsets, lasting, table.column(column), strict=True)
     # a number is a stage that the JSON beside the table explains
     return events_among(
         Event(onset, seconds or None, text)
-        for onset, seconds, text in found
+        for onset, seconds, text in rows
         if onset is not None and as_number(text) is None
     )
 
@@ -320,8 +320,8 @@ def stage_epochs(
         )
     lasting = _durations(path, ordered, onsets)
     lasting, notes = _until_end(onsets, lasting, end_seconds)
-    lasting, told = durations_by_onsets(onsets, lasting)
-    notes += told
+    lasting, remarks = durations_by_onsets(onsets, lasting)
+    notes += remarks
     if may_be_cut:
         n_cut, onsets, lasting, epoch_seconds, cut = _without_cut(onsets, lasting, epoch_seconds)
         notes += cut
@@ -373,16 +373,16 @@ def _without_cut(
     if not len(rest) or any(_fits(np.append(rest, lasting[0]), seconds) for seconds in lengths):
         return unchanged
     is_joined = abs(onsets[0] + lasting[0] - onsets[1]) <= TOLERANCE * lengths[-1]
-    found = next((seconds for seconds in lengths if _fits(rest, seconds)), None)
-    if found is None or not is_joined:
+    length = next((seconds for seconds in lengths if _fits(rest, seconds)), None)
+    if length is None or not is_joined:
         return unchanged
-    cut = float(lasting[0] % found)
-    note = f"its first {cut:.6g} s are less than an epoch of {found:g} s: left out"
+    cut = float(lasting[0] % length)
+    note = f"its first {cut:.6g} s are less than an epoch of {length:g} s: left out"
     onsets, lasting = onsets.copy(), lasting.copy()
     onsets[0] += cut
     lasting[0] -= cut
-    n_cut = int(lasting[0] <= TOLERANCE * found)
-    return n_cut, onsets[n_cut:], lasting[n_cut:], found, (note,)
+    n_cut = int(lasting[0] <= TOLERANCE * length)
+    return n_cut, onsets[n_cut:], lasting[n_cut:], length, (note,)
 
 
 def _fits(steps: Floats, seconds: float) -> bool:

@@ -398,17 +398,17 @@ def _lost_stages(copy: _Copy, given: Hypnogram) -> list[str]:
     )
 
 
-def _is_same(found: Hypnogram, wanted: Hypnogram) -> bool:
+def _is_same(back: Hypnogram, wanted: Hypnogram) -> bool:
     """Whether stages and epochs are the same, apart from digits of the epoch length."""
-    wanted = part_of(wanted, -_n_added(found, wanted), wanted.n_epochs)
-    is_near = abs(found.epoch_seconds - wanted.epoch_seconds) <= 1e-3 * wanted.epoch_seconds
-    return is_near and found.scheme == wanted.scheme and np.array_equal(found.labels, wanted.labels)
+    wanted = part_of(wanted, -_n_added(back, wanted), wanted.n_epochs)
+    is_near = abs(back.epoch_seconds - wanted.epoch_seconds) <= 1e-3 * wanted.epoch_seconds
+    return is_near and back.scheme == wanted.scheme and np.array_equal(back.labels, wanted.labels)
 
 
-def _n_added(found: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensity) -> int:
+def _n_added(back: Hypnogram | Hypnodensity, wanted: Hypnogram | Hypnodensity) -> int:
     """Return how many epochs from the recording's start to the first a reader has added as unscored."""
     n_before = int(wanted.offset_seconds / wanted.epoch_seconds + TOLERANCE)
-    return n_before if found.n_epochs == wanted.n_epochs + n_before else 0
+    return n_before if back.n_epochs == wanted.n_epochs + n_before else 0
 
 
 def _lost_words(back: Hypnogram, wanted: Hypnogram) -> list[str]:

@@ -84,8 +84,8 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
     """Check a raw hypnogram and turn names into labels; every complaint names the file."""
     if len(raw.stages) > MOST_EPOCHS:
         raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
-    stages, told = _with_digits(raw.stages)
-    raw = replace(raw, stages=stages, notes=raw.notes + told)
+    stages, remarks = _with_digits(raw.stages)
+    raw = replace(raw, stages=stages, notes=raw.notes + remarks)
     notes = [*raw.notes, *raw.left_out]
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     if epoch_seconds is None:

@@ -261,7 +261,7 @@ def _scorings(
         given: Mapping[str, ScoringLike] = {EMBEDDED: path} if raw.has_scoring else {}
     else:
         given = scoring if isinstance(scoring, Mapping) else {EXPERT: scoring}
-    found: dict[str, Scoring] = {}
+    scorings: dict[str, Scoring] = {}
     notes: tuple[str, ...] = ()
     for name, each in given.items():
         if isinstance(each, Hypnogram):
@@ -277,8 +277,8 @@ def _scorings(
             begins = _begins(night, recording, label) if apart else night.offset_seconds
         if begins:
             notes += (f"{label} begins {begins:g} s after the recording, by their clocks",)
-        found[name] = Scoring(night, begins)
-    return found, notes
+        scorings[name] = Scoring(night, begins)
+    return scorings, notes
 
 
 def _begins(night: Hypnogram, recording: Recording, label: str) -> float:
