@@ -28,9 +28,8 @@ _PREFIX = "Sleep stage "
 class Event:
     """A text at a time: a stage, an arousal, an apnoea, lights off.
 
-    `onset` counts from the recording's start, and `seconds` is None where nothing says how long it lasts.
-    `kind` and `concept` are what the source files it under,
-    `details` what else it says, by name.
+    `onset` counts from the recording's start; `seconds` is None where nothing says how long it lasts. `kind`
+    and `concept` are what the source files it under, `details` what else it says, by name.
     """
 
     onset: float
