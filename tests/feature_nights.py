@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from stageguard.night.stages import WNR3, StageScheme
-from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.options import TrainingOptions
+from stageguard.nn.tables import FeatureTable
 
 NAMES = ("theta", "delta", "muscle", "clock")
 

@@ -13,8 +13,8 @@ from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.recording import Recording
 from stageguard.nn.data import table_of
-from stageguard.nn.feature_table import FeatureTable
-from stageguard.profile.profile import Profile
+from stageguard.nn.tables import FeatureTable
+from stageguard.profile.profile import Profile, as_profile
 from stageguard.signals.quality import SignalQuality, signal_quality
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def stage(
 
         model = load_model(model)
     card = model.card
-    guard = card.profile if profile is None else profile
-    guard = Profile.load(guard) if isinstance(guard, str) else guard
+    guard = as_profile(card.profile if profile is None else profile)
     if isinstance(recording, Recording):
         table, judged, notes = _features(recording, model, quality or default_rules(guard))
     else:

@@ -14,8 +14,16 @@ import numpy as np
 from stageguard.base.files import toml_text
 from stageguard.measures.statistics import sleep_statistics
 from stageguard.signals.modalities import MODALITIES
-from stageguard.synthetic.people import AGE_GROUPS, OSA_GROUPS, SHIFTED, SHIFTS_FILE, draw_adult
-from stageguard.synthetic.sleepers import NIGHT_HOURS, draw_night, kind_of
+from stageguard.synthetic.sleepers import (
+    AGE_GROUPS,
+    NIGHT_HOURS,
+    OSA_GROUPS,
+    SHIFTED,
+    SHIFTS_FILE,
+    draw_adult,
+    draw_night,
+    kind_of,
+)
 
 HERE = Path(__file__).parent
 SEED, N_NIGHTS = 2026, 3000

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from stageguard.night.stages import WNR3
-from stageguard.nn.feature_table import FeatureTable
+from stageguard.nn.tables import FeatureTable
 
 ACCEL_NAMES = ("hours", "activity_count", "heart_rate_variability", "clock_cosine", "circadian")
 # What means the same every night keeps its level; everything else is scaled night by night.

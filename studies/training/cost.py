@@ -15,9 +15,8 @@ import torch
 
 from stageguard.night.stages import WNR3
 from stageguard.nn.backbones import backbones, build_backbone
-from stageguard.nn.feature_table import FeatureTable
-from stageguard.nn.normalise import Normalisation, make_batch, round_of_batches
 from stageguard.nn.options import TrainingOptions
+from stageguard.nn.tables import FeatureTable, Normalisation, make_batch, round_of_batches
 from stageguard.nn.training import Objective, train
 from stageguard.profile.profile import Profile
 

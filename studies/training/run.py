@@ -33,9 +33,8 @@ import stageguard as sg
 from stageguard.measures.agreement import agreement
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import WNR3
-from stageguard.nn.feature_table import FeatureTable
-from stageguard.nn.normalise import Normalisation
 from stageguard.nn.options import TrainingOptions
+from stageguard.nn.tables import FeatureTable, Normalisation
 from stageguard.nn.training import train
 
 HERE = Path(__file__).parent

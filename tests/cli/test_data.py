@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Runner, error_line
 from dataset_files import sleep_accel_subject
 from file_server import serving
-from stageguard.datasets import dataset_names, getting
+from stageguard.datasets import dataset_names, local_copy
 from stageguard.datasets.download import Patience
 
 STAGES = [0, 0, 1, 2, 3, 5]
@@ -35,8 +35,8 @@ def site(tmp_path, monkeypatch):
     with serving(files={f"{PROJECT}/{path}": data for path, data in files.items()}) as served:
         monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "PHYSIONET", served.url)
         quick = Patience(tries=2, first_wait_seconds=0.001, timeout_seconds=5)
-        real = getting.download
-        monkeypatch.setattr(getting, "download", lambda *a, **k: real(*a, **{**k, "patience": quick}))
+        real = local_copy.download
+        monkeypatch.setattr(local_copy, "download", lambda *a, **k: real(*a, **{**k, "patience": quick}))
         yield served
 
 

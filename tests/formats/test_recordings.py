@@ -11,8 +11,7 @@ import pytest
 import stageguard as sg
 from recording_files import START, channel, nsrr_xml, profusion_xml, runs, write_edf, write_edf_hypnogram
 from stageguard.base.errors import FileFormatError, InputError, StageGuardWarning
-from stageguard.formats.recordings.alignment import Scoring, cropped, lay_over
-from stageguard.formats.recordings.read import read_recording_file
+from stageguard.formats.recordings.read import Scoring, cropped, lay_over, read_recording_file
 from stageguard.formats.recordings.roles import guess_roles
 from stageguard.night.recording import Recording, Series, Signal
 from stageguard.night.stages import AASM5

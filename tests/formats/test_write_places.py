@@ -12,10 +12,10 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.formats.events import read_events
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
 from stageguard.formats.registry import named
+from stageguard.formats.sources import read_events
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*read as unscored:stageguard.base.errors.StageGuardWarning")
 EVENING = datetime(2024, 1, 1, 22)

@@ -11,7 +11,7 @@ import pytest
 
 import stageguard as sg
 from stageguard.base.errors import FileFormatError, InputError, OutputError, StageGuardError
-from stageguard.formats.events import read_events
+from stageguard.formats.sources import read_events
 
 CONCEPTS = ("Wake|0", "Stage 1 sleep|1", "Stage 2 sleep|2", "REM sleep|5")
 RK_NOTE = "stages 3 and 4 of Rechtschaffen and Kales are both N3"
@@ -229,3 +229,36 @@ def test_numbers_ask_whose_they_are_before_they_are_converted(tmp_path, name):
     assert not (tmp_path / "a.annot").exists()
     written = sg.convert(source, tmp_path / "a.annot", format="numbers-rk")
     assert "".join(sg.read_hypnogram(written.path).stages) == "WN2N3N3N3N3N2W"
+
+
+LOGITS = np.log([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3]]) + 5.0
+
+
+def test_objects_in_memory_are_read_as_the_caller_says(tmp_path):
+    stages = ["W", "N", "R"]
+    sg.convert(LOGITS - 10.0, tmp_path / "n.npz", stages=stages, logits=True)
+    assert sg.read_density(tmp_path / "n.npz").probabilities[0] == pytest.approx([0.6, 0.3, 0.1])
+    written = sg.convert(LOGITS - 5.0, tmp_path / "p.npz", stages=stages, log=True, pool_to_seconds=60)
+    pooled = sg.read_density(written.path)
+    assert pooled.epoch_seconds == 60
+    assert pooled.probabilities[0] == pytest.approx([0.4, 0.25, 0.35])
+    own = sg.StageScheme.custom(("quiet", "active"))
+    columns = {"active": [0.1, 0.7], "quiet": [0.9, 0.3]}
+    with pytest.raises(InputError, match="names no stages"):
+        sg.convert(columns, tmp_path / "c.npz")
+    sg.convert(columns, tmp_path / "c.npz", scheme=own)
+    assert sg.read_density(tmp_path / "c.npz").scheme.names == ("quiet", "active")
+
+
+def test_a_hypnodensity_is_pooled_and_knows_its_stages(tmp_path):
+    density = sg.read_density(LOGITS, stages=["W", "N", "R"], logits=True)
+    sg.convert(density, tmp_path / "d.npz", pool_to_seconds=60)
+    assert sg.read_density(tmp_path / "d.npz").n_epochs == 2
+    with pytest.raises(InputError, match="knows its stages"):
+        sg.convert(density, tmp_path / "e.npz", logits=True)
+
+
+def test_a_hypnodensity_may_have_shorter_epochs_than_files_are_read_with(tmp_path):
+    night = sg.Hypnodensity(np.full((200, 3), 1 / 3), "wnr3", 0.05)
+    sg.convert(night, tmp_path / "n.npz", reepoch_to=1.0)
+    assert sg.read_density(tmp_path / "n.npz").n_epochs == 10

@@ -8,9 +8,16 @@ import pytest
 from feature_nights import NAMES, cohort, feature_table, write_csv
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5, WNR3, WS2
-from stageguard.nn.cohort import check_together, count_labels, split_subjects
 from stageguard.nn.data import read_features, read_folder
-from stageguard.nn.normalise import Normalisation, cut_windows, make_batch, round_of_batches
+from stageguard.nn.tables import (
+    Normalisation,
+    check_together,
+    count_labels,
+    cut_windows,
+    make_batch,
+    round_of_batches,
+    split_subjects,
+)
 
 
 def message(error: type[Exception], function, *arguments, **keywords) -> str:

@@ -10,8 +10,8 @@ import stageguard.nn.inference as inference
 from feature_nights import cohort, feature_table, options
 from stageguard.base.errors import InputError
 from stageguard.nn.checkpoint import load_model
-from stageguard.nn.cohort import check_together, epoch_length, fingerprint
 from stageguard.nn.semi_markov import SemiMarkovLoss
+from stageguard.nn.tables import check_together, epoch_length, fingerprint
 from stageguard.nn.training import train
 
 

@@ -13,7 +13,7 @@ from documents import profile_of
 from feature_nights import cohort, options
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.nn import Guarded, SemiMarkovLoss, StageGuardLoss, TransitionPenalty
-from stageguard.nn.normalise import Normalisation, make_batch, round_of_batches
+from stageguard.nn.tables import Normalisation, make_batch, round_of_batches
 from stageguard.nn.training import Objective
 from stageguard.profile.profile import Profile
 

@@ -15,7 +15,7 @@ from stageguard.base.errors import FileFormatError, InputError
 from stageguard.nn.backbones import training_recipe
 from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, read_config, recipe_of
 from stageguard.nn.training import train
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 
 @pytest.fixture(autouse=True)
@@ -202,7 +202,7 @@ def test_a_profile_of_ones_own_lies_beside_the_configuration(tmp_path, monkeypat
     text = 'data = "d"\noutput = "o"\nbackbone = "usleep"\nprofile = "own.toml"\n'
     (folder / "c.toml").write_text(text)
     said = read_config(folder / "c.toml")
-    assert said.options.load_profile() == own
+    assert as_profile(said.options.profile) == own
     assert said.options.to_dict()["profile"] == "own"  # a card names no folder
     assert said.data == folder / "d"
 

@@ -11,8 +11,7 @@ from stageguard.base.errors import InputError
 
 torch = pytest.importorskip("torch")
 import stageguard.nn.backbones as registry  # noqa: E402
-from stageguard.nn.backbones import backbones, build_backbone, training_recipe  # noqa: E402
-from stageguard.nn.backbones.recipes import PUBLISHED, SMALL  # noqa: E402
+from stageguard.nn.backbones import PUBLISHED, SMALL, backbones, build_backbone, training_recipe  # noqa: E402  # noqa: E402
 
 torch.set_num_threads(1)
 

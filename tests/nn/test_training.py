@@ -18,10 +18,9 @@ from stageguard.base.errors import FileFormatError, InputError, OutputExistsErro
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
 from stageguard.nn.backbones import build_backbone
-from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.inference import Validation, score_probabilities
-from stageguard.nn.normalise import Normalisation
 from stageguard.nn.options import TrainingOptions, one_cycle, read_config
+from stageguard.nn.tables import FeatureTable, Normalisation
 from stageguard.nn.training import Objective, train
 from stageguard.profile.profile import Profile
 

@@ -12,10 +12,7 @@ from body_signals import recording, unscaled, wrist
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal
-from stageguard.signals.activity import find_counts
-from stageguard.signals.clock import Clock, clock_features
-from stageguard.signals.features import Recipe
-from stageguard.signals.features.actigraphy import (
+from stageguard.signals.actigraphy import (
     Settings,
     activity_features,
     cole_kripke,
@@ -24,6 +21,9 @@ from stageguard.signals.features.actigraphy import (
     still_times,
     window_statistics,
 )
+from stageguard.signals.activity import find_counts
+from stageguard.signals.clock import Clock, clock_features
+from stageguard.signals.features import Recipe
 from stageguard.signals.heart_rate import heart_rate_features, walch_filtered
 
 pytest.importorskip("agcounts")

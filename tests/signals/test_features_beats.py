@@ -10,8 +10,8 @@ import pytest
 from body_signals import beat_series, ecg, recording, steady_beats
 from stageguard.base.errors import InputError, MissingExtraError
 from stageguard.night.recording import Series, Signal
-from stageguard.signals import beats as beats_module
-from stageguard.signals.beats import Beats, find_beats
+from stageguard.signals import heart as beats_module
+from stageguard.signals.heart import Beats, find_beats
 
 sleepecg = pytest.importorskip("sleepecg")
 

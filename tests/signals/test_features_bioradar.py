@@ -8,8 +8,8 @@ import pytest
 import stageguard as sg
 from made_recordings import between, recording, signal, sine
 from stageguard.signals import windows
+from stageguard.signals.bioradar import find_movement, separate
 from stageguard.signals.features import Recipe
-from stageguard.signals.features.bioradar import find_movement, separate
 from stageguard.signals.radar_phase import fit_circle, radar_phase
 
 RATE, EPOCH, N_EPOCHS = 50.0, 30.0, 40

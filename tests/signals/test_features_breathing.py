@@ -16,8 +16,8 @@ from stageguard.signals.breathing import (
     find_breaths,
     read_belt,
 )
+from stageguard.signals.cardiorespiratory import Oxygen, desaturations, oxygen_features, read_oxygen
 from stageguard.signals.features import Recipe
-from stageguard.signals.features.cardiorespiratory import Oxygen, desaturations, oxygen_features, read_oxygen
 
 pytest.importorskip("scipy")
 

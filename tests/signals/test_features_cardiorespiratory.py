@@ -10,9 +10,9 @@ from body_signals import beat_series, breathing, ecg, recording, steady_beats, u
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series, Signal
-from stageguard.signals.beats import find_beats
+from stageguard.signals.cardiorespiratory import heart_share
 from stageguard.signals.features import Recipe, recipes
-from stageguard.signals.features.cardiorespiratory import heart_share
+from stageguard.signals.heart import find_beats
 
 pytest.importorskip("sleepecg")
 

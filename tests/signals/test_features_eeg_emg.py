@@ -11,9 +11,8 @@ from scipy import signal as scipy_signal
 import stageguard as sg
 from made_recordings import RATE, between, eeg_emg, pink, recording, signal, sine, white
 from stageguard.signals import windows
-from stageguard.signals.features import Recipe
-from stageguard.signals.features.scaling import mixture_moments
-from stageguard.signals.spectra import tapers
+from stageguard.signals.features import Recipe, mixture_moments
+from stageguard.signals.windows import tapers
 
 EPOCH = 10.0
 

@@ -11,13 +11,13 @@ from body_signals import beat_series, recording, steady_beats
 from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Series
-from stageguard.signals.beats import find_beats
 from stageguard.signals.features import Recipe
-from stageguard.signals.hrv import (
+from stageguard.signals.heart import (
     DFA_BEATS,
     Heart,
     Normal,
     dfa_exponent,
+    find_beats,
     frequency_measures,
     hrv_features,
     nonlinear_measures,

@@ -10,8 +10,7 @@ import pytest
 import stageguard as sg
 from made_recordings import between, eeg_emg, recording, signal
 from stageguard.nn.data import read_features
-from stageguard.signals.features import Recipe
-from stageguard.signals.features.tables import write_features
+from stageguard.signals.features import Recipe, write_features
 
 WNR3 = sg.StageScheme.named("wnr3")
 

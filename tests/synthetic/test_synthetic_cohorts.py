@@ -19,8 +19,7 @@ from stageguard.night.stages import AASM5, SCHEMES, WNR3
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic import Plan, simulate_cohort, simulate_recording
 from stageguard.synthetic.cohort import module_of
-from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.sleepers import Night
+from stageguard.synthetic.sleepers import Night, Sleeper
 
 # Largest difference that writing a number makes, by role.
 ROUNDING = {

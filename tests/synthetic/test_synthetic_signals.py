@@ -10,9 +10,8 @@ from stageguard.night.recording import Series, Signal
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic import body, simulate_recording
-from stageguard.synthetic.appearance import appearances
 from stageguard.synthetic.events import Event, scatter_events
-from stageguard.synthetic.noise import drift, shaped_noise
+from stageguard.synthetic.noise import appearances, drift, shaped_noise
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +175,7 @@ def test_apnoeas_come_as_often_as_the_index_says_and_never_awake(made):
 
 def test_an_apnoea_stops_the_airflow_and_lowers_the_saturation():
     from stageguard.synthetic import cardiorespiratory
-    from stageguard.synthetic.people import Sleeper
-    from stageguard.synthetic.sleepers import Night
+    from stageguard.synthetic.sleepers import Night, Sleeper
 
     night = Night(Hypnogram(np.full(240, 2), AASM5, 30.0))
     one = cardiorespiratory.simulate(night, Sleeper(1, {"ahi": 25.0}), 3, "x")

@@ -12,17 +12,21 @@ from stageguard.measures.statistics import sleep_statistics
 from stageguard.night.stages import AASM5, WNR3
 from stageguard.profile.profile import Profile
 from stageguard.synthetic import chain
-from stageguard.synthetic.people import (
+from stageguard.synthetic.sleepers import (
     AGE_GROUPS,
     OSA_GROUPS,
     SHIFTED,
     Sleeper,
+    day_clock,
     draw_adult,
+    draw_day,
     draw_infant,
     draw_mouse,
+    draw_night,
+    kind_of,
     known_shifts,
+    night_clock,
 )
-from stageguard.synthetic.sleepers import day_clock, draw_day, draw_night, kind_of, night_clock
 
 HUMAN = ("human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3", "human-actigraphy-2")
 MOUSE = "mouse-eeg-emg-3"

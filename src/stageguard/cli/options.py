@@ -218,6 +218,14 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredReading(Reading):
+    """How files of hypnograms or probabilities are read."""
+
+    scheme: SchemeName = None
+    scoring_format: ScoringFormat = None
+
+
+@dataclass(frozen=True, slots=True)
 class DecodingGiven(Reading):
     """How files of probabilities are read, and what goes into their decoding besides."""
 

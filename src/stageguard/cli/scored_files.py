@@ -14,7 +14,7 @@ import typer
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error
 from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
-from stageguard.cli.options import Reading
+from stageguard.cli.options import ScoredReading
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
@@ -55,24 +55,22 @@ class ReadOptions:
 
 
 def read_options(
-    reading: Reading,
+    reading: ScoredReading,
     *,
     profile: str | None = None,
-    scheme: str | None = None,
-    scoring_format: str | None = None,
     start: str | None = None,
     decode: bool = False,
 ) -> ReadOptions:
     """Return what the command line said, checked and loaded."""
-    if scoring_format is not None:
-        named(scoring_format, "hypnogram")  # an unknown one is said once, not for every file
+    if reading.scoring_format is not None:
+        named(reading.scoring_format, "hypnogram")  # an unknown one is said once, not for every file
     loaded = None if profile is None else Profile.load(profile)
     density = density_options(reading)
     return ReadOptions(
         loaded,
-        None if scheme is None else StageScheme.named(scheme),
+        None if reading.scheme is None else StageScheme.named(reading.scheme),
         density if loaded is None else reading_with(loaded, density),
-        scoring_format,
+        reading.scoring_format,
         read_start(start),
         decode,
     )

@@ -40,13 +40,7 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def dataset(name: str) -> Dataset:
-    """Return what is known of a dataset.
-
-    Raises
-    ------
-    InputError
-        No dataset has this name.
-    """
+    """Return what is known of a dataset; a name that is none is an InputError."""
     key = name.strip().lower().replace("_", "-")
     if key not in _catalogue():
         hint = did_you_mean(name, _catalogue())
@@ -69,13 +63,7 @@ def _deferred(name: str, function: str) -> Callable[..., Any]:
 
 
 def entries(name: str, folder: str | Path, **options: Any) -> Iterator[Entry]:
-    """Find the recordings of a dataset in a folder, without reading their signals; see `recordings`.
-
-    Yields
-    ------
-    Entry
-        With the recording's id, its subject, its files, and ``read()``.
-    """
+    """Find the recordings of a dataset in a folder, without reading their signals; see `recordings`."""
     return dataset(name).entries(folder, **options)
 
 
@@ -86,24 +74,10 @@ def recordings(
     on_error: Callable[[Entry, Exception], None] | None = None,
     **options: Any,
 ) -> Iterator[Recording]:
-    """Read the recordings of a dataset, one at a time.
+    """Read the recordings of a dataset, one at a time; options are the dataset's own.
 
-    Parameters
-    ----------
-    name : str
-        Name of the dataset.
-    folder : path-like
-        Where the local copy is.
-    on_error : callable, optional
-        Called with the entry and the error when a recording cannot be read, which is then left out. By
-        default the error is raised.
-    **options
-        The dataset's own; see ``dataset(name).options``.
-
-    Yields
-    ------
-    Recording
-        Each with its subject. Long signals stay in their files until a slice of them is asked for.
+    Long signals stay in their files until a slice of them is asked for. `on_error` is called with the entry
+    and the error of a recording that cannot be read, which is then left out; by default it is raised.
     """
     for entry in entries(name, folder, **options):
         try:

@@ -27,9 +27,8 @@ from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
 from stageguard.datasets.dataset import Entry, Fetch, RemoteFile, bucket_files
 from stageguard.datasets.samples import broken, hdf5_file, hdf5_row, scaled
-from stageguard.formats.recordings.alignment import fit
 from stageguard.formats.recordings.raw import RawRecording
-from stageguard.formats.recordings.read import build_recording
+from stageguard.formats.recordings.read import build_recording, fit
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Signal
 from stageguard.night.stages import AASM5

@@ -26,9 +26,8 @@ from stageguard.datasets.dataset import Entry
 from stageguard.datasets.samples import broken
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
-from stageguard.formats.recordings.alignment import Scoring, lay_over
 from stageguard.formats.recordings.edf import read_edf_recording
-from stageguard.formats.recordings.read import build_recording
+from stageguard.formats.recordings.read import Scoring, build_recording, lay_over
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5

@@ -21,9 +21,8 @@ from stageguard.base.extras import library
 from stageguard.base.files import checked_file
 from stageguard.datasets.dataset import Entry
 from stageguard.datasets.samples import broken, reading
-from stageguard.formats.recordings.alignment import cropped
 from stageguard.formats.recordings.edf import read_edf_header
-from stageguard.formats.recordings.read import read_recording_file
+from stageguard.formats.recordings.read import cropped, read_recording_file
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording

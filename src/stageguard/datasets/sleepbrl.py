@@ -17,9 +17,10 @@ from stageguard.base.files import checked_file, is_synthetic
 from stageguard.datasets.dataset import Entry
 from stageguard.datasets.radar_container import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
+from stageguard.formats.annotations import stage_epochs
+from stageguard.formats.outgoing import Event
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.recordings.wfdb import read_wfdb_annotations
-from stageguard.formats.staged_intervals import Interval, stage_epochs
 from stageguard.formats.tables.delimited import read_delimited
 from stageguard.formats.xml import children, local_name
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -120,7 +121,7 @@ def _scoring(path: Path, signal: Signal, scheme: StageScheme) -> Hypnogram:
             raise broken(
                 path, f"stage {text!r} at {mark.sample / rate:g} s is not one of {', '.join(CODES)}."
             )
-        intervals.append(Interval(mark.sample / rate, None, CODES.get(text, UNSCORED_NAME)))
+        intervals.append(Event(mark.sample / rate, None, CODES.get(text, UNSCORED_NAME)))
     stages = stage_epochs(path, intervals, EPOCH_SECONDS).stages
     labels = np.array([UNSCORED if s == UNSCORED_NAME else AASM5.index(s) for s in stages], dtype=np.int8)
     return Hypnogram(labels, AASM5, EPOCH_SECONDS, scorer="expert").merge(scheme)

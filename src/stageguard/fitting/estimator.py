@@ -23,7 +23,7 @@ from stageguard.guard.decode import decode
 from stageguard.guard.posterior import posterior
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.stages import UNSCORED_NAME, StageScheme
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 Nights = Sequence[npt.ArrayLike | Hypnodensity] | npt.ArrayLike
 
@@ -111,7 +111,7 @@ class SemiMarkovDecoder:
         """
         options = self.get_params()
         base = options.pop("profile")
-        base = base if isinstance(base, Profile) else Profile.load(base)
+        base = as_profile(base)
         nights, cuts = _nights_of(X, lengths, groups)
         labels, names = _labels_of(y, cuts, base.scheme, len(nights))
         groups = _groups_of(groups, cuts, len(nights))

@@ -45,7 +45,7 @@ from stageguard.fitting.report import FitReport
 from stageguard.guard import inputs
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 Nights = Sequence[Hypnodensity | npt.NDArray[Any]]
 Experts = Sequence[Hypnogram | Sequence[Hypnogram] | npt.NDArray[Any]]
@@ -94,7 +94,7 @@ def fit_report(
     FitReport
         `profile`, `table()` of the candidates, `gains()` on nights it did not see, `learning_curve`.
     """
-    profile = base if isinstance(base, Profile) else Profile.load(base)
+    profile = as_profile(base)
     criterion = Criterion(
         checks.number(fragmentation_weight, "fragmentation_weight", low=0.0),
         checks.number(statistics_weight, "statistics_weight", low=0.0),

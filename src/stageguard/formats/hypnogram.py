@@ -49,14 +49,14 @@ class RawHypnogram:
     """What a format found in a file: one name per epoch, and what it says about them."""
 
     stages: tuple[str, ...]
-    lines: tuple[int, ...]  # where each of them stands, as editors count
+    lines: Sequence[int] | None = None  # where each of them stands, as editors count; by default from 0
     epoch_seconds: float | None = None
     start: datetime | None = None
     profile: Profile | None = None
     argmax: tuple[str, ...] | None = None
     scheme: StageScheme | None = None  # the format's own, where it has one
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
-    has_clock: bool = False  # `start` was told by a clock of the file's own
+    has_clock: bool = True  # `start`, if there is one, was told by a clock of the file's own
     notes: tuple[str, ...] = ()
     scorer: str | None = None  # by default the file's name
     left_out: tuple[str, ...] = ()  # remarks on annotations that are no stages
@@ -84,8 +84,8 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
     """Check a raw hypnogram and turn names into labels; every complaint names the file."""
     if len(raw.stages) > MOST_EPOCHS:
         raise file_error(path, f"has {len(raw.stages):,} epochs, expected at most {MOST_EPOCHS:,}.")
-    stages, told = _with_digits(raw.stages)
-    raw = replace(raw, stages=stages, notes=raw.notes + told)
+    stages, remarks = _with_digits(raw.stages)
+    raw = replace(raw, stages=stages, notes=raw.notes + remarks)
     notes = [*raw.notes, *raw.left_out]
     epoch_seconds = settle_epoch_seconds(path, options.epoch_seconds, raw.epoch_seconds)
     if epoch_seconds is None:
@@ -93,16 +93,18 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
         notes.append(f"the file does not say how long an epoch is: {epoch_seconds:g} s assumed")
     own = raw.profile.scheme if raw.profile is not None else _scheme_of(path, raw, options)
     try:
-        labels = _labels(path, raw.stages, raw.lines, own)
+        lines = range(len(raw.stages)) if raw.lines is None else raw.lines
+        labels = _labels(path, raw.stages, lines, own)
         scorer = raw.scorer or path.name
         scored = Hypnogram(labels, own, epoch_seconds, raw.start, scorer, tuple(notes), raw.offset_seconds)
         wanted = options.scheme or own
         argmax = None
         if raw.argmax is not None:
-            best = _labels(path, raw.argmax, raw.lines, own)
+            best = _labels(path, raw.argmax, lines, own)
             argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(wanted)
         night = scored.merge(wanted)
-        return HypnogramFile(night, argmax, raw.profile, tuple(notes), raw.has_clock, raw.left_out)
+        has_clock = raw.has_clock and raw.start is not None
+        return HypnogramFile(night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out)
     except InputError as error:
         raise file_error(path, message_of(error)) from None
 
@@ -251,7 +253,7 @@ def numbered_stages(
 ) -> RawHypnogram:
     """Return the stages of numbers, which are counted as `what` from `first` on."""
     stages = names_of(path, codes, numbering.codes, what=what, first=first)
-    return RawHypnogram(stages, tuple(range(first, first + len(stages))), scheme=numbering.scheme)
+    return RawHypnogram(stages, range(first, first + len(stages)), scheme=numbering.scheme)
 
 
 def stage_numbers(

@@ -20,9 +20,16 @@ from stageguard.formats.density import DensityFile, DensityOptions, RawDensity, 
 from stageguard.formats.file_format import EPOCH_LENGTH, NUMBERS_ALONE, PROBABILITIES, START
 from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
 from stageguard.formats.tables import frames
-from stageguard.formats.tables.delimited import TextTable
-from stageguard.formats.tables.frames import index_columns, pandas_columns, polars_columns, time_cells
-from stageguard.formats.tables.row_times import Columns, IndexColumns, cell_text
+from stageguard.formats.tables.frames import (
+    arrow_columns,
+    density_of_frame,
+    in_zone,
+    index_columns,
+    pandas_columns,
+    polars_columns,
+    stage_table,
+)
+from stageguard.formats.tables.row_times import Columns, IndexColumns
 from stageguard.formats.tools import yasa
 from stageguard.formats.tools.luna import from_stage_rows
 from stageguard.formats.tools.mne import GSSC, stages_of_mne
@@ -58,19 +65,17 @@ def read_hypnogram_object(source: Any, options: HypnogramOptions) -> tuple[Path,
 def _stages_of_night(night: Hypnogram) -> RawHypnogram:
     return RawHypnogram(
         tuple(night.stages.tolist()),
-        tuple(range(night.n_epochs)),
-        night.epoch_seconds,
-        night.start,
+        epoch_seconds=night.epoch_seconds,
+        start=night.start,
         scheme=night.scheme,
         offset_seconds=night.offset_seconds,
-        has_clock=night.start is not None,
         scorer=night.scorer,
     )
 
 
 def _stages_of_yasa(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
     _refuse_format(path, options)
-    return yasa.stages_of_yasa(path, source)
+    return yasa.stages_of_document(path, yasa.document_of(source))
 
 
 def _stages_of_mne(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
@@ -95,7 +100,6 @@ def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> R
     note = f"recording_start_time {clock:%H:%M:%S} has no date: no start time is kept" if clock else ""
     return RawHypnogram(
         stages,
-        tuple(range(len(stages))),
         epoch_seconds=None if seconds is None else float(seconds),
         scheme=AASM5,
         notes=(note,) if note else (),
@@ -103,41 +107,17 @@ def _stages_of_sleepecg(path: Path, source: Any, options: HypnogramOptions) -> R
     )
 
 
-def _stages_of_pandas(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
-    return _stages_of_columns(path, pandas_columns(source), options, index_columns(str(path), source.index))
-
-
-def _stages_of_polars(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
-    if is_a("polars", "LazyFrame")(source):
-        raise file_error(path, "is not computed yet. Pass its collect().")
-    return _stages_of_columns(path, polars_columns(source), options, IndexColumns())
-
-
 def _stages_of_columns(
-    path: Path, columns: Columns, options: HypnogramOptions, index: IndexColumns
+    path: Path, columns: Columns, index: IndexColumns, options: HypnogramOptions
 ) -> RawHypnogram:
     """Stages of a table: of lunapi, of YASA's events, or with a column of stages."""
     taken = {name.casefold() for name, _ in columns}
     columns = [*(each for each in index.columns if each[0].casefold() not in taken), *columns]
-    rows = list(zip(*(_texts(path, name, values) for name, values in columns), strict=True))
-    if not rows:
-        raise file_error(path, "has no rows. Expected one per epoch.")
-    header = tuple(name.casefold() for name, _ in columns)
-    table = TextTable(path, header, rows, range(len(rows)), notes=index.notes)
+    table = stage_table(path, columns, index.notes)
     numbering = _numbering(options)
     if numbering is not None:
-        raw = read_numbered_table(path, table, numbering, options, index.meanings)
-    else:
-        _refuse_format(path, options)
-        raw = _stages_of_table(path, table, options, index)
-    if raw.start is None or raw.start.tzinfo is None or index.zone is None:
-        return raw
-    return replace(raw, start=raw.start.astimezone(index.zone))
-
-
-def _stages_of_table(
-    path: Path, table: TextTable, options: HypnogramOptions, index: IndexColumns
-) -> RawHypnogram:
+        return in_zone(read_numbered_table(path, table, numbering, options, index.meanings), index)
+    _refuse_format(path, options)
     header = set(table.header)
     if header >= {"e", "stage", "start_sec"}:
         return from_stage_rows(path, table, options)
@@ -146,14 +126,8 @@ def _stages_of_table(
     if "brain_state" in header:
         codes = table.seconds("brain_state").tolist()
         stages = names_of(path, codes, NUMBERINGS["accusleep"].codes, what="row", first=0)
-        return RawHypnogram(stages, tuple(table.lines), scheme=WNR3)
-    return from_table(path, table, options, index.meanings)
-
-
-def _texts(path: Path, name: str, values: Any) -> list[str]:
-    array = np.asarray(values)
-    cells = time_cells(path, name, array) if array.dtype.kind in "mM" else array.tolist()
-    return [cell_text(cell) for cell in cells]
+        return RawHypnogram(stages, scheme=WNR3)
+    return in_zone(from_table(path, table, options, index.meanings), index)
 
 
 def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> RawHypnogram:
@@ -164,7 +138,7 @@ def _stages_of_sequence(path: Path, source: Any, options: HypnogramOptions) -> R
         if not index.columns:
             return replace(raw, notes=raw.notes + index.notes)
         stages = np.array(raw.stages, dtype=object)
-        timed = _stages_of_columns(path, [("stage", stages)], replace(options, format=None), index)
+        timed = _stages_of_columns(path, [("stage", stages)], index, replace(options, format=None))
         return replace(timed, scheme=raw.scheme)
     if is_a("polars", "Series")(source):
         return _stages_of_values(path, source.to_list(), options)
@@ -184,20 +158,19 @@ def _stages_of_values(path: Path, values: list[Any], options: HypnogramOptions) 
     """One stage per value: names, or numbers of the numbering that the caller said."""
     if not values:
         raise file_error(path, "is empty, expected one stage per epoch.")
-    epochs = tuple(range(len(values)))
     values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         numbering = _numbering(options)
         if numbering is not None:
             stages = names_of(path, values, NUMBERINGS[numbering].codes, what="epoch", first=0)
-            return RawHypnogram(stages, epochs, scheme=NUMBERINGS[numbering].scheme)
+            return RawHypnogram(stages, scheme=NUMBERINGS[numbering].scheme)
         fitting = [name for name, each in NUMBERINGS.items() if set(values) <= set(each.codes)]
         known = [p for each in fitting or NUMBERINGS for p in (" or ", Argument("format", NUMBERS + each))]
         numbers = "holds numbers, and tools number stages differently. Say whose they are: "
         raise file_error(path, numbers, *known[1:], ".")
     if all(value is None or isinstance(value, str) or value != value for value in values):
         names = (value if isinstance(value, str) else UNSCORED_NAME for value in values)
-        return RawHypnogram(tuple(names), epochs)
+        return RawHypnogram(tuple(names))
     kinds = ", ".join(sorted({type(value).__name__ for value in values})[:4])
     raise file_error(path, f"holds {kinds}, expected names of stages.")
 
@@ -257,19 +230,25 @@ OBJECTS: tuple[ObjectKind, ...] = (
         "pandas",
         "pandas.DataFrame, among them YASA's predict_proba and lunapi's POPS tables",
         is_a("pandas", "DataFrame"),
-        frames.density_of_pandas,
-        _stages_of_pandas,
+        density_of_frame(pandas_columns),
+        lambda path, source, options: _stages_of_columns(path, *pandas_columns(source), options),
         loses=("start time, unless its index holds times",),
     ),
     ObjectKind(
         "polars",
         "polars.DataFrame",
         is_a("polars", "DataFrame", "LazyFrame"),
-        frames.density_of_polars,
-        _stages_of_polars,
+        density_of_frame(polars_columns),
+        lambda path, source, options: _stages_of_columns(path, *polars_columns(source), options),
         loses=(START,),
     ),
-    ObjectKind("pyarrow", "pyarrow.Table", is_a("pyarrow", "Table"), frames.density_of_arrow, loses=(START,)),
+    ObjectKind(
+        "pyarrow",
+        "pyarrow.Table",
+        is_a("pyarrow", "Table"),
+        density_of_frame(arrow_columns),
+        loses=(START,),
+    ),
     ObjectKind(
         "xarray",
         "xarray.DataArray or Dataset",

@@ -26,10 +26,10 @@ _PREFIX = "Sleep stage "
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An annotation that is no stage: an arousal, an apnoea, lights off.
+    """A text at a time: a stage, an arousal, an apnoea, lights off.
 
-    `onset` counts from the recording's start. `kind` and `concept` are what the source files it under,
-    `details` what else it says, by name.
+    `onset` counts from the recording's start; `seconds` is None where nothing says how long it lasts. `kind`
+    and `concept` are what the source files it under, `details` what else it says, by name.
     """
 
     onset: float
@@ -57,9 +57,9 @@ class Outgoing:
     @property
     def any(self) -> Hypnogram | Hypnodensity:
         """The stages, or the probabilities where there are none."""
-        found = self.hypnogram if self.hypnogram is not None else self.density
-        assert found is not None
-        return found
+        night = self.hypnogram if self.hypnogram is not None else self.density
+        assert night is not None
+        return night
 
     @property
     def scheme(self) -> StageScheme:

@@ -1,24 +1,32 @@
-"""Bare arrays: what their columns are by the caller's word, or by the tool that made them, never guessed."""
+"""Bare arrays, and tables of one stage and its confidence per epoch.
+
+What columns are is said by the caller, or by the tool that made them, never guessed. AccuSleePy writes
+`brain_state,confidence_score`: digits, and the sigmoid of the largest logit. YASA's FAQ writes
+`Stage,Confidence`: names, and the largest probability. What the other stages had is lost in both.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats
-from stageguard.base.checks import array_of, type_name
-from stageguard.base.errors import Argument, Message, did_you_mean
+from stageguard.base.arrays import Floats, Indices
+from stageguard.base.checks import MISSING_WORDS, array_of, type_name
+from stageguard.base.errors import Argument, Message, StageGuardWarning, did_you_mean
 from stageguard.base.files import file_error
-from stageguard.formats.confidence_tables import ACCUSLEEPY, spread
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
+from stageguard.formats.tables.delimited import find_rows, text_lines
 from stageguard.formats.tables.timing import RowTimes, read_timing
-from stageguard.night.stages import canonical_name
+from stageguard.night.stages import AASM5, SCHEMES, canonical_name
 
 FIVE = ("W", "N1", "N2", "N3", "R")
+NO_LABEL = MISSING_WORDS | {"-1", "?", "art", "uns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,3 +279,120 @@ def without_undefined(values: Floats, undefined: Floats, names: Sequence[str]) -
     with np.errstate(invalid="ignore", divide="ignore"):
         kept = np.where((left > 0)[:, None], values * ((left + undefined) / left)[:, None], np.nan)
     return kept, f"column {' and '.join(names)} left out: the stages divided by what remains"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Who writes such a table, and what its columns and numbers mean."""
+
+    name: str
+    format: str
+    label: str
+    confidence: str
+    digits: tuple[str, ...]  # stages of the digits from 1 on; none where labels are names
+    usual_seconds: float
+    meaning: str
+
+
+ACCUSLEEPY = Tool(
+    "AccuSleePy", "accusleepy-csv", "brain_state", "confidence_score", ("R", "W", "N"), 2.5,
+    "the sigmoid of the largest logit, and belongs to the label before short bouts were replaced",
+)  # fmt: skip
+YASA = Tool(
+    "YASA", "yasa-confidence-csv", "stage", "confidence", (), 30.0, "the probability of that stage alone"
+)
+
+
+def read_confidences(path: Path, options: DensityOptions, *, tool: Tool) -> RawDensity:
+    """Labels and confidences of a tool's table, where the caller named the format."""
+    table = find_rows(path, text_lines(path), lambda header: tool.label in header)
+    if table is None:
+        raise file_error(path, f"has no column {tool.label}, so it is not a table of {tool.name}.")
+    if tool.confidence not in table.header:
+        raise file_error(
+            path,
+            f"holds the labels of {tool.name} without confidence (got: {listed(table.header)}), so no "
+            "probabilities. Read it with read_hypnogram.",
+        )
+    confidences, _ = table.numbers(table.header.index(tool.confidence))
+    if options.format != tool.format:
+        raise file_error(
+            path,
+            "holds one stage and its confidence per epoch, not a distribution over the stages: the "
+            f"confidence of {tool.name} is {tool.meaning}. To decode it all the same, with the rest "
+            "spread evenly, say so: ",
+            Argument("format", tool.format),
+            ".",
+        )
+    return spread(path, table.column(tool.label), confidences, options, tool, table.lines)
+
+
+def spread(
+    where: Where,
+    labels: Sequence[str],
+    confidences: Floats,
+    options: DensityOptions,
+    tool: Tool,
+    lines: Sequence[int] | None,
+) -> RawDensity:
+    """Give the label its confidence and the other stages equal parts of the rest, and warn of it.
+
+    A confidence that does not exceed an equal part says nothing for the label: no evidence.
+    """
+    names, places = _stages(where, labels, options, tool, lines)
+    n_stages = len(names)
+    scored = places >= 0
+    bad = scored & ~((confidences >= 0) & (confidences <= 1))
+    if bad.any():
+        row = int(np.argmax(bad))
+        line = f"row {row}" if lines is None else f"line {lines[row]}"
+        raise file_error(where, f"{line}: the confidence is {confidences[row]:g}, expected 0 to 1.")
+    known = scored & (confidences > 1 / n_stages)
+    values = np.repeat(((1 - confidences) / (n_stages - 1))[:, None], n_stages, axis=1)
+    values[np.flatnonzero(known), places[known]] = confidences[known]
+    values[~known] = np.nan
+    name = where if isinstance(where, str) else where.name
+    others = f"the other {n_stages - 1} stages equal parts of the rest"
+    notes = [f"not a distribution: each label got its confidence, {others}"]
+    text = f"{name}: {notes[0]}. Decisions on it are weaker than they look."
+    warnings.warn(StageGuardWarning(text), stacklevel=2)
+    n_weak = int(np.count_nonzero(scored & ~known))
+    if n_weak:
+        notes.append(f"{n_weak:,} with a confidence of at most 1/{n_stages}: read as without evidence")
+    return RawDensity(
+        values,
+        names,
+        notes=tuple(notes),
+        lines=lines,
+        usual_seconds=tool.usual_seconds,
+        tool=tool.name,
+        is_chosen=bool(tool.digits),
+    )
+
+
+def _stages(
+    where: Where, labels: Sequence[str], options: DensityOptions, tool: Tool, lines: Sequence[int] | None
+) -> tuple[tuple[str, ...], Indices]:
+    """Stage names, and the place of each label among them, -1 where undefined."""
+    if tool.digits:
+        names = tool.digits if options.stages is None else tuple(options.stages)
+        meaning = {str(digit): digit - 1 for digit in range(1, len(names) + 1)}
+        expected = ", ".join(f"{digit} {name}" for digit, name in enumerate(names, start=1))
+    else:
+        named = {canonical_name(label) for label in labels if label.casefold() not in NO_LABEL}
+        fitting = [scheme for scheme in SCHEMES.values() if named <= set(scheme.names)]
+        names = tuple(options.stages or (fitting[0] if fitting else AASM5).names)
+        meaning = {str(canonical_name(name) or name): place for place, name in enumerate(names)}
+        expected = ", ".join(names)
+    places = np.full(len(labels), -1, dtype=np.intp)
+    for row, label in enumerate(labels):
+        key = label.removesuffix(".0") if tool.digits else str(canonical_name(label) or label)
+        if key in meaning and key.casefold() not in NO_LABEL:
+            places[row] = meaning[key]
+        elif key.casefold() not in NO_LABEL:
+            line = f"row {row}" if lines is None else f"line {lines[row]}"
+            raise file_error(
+                where,
+                f"{line}: the stage is {label[:40]!r}, expected {expected}, or -1. Name others with stages.",
+            )
+    return names, places

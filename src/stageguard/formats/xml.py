@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,11 +74,8 @@ def epoch_length(path: Path, element: Element) -> float | None:
     text = text_of(element, "EpochLength")
     if not text:
         return None
-    try:
-        seconds = float(text.replace("_", "?"))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < inf:
+    seconds = as_number(text) or 0.0
+    if seconds <= 0:
         raise file_error(path, f"has an <EpochLength> of {text[:40]!r}, expected seconds above 0.")
     return seconds
 

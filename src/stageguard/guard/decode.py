@@ -25,7 +25,7 @@ from stageguard.guard.inputs import (
 from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, run_grouped, solver_for
 from stageguard.guard.strength import Solved, Strength, run_searches
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 # Beyond this share of changed epochs a person should look before using the result.
 _MANY_CHANGES = 0.10
@@ -96,7 +96,7 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
 
 def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
     """Decode what one call of a verb passed; also return whether it is a list."""
-    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    profile = as_profile(profile)
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:

@@ -34,7 +34,7 @@ from stageguard.guard.solver import NO_PATH, Trial, solver_for
 from stageguard.guard.strength import fixed_log_weight
 from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 _FLOAT64 = np.dtype(np.float64)
 _ENDLESS_EPOCHS = 1e15  # 30 million years of milliseconds
@@ -95,7 +95,7 @@ class StreamingDecoder:
         logits: bool = False,
         log: bool = False,
     ) -> None:
-        profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+        profile = as_profile(profile)
         check_cohort(profile, cohort, stacklevel=3)
         self._given = profile
         self.profile = profile.for_cohort(cohort)

@@ -14,7 +14,7 @@ from stageguard.measures.validity import SHORTEST_NIGHT_HOURS, validity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.quantities import indicators_of
 from stageguard.profile.parts import Band
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 FEWEST_SCORINGS = 10  # our choice: the 5th percentile of fewer is the smallest of them
 PERCENTILES = (5.0, 95.0)
@@ -47,7 +47,7 @@ def expert_bands(
         By the names of `sg.validity`'s indicators. One that fewer than ten scorings have, or that is the
         same in all of them, has no band.
     """
-    profile = profile if isinstance(profile, Profile) else Profile.load(profile)
+    profile = as_profile(profile)
     low, high = _checked(percentiles)
     panels = _panels(hypnograms)
     scorings = [scoring for panel in panels for scoring in panel]

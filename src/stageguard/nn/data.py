@@ -21,8 +21,7 @@ from stageguard.measures.experts import consensus
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.recording import Recording
 from stageguard.night.stages import AASM5, StageScheme
-from stageguard.nn.cohort import check_together
-from stageguard.nn.feature_table import FeatureTable
+from stageguard.nn.tables import FeatureTable, check_together
 from stageguard.signals.features import Recipe, features
 
 Choice = Callable[[Sequence[str]], Sequence[int]]
@@ -66,20 +65,11 @@ def stage_label(text: str, scheme: StageScheme) -> int:
 def read_features(
     path: Path, scheme: StageScheme | None = None, *, choose: Choice | None = None
 ) -> FeatureTable:
-    """Read one recording's features.
+    """Read one recording's features, of all features or those chosen by name, with its stages in a scheme.
 
     A CSV or TSV has one row per epoch and a header; the columns `subject`, `epoch` and `stage` are not
     features. An `.npz` holds `features` (epochs, features) or (epochs, frames, features), `names`, and
     if wanted `subject`, `epoch`, and `stage` (names) or `labels` (indices).
-
-    Parameters
-    ----------
-    path : Path
-        The file; its name without suffix is the recording.
-    scheme : StageScheme, optional
-        Read the stages in this scheme. Without, stages are not read.
-    choose : callable, optional
-        Told the names of the features, returns which to read; the others may be anything. By default all.
     """
     path = Path(path)
     try:
@@ -284,11 +274,7 @@ def table_of(
     scheme: StageScheme | None = None,
     epoch_seconds: float | None = None,
 ) -> FeatureTable:
-    """Return the features of a whole recording, with its expert stages where a scheme is asked for.
-
-    Finer stages are merged, several scorers by their soft agreement; epochs the scoring does not reach are
-    unscored. Scorings must have the length of an epoch, which is the recipe's by default.
-    """
+    """Return the features of a recording, with its expert stages, several scorers' merged, in a scheme."""
     made = features(recording, recipe, epoch_seconds=epoch_seconds)
     labels = None if scheme is None else _expert_labels(recording, scheme, made.epoch_seconds, made.n_epochs)
     return FeatureTable(
@@ -335,10 +321,7 @@ def dataset_tables(
     epoch_seconds: float | None = None,
     on_recording: Callable[[Entry, Exception | None], None] | None = None,
 ) -> list[FeatureTable]:
-    """Return the feature tables of a dataset's scored recordings, computed one recording at a time.
-
-    `on_recording` is called with every recording that was read, or with the error that kept it out.
-    """
+    """Return the tables of a dataset's scored recordings; `on_recording` hears of each, and of its error."""
     tables, n_found = [], 0
     for entry in entries(name, folder):
         n_found += 1

@@ -13,9 +13,8 @@ from stageguard.base.arrays import CLIP, Floats, Floats32, Ints
 from stageguard.base.errors import StageGuardWarning
 from stageguard.guard.decode import decode
 from stageguard.measures.agreement import cohen_kappa
-from stageguard.nn.feature_table import FeatureTable
-from stageguard.nn.normalise import Normalisation
 from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.tables import FeatureTable, Normalisation
 from stageguard.profile.profile import Profile
 
 WINDOWS_AT_A_TIME = 64

@@ -1,18 +1,242 @@
-"""The training losses of the paper: cross-entropy and the soft transition penalty."""
+"""The training losses of the paper, cross-entropy and the transition penalty, and what every loss takes."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from stageguard.base import checks
-from stageguard.base.errors import StageGuardWarning
+from stageguard.base.errors import InputError, StageGuardWarning, did_you_mean
 from stageguard.night.hypnogram import UNSCORED
-from stageguard.nn import inputs
+from stageguard.night.stages import StageScheme
 from stageguard.nn.pytorch import Tensor, functional, nn, torch, warn
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
+
+
+class Batch(NamedTuple):
+    """What a loss was given, checked: logits (batch, epochs, stages), the others (batch, epochs)."""
+
+    logits: Tensor
+    targets: Tensor  # int64
+    mask: Tensor | None  # which epochs count, None when all of them do
+    segment_ids: Tensor | None
+
+
+class Parts(Protocol):
+    """What a loss is made of."""
+
+    @property
+    def total(self) -> Tensor:
+        """The part that is trained."""
+
+
+P = TypeVar("P", bound=Parts)
+
+
+class SequenceLoss(nn.Module, Generic[P]):
+    """A loss of logits and scored stages that comes in parts; the one called `total` is trained."""
+
+    profile: Profile
+
+    def forward(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segment_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Return the loss of a batch.
+
+        Parameters
+        ----------
+        logits : Tensor (batch, epochs, stages)
+            A network's output before softmax.
+        targets : integer Tensor (batch, epochs)
+            Stage indices in the profile's order, -1 where an epoch is not scored.
+        mask : bool Tensor (batch, epochs), optional
+            True where an epoch counts, False on padding.
+        segment_ids : integer Tensor (batch, epochs), optional
+            Epochs with the same number follow each other in time; a change begins another recording.
+        """
+        return self.parts(logits, targets, mask, segment_ids=segment_ids).total
+
+    def parts(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segment_ids: Tensor | None = None,
+    ) -> P:
+        """Return the loss with what it is made of; arguments as in `forward`."""
+        logits = check_logits(logits, self.profile.scheme)
+        targets, all_scored = check_targets(targets, logits, self.profile.scheme)
+        scored = scored_epochs(targets, all_scored, check_mask(mask, logits))
+        return self.parts_of(Batch(logits, targets, scored, check_segment_ids(segment_ids, logits)))
+
+    def parts_of(self, batch: Batch) -> P:
+        """Return the parts for a batch that was checked."""
+        raise NotImplementedError
+
+
+def check_logits(logits: Any, scheme: StageScheme) -> Tensor:
+    """Return logits as (batch, epochs, stages); a single recording (epochs, stages) is a batch of one."""
+    if not isinstance(logits, Tensor):
+        raise InputError(f"logits are a {type(logits).__name__}, expected a torch.Tensor.")
+    if not logits.is_floating_point():
+        raise InputError(f"logits are {logits.dtype}, expected floating point numbers: a network's output.")
+    shape = tuple(logits.shape)
+    n_stages = scheme.n_stages
+    if logits.ndim not in (2, 3) or shape[-1] != n_stages:
+        hint = ""
+        if logits.ndim == 3 and shape[1] == n_stages:
+            hint = " The stages are on axis 1: give logits.transpose(1, 2)."
+        raise InputError(
+            f"logits have shape {shape}, expected (batch, epochs, {n_stages}): "
+            f"the profile's stages are {', '.join(scheme.names)}.{hint}"
+        )
+    if logits.numel() == 0:
+        raise InputError(f"logits have shape {shape}, expected at least one epoch.")
+    result: Tensor = logits if logits.ndim == 3 else logits[None]
+    return result
+
+
+def check_targets(targets: Tensor, logits: Tensor, scheme: StageScheme) -> tuple[Tensor, bool]:
+    """Return stage indices (batch, epochs) as int64, and whether all of them are scored."""
+    targets = _epochs(targets, logits, "targets", "stage indices")
+    lowest, highest = (int(value) for value in targets.aminmax())
+    if lowest < UNSCORED or highest >= scheme.n_stages:
+        wrong = int(highest if highest >= scheme.n_stages else lowest)
+        at = tuple((targets == wrong).nonzero()[0].tolist())
+        raise InputError(
+            f"targets hold {wrong} (sequence {at[0]}, epoch {at[1]}), expected 0 to {scheme.n_stages - 1} "
+            f"({', '.join(scheme.names)}), or -1 where an epoch is not scored."
+        )
+    return targets.to(torch.int64), lowest >= 0
+
+
+def check_mask(mask: Any, logits: Tensor) -> Tensor | None:
+    """Return which epochs count (batch, epochs), or None when all of them do."""
+    if mask is None:
+        return None
+    if isinstance(mask, Tensor) and mask.dtype != torch.bool:
+        raise InputError(f"mask is {mask.dtype}, expected torch.bool: True where an epoch is scored.")
+    return _some(_epochs(mask, logits, "mask", "True where an epoch is scored"))
+
+
+def check_segment_ids(segment_ids: Tensor | None, logits: Tensor) -> Tensor | None:
+    """Return the number of the stretch each epoch belongs to (batch, epochs)."""
+    if segment_ids is None:
+        return None
+    return _epochs(segment_ids, logits, "segment_ids", "one number per unbroken stretch of a recording")
+
+
+def _epochs(values: Any, logits: Tensor, what: str, meaning: str) -> Tensor:
+    """Return one value per epoch as (batch, epochs), on the logits' device."""
+    if not isinstance(values, Tensor):
+        raise InputError(f"{what}: got a {type(values).__name__}, expected a torch.Tensor ({meaning}).")
+    if values.is_floating_point() or values.is_complex():
+        raise InputError(f"{what}: got {values.dtype}, expected whole numbers ({meaning}).")
+    expected = tuple(logits.shape[:2])
+    if values.ndim == 1 and expected[0] == 1:
+        values = values[None]
+    if tuple(values.shape) != expected:
+        raise InputError(
+            f"{what}: got shape {tuple(values.shape)} for logits of shape {tuple(logits.shape)}, "
+            f"expected (batch, epochs) = {expected}."
+        )
+    result: Tensor = values.to(logits.device)
+    return result
+
+
+def scored_epochs(targets: Tensor, all_scored: bool, mask: Tensor | None) -> Tensor | None:
+    """Return which epochs have a label that counts, or None when all have."""
+    if all_scored:
+        return mask
+    return _some(targets >= 0 if mask is None else mask & (targets >= 0))
+
+
+def _some(scored: Tensor) -> Tensor:
+    """Return which epochs are scored, if any is."""
+    if not scored.any():
+        raise InputError(
+            f"no epoch of the batch {tuple(scored.shape)} is scored, expected at least one: "
+            "leave such sequences out."
+        )
+    return scored
+
+
+def paired_epochs(mask: Tensor | None, segment_ids: Tensor | None) -> Tensor | None:
+    """Return which adjacent epochs count as a pair (batch, epochs - 1), or None when all do."""
+    paired = None
+    if mask is not None:
+        paired = mask[:, :-1] & mask[:, 1:]
+    if segment_ids is not None:
+        same = segment_ids[:, :-1] == segment_ids[:, 1:]
+        paired = same if paired is None else paired & same
+    return paired
+
+
+def stages_first(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """Return logits as (stages, batch, epochs), at least in single precision, masked epochs blank.
+
+    A softmax over a short last axis takes torch ten times as long as one over the first. What a network
+    says about masked epochs, NaN included, must not reach the loss or its gradient.
+    """
+    laid = logits.permute(2, 0, 1).contiguous()
+    if laid.dtype in (torch.float16, torch.bfloat16):
+        laid = laid.float()
+    return laid if mask is None else laid.masked_fill(~mask, 0.0)
+
+
+def class_weights_for(
+    weights: Tensor | Sequence[float] | Mapping[str, float] | None, scheme: StageScheme
+) -> Tensor | None:
+    """Return one positive weight per stage in the scheme's order."""
+    if weights is None:
+        return None
+    if isinstance(weights, Mapping):
+        unknown = [str(name) for name in weights if name not in scheme.names]
+        missing = [name for name in scheme.names if name not in weights]
+        if unknown or missing:
+            wrong = f"name {unknown[0]!r}" if unknown else f"lack {missing[0]!r}"
+            hint = did_you_mean(unknown[0], scheme.names) if unknown else ""
+            raise InputError(
+                f"class_weights {wrong}, expected one for each of {', '.join(scheme.names)}.{hint}"
+            )
+        weights = [weights[name] for name in scheme.names]
+    values: Any = weights.tolist() if isinstance(weights, Tensor) else weights
+    if not isinstance(values, Iterable) or len(values := list(values)) != scheme.n_stages:
+        got = len(values) if isinstance(values, list) else checks.shown(values)
+        raise InputError(
+            f"class_weights: got {got}, expected {scheme.n_stages}, one for each of "
+            f"{', '.join(scheme.names)}."
+        )
+    checked = [
+        checks.number(value, f"class weight of {name}", positive=True)
+        for name, value in zip(scheme.names, values, strict=True)
+    ]
+    return torch.tensor(checked, dtype=torch.float64)
+
+
+def explain_not_finite(loss: float, logits: Tensor, mask: Tensor | None, scheme: StageScheme) -> InputError:
+    """Return the error for a loss that is no number, naming the first epoch to blame."""
+    wrong = ~logits.isfinite()
+    if mask is not None:
+        wrong = wrong & mask[..., None]
+    if not wrong.any():
+        return InputError(
+            f"the loss is {loss:g} although the logits are finite: they are too large. Scale them."
+        )
+    sequence, epoch, stage = wrong.nonzero()[0].tolist()
+    value = logits[sequence, epoch, stage].item()
+    return InputError(
+        f"logits: {value:g} for {scheme.names[stage]} at sequence {sequence}, epoch {epoch}, expected "
+        "finite numbers. Look for NaN in the features, or lower the learning rate."
+    )
 
 
 class LossParts(NamedTuple):
@@ -53,7 +277,7 @@ class TransitionPenalty(nn.Module):
 
     def __init__(self, profile: Profile | str) -> None:
         super().__init__()
-        self.profile = inputs.as_profile(profile)
+        self.profile = as_profile(profile)
         names = self.profile.scheme.names
         rare = torch.zeros(len(names), len(names))  # [first, second]
         for pair in self.profile.rare:
@@ -84,15 +308,15 @@ class TransitionPenalty(nn.Module):
         Tensor
             A scalar; 0 where the batch has no pair.
         """
-        logits = inputs.check_logits(logits, self.profile.scheme)
-        mask = inputs.check_mask(mask, logits)
-        segment_ids = inputs.check_segment_ids(segment_ids, logits)
-        scores = inputs.stages_first(logits, mask)
+        logits = check_logits(logits, self.profile.scheme)
+        mask = check_mask(mask, logits)
+        segment_ids = check_segment_ids(segment_ids, logits)
+        scores = stages_first(logits, mask)
         penalty = self._of(scores, mask, segment_ids)
         # without a pair to look at the penalty is 0, whatever the network says
         seen = penalty if self._has_pairs(scores) else scores.softmax(0).sum()
         if not math.isfinite(seen.item()):
-            raise inputs.explain_not_finite(seen.item(), logits, mask, self.profile.scheme)
+            raise explain_not_finite(seen.item(), logits, mask, self.profile.scheme)
         return penalty.to(logits.dtype)
 
     def _has_pairs(self, scores: Tensor) -> bool:
@@ -106,7 +330,7 @@ class TransitionPenalty(nn.Module):
         # [s', b, t]: probability at t of the stages from which s' is rare
         arriving = _exactly(self._rare.to(p).t(), p.flatten(1)).view_as(p)
         joint = arriving[..., :-1] * p[..., 1:]
-        paired = inputs.paired_epochs(mask, segment_ids)
+        paired = paired_epochs(mask, segment_ids)
         if paired is None:
             return joint.sum() / (p.shape[1] * (p.shape[2] - 1))
         return (joint * paired).sum() / paired.sum().clamp(min=1)
@@ -126,7 +350,7 @@ def _exactly(a: Tensor, b: Tensor) -> Tensor:
         return a @ b
 
 
-class StageGuardLoss(inputs.SequenceLoss[LossParts]):
+class StageGuardLoss(SequenceLoss[LossParts]):
     """Cross-entropy plus `weight` times the transition penalty: the paper's training loss.
 
     Parameters
@@ -157,19 +381,19 @@ class StageGuardLoss(inputs.SequenceLoss[LossParts]):
         label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
-        self.profile = inputs.as_profile(profile)
+        self.profile = as_profile(profile)
         self.weight = checks.number(weight, "weight", low=0.0)
         self.label_smoothing = checks.number(label_smoothing, "label_smoothing", low=0.0, high=1.0)
-        weights = inputs.class_weights_for(class_weights, self.profile.scheme)
+        weights = class_weights_for(class_weights, self.profile.scheme)
         self.register_buffer("_class_weights", weights, persistent=False)
         with warnings.catch_warnings():
             if self.weight == 0.0:
                 warnings.simplefilter("ignore", StageGuardWarning)
             self.penalty = TransitionPenalty(self.profile)
 
-    def parts_of(self, batch: inputs.Batch) -> LossParts:
+    def parts_of(self, batch: Batch) -> LossParts:
         """Return means over the epochs or pairs that count; half precision is raised to single."""
-        scores = inputs.stages_first(batch.logits, batch.mask)
+        scores = stages_first(batch.logits, batch.mask)
         scored = batch.targets if batch.mask is None else batch.targets.masked_fill(~batch.mask, UNSCORED)
         cross_entropy = functional.cross_entropy(
             scores.flatten(1)[None],
@@ -181,7 +405,7 @@ class StageGuardLoss(inputs.SequenceLoss[LossParts]):
         penalty = self.penalty._of(scores, batch.mask, batch.segment_ids)
         total = cross_entropy + self.weight * penalty
         if not math.isfinite(total.item()):
-            raise inputs.explain_not_finite(total.item(), batch.logits, batch.mask, self.profile.scheme)
+            raise explain_not_finite(total.item(), batch.logits, batch.mask, self.profile.scheme)
         return LossParts(total, cross_entropy, penalty)
 
     def extra_repr(self) -> str:

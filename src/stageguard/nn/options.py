@@ -12,8 +12,14 @@ from typing import Any
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import read_text
-from stageguard.nn.backbones import SET_BY_FEATURES
-from stageguard.nn.backbones.recipes import GENERIC, OPTIMISERS, SCHEDULES, TrainingRecipe, training_recipe
+from stageguard.nn.backbones import (
+    GENERIC,
+    OPTIMISERS,
+    SCHEDULES,
+    SET_BY_FEATURES,
+    TrainingRecipe,
+    training_recipe,
+)
 from stageguard.profile.profile import Profile
 
 LOSSES = ("penalty", "semi-markov")
@@ -27,87 +33,49 @@ _OF_RECIPE = ("sequence_epochs", "batch_size", "optimiser", "learning_rate", "we
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """All that shapes a trained network besides the recordings.
+    """All that shapes a trained network besides the recordings; its card has every number.
 
-    What is None here is taken from the training recipe of the network in its size (see
-    `stageguard.nn.backbones.training_recipe`); a network's card has every number.
-
-    Parameters
-    ----------
-    backbone : str
-        Which network; see `stageguard.nn.backbones.backbones`.
-    profile : Profile or str
-        Stages, epoch length, rare pairs of the penalty, and the profile `predict` decodes with.
-    network : mapping
-        Further options of the backbone, such as `width`, `depth`, `small`, `training_length`.
-    loss : "penalty" or "semi-markov"
-        Cross-entropy plus `penalty_weight` times the transition penalty, or the likelihood of the
-        constrained model.
-    penalty_weight : float, optional
-        The paper's lambda, 0.5 by default; for the penalty loss.
-    balanced : bool
-        Weight stages inversely to their frequency; for the penalty loss. `predict` tells the decoder.
-    label_smoothing : float
-        Share of each label that is spread evenly over all stages, at most 0.9; for the penalty loss.
-    absolute : sequence of str
-        Features that mean the same every night and keep their level, such as the clock; by default those
-        the features' recipe names.
-    recipe : str
-        What to call the way the features were computed; to train from recordings, the name or the file of
-        the recipe.
-    epoch_seconds : float, optional
-        Length of an epoch; by default the features', or else the profile's.
-    sequence_epochs : int, optional
-        Length of the training sequences, for networks that do not fix it.
-    steps, batch_size : int, optional
-        Optimiser steps in all, and sequences in each.
-    optimiser : "adamw", "adam", "adam-amsgrad" or "sgd", optional
-        Weight decay is decoupled from the gradient for "adamw" alone.
-    learning_rate, momentum, weight_decay, clip : float, optional
-        The first rate, or the peak of a one-cycle schedule; momentum of "sgd"; and the largest gradient
-        norm, where 0 means any.
-    schedule : "one-cycle", "constant", "decay" or "drop", optional
-        "decay" multiplies the rate by `schedule_factor` every `schedule_steps` steps, "drop" once.
-    schedule_factor, schedule_steps : float, int, optional
-        See `schedule`.
-    validation_share : float
-        Share of the subjects kept aside to decide which weights to keep and when to stop.
-    evaluate_every, patience : int, optional
-        Steps between evaluations, and how many may pass without a better one.
-    seed : int
-        Weights, split, order and dropout all follow from it.
-    device : "auto", "cpu" or "cuda"
-        Where to compute. On a GPU that can, the network runs in bfloat16.
+    What is None here is taken from the training recipe of the network in its size.
     """
 
-    backbone: str = schema.text()
+    backbone: str = schema.text()  # one of `backbones`
+    # stages, epoch length, rare pairs of the penalty, and what `predict` decodes with
     profile: Profile | str = schema.declare(schema.REQUIRED, lambda value, where: _profile(value, where))
+    # further options of the backbone, such as width, depth, small, training_length
     network: Mapping[str, Any] = field(
         default_factory=dict, metadata={"check": lambda value, where: _network(value, where)}
     )
+    # cross-entropy plus the transition penalty, or the likelihood of the constrained model
     loss: str = schema.choice("penalty", *LOSSES)
+    # for the penalty loss: the paper's lambda, by default 0.5; whether stages are weighted inversely to their
+    # frequency, which `predict` tells the decoder; and the share of each label that is spread over all stages
     penalty_weight: float | None = schema.number(None, low=0)
     balanced: bool = schema.flag(False)
     label_smoothing: float = schema.number(0.0, low=0, high=0.9)
+    # features that keep their level, such as the clock; by default those that the features' recipe names
     absolute: Sequence[str] = schema.words()
+    # what the way the features were computed is called; for recordings the recipe's name or file
     recipe: str = schema.text("unnamed", empty=True)
+    # by default the features', or else the profile's
     epoch_seconds: float | None = schema.declare(None, lambda value, where: checks.epoch_seconds(value))
-    sequence_epochs: int | None = schema.count(None, low=2)
-    steps: int | None = schema.count(None)
-    batch_size: int | None = schema.count(None)
+    sequence_epochs: int | None = schema.count(None, low=2)  # for networks that do not fix it
+    steps: int | None = schema.count(None)  # of the optimiser, in all
+    batch_size: int | None = schema.count(None)  # sequences in each step
     optimiser: str | None = schema.choice(None, *OPTIMISERS)
-    learning_rate: float | None = schema.number(None, positive=True)
-    momentum: float | None = schema.number(None, low=0, high=1)
-    weight_decay: float | None = schema.number(None, low=0)
-    clip: float | None = schema.number(None, low=0)
+    learning_rate: float | None = schema.number(None, positive=True)  # the first, or the peak of one cycle
+    momentum: float | None = schema.number(None, low=0, high=1)  # of "sgd"
+    weight_decay: float | None = schema.number(None, low=0)  # decoupled from the gradient for "adamw" alone
+    clip: float | None = schema.number(None, low=0)  # largest norm of the gradient; 0 for any
+    # "decay" multiplies the rate by the factor every so many steps, "drop" once
     schedule: str | None = schema.choice(None, *SCHEDULES)
     schedule_factor: float | None = schema.number(None, positive=True)
     schedule_steps: int | None = schema.count(None)
+    # share of the subjects that decide which weights to keep and when to stop
     validation_share: float = schema.number(0.2, low=0.01, high=0.9)
-    evaluate_every: int | None = schema.count(None)
-    patience: int | None = schema.count(None)
-    seed: int = schema.count(42, low=0, high=LARGEST_SEED)
-    device: str = schema.choice("auto", *DEVICES)
+    evaluate_every: int | None = schema.count(None)  # steps
+    patience: int | None = schema.count(None)  # evaluations that may pass without a better one
+    seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, split, order and dropout
+    device: str = schema.choice("auto", *DEVICES)  # a GPU that can computes in bfloat16
 
     def __post_init__(self) -> None:
         """Check every option by name."""
@@ -117,10 +85,6 @@ class TrainingOptions:
         for name in ("balanced", "label_smoothing", "penalty_weight"):
             if self.loss == "semi-markov" and getattr(self, name):
                 raise _idle(self, name, "loss", "loss 'penalty'")
-
-    def load_profile(self) -> Profile:
-        """Return the profile, which may have been given by name."""
-        return self.profile if isinstance(self.profile, Profile) else Profile.load(self.profile)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; a profile is named."""
@@ -162,13 +126,9 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """What a configuration file says: which folder to learn from, where to put the network, and how.
+    """What a configuration file says."""
 
-    With a `dataset` the folder holds that dataset's recordings and `recipe` says what is computed of them;
-    without one it holds feature tables.
-    """
-
-    data: Path
+    data: Path  # folder with feature tables, or with the recordings of a dataset
     output: Path
     options: TrainingOptions
     dataset: str | None = None

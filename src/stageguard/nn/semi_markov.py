@@ -8,18 +8,251 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import Floats
+from stageguard.base.arrays import Floats, Ints, Mask
 from stageguard.base.errors import InputError
+from stageguard.guard import kernels
+from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
+from stageguard.guard.kernels import reference
 from stageguard.guard.strength import fixed_log_weight
-from stageguard.nn import inputs
-from stageguard.nn.lattice import Lattice, Paths, cut
+from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite
 from stageguard.nn.pytorch import Tensor, nn, torch, warn
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
+
+# Far above anything transitions can add up to, far below what would cost their digits.
+_MISMATCH_NATS = 1e6
+# Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
+_PRODUCT_RANGE_NATS = 690.0
+
+_NEARLY = 100  # steps of the power method
+
+
+class Cut(NamedTuple):
+    """Where a batch (batch, epochs) is scored, and where one recording ends and the next begins."""
+
+    kept: Mask | None  # (batch * epochs,); None when all of it is
+    first: Ints  # (n_pieces,) of each recording, counted in scored epochs
+    sequence: Ints  # (n_pieces,) it belongs to
+
+
+def cut(shape: tuple[int, int], scored: Mask | None, segment_ids: Ints | None) -> Cut:
+    """Return the runs of scored epochs, cut where the segment changes."""
+    n_sequences, n_epochs = shape
+    if scored is None and segment_ids is None:
+        index = np.arange(n_sequences)
+        return Cut(None, index * n_epochs, index)
+    counted = np.ones(shape, dtype=bool) if scored is None else scored
+    begins = counted.copy()
+    begins[:, 1:] &= ~counted[:, :-1]
+    if segment_ids is not None:
+        begins[:, 1:] |= counted[:, 1:] & (segment_ids[:, :-1] != segment_ids[:, 1:])
+    kept = counted.ravel()
+    return Cut(kept, np.flatnonzero(begins.ravel()[kept]), np.flatnonzero(begins.ravel()) // n_epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """A profile's automaton at one transition weight, split into what can be learned and the rest."""
+
+    automaton: Automaton
+    scores: Floats  # (n_stages, n_stages) nats, staying on the diagonal; 0 where forbidden
+    base: Floats  # (n_edges,) what an edge weighs besides its score; -inf where forbidden
+    pair: Ints  # (n_edges,) which score an edge has: row * n_stages + column
+    final: Floats  # (1, n_states)
+    reach_epochs: float  # how many worst epochs a state can lag behind the best one
+
+    @classmethod
+    def of(cls, profile: Profile, epoch_seconds: float, transition_weight: float) -> Lattice:
+        """Compile a profile."""
+        a = compile_automaton(profile, epoch_seconds)
+        tables = compile_tables(profile, epoch_seconds)
+        n = profile.scheme.n_stages
+        scores = weigh(tables.change, transition_weight)
+        np.fill_diagonal(scores, weigh(tables.stay, transition_weight))
+        forbidden = scores == -np.inf
+        scores[forbidden] = 0.0
+        target = np.repeat(np.arange(a.n_states), np.diff(a.first))
+        pair = (a.stage[a.source].astype(np.int64) * n + a.stage[target]).astype(np.int64)
+        base = weigh(a.scaled, transition_weight) + a.fixed - scores.ravel()[pair]
+        longest = int(max(tables.minimum_epochs.max(), a.age_epochs.max()))
+        hops = n - 1 if forbidden.any() else 1
+        final = weigh(a.final, transition_weight)[None]
+        return cls(a, scores, base, pair, final, float(hops * (longest + 1) + longest))
+
+    def weights(self, scores: Floats | None) -> Floats:
+        """Return the weight of every edge (1, n_edges), with other scores than the profile's if given."""
+        weight: Floats = self.base + (self.scores if scores is None else scores).ravel()[self.pair]
+        return weight[None]
+
+    def nearest_paths(self, labels: Ints, first: Ints, weight: Floats) -> tuple[Mask, Floats]:
+        """Return which labels the nearest allowed path does not share, and the path's transition score.
+
+        The nearest path differs in the fewest epochs; among those, the one with the highest score.
+        """
+        if self.automaton.n_states == len(self.scores):  # a plain chain: paths are allowed whose steps are
+            chain = np.full(self.scores.size, -np.inf)
+            chain[self.pair] = weight[0]
+            steps = np.zeros(len(labels))
+            steps[1:] = chain[labels[:-1] * len(self.scores) + labels[1:]]
+            steps[first] = 0.0
+            if steps.min() > -np.inf:
+                return np.zeros(len(labels), dtype=bool), np.add.reduceat(steps, first)
+        a = self.automaton
+        costs = np.full((len(labels), len(self.scores)), -_MISMATCH_NATS)
+        costs[np.arange(len(labels)), labels] = 0.0
+        nearest, scores, _ = kernels.active.automaton(
+            np.split(costs, first[1:]), np.zeros(len(first), dtype=np.int32), a.stage, a.first, a.source,
+            weight, a.initial[None], self.final, kernels.threads_for(len(first)),
+        )  # fmt: skip
+        if scores.min() == -np.inf:
+            n_epochs = np.diff([*first, len(labels)])[np.argmin(scores)]
+            raise InputError(
+                f"no path of {n_epochs} epochs obeys the profile's forbidden transitions, bout lengths and "
+                "minimum bouts. Give every transition that may occur a probability above 0, or shorten "
+                "min_bout_seconds."
+            )
+        return nearest != labels, scores
+
+    def sums(
+        self, pieces: list[Floats], weight: Floats, spread: float, want_edges: bool
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return log-partitions (n,), stage marginals of all epochs, and expected uses of each edge.
+
+        `spread` is how far apart the stages of an epoch are at most. Hundreds of nats would underflow in the
+        compiled kernel's products; such pieces go to the reference, which works with logarithms.
+        """
+        a = self.automaton
+        worst = spread + float(np.abs(weight[weight > -np.inf]).max(initial=0.0))
+        kernel = kernels.active if worst * self.reach_epochs <= _PRODUCT_RANGE_NATS else reference
+        result: tuple[Floats, Floats, Floats] = kernel.forward_backward(
+            pieces, np.zeros(len(pieces), dtype=np.int32), a.stage, a.first, a.source, weight,
+            a.initial[None], self.final, want_edges, kernels.threads_for(len(pieces)),
+        )  # fmt: skip
+        return result
+
+    def uses(self, edges: Floats) -> Floats:
+        """Return the uses of each score (n_stages, n_stages) from those of each edge."""
+        flat: Floats = np.bincount(self.pair, weights=edges, minlength=self.scores.size).astype(np.float64)
+        return flat.reshape(self.scores.shape)
+
+    def normalised(self, scores: Floats) -> Floats:
+        """Return transition probabilities that score paths alike, but for a constant and the two ends."""
+        forbidden = np.ones(scores.size, dtype=bool)
+        forbidden[self.pair[self.base > -np.inf]] = False
+        allowed = np.where(forbidden.reshape(scores.shape), -np.inf, scores)
+        ends = np.zeros(len(scores))  # log of the leading right eigenvector of exp(scores)
+        for _ in range(_NEARLY):  # close enough that what is left can be exponentiated
+            ends = np.logaddexp.reduce(allowed + ends, axis=1)
+            ends -= ends.max()
+            if not np.isfinite(ends).all():
+                raise InputError("some stage cannot be left: its transitions cannot be made probabilities.")
+        balanced = allowed + ends - ends[:, None]
+        odds = np.exp(balanced - balanced.max())
+        values, vectors = np.linalg.eig(odds)
+        leading = np.abs(vectors[:, int(np.argmax(values.real))].real)
+        if leading.min() <= 1e-9 * leading.max():
+            raise InputError(
+                "some stage cannot be reached: transitions into it cannot be made probabilities."
+            )
+        rows: Floats = odds * leading / leading[:, None]
+        rows /= rows.sum(axis=1, keepdims=True)
+        return rows
+
+
+class Likelihood(NamedTuple):
+    """Negative log-likelihood per sequence, and its derivatives."""
+
+    value: Floats  # (batch,)
+    by_evidence: Floats  # (batch, epochs, stages)
+    by_scores: Floats | None  # (batch, stages, stages)
+
+
+class Paths:
+    """Evidence and labels of a batch under a lattice: arrays of one row per scored epoch, cut into pieces."""
+
+    def __init__(
+        self, lattice: Lattice, scores: Floats | None, evidence: Floats, labels: Ints, where: Cut
+    ) -> None:
+        self.lattice = lattice
+        self.where = where
+        self.shape = evidence.shape
+        rows, stages = evidence.reshape(-1, evidence.shape[-1]), labels.ravel()
+        self.rows = rows if where.kept is None else rows[where.kept]  # (n_epochs, n_stages)
+        self.labels = stages if where.kept is None else stages[where.kept]  # (n_epochs,)
+        self.spread = float(self.rows.max() - self.rows.min())
+        self.weight = lattice.weights(scores)
+        self.freed, self.transition_scores = lattice.nearest_paths(self.labels, where.first, self.weight)
+        self.n_epochs = len(self.labels)
+        self.n_freed = int(np.count_nonzero(self.freed))
+
+    def negative_log_likelihood(self, *, want_edges: bool) -> Likelihood:
+        """Return log Z minus the log of the sum over the paths that agree with the labels."""
+        n_sequences, _, n_stages = self.shape
+        first, sequence = self.where.first, self.where.sequence
+        pieces = np.split(self.rows, first[1:])
+        total, expected, edges = self.lattice.sums(pieces, self.weight, self._row_spread(), want_edges)
+        at = np.arange(self.n_epochs)
+        observed = np.add.reduceat(self.rows[at, self.labels], first) + self.transition_scores
+        expected[at[~self.freed], self.labels[~self.freed]] -= 1.0
+        by_scores = None
+        if want_edges:
+            by_scores = np.zeros((n_sequences, n_stages, n_stages))
+            np.add.at(by_scores, sequence, [self.lattice.uses(piece) for piece in edges])
+            by_scores -= self._pair_counts()
+        for i in np.flatnonzero(np.logical_or.reduceat(self.freed, first)):
+            observed[i] = self._free(pieces[i], int(first[i]), int(sequence[i]), expected, by_scores)
+        value: Floats = np.bincount(sequence, weights=total - observed, minlength=n_sequences).astype(
+            np.float64
+        )
+        return Likelihood(value, self._spread_out(expected), by_scores)
+
+    def _row_spread(self) -> float:
+        # the range of all rows together bounds that of each, and is usually small enough
+        if self.spread < 50.0:
+            return self.spread
+        return float((self.rows.max(axis=1) - self.rows.min(axis=1)).max())
+
+    def _pair_counts(self) -> Floats:
+        """Return how often the labels use each score, per sequence."""
+        n_sequences, _, n = self.shape
+        joined = np.ones(self.n_epochs, dtype=bool)
+        joined[self.where.first] = False
+        joined = joined[1:]
+        lengths = np.diff([*self.where.first, self.n_epochs])
+        sequence = np.repeat(self.where.sequence, lengths)[1:][joined]
+        code = (sequence * n + self.labels[:-1][joined]) * n + self.labels[1:][joined]
+        return np.bincount(code, minlength=n_sequences * n * n).reshape(n_sequences, n, n).astype(np.float64)
+
+    def _free(
+        self, piece: Floats, begin: int, sequence: int, gradient: Floats, by_scores: Floats | None
+    ) -> float:
+        """Sum over the unknown labels of a piece: correct the gradients, return the log of the sum."""
+        free, labels = self.freed[begin : begin + len(piece)], self.labels[begin : begin + len(piece)]
+        n_stages = piece.shape[1]
+        is_labelled = np.arange(n_stages) == labels[:, None]
+        clamped = np.where(is_labelled | free[:, None], piece, -np.inf)
+        total, observed, edges = self.lattice.sums(
+            [clamped], self.weight, self._row_spread(), by_scores is not None
+        )
+        gradient[begin : begin + len(piece)][free] -= observed[free]
+        if by_scores is not None:
+            pairs = np.bincount(labels[:-1] * n_stages + labels[1:], minlength=n_stages * n_stages)
+            by_scores[sequence] += pairs.reshape(n_stages, n_stages) - self.lattice.uses(edges[0])
+        return float(total[0])
+
+    def _spread_out(self, rows: Floats) -> Floats:
+        """Return rows of scored epochs in the shape of the batch, 0 elsewhere."""
+        if self.where.kept is None:
+            return rows.reshape(self.shape)
+        batch = np.zeros(self.shape)
+        batch.reshape(-1, self.shape[-1])[self.where.kept] = rows
+        return batch
+
 
 # Beyond this share of labels no path can hold, the profile is not the right one for them.
 _MANY_FREED = 0.10
@@ -43,7 +276,7 @@ class SemiMarkovParts(NamedTuple):
     n_freed: int
 
 
-class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
+class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
     """Exact negative log-likelihood of the scored stages under the constrained model.
 
     The model is the decoder's: p(path) = exp(score(path)) / Z with the score that `stageguard.decode`
@@ -94,7 +327,7 @@ class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
         reduction: Literal["mean", "sum", "none"] = "mean",
     ) -> None:
         super().__init__()
-        self.profile = inputs.as_profile(profile)
+        self.profile = as_profile(profile)
         self.reduction = checks.choice(reduction, "reduction", ("mean", "sum", "none"))
         seconds = self.profile.epoch_seconds if epoch_seconds is None else checks.epoch_seconds(epoch_seconds)
         self.assumed: tuple[str, ...] = ()
@@ -118,7 +351,7 @@ class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
         self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
         return 1.0
 
-    def parts_of(self, batch: inputs.Batch) -> SemiMarkovParts:
+    def parts_of(self, batch: Batch) -> SemiMarkovParts:
         """Return the loss in nats; each run of epochs that count is a recording with its ends."""
         evidence = self._evidence(batch.logits)
         paths = self._read(evidence, batch)
@@ -145,7 +378,7 @@ class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
                 evidence = evidence + torch.tensor(biases, dtype=torch.float64, device=logits.device)
         return evidence
 
-    def _read(self, evidence: Tensor, batch: inputs.Batch) -> Paths:
+    def _read(self, evidence: Tensor, batch: Batch) -> Paths:
         n_sequences, n_epochs = batch.targets.shape
         scored, ids = (None if x is None else x.cpu().numpy() for x in (batch.mask, batch.segment_ids))
         paths = Paths(
@@ -156,7 +389,7 @@ class SemiMarkovLoss(inputs.SequenceLoss[SemiMarkovParts]):
             cut((n_sequences, n_epochs), scored, ids),
         )
         if not math.isfinite(paths.spread):
-            raise inputs.explain_not_finite(paths.spread, evidence, batch.mask, self.profile.scheme)
+            raise explain_not_finite(paths.spread, evidence, batch.mask, self.profile.scheme)
         return paths
 
     def _learned_scores(self) -> Floats:

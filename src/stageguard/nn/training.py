@@ -18,25 +18,27 @@ import numpy as np
 
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
-from stageguard.nn.card import ModelCard
-from stageguard.nn.checkpoint import TrainedModel, save_model
-from stageguard.nn.cohort import (
+from stageguard.nn.checkpoint import ModelCard, TrainedModel, save_model
+from stageguard.nn.inference import Score, Validation
+from stageguard.nn.losses import StageGuardLoss
+from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
+from stageguard.nn.pytorch import Tensor, nn, torch
+from stageguard.nn.run_state import STATE, Location, Run, check_output, log, remember, resume, save, start
+from stageguard.nn.semi_markov import SemiMarkovLoss
+from stageguard.nn.tables import (
+    FeatureTable,
+    Normalisation,
+    Stretch,
     absolute_features,
     check_together,
     count_labels,
     epoch_length,
     fingerprint,
+    make_batch,
+    round_of_batches,
     split_subjects,
 )
-from stageguard.nn.feature_table import FeatureTable
-from stageguard.nn.inference import Score, Validation
-from stageguard.nn.losses import StageGuardLoss
-from stageguard.nn.normalise import Normalisation, Stretch, make_batch, round_of_batches
-from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
-from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.nn.run_state import STATE, Location, Run, check_output, log, remember, resume, save, start
-from stageguard.nn.semi_markov import SemiMarkovLoss
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,7 @@ class _Plan:
 
 
 class Objective(nn.Module):
-    """What a run minimises, with its parts: cross-entropy and penalty, or the semi-Markov likelihood.
-
-    `counts` (n_stages,) are the epochs of each stage in training, for balanced weights.
-    """
+    """What a run minimises; `counts` (n_stages,) are the training's epochs, for balanced weights."""
 
     stage_weights: Tensor
 
@@ -118,28 +117,10 @@ def train(
     overwrite: bool = False,
     report: Report | None = None,
 ) -> TrainedModel:
-    """Train a network and write it, with its card and log, into a folder.
+    """Train a network and write it, with its card and log, into a folder; return it at its best kappa.
 
-    Where the folder holds an interrupted run of the same options and data, that run goes on.
-
-    Parameters
-    ----------
-    tables : sequence of FeatureTable
-        Scored recordings of at least two subjects, all in the profile's scheme.
-    options : TrainingOptions
-        What to train, and how; what they leave open the network's training recipe says.
-    folder : path-like
-        For `model.safetensors`, `model.json`, `log.jsonl`, and during training `training.safetensors`.
-    overwrite : bool
-        Begin anew, whatever the folder holds; otherwise a finished network there is an error. Killed and
-        called again it goes on from where it was.
-    report : callable, optional
-        Called with a `Progress` after every step.
-
-    Returns
-    -------
-    TrainedModel
-        The network at its best validation kappa.
+    An interrupted run of the same options and data goes on, unless it is to `overwrite` whatever the folder
+    holds; a finished network is an error then. `report` is called after every step.
     """
     folder = Path(folder)
     check_together(tables)
@@ -169,7 +150,7 @@ def _set_up(
     overwrite: bool,
 ) -> tuple[ModelCard, Run, _Plan]:
     """Return everything at its first step: what is known of the network, the network, what trains it."""
-    profile = options.load_profile()
+    profile = as_profile(options.profile)
     training, validation = split_subjects(tables, options.validation_share, options.seed)
     scheme = tables[0].scheme
     if scheme is not None and scheme != profile.scheme:

@@ -15,11 +15,10 @@ from stageguard.base.errors import InputError
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.inputs import Pins, Training
-from stageguard.nn import inputs
 from stageguard.nn.inference import evaluating, window_probabilities
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.pytorch import Tensor, nn, torch
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 ONE_RECORDING = "of one recording, or a list of them"
 
@@ -75,7 +74,7 @@ class Guarded(nn.Module):
         if class_axis not in (None, 1, -1):
             raise InputError(f"class_axis is {class_axis!r}, expected 1, -1 or None.")
         self.model = model
-        self.profile = inputs.as_profile(profile)
+        self.profile = as_profile(profile)
         self.class_axis = class_axis
         self.outputs = checks.choice(outputs, "outputs", ("logits", "probabilities"))
         self.per_epoch = bool(per_epoch)

@@ -278,6 +278,11 @@ class Profile(Document):
         return f"<Profile {self.name!r}, {self.scheme.name}, sha256 {self.sha256[:12]}>"
 
 
+def as_profile(profile: Profile | str | Path) -> Profile:
+    """Return a profile given as itself, by name or by the path of its file."""
+    return profile if isinstance(profile, Profile) else Profile.load(profile)
+
+
 def profiles() -> list[str]:
     """Return the names of the built-in profiles."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))

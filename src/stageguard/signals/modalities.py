@@ -29,7 +29,7 @@ class Modality:
 
     @property
     def module(self) -> str:
-        """Name of its module in `signals.quality`, `signals.features` and `synthetic`."""
+        """Name of its module in `signals` and `synthetic`."""
         return self.name.replace("-", "_")
 
 

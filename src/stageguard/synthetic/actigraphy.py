@@ -8,13 +8,10 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32, Mask
 from stageguard.night.recording import Series
-from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.body import effort_of, movement, turn_seconds
-from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
-from stageguard.synthetic.files import write_rows
-from stageguard.synthetic.noise import at_times, drift, shaped_noise, stream
-from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.sleepers import LIGHTS_OFF_HOUR, Night
+from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated, write_rows
+from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, shaped_noise, stream
+from stageguard.synthetic.sleepers import LIGHTS_OFF_HOUR, Night, Sleeper
 
 RATE_HZ = 50.0
 HEART_RATE_SECONDS = 5.0  # between two values of a watch that is told to watch the heart

@@ -18,11 +18,17 @@ from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.body import BREATH_HZ, Body, body_of, turn_seconds
-from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
-from stageguard.synthetic.files import edf_signal, signal_of, write_edf
+from stageguard.synthetic.events import (
+    Event,
+    Simulated,
+    edf_signal,
+    scatter_events,
+    signal_of,
+    simulated,
+    write_edf,
+)
 from stageguard.synthetic.noise import drift, moments, stream
-from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.sleepers import Night
+from stageguard.synthetic.sleepers import Night, Sleeper
 
 RATE_HZ = 50.0
 CARRIER_HZ = 3.8e9  # middle of the band of SLEEPBRL's radar

@@ -12,10 +12,9 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.night.hypnogram import Hypnogram
-from stageguard.synthetic.appearance import Scatter, appearances, levels
 from stageguard.synthetic.events import Event
-from stageguard.synthetic.noise import at_times, drift, moments, stream
-from stageguard.synthetic.people import Sleeper
+from stageguard.synthetic.noise import Scatter, appearances, at_times, drift, levels, moments, stream
+from stageguard.synthetic.sleepers import Sleeper
 
 # Logarithms of the movements per minute and of their size, in g at the wrist. The order of the stages is that
 # of Wilde-Frenz & Schulz 1983 (Percept Mot Skills 56:275-283), levels are our choice.

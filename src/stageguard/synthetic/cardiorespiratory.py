@@ -20,11 +20,17 @@ from stageguard.base.version import __version__
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
 from stageguard.synthetic.body import APNOEA, HYPOPNOEA, Breath, body_of, ecg_of
-from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
-from stageguard.synthetic.files import edf_signal, signal_of, write_edf
+from stageguard.synthetic.events import (
+    Event,
+    Simulated,
+    edf_signal,
+    scatter_events,
+    signal_of,
+    simulated,
+    write_edf,
+)
 from stageguard.synthetic.noise import drift, moments, stream
-from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.sleepers import Night
+from stageguard.synthetic.sleepers import Night, Sleeper
 
 ECG_HZ = 125.0  # as in the first visit of SHHS, like the other rates
 BELT_HZ = 10.0

@@ -22,8 +22,17 @@ from stageguard.night.quantities import REPORTED
 from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
 from stageguard.synthetic.events import Event, Simulated
-from stageguard.synthetic.people import Sleeper, draw_adult, draw_infant, draw_mouse, known_shifts
-from stageguard.synthetic.sleepers import Night, draw_day, draw_night, kind_of
+from stageguard.synthetic.sleepers import (
+    Night,
+    Sleeper,
+    draw_adult,
+    draw_day,
+    draw_infant,
+    draw_mouse,
+    draw_night,
+    kind_of,
+    known_shifts,
+)
 
 LONGEST_HOURS = 72.0
 MOST_SUBJECTS = 999
@@ -36,30 +45,14 @@ Run = Callable[[Callable[[int], "Subject"], Sequence[int]], Iterable["Subject"]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to simulate; checked at construction.
+    """What to simulate; checked at construction."""
 
-    Parameters
-    ----------
-    modality : str
-        "eeg-emg", "actigraphy", "cardiorespiratory" or "bioradar".
-    n_subjects : int
-        How many. Subject 3 is the same in a cohort of 3 and of 30.
-    hours : float, optional
-        Length of each recording, at least two epochs. Default: 4 for mice, 8 for people.
-    seed : int
-        Same seed, same cohort, to the byte.
-    variant : {"adult", "narcolepsy", "infant"}
-        Whose sleep.
-    layout : str, optional
-        Kind of files, where the dataset has several.
-    """
-
-    modality: str
-    n_subjects: int
-    hours: float | None = None
-    seed: int = 0
-    variant: str = "adult"
-    layout: str | None = None
+    modality: str  # one of `MODALITIES`
+    n_subjects: int  # subject 3 is the same in a cohort of 3 and of 30
+    hours: float | None = None  # of each recording; by default 4 for mice, 8 for people
+    seed: int = 0  # same seed, same cohort, to the byte
+    variant: str = "adult"  # whose sleep: or "narcolepsy", "infant"
+    layout: str | None = None  # kind of files, where the dataset has several
 
     def __post_init__(self) -> None:
         """Check every option, and fill in those left out."""
@@ -109,30 +102,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is true about one simulated recording, once it is written.
-
-    Parameters
-    ----------
-    subject : str
-        Name.
-    covariates : mapping
-        What is told about the sleeper.
-    start : datetime or None
-        When the recording begins.
-    statistics : mapping of str to float
-        Of the true stages, between lights off and lights on.
-    stage_percent : mapping of str to float
-        Share of each stage in the whole recording.
-    events : tuple of Event
-        Artefacts, losses, apnoeas.
-    """
+    """What is true about one simulated recording, once it is written."""
 
     subject: str
     covariates: Mapping[str, float | str]
     start: datetime | None
-    statistics: Mapping[str, float]
-    stage_percent: Mapping[str, float]
-    events: tuple[Event, ...] = field(repr=False)
+    statistics: Mapping[str, float]  # of the true stages, between lights off and lights on
+    stage_percent: Mapping[str, float]  # of the whole recording
+    events: tuple[Event, ...] = field(repr=False)  # artefacts, losses, apnoeas
 
 
 def simulate_recording(
@@ -144,24 +121,7 @@ def simulate_recording(
     variant: str = "adult",
     sleeper: Sleeper | None = None,
 ) -> Simulated:
-    """Return one simulated recording, in memory.
-
-    Parameters
-    ----------
-    modality : str
-        "eeg-emg", "actigraphy", "cardiorespiratory" or "bioradar".
-    number : int
-        Which subject of the cohort, from 1.
-    seed, hours, variant
-        As in `Plan`.
-    sleeper : Sleeper, optional
-        Instead of the cohort's.
-
-    Returns
-    -------
-    Simulated
-        The recording (``is_synthetic`` is True), the truth, and the events.
-    """
+    """Return the recording of a cohort's subject, or of a sleeper of one's own, in memory."""
     plan = Plan(modality, number, hours, seed, variant)
     return _simulate(plan, number if sleeper is None else sleeper)
 
@@ -169,24 +129,10 @@ def simulate_recording(
 def simulate_cohort(
     plan: Plan, folder: str | Path, *, overwrite: bool = False, run: Run | None = None
 ) -> tuple[Subject, ...]:
-    """Write a cohort into a folder, which appears when it is complete and not before.
+    """Write a cohort into a folder, which appears when it is complete; return the truth about each subject.
 
-    Parameters
-    ----------
-    plan : Plan
-        What to simulate.
-    folder : path-like
-        Where. It must not exist, or be empty, or with `overwrite` hold an earlier simulation.
-    overwrite : bool
-        Whether to replace an earlier simulation. Anything else is never replaced.
-    run : callable, optional
-        Takes a function and the subjects' numbers and returns the results in order, as `map` does; for
-        progress and processes.
-
-    Returns
-    -------
-    tuple of Subject
-        The truth about each.
+    The folder must not exist, or be empty, or with `overwrite` hold an earlier simulation; anything else is
+    never replaced. `run` makes the subjects as `map` does, for progress and processes.
     """
     folder = Path(folder)
     _check_place(folder, overwrite)

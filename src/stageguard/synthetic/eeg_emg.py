@@ -13,12 +13,9 @@ from stageguard.base.errors import MissingExtraError
 from stageguard.base.files import SYNTHETIC_WORD
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Signal
-from stageguard.synthetic.appearance import Scatter, appearances, levels
-from stageguard.synthetic.events import Event, Simulated, scatter_events, simulated
-from stageguard.synthetic.files import signal_of, write_rows
-from stageguard.synthetic.noise import shaped_noise, stream
-from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.sleepers import Night
+from stageguard.synthetic.events import Event, Simulated, scatter_events, signal_of, simulated, write_rows
+from stageguard.synthetic.noise import Scatter, appearances, levels, shaped_noise, stream
+from stageguard.synthetic.sleepers import Night, Sleeper
 
 RATE_HZ = 512.0
 EEG_HOP = 512  # spectra change from second to second

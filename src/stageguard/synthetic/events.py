@@ -1,36 +1,30 @@
-"""Things that happen to signals: artefacts, loss of a sensor, apnoeas; and the recording they happen to."""
+"""Things that happen to signals, the recording they happen to, and files that several datasets have alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from stageguard.base.files import SYNTHETIC_WORD
+from stageguard.base.version import __version__
 from stageguard.night.recording import Recording, Series, Signal
-from stageguard.synthetic.people import Sleeper
-from stageguard.synthetic.sleepers import SCORER, Night
+from stageguard.synthetic.sleepers import SCORER, Night, Sleeper
 
 LARGEST_SHARE = 0.15  # of a short recording that one event may take
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened.
+    """One thing that happened."""
 
-    Parameters
-    ----------
-    kind : str
-        Such as "sensor loss".
-    channel : str
-        Role of the signal concerned; "" for all of them.
-    start_seconds, seconds : float
-        When, since the recording's start, and for how long.
-    """
-
-    kind: str
-    channel: str
-    start_seconds: float
+    kind: str  # such as "sensor loss"
+    channel: str  # role of the signal concerned; "" for all of them
+    start_seconds: float  # since the recording's start
     seconds: float
 
     @property
@@ -46,21 +40,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A made-up recording, and what is true about it.
+    """A made-up recording, and what is true about it."""
 
-    Parameters
-    ----------
-    recording : Recording
-        What a reader would give: signals, covariates, and the truth as the only scoring.
-    night : Night
-        The truth in the stages it was drawn in.
-    events : tuple of Event
-        Artefacts, losses and apnoeas, in the order of their time.
-    """
-
-    recording: Recording
-    night: Night
-    events: tuple[Event, ...]
+    recording: Recording  # what a reader would give, the truth as the only scoring
+    night: Night  # the truth in the stages it was drawn in
+    events: tuple[Event, ...]  # artefacts, losses and apnoeas, in the order of their time
 
 
 def simulated(
@@ -97,3 +81,59 @@ def scatter_events(
             length = min(float(rng.uniform(*lengths)), LARGEST_SHARE * seconds)
             made.append(Event(kind, channel, float(rng.uniform(0, seconds - length)), length))
     return made
+
+
+if TYPE_CHECKING:
+    import edfio
+
+ROWS = 1 << 16  # formatted at once
+
+
+def signal_of(made: Simulated, role: str) -> Signal:
+    """Return a channel that was simulated as evenly sampled."""
+    signal = made.recording.signals[role]
+    assert isinstance(signal, Signal)
+    return signal
+
+
+def write_rows(path: Path, rows: npt.NDArray[np.floating], row_format: str, *, header: str = "") -> None:
+    """Write a table, each row by a format such as ``"%.5f,%d"``."""
+    with path.open("x", encoding="ascii", newline="\n") as file:
+        file.write(header)
+        for first in range(0, len(rows), ROWS):
+            some = rows[first : first + ROWS]
+            file.write((f"{row_format}\n" * len(some)) % tuple(some.ravel().tolist()))
+
+
+def edf_signal(signal: Signal, label: str, limits: tuple[float, float]) -> edfio.EdfSignal:
+    """Return a channel for EDF, cut off at its limits as by an amplifier; what is in uV is written in mV."""
+    import edfio
+
+    factor, unit = (1000.0, "mV") if signal.unit == "uV" else (1.0, signal.unit)
+    return edfio.EdfSignal(
+        np.clip(signal.read() / factor, *limits),
+        signal.rate_hz,
+        label=label,
+        transducer_type=SYNTHETIC_WORD,
+        physical_dimension=unit,
+        physical_range=limits,
+    )
+
+
+def write_edf(
+    path: Path, recording: Recording, signals: Sequence[edfio.EdfSignal], sex: Literal["F", "M", "X"] = "X"
+) -> None:
+    """Write signals as EDF, with a header that calls them synthetic."""
+    import edfio
+
+    start = recording.start
+    edf = edfio.Edf(
+        signals,
+        patient=edfio.Patient(code=recording.subject, sex=sex, name=SYNTHETIC_WORD),
+        recording=edfio.Recording(
+            startdate=None if start is None else start.date(), equipment_code=f"stageguard_{__version__}"
+        ),
+        starttime=None if start is None else start.time(),
+        data_record_duration=1,
+    )
+    edf.write(path)

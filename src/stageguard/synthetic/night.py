@@ -12,7 +12,7 @@ from stageguard.base.errors import InputError
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
-from stageguard.profile.profile import Profile
+from stageguard.profile.profile import Profile, as_profile
 
 SOURCE = "synthetic"
 
@@ -93,8 +93,7 @@ def simulate_night(
     sharpness : float
         1 makes the stager's probabilities calibrated on balanced stages, more makes it overconfident.
     """
-    if isinstance(profile, str):
-        profile = Profile.load(profile)
+    profile = as_profile(profile)
     if not (np.isfinite(hours) and hours * 3600 >= profile.epoch_seconds):
         raise InputError(f"hours must be a positive number of at least one epoch, got {hours!r}.")
     if not (np.isfinite(sharpness) and sharpness > 0):

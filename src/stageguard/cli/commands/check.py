@@ -16,11 +16,9 @@ from stageguard.base.errors import InputError
 from stageguard.cli.inputs import Input, find_inputs, lights_of
 from stageguard.cli.options import (
     AsJson,
-    Reading,
     SampleList,
-    SchemeName,
     ScoredFiles,
-    ScoringFormat,
+    ScoredReading,
     profile_option,
     spread,
 )
@@ -55,9 +53,7 @@ def check(
     samples: SampleList = None,
     profile: BandsOf = None,
     strict: Strict = False,
-    scheme: SchemeName = None,
-    reading: Reading = Reading(),  # noqa: B008 - a group of options
-    scoring_format: ScoringFormat = None,
+    reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
     as_json: AsJson = False,
 ) -> None:
     """Check whether hypnograms look like expert scoring.
@@ -66,7 +62,7 @@ def check(
     show where a night differs, from both sides; each holds nine of ten expert nights, so one or two
     indicators outside are nothing unusual. Of probabilities, the most probable stage per epoch is checked.
     """
-    options = read_options(reading, profile=profile, scheme=scheme, scoring_format=scoring_format)
+    options = read_options(reading, profile=profile)
     inputs = find_inputs(files, samples, options.wanted)
     outcomes = run_and_show(
         lambda night: check_night(night, options),

@@ -17,10 +17,8 @@ from stageguard.base.errors import InputError
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
 from stageguard.cli.options import (
     AsJson,
-    Reading,
     SampleList,
-    SchemeName,
-    ScoringFormat,
+    ScoredReading,
     path_argument,
     profile_option,
     spread,
@@ -56,9 +54,7 @@ def compare(
     others: Others = None,
     samples: SampleList = None,
     profile: PairsOf = None,
-    scheme: SchemeName = None,
-    reading: Reading = Reading(),  # noqa: B008 - a group of options
-    scoring_format: ScoringFormat = None,
+    reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
     as_json: AsJson = False,
 ) -> None:
     """Agreement of hypnograms with an expert's: accuracy, kappa, F1, confusion, uncommon transitions found.
@@ -66,7 +62,7 @@ def compare(
     What decode wrote is compared before and after decoding. The accuracy of naming only the expert's most
     frequent stage stands beside each.
     """
-    options = read_options(reading, profile=profile, scheme=scheme, scoring_format=scoring_format)
+    options = read_options(reading, profile=profile)
     files = [*([] if expert is None else [expert]), *(others or ())]
     if samples is None and files and is_sample_list(files[0]):
         samples, files = files[0], files[1:]

@@ -18,8 +18,8 @@ from stageguard.cli.options import (
     AsJson,
     EpochSeconds,
     Overwrite,
-    Reading,
     SchemeName,
+    ScoredReading,
     ScoringFormat,
     output_option,
     path_argument,
@@ -74,8 +74,9 @@ def consensus(
 
     With --night, where a stager stands among them.
     """
-    reading = Reading(epoch_seconds=epoch_seconds)
-    options = read_options(reading, scheme=scheme, scoring_format=scoring_format)
+    options = read_options(
+        ScoredReading(epoch_seconds=epoch_seconds, scheme=scheme, scoring_format=scoring_format)
+    )
     _refuse_repeats(scorings)
     inputs = find_inputs(scorings, None, options.wanted)
     if any(one.is_listed for one in inputs.nights):

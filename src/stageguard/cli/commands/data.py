@@ -19,11 +19,10 @@ from rich.text import Text
 from stageguard.cli.options import AsJson, parse_dataset_options, text_option
 from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
 from stageguard.datasets import dataset, dataset_names
-from stageguard.datasets.checking import Check
-from stageguard.datasets.checking import check as check_copy
 from stageguard.datasets.dataset import Dataset, RemoteFile
-from stageguard.datasets.getting import Got, list_remote
-from stageguard.datasets.getting import get as fetch
+from stageguard.datasets.local_copy import Check, Got, list_remote
+from stageguard.datasets.local_copy import check as check_copy
+from stageguard.datasets.local_copy import get as fetch
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset: see stageguard data list.")]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the local copy is.")]

@@ -23,8 +23,8 @@ from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
 from stageguard.runner.run import Outcome
 from stageguard.signals.features import features as compute
+from stageguard.signals.features import write_features
 from stageguard.signals.features.recipe import Recipe, recipes
-from stageguard.signals.features.tables import write_features
 
 
 def _print_recipes(wanted: bool) -> None:

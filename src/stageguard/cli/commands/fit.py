@@ -19,6 +19,7 @@ from stageguard.cli.options import (
     Overwrite,
     Reading,
     SampleList,
+    ScoredReading,
     ScoringFormat,
     output_option,
     path_argument,
@@ -127,7 +128,7 @@ def fit(
     """
     if output.suffix != ".toml":
         raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
-    options = read_options(reading, profile=base, scoring_format=scoring_format)
+    options = read_options(ScoredReading(**asdict(reading), scoring_format=scoring_format), profile=base)
     who = {} if subjects is None else read_subjects(subjects)
     named = {name: row.expert for name, row in who.items() if row.expert is not None}
     wanted = replace(options.wanted, kind="density") if expert or named else options.wanted

@@ -20,11 +20,9 @@ from stageguard.cli.options import (
     LightsOn,
     LightsOnPhase,
     Overwrite,
-    Reading,
     SampleList,
-    SchemeName,
     ScoredFiles,
-    ScoringFormat,
+    ScoredReading,
     Start,
     output_option,
     profile_option,
@@ -109,9 +107,7 @@ def stats(
     expert: ExpertsIn = None,
     scored: ScoredIn = None,
     correlate: Correlate = None,
-    scheme: SchemeName = None,
-    reading: Reading = Reading(),  # noqa: B008 - a group of options
-    scoring_format: ScoringFormat = None,
+    reading: ScoredReading = ScoredReading(),  # noqa: B008 - a group of options
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -127,8 +123,6 @@ def stats(
     options = read_options(
         reading,
         profile=profile,
-        scheme=scheme,
-        scoring_format=scoring_format,
         start=start,
         decode=profile is not None,
     )

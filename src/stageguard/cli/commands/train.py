@@ -21,14 +21,14 @@ from stageguard.cli.terminal import (
 )
 from stageguard.datasets.dataset import Entry
 from stageguard.nn.data import dataset_tables, read_folder
-from stageguard.nn.feature_table import FeatureTable
 from stageguard.nn.options import TrainingConfig, read_config
-from stageguard.profile.profile import Profile
+from stageguard.nn.tables import FeatureTable
+from stageguard.profile.profile import Profile, as_profile
 from stageguard.runner.run import collect_warnings
 from stageguard.signals.features.recipe import Recipe
 
 if TYPE_CHECKING:
-    from stageguard.nn.card import ModelCard
+    from stageguard.nn.checkpoint import ModelCard
     from stageguard.nn.training import Progress
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
@@ -63,7 +63,7 @@ def train(
         options = replace(options, device=device)
     pick_device(options.device)
     check_output(folder, overwrite=overwrite)  # before features are computed, which may take hours
-    tables = _tables(said, options.load_profile(), config.parent, quiet=as_json)
+    tables = _tables(said, as_profile(options.profile), config.parent, quiet=as_json)
     with collect_warnings() as warned, progress_bar("Training", quiet=as_json) as move_bar:
         watch = _watcher(move_bar, quiet=as_json)
         model = run(tables, options, folder, overwrite=overwrite, report=watch)

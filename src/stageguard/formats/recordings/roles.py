@@ -67,15 +67,15 @@ def guess_roles(channels: Mapping[str, tuple[str, float | None]]) -> dict[str, s
     Several channels of a kind are numbered: "eeg", "eeg_2", ... Central leads against a mastoid come first,
     then frontal and occipital ones; otherwise the file's order counts.
     """
-    found: dict[str, list[str]] = {}
+    labels_of: dict[str, list[str]] = {}
     for label, (unit, rate_hz) in channels.items():
         role = _role_of(label, unit)
         if role == "emg" and rate_hz is not None and rate_hz < SLOW_EMG_HZ:
             role = "emg_envelope"
         if role is not None:
-            found.setdefault(role, []).append(label)
+            labels_of.setdefault(role, []).append(label)
     roles = {}
-    for role, labels in found.items():
+    for role, labels in labels_of.items():
         ordered = sorted(labels, key=_eeg_rank) if role == "eeg" else labels
         for number, label in enumerate(ordered, start=1):
             roles[role if number == 1 else f"{role}_{number}"] = label

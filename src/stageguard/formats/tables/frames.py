@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS, type_name
 from stageguard.base.files import file_error
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
-from stageguard.formats.tables.delimited import is_night_column, refuse_many
+from stageguard.formats.hypnogram import RawHypnogram
+from stageguard.formats.tables.delimited import TextTable, is_night_column, refuse_many
 from stageguard.formats.tables.probabilities import choose_columns, stage_of, timed_density
 from stageguard.formats.tables.row_times import (
     INDEX,
@@ -28,27 +30,24 @@ from stageguard.formats.tables.row_times import (
 )
 from stageguard.formats.tools import luna, yasa
 
+Raw = TypeVar("Raw", RawDensity, RawHypnogram)
 
-def density_of_pandas(source: Any, options: DensityOptions) -> RawDensity:
-    """Probabilities of a `pandas.DataFrame`; an index of times says when rows are."""
-    index = index_columns(type_name(source), source.index)
-    raw = density_of_columns(type_name(source), pandas_columns(source), options, index)
+
+def density_of_frame(read: Callable[[Any], tuple[Columns, IndexColumns]]) -> Callable[..., RawDensity]:
+    """Return what reads probabilities of the columns of an object; an index of times says when rows are."""
+
+    def density(source: Any, options: DensityOptions) -> RawDensity:
+        columns, index = read(source)
+        return in_zone(density_of_columns(type_name(source), columns, options, index), index)
+
+    return density
+
+
+def in_zone(raw: Raw, index: IndexColumns) -> Raw:
+    """Return a night whose start is told in the time zone of its index."""
     if raw.start is None or raw.start.tzinfo is None or index.zone is None:
         return raw
     return replace(raw, start=raw.start.astimezone(index.zone))
-
-
-def density_of_polars(source: Any, options: DensityOptions) -> RawDensity:
-    """Probabilities of a `polars.DataFrame`."""
-    if type(source).__name__ == "LazyFrame":
-        raise file_error(type_name(source), "is not computed yet. Pass its collect().")
-    return density_of_columns(type_name(source), polars_columns(source), options)
-
-
-def density_of_arrow(source: Any, options: DensityOptions) -> RawDensity:
-    """Probabilities of a `pyarrow.Table`."""
-    columns, index = arrow_columns(type_name(source), source)
-    return density_of_columns(type_name(source), columns, options, index)
 
 
 def density_of_mapping(source: Mapping[Any, Any], options: DensityOptions) -> RawDensity:
@@ -144,7 +143,7 @@ def density_of_columns(
         return luna.density_of_epochs(where, values, names, numbers_of(where, "E", by_name["e"]), texts, None)
     others = [each for column, each in enumerate(columns) if column not in chosen]
     timed = [
-        (name, time_cells(where, name, cells))
+        (name, time_cells(where, cells))
         for name, cells in (*index.columns, *others)
         if name in index.meanings or meaning_of(name) is not None
     ]
@@ -155,17 +154,21 @@ def density_of_columns(
     return raw if raw.epoch_seconds is not None else replace(raw, epoch_seconds=seconds)
 
 
-def pandas_columns(source: Any) -> Columns:
-    """Return the columns of a `pandas.DataFrame`, also those whose names are there twice."""
-    return [(_column_name(name), source.iloc[:, i].to_numpy()) for i, name in enumerate(source.columns)]
+def pandas_columns(source: Any) -> tuple[Columns, IndexColumns]:
+    """Return columns and index of a `pandas.DataFrame`, also columns whose names are there twice."""
+    columns = [(_column_name(name), source.iloc[:, i].to_numpy()) for i, name in enumerate(source.columns)]
+    return columns, index_columns(type_name(source), source.index)
 
 
-def polars_columns(source: Any) -> Columns:
+def polars_columns(source: Any) -> tuple[Columns, IndexColumns]:
     """Return the columns of a `polars.DataFrame`."""
-    return [
+    if type(source).__name__ == "LazyFrame":
+        raise file_error(type_name(source), "is not computed yet. Pass its collect().")
+    columns = [
         (each.name, _values(each, getattr(each.dtype, "time_zone", None), each.to_list))
         for each in source.get_columns()
     ]
+    return columns, IndexColumns()
 
 
 def _values(column: Any, zone: Any, cells: Callable[[], list[Any]]) -> Any:
@@ -173,7 +176,7 @@ def _values(column: Any, zone: Any, cells: Callable[[], list[Any]]) -> Any:
     return np.array(cells(), dtype=object) if zone else column.to_numpy()
 
 
-def arrow_columns(where: Where, table: Any) -> tuple[Columns, IndexColumns]:
+def arrow_columns(table: Any, where: Where = "pyarrow.Table") -> tuple[Columns, IndexColumns]:
     """Return the columns of a `pyarrow.Table`, and the index that pandas left in it."""
     columns = [
         (name, _values(each, getattr(each.type, "tz", None), each.to_pylist))
@@ -207,11 +210,26 @@ def index_columns(where: Where, index: Any) -> IndexColumns:
     return IndexColumns([(name, index.to_numpy())] if kind not in "iuf" else ())
 
 
+def stage_table(path: Path, columns: Columns, notes: tuple[str, ...]) -> TextTable:
+    """Return columns as the text of a table of stages."""
+    rows = list(zip(*(_texts(path, values) for _, values in columns), strict=True))
+    if not rows:
+        raise file_error(path, "has no rows. Expected one per epoch.")
+    header = tuple(name.casefold() for name, _ in columns)
+    return TextTable(path, header, rows, range(len(rows)), notes=notes)
+
+
+def _texts(path: Path, values: Any) -> list[str]:
+    if isinstance(values, np.ndarray):
+        values = time_cells(path, values) if values.dtype.kind in "mM" else values.tolist()
+    return [cell_text(cell) for cell in values]
+
+
 def _column_name(name: Any) -> str:
     return "" if name is None else str(name)
 
 
-def time_cells(where: Where, name: str, values: Any) -> list[str] | Floats:
+def time_cells(where: Where, values: Any) -> list[str] | Floats:
     """Return a column as numbers of seconds, or as texts of times and dates."""
     array = np.asarray(values)
     if array.dtype.kind in "mM":

@@ -1,18 +1,26 @@
-"""Labels of AccuSleep (MAT-files) and of AccuSleePy (CSV, also with confidences)."""
+"""Labels of AccuSleep (MAT-files) and of AccuSleePy (CSV, also with confidences).
+
+A MAT-file of level 5 (MATLAB 5 to 7) is a chain of elements: type, number of bytes, data. Every length is
+checked against what is there, so that a damaged file is an error and nothing else: scipy 1.17 ends in a
+segmentation fault on one of those that the tests make.
+"""
 
 from __future__ import annotations
 
+import math
+import struct
+import zlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import StageGuardError
+from stageguard.base.errors import FileFormatError, StageGuardError
 from stageguard.base.extras import library
-from stageguard.base.files import checked_file, file_error, open_file
-from stageguard.formats.confidence_tables import read_accusleepy_csv
+from stageguard.base.files import checked_file, file_error, open_file, read_file
 from stageguard.formats.density import MOST_EPOCHS, check_usual, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
@@ -25,14 +33,22 @@ from stageguard.formats.file_format import (
     always_final,
 )
 from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, numbered_stages
-from stageguard.formats.mat import read_matrix
 from stageguard.formats.outgoing import Content, Outgoing, stage_words
 from stageguard.formats.sniffing import begins_with, first_row, has_columns
+from stageguard.formats.stager_arrays import ACCUSLEEPY, read_confidences
 from stageguard.formats.tables.delimited import read_rows
 
 EPOCH_SECONDS = 2.5  # AccuSleep's; no file tells
 COLUMN = "brain_state"
 DIGITS = {"R": "1", "W": "2", "N": "3", "?": "-1"}
+HEADER_BYTES = 128
+MOST_BYTES = 256 * 2**20  # that one element unpacks to
+MOST_DIMENSIONS = 32
+INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
+# Types of data, and classes of matrices that hold numbers.
+DATA_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMBER_CLASSES = range(6, 16)
+COMPLEX = 0x0800
 
 
 def read_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -74,7 +90,7 @@ def _labels(path: Path) -> npt.NDArray[Any]:
             if file["labels"].size > MOST_EPOCHS:
                 raise file_error(path, f"'labels' has {file['labels'].size:,} values. Is it damaged?")
             return np.asarray(file["labels"][()])
-    return read_matrix(path, "labels", MOST_EPOCHS)
+    return _read_matrix(path, "labels")
 
 
 def _staged(
@@ -89,6 +105,105 @@ def _staged(
     return replace(raw, epoch_seconds=seconds or EPOCH_SECONDS, notes=notes)
 
 
+class _Element(NamedTuple):
+    kind: int
+    data: bytes
+
+
+class _Matrix(NamedTuple):
+    name: str
+    flags: int
+    shape: tuple[int, ...]
+    rest: bytes  # the elements with its numbers
+
+
+def _read_matrix(path: Path, name: str) -> npt.NDArray[Any]:
+    """Return the matrix of this name; a file without it, or with anything damaged, is an error."""
+    data = read_file(path, "annotations")
+    order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
+    if order is None or len(data) < HEADER_BYTES:
+        raise _damaged(path, "its header is no MAT-file's of level 5")
+    names = []
+    at = HEADER_BYTES
+    while at < len(data):
+        element, at = _element(path, data, at, order)
+        if element.kind == COMPRESSED:
+            element = _unpacked(path, element.data, order)
+        if element.kind != MATRIX:
+            continue
+        matrix = _matrix(path, element.data, order)
+        if matrix.name == name:
+            return _values(path, matrix, order)
+        names.append(matrix.name)
+    raise file_error(path, f"holds {listed(names) or 'nothing'}, expected a variable {name!r}.")
+
+
+def _element(path: Path, data: bytes, place: int, order: str) -> tuple[_Element, int]:
+    """Return one element and where the next one begins; short ones keep their data within the tag."""
+    if place + 8 > len(data):
+        raise _damaged(path, "it ends within a tag")
+    first, n_bytes = struct.unpack_from(f"{order}2I", data, place)
+    if first >> 16:
+        kind, n_bytes = first & 0xFFFF, first >> 16
+        if n_bytes > 4:
+            raise _damaged(path, f"a short element has {n_bytes} bytes")
+        return _Element(kind, data[place + 4 : place + 4 + n_bytes]), place + 8
+    end = place + 8 + n_bytes
+    if end > len(data):
+        raise _damaged(path, f"an element has {n_bytes:,} bytes, but {len(data) - place - 8:,} are left")
+    padded = end if first == COMPRESSED else min(end + -n_bytes % 8, len(data))
+    return _Element(first, data[place + 8 : end]), padded
+
+
+def _unpacked(path: Path, packed: bytes, order: str) -> _Element:
+    machine = zlib.decompressobj()
+    try:
+        data = machine.decompress(packed, MOST_BYTES)
+    except zlib.error as error:
+        raise _damaged(path, str(error)) from None
+    if machine.unconsumed_tail:
+        raise file_error(path, f"unpacks to more than {MOST_BYTES:,} bytes, expected one recording.")
+    if not machine.eof:
+        raise _damaged(path, "its compressed data are cut")
+    return _element(path, data, 0, order)[0]
+
+
+def _matrix(path: Path, data: bytes, order: str) -> _Matrix:
+    flags, place = _element(path, data, 0, order)
+    dimensions, place = _element(path, data, place, order)
+    name, place = _element(path, data, place, order)
+    if flags.kind != UINT32 or len(flags.data) != 8 or dimensions.kind != INT32 or name.kind != INT8:
+        raise _damaged(path, "a variable does not begin with its class, size and name")
+    n_dimensions = len(dimensions.data) // 4
+    if len(dimensions.data) % 4 or not 2 <= n_dimensions <= MOST_DIMENSIONS:
+        raise _damaged(path, f"a variable has {len(dimensions.data)} bytes of sizes")
+    shape = struct.unpack(f"{order}{n_dimensions}i", dimensions.data)
+    if min(shape) < 0:
+        raise _damaged(path, f"a variable has the shape {shape}")
+    text = name.data.rstrip(b"\x00").decode("latin-1")
+    return _Matrix(text, struct.unpack_from(f"{order}I", flags.data)[0], shape, data[place:])
+
+
+def _values(path: Path, matrix: _Matrix, order: str) -> npt.NDArray[Any]:
+    if matrix.flags & 0xFF not in NUMBER_CLASSES or matrix.flags & COMPLEX:
+        raise file_error(path, f"{matrix.name!r} holds no plain numbers, expected a vector of labels.")
+    n_values = math.prod(matrix.shape)  # Python's whole numbers do not overflow
+    if n_values > MOST_EPOCHS:
+        raise file_error(path, f"{matrix.name!r} has the shape {matrix.shape}. Is it damaged?")
+    element, _ = _element(path, matrix.rest, 0, order)
+    if element.kind not in DATA_TYPES:
+        raise _damaged(path, f"{matrix.name!r} has data of the unknown type {element.kind}")
+    dtype = np.dtype(order + DATA_TYPES[element.kind])
+    if len(element.data) != n_values * dtype.itemsize:
+        raise _damaged(path, f"{matrix.name!r} has {len(element.data):,} bytes for {n_values:,} numbers")
+    values = np.frombuffer(element.data, dtype).reshape(matrix.shape, order="F")
+    return values.astype(dtype.newbyteorder("="))
+
+
+def _damaged(path: Path, reason: str) -> FileFormatError:
+    return file_error(path, f"is damaged or cut short ({reason}). Save it again.")
+
+
 FORMATS = (
     FileFormat(
         "accusleepy-csv",
@@ -96,7 +211,7 @@ FORMATS = (
         (".csv",),
         lambda head, path: COLUMN in first_row(head),
         sniff_hypnogram=has_columns(COLUMN),
-        density=read_accusleepy_csv,
+        density=partial(read_confidences, tool=ACCUSLEEPY),
         hypnogram=read_csv,
         write=write_csv,
         loses=(OTHER_PROBABILITIES, *NUMBERS_ALONE, LEAD, SCORER, ANNOTATIONS),

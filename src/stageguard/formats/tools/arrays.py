@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.errors import Argument, FileFormatError, InputError, Message
+from stageguard.base.errors import Argument, FileFormatError, InputError
 from stageguard.base.files import file_error, open_file, read_file
 from stageguard.formats.density import DensityOptions, RawDensity, listed
 from stageguard.formats.file_format import ANNOTATIONS, NUMBERS_ALONE, SCORER, FileFormat
@@ -199,11 +199,9 @@ def _agreed(path: Path, stored: tuple[str, ...], options: DensityOptions) -> tup
         ]:
             raise file_error(
                 path,
-                Message(
-                    f"names its columns {listed(stored)}, but ",
-                    what,
-                    f" says {listed(names)}. Leave that out, or correct the file.",
-                ),
+                f"names its columns {listed(stored)}, but ",
+                what,
+                f" says {listed(names)}. Leave that out, or correct the file.",
             )
     return stored if options.stages is None else options.stages
 

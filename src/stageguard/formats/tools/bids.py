@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stageguard.base.files import file_error, load_json
+from stageguard.formats.annotations import annotated, are_taken_by_text, cells_of, row_events
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import BIDS_ENDINGS, OTHER_PROBABILITIES, PROBABILITIES, START, FileFormat
 from stageguard.formats.hypnogram import (
@@ -25,15 +26,8 @@ from stageguard.formats.hypnogram import (
     is_stage,
     names_of,
 )
-from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, stage_texts, stage_words
+from stageguard.formats.outgoing import Content, Event, Outgoing, number, plain_text, stage_texts, stage_words
 from stageguard.formats.sniffing import has_columns
-from stageguard.formats.staged_annotations import (
-    Annotation,
-    annotated,
-    are_taken_by_text,
-    cells_of,
-    row_events,
-)
 from stageguard.formats.tables.delimited import TextTable, as_number, cell_error, read_rows
 from stageguard.formats.tools.text import unread_columns
 from stageguard.night.stages import SCHEMES, UNSCORED_NAME, canonical_name
@@ -176,7 +170,6 @@ def _with_record(path: Path, raw: RawHypnogram, record: object) -> RawHypnogram:
     return replace(
         raw,
         start=raw.start if moment is None else moment - timedelta(seconds=seconds_before),
-        has_clock=moment is not None,
         scorer=scorer if isinstance(scorer, str) and scorer else raw.scorer,
         scheme=known or raw.scheme,
     )
@@ -215,7 +208,7 @@ def _annotated(path: Path, table: TextTable, texts: list[str], options: Hypnogra
         if as_number(cell) is None and cell.casefold() not in UNSCORED_WORDS:
             raise cell_error(path, line, "duration", "seconds", cell)
     _refuse_missing(path, table, texts, lasting)
-    annotations = list(map(Annotation, onsets, lasting, texts))
+    annotations = list(map(Event, onsets, lasting, texts))
     return annotated(path, annotations, options, only_stages=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stageguard.base.errors import Argument, Message, StageGuardError
+from stageguard.base.errors import Argument, StageGuardError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, file_error
 from stageguard.formats.density import MOST_EPOCHS, listed
@@ -31,11 +31,9 @@ def read_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
     if options.format is None:
         raise file_error(
             path,
-            Message(
-                "is a bare list of numbers, and tools number stages differently. Say whose: ",
-                Argument("format", "dreem-json"),
-                f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
-            ),
+            "is a bare list of numbers, and tools number stages differently. Say whose: ",
+            Argument("format", "dreem-json"),
+            f" for 4 REM at 30 s, or {' or '.join(f'numbers-{each}' for each in NUMBERINGS)}.",
         )
     return _staged(path, number_list(path))
 
@@ -56,7 +54,7 @@ def read_h5(path: Path, options: HypnogramOptions) -> RawHypnogram:
     except Exception as error:  # a damaged file makes the library raise almost anything
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise file_error(path, f"is damaged or cut short ({reason}).") from None
-    return replace(_staged(path, values.tolist()), start=start, has_clock=start is not None)
+    return replace(_staged(path, values.tolist()), start=start)
 
 
 def _staged(path: Path, codes: Sequence[float]) -> RawHypnogram:

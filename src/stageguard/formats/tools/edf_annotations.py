@@ -15,9 +15,17 @@ import numpy as np
 
 from stageguard.base.errors import FileFormatError, StageGuardWarning
 from stageguard.base.files import file_error, open_file
+from stageguard.formats.annotations import (
+    annotated,
+    are_taken_by_text,
+    cells_of,
+    events_among,
+    row_events,
+    stage_annotations,
+)
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
-from stageguard.formats.outgoing import Content, Outgoing, number, plain_text, timed_texts
+from stageguard.formats.outgoing import Content, Event, Outgoing, number, plain_text, timed_texts
 from stageguard.formats.recordings.edf import (
     NO_DATE,
     EdfHeader,
@@ -28,15 +36,6 @@ from stageguard.formats.recordings.edf import (
 )
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.sniffing import begins_with, first_cells, whole_lines
-from stageguard.formats.staged_annotations import (
-    Annotation,
-    annotated,
-    are_taken_by_text,
-    cells_of,
-    events_among,
-    row_events,
-    stage_annotations,
-)
 from stageguard.formats.tables.delimited import as_number, read_rows
 
 BROWSER_COLUMNS = ("onset", "label", "duration")
@@ -65,7 +64,7 @@ def read_annotated_edf(path: Path) -> RawRecording:
     )
 
 
-def read_edf_annotations(path: Path) -> tuple[Annotation, ...]:
+def read_edf_annotations(path: Path) -> tuple[Event, ...]:
     """All annotations of an EDF+ file in the order of their times, without the times of its records."""
     header = read_edf_header(path)
     return _annotations(header, find_runs(header)[0])
@@ -135,7 +134,7 @@ def _code(text: str | None) -> str:
     return "_".join(plain.split())[:20] or "X"
 
 
-def lights(annotations: Sequence[Annotation]) -> tuple[float | None, float | None]:
+def lights(annotations: Sequence[Event]) -> tuple[float | None, float | None]:
     """Seconds of the first "Lights off" and of the last "Lights on", or None."""
     seconds: dict[str, list[float]] = {"off": [], "on": []}
     for each in annotations:
@@ -145,7 +144,7 @@ def lights(annotations: Sequence[Annotation]) -> tuple[float | None, float | Non
     return min(seconds["off"], default=None), max(seconds["on"], default=None)
 
 
-def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Annotation, ...]:
+def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Event, ...]:
     spans = [
         slice(signal.first_sample, signal.first_sample + signal.n_samples)
         for signal in header.signals
@@ -153,7 +152,7 @@ def _annotations(header: EdfHeader, first_seconds: float) -> tuple[Annotation, .
     ]
     if not spans:
         return ()
-    annotations: list[Annotation] = []
+    annotations: list[Event] = []
     for text in _texts(header, spans):
         annotations += _parsed(header.path, text, first_seconds)
         if len(annotations) > MOST_ANNOTATIONS:
@@ -176,7 +175,7 @@ def _texts(header: EdfHeader, spans: Sequence[slice]) -> Iterator[bytes]:
                 yield file.read(2 * (span.stop - span.start))
 
 
-def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Annotation]:
+def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Event]:
     """Annotations of one signal in one record: lists that begin with a time and end with a zero byte."""
     for part in data.split(b"\x00"):
         if not part:
@@ -192,7 +191,7 @@ def _parsed(path: Path, data: bytes, first_seconds: float) -> Iterator[Annotatio
         seconds = float(times[2]) if times[2] and times[2] != b"." else None
         for text in texts.split(b"\x14"):
             if text:
-                yield Annotation(
+                yield Event(
                     float(times[1]) - first_seconds, seconds, text.decode("utf-8", errors="replace").strip()
                 )
 
@@ -201,7 +200,7 @@ def read_edfbrowser_csv(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages among annotations in seconds from the recording's start."""
     table = read_rows(path, BROWSER_COLUMNS)
     lasting = [as_number(cell) or None for cell in table.column("duration")]
-    annotations = list(map(Annotation, table.seconds("onset").tolist(), lasting, table.column("label")))
+    annotations = list(map(Event, table.seconds("onset").tolist(), lasting, table.column("label")))
     return annotated(path, annotations, options, only_stages=True)
 
 

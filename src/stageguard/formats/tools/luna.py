@@ -14,13 +14,13 @@ import numpy as np
 
 from stageguard.base.arrays import DAY_SECONDS, Floats
 from stageguard.base.files import file_error
+from stageguard.formats.annotations import annotated, staged_rows
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.file_format import PROBABILITIES, SCORER, STAGES_ALONE, START, FileFormat
 from stageguard.formats.hypnogram import UNSCORED_WORDS, HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, plain_text, stage_words
 from stageguard.formats.recordings.edf import read_edf_recording
 from stageguard.formats.sniffing import has_columns, header_cells, holds_words, read_head, whole_lines
-from stageguard.formats.staged_annotations import Annotation, annotated, staged_rows
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows, split_line, text_lines
 from stageguard.formats.tables.probabilities import choose_columns, load_table
 from stageguard.formats.tables.timing import MOST_MISSING, row_name
@@ -66,7 +66,7 @@ def read_annot(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """
     rows, times, start, notes = read_intervals(path)
     annotations = [
-        Annotation(*time, _plain(row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]))
+        Event(*time, _plain(row[1] if is_stage_class(row[0]) and len(row) > 3 else row[0]))
         for row, time in zip(rows, times, strict=True)
     ]
     stages = [

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import Argument, Message, StageGuardWarning
+from stageguard.base.errors import Argument, StageGuardWarning
 from stageguard.base.extras import library
 from stageguard.base.files import file_error, read_file
+from stageguard.formats.annotations import annotated, are_taken_by_text, events_among
 from stageguard.formats.file_format import MNE_ENDINGS, PROBABILITIES, SCORER, FileFormat
 from stageguard.formats.hypnogram import NUMBERINGS, HypnogramOptions, RawHypnogram, names_of
-from stageguard.formats.outgoing import Content, Outgoing, outgoing_of_night, stage_texts, timed_texts
+from stageguard.formats.outgoing import Content, Event, Outgoing, outgoing_of_night, stage_texts, timed_texts
 from stageguard.formats.sniffing import Sniff, begins_with, never, whole_lines
-from stageguard.formats.staged_annotations import Annotation, annotated, are_taken_by_text, events_among
 from stageguard.formats.tables.delimited import as_moment, as_number, read_rows, split_line, text_lines
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
@@ -52,20 +52,18 @@ def read_gssc_fif(path: Path, options: HypnogramOptions) -> RawHypnogram:
     return annotated(path, numbered(path, annotations, GSSC), options, start=start, only_stages=True)
 
 
-def refuse_numbers(path: Path, annotations: Sequence[Annotation]) -> None:
+def refuse_numbers(path: Path, annotations: Sequence[Event]) -> None:
     """Refuse annotations that are all numbers, since nobody says whose."""
     if annotations and all(re.fullmatch(r"\d", each.text) for each in annotations):
         raise file_error(
             path,
-            Message(
-                "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
-                Argument("format", "gssc-fif"),
-                ".",
-            ),
+            "its annotations are numbers, and tools number stages differently. If GSSC wrote it, say ",
+            Argument("format", "gssc-fif"),
+            ".",
         )
 
 
-def numbered(path: Path, annotations: Sequence[Annotation], numbering: str) -> list[Annotation]:
+def numbered(path: Path, annotations: Sequence[Event], numbering: str) -> list[Event]:
     """Return annotations that name their stages, of some whose texts are a tool's numbers."""
     codes = []
     for each in annotations:
@@ -127,7 +125,7 @@ def _date_tags(start: datetime | None) -> list[bytes]:
     return [_tag(MEASUREMENT_DATE, INTEGER, struct.pack(">2i", seconds, apart.microseconds))]
 
 
-def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+def read_text_annotations(path: Path) -> tuple[list[Event], datetime | None]:
     """All annotations of MNE's text, and when the recording began."""
     start, annotations = None, []
     for number, line in enumerate(text_lines(path), start=1):
@@ -142,11 +140,11 @@ def read_text_annotations(path: Path) -> tuple[list[Annotation], datetime | None
             raise file_error(
                 path, f"line {number} is {line[:40]!r}, expected onset, duration and description."
             )
-        annotations.append(Annotation(onset, seconds, cells[2]))
+        annotations.append(Event(onset, seconds, cells[2]))
     return annotations, start
 
 
-def read_csv_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+def read_csv_annotations(path: Path) -> tuple[list[Event], datetime | None]:
     """All annotations of MNE's CSV, and when the first is; of 1970 are onsets whose dates nobody knows."""
     table = read_rows(path, ("onset", "duration", "description"))
     lasting = table.seconds("duration").tolist()
@@ -156,11 +154,11 @@ def read_csv_annotations(path: Path) -> tuple[list[Annotation], datetime | None]
     is_unknown = first.year == 1970 and first.month == 1
     origin = datetime(1970, 1, 1) if is_unknown else first
     onsets = [(moment - origin).total_seconds() for moment in moments]
-    annotations = list(map(Annotation, onsets, lasting, table.column("description")))
+    annotations = list(map(Event, onsets, lasting, table.column("description")))
     return annotations, None if is_unknown else first
 
 
-def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]:
+def read_fif_annotations(path: Path) -> tuple[list[Event], datetime | None]:
     """All annotations of a FIF file, and when the recording began."""
     tags = _tags(path, read_file(path, "annotations"))
     if (BLOCK_START, RECORDING) in {(kind, value) for kind, value in tags if isinstance(value, int)}:
@@ -175,7 +173,7 @@ def read_fif_annotations(path: Path) -> tuple[list[Annotation], datetime | None]
     if not len(onsets) == len(ends) == len(texts):
         raise file_error(path, f"has {len(onsets)} onsets and {len(texts)} texts. It is damaged.")
     lasting = [end - onset for onset, end in zip(onsets, ends, strict=True)]
-    return list(map(Annotation, onsets, lasting, texts)), _date(values.get(MEASUREMENT_DATE))
+    return list(map(Event, onsets, lasting, texts)), _date(values.get(MEASUREMENT_DATE))
 
 
 def _tags(path: Path, data: bytes) -> list[tuple[int, object]]:
@@ -225,7 +223,7 @@ def stages_of_mne(
     first = 0.0 if raw is None else float(raw.first_time)
     end = None if raw is None else float(raw.n_times / raw.info["sfreq"])
     texts = map(str, source.description.tolist())
-    annotations = list(map(Annotation, (source.onset - first).tolist(), source.duration.tolist(), texts))
+    annotations = list(map(Event, (source.onset - first).tolist(), source.duration.tolist(), texts))
     if numbering is None:
         refuse_numbers(path, annotations)
     else:
@@ -271,7 +269,7 @@ def _format(
     title: str,
     suffix: str,
     sniff: Sniff,
-    read: Callable[[Path], tuple[list[Annotation], datetime | None]],
+    read: Callable[[Path], tuple[list[Event], datetime | None]],
     **more: Any,
 ) -> FileFormat:
     """Return a format whose files hold annotations and perhaps when their recording began."""

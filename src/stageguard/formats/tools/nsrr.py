@@ -14,19 +14,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
-from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error
 from stageguard.formats import xml
+from stageguard.formats.annotations import raw_of, stage_epochs
 from stageguard.formats.file_format import LEAD, PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Event, Outgoing, number, stage_words
 from stageguard.formats.sniffing import has_xml_root
-from stageguard.formats.staged_annotations import raw_of
-from stageguard.formats.staged_intervals import Interval, stage_epochs
+from stageguard.formats.tables.delimited import as_number
 from stageguard.formats.xml import children, text_of
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
@@ -57,7 +56,7 @@ def read_nsrr_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
     for event in filter(_is_stage, events):
         stage, code = _stage(path, text_of(event, "EventConcept") or "")
         onset, lasting = _seconds(path, event, "Start"), _seconds(path, event, "Duration")
-        intervals.append(Interval(onset, lasting, stage))
+        intervals.append(Event(onset, lasting, stage))
         if code is not None:
             counts[code] += max(1, round(lasting / (epoch_seconds or 30.0)))
     if not intervals:
@@ -121,11 +120,8 @@ def _stage(path: Path, concept: str) -> tuple[str, int | None]:
 
 def _seconds(path: Path, event: Element, name: str) -> float:
     text = text_of(event, name) or ""
-    try:
-        seconds = float(text.replace("_", "?"))
-    except ValueError:
-        seconds = nan
-    if not isfinite(seconds):
+    seconds = as_number(text)
+    if seconds is None:
         raise file_error(path, f"has a stage whose <{name}> is {text[:40]!r}, expected seconds.")
     return seconds
 
@@ -182,8 +178,8 @@ def read_profusion_xml(path: Path, options: HypnogramOptions) -> RawHypnogram:
     codes = [_code(path, epoch, cell) for epoch, cell in enumerate(cells)]
     notes = _warn_of_codes(path, Counter(codes))
     stages = tuple(STAGE_CODES.get(code, UNSCORED_NAME) for code in codes)
-    lines = tuple(range(1, len(stages) + 1))
-    return RawHypnogram(stages, lines, epoch_seconds=xml.epoch_length(path, root), scheme=AASM5, notes=notes)
+    lines, seconds = range(1, len(stages) + 1), xml.epoch_length(path, root)
+    return RawHypnogram(stages, lines, epoch_seconds=seconds, scheme=AASM5, notes=notes)
 
 
 def write_profusion_xml(night: Outgoing, path: Path) -> Content:

@@ -17,9 +17,9 @@ from stageguard.formats.file_format import ANNOTATIONS, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram, stage_column
 from stageguard.formats.outgoing import Content, Outgoing
 from stageguard.formats.sniffing import begins_with
-from stageguard.formats.tables.delimited import MOST_COLUMNS, TextTable
-from stageguard.formats.tables.frames import arrow_columns, density_of_columns, time_cells
-from stageguard.formats.tables.row_times import NAMELESS, cell_text
+from stageguard.formats.tables.delimited import MOST_COLUMNS
+from stageguard.formats.tables.frames import arrow_columns, density_of_columns, stage_table
+from stageguard.formats.tables.row_times import NAMELESS
 from stageguard.formats.tools.stageguard import stage_columns
 from stageguard.formats.tools.text import OWN_HEAD, from_table
 from stageguard.night.stages import canonical_name
@@ -31,7 +31,7 @@ COHORT_HEAD = ("id", *OWN_HEAD)
 def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
     """Probabilities of a Parquet file with stage-named columns."""
     with _opened(path) as table:
-        columns, index = arrow_columns(path, table)
+        columns, index = arrow_columns(table, path)
         is_own = _is_own(table.column_names)
         raw = density_of_columns(path, columns, options, index, fills_lead=not is_own)
         start = _first_time(table)
@@ -41,18 +41,13 @@ def read_parquet(path: Path, options: DensityOptions) -> RawDensity:
 def read_parquet_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of a Parquet file with a column of them."""
     with _opened(path) as table:
-        _, index = arrow_columns(path, table)
-        columns = [(name, time_cells(path, name, values)) for name, values in index.columns]
+        _, index = arrow_columns(table, path)
         named = zip(table.column_names, table.columns, strict=True)
-        columns += [(name, values.to_pylist()) for name, values in named if name != NAMELESS[-1]]
-        header = tuple(name.casefold() for name, _ in columns)
-        rows = list(zip(*([cell_text(cell) for cell in values] for _, values in columns), strict=True))
-        if not rows:
-            raise file_error(path, "has no rows. Expected one per epoch.")
-        texts = TextTable(path, header, rows, range(len(rows)), notes=index.notes)
+        columns = [(name, values.to_pylist()) for name, values in named if name != NAMELESS[-1]]
+        texts = stage_table(path, [*index.columns, *columns], index.notes)
         raw = replace(from_table(path, texts, options, index.meanings), scorer=_first_text(table, "scorer"))
         start = _first_time(table)
-        return raw if start is None else replace(raw, start=start, has_clock=True)
+        return raw if start is None else replace(raw, start=start)
 
 
 def has_final_stages(path: Path) -> bool:

@@ -37,8 +37,7 @@ def read_stage_density(path: Path, options: DensityOptions) -> RawDensity:
 def read_stage_hypnogram(path: Path, options: HypnogramOptions) -> RawHypnogram:
     """Stages of such a table."""
     raw = read_text_hypnogram(path, options)
-    start = raw.start or _start(path)
-    return replace(raw, start=start, has_clock=start is not None)
+    return replace(raw, start=raw.start or _start(path))
 
 
 def write_stage_table(night: Outgoing, path: Path) -> Content:

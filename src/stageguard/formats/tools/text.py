@@ -12,8 +12,9 @@ import numpy as np
 
 from stageguard.base.arrays import Floats, Indices
 from stageguard.base.checks import MISSING_WORDS
-from stageguard.base.errors import Argument, FileFormatError, Message, ProfileError
+from stageguard.base.errors import Argument, FileFormatError, ProfileError
 from stageguard.base.files import file_error, read_file
+from stageguard.formats.annotations import COARSE, LONGEST_GUESS, annotated, staged_rows
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import STAGES_ALONE, FileFormat
 from stageguard.formats.hypnogram import (
@@ -30,11 +31,9 @@ from stageguard.formats.hypnogram import (
     stage_column,
     stage_numbers,
 )
-from stageguard.formats.outgoing import Content, Outgoing
+from stageguard.formats.outgoing import Content, Event, Outgoing
 from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths, read_sidecar
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
-from stageguard.formats.staged_annotations import COARSE, Annotation, annotated, staged_rows
-from stageguard.formats.staged_intervals import LONGEST_GUESS
 from stageguard.formats.tables.delimited import (
     PART_COLUMNS,
     TextTable,
@@ -131,13 +130,13 @@ def from_table(
     start = timing.start if recorded is None else recorded[1]
     raw = RawHypnogram(
         table.column(name),
-        tuple(table.lines),
+        table.lines,
         epoch_seconds=timing.epoch_seconds,
         start=start,
         profile=None if recorded is None else recorded[0],
         argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
         offset_seconds=timing.offset_seconds,
-        has_clock=recorded is None and start is not None,
+        has_clock=recorded is None,
         notes=_other_columns(table, name, times, is_own=recorded is not None) + table.notes + timing.notes,
         scorer=None if recorded is None else f"StageGuard {recorded[0].name}",
     )
@@ -164,9 +163,9 @@ def _spread(raw: RawHypnogram, places: Indices) -> RawHypnogram:
         by_epoch = dict(zip(places.tolist(), cells, strict=True))
         return tuple(by_epoch.get(epoch, UNSCORED_NAME) for epoch in range(int(places[-1]) + 1))
 
-    lines = np.repeat(raw.lines, np.diff(places, prepend=-1))
+    lines = None if raw.lines is None else np.repeat(raw.lines, np.diff(places, prepend=-1)).tolist()
     argmax = None if raw.argmax is None else put(raw.argmax)
-    return replace(raw, stages=put(raw.stages), lines=tuple(lines.tolist()), argmax=argmax)
+    return replace(raw, stages=put(raw.stages), lines=lines, argmax=argmax)
 
 
 def _refuse_several(path: Path, table: TextTable, name: str) -> None:
@@ -189,12 +188,10 @@ def _refuse_doubtful(path: Path, table: TextTable, times: RowTimes, options: Hyp
         cell = next(cell for cell in table.column(name) if cell)
         raise file_error(
             path,
-            Message(
-                f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and "
-                "time such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: ",
-                Argument("epoch_seconds", 30),
-                ".",
-            ),
+            f"its column {name} begins with {cell[:40]!r}, expected seconds, hh:mm:ss, or a date and "
+            "time such as 2024-05-01T22:30:00. Rewrite it, or give the epoch length: ",
+            Argument("epoch_seconds", 30),
+            ".",
         )
     if times.onset is None or len(times.onset) < 3 or times.epoch is not None:
         return
@@ -249,7 +246,7 @@ def read_stage_lines(
         if not line:
             raise file_error(path, f"line {number} is empty. Write ? for an unscored epoch.")
     stages = tuple((words or {}).get(line.casefold(), line) for line in lines[first:])
-    return RawHypnogram(stages, tuple(range(first + 1, len(lines) + 1)), scheme=scheme)
+    return RawHypnogram(stages, range(first + 1, len(lines) + 1), scheme=scheme)
 
 
 def _is_tiled(onsets: Floats, lasting: Floats) -> bool:
@@ -269,7 +266,7 @@ def _from_events(
     lasting = [None if seconds != seconds else seconds for seconds in times.lasting.tolist()]
     notes = _other_columns(table, name, times) + table.notes + times.notes
     if name in EVENT_COLUMNS:
-        annotations = list(map(Annotation, onsets, lasting, texts))
+        annotations = list(map(Event, onsets, lasting, texts))
         raw = annotated(path, annotations, options, start=times.start, only_stages=True)
         return replace(raw, notes=raw.notes + notes)
     lasting = [seconds or None for seconds in lasting]
@@ -315,11 +312,9 @@ def read_numbers(path: Path, options: HypnogramOptions, *, numbering: str) -> Ra
     if options.format is None:  # numbers that fit one numbering only may still be of a tool unknown here
         raise file_error(
             path,
-            Message(
-                "holds numbers, and tools number stages differently. Say whose: ",
-                Argument("format", f"numbers-{numbering}"),
-                ".",
-            ),
+            "holds numbers, and tools number stages differently. Say whose: ",
+            Argument("format", f"numbers-{numbering}"),
+            ".",
         )
     head = read_head(path)
     if head.startswith(NPY):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from stageguard.formats.annotations import staged_rows
 from stageguard.formats.file_format import ANNOTATIONS, PROBABILITIES, SCORER, STAGES_ALONE, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Content, Outgoing, number, stage_words
 from stageguard.formats.sniffing import has_columns, holds_words, whole_lines
-from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import TextTable, read_rows, stage_rows, text_lines
 from stageguard.formats.tools.text import read_stage_lines
 from stageguard.night.stages import AASM5
@@ -34,27 +36,15 @@ def _runs(path: Path, table: TextTable, options: HypnogramOptions) -> RawHypnogr
 
 def write_hyp(night: Outgoing, path: Path) -> Content:
     """Write one stage per line (`.hyp`)."""
-    return Content({path: "\n".join(_words(night.from_recording_start())) + "\n"})
+    words = stage_words(night.from_recording_start(), USLEEP_WORDS, "U-Sleep", "UNKNOWN")
+    return Content({path: "\n".join(words) + "\n"})
 
 
-def write_ids(night: Outgoing, path: Path) -> Content:
-    """Write onset, duration and stage of each epoch (`.ids`), without a header."""
-    return Content({path: "\n".join(_lines(night, ",")) + "\n"})
-
-
-def write_tsv(night: Outgoing, path: Path) -> Content:
-    """Write the same with a header (`.tsv`)."""
-    return Content({path: "\n".join(["\t".join(COLUMNS), *_lines(night, "\t")]) + "\n"})
-
-
-def _words(night: Outgoing) -> list[str]:
-    return stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN")
-
-
-def _lines(night: Outgoing, mark: str) -> list[str]:
-    # one line per epoch, where U-Sleep joins runs of equal stages: so the epoch length is told
-    seconds, rows = number(night.epoch_seconds), zip(night.onsets, _words(night), strict=True)
-    return [mark.join((number(onset), seconds, word)) for onset, word in rows]
+def write_runs(night: Outgoing, path: Path, *, mark: str, header: Sequence[str] = ()) -> Content:
+    """Write onset, duration and stage of each epoch, not of runs as U-Sleep does: so the length is told."""
+    words, seconds = stage_words(night, USLEEP_WORDS, "U-Sleep", "UNKNOWN"), number(night.epoch_seconds)
+    rows = ((number(onset), seconds, word) for onset, word in zip(night.onsets, words, strict=True))
+    return Content({path: "\n".join(map(mark.join, [header, *rows] if header else rows)) + "\n"})
 
 
 def _is_ids(head: bytes, path: Path) -> bool:
@@ -75,7 +65,13 @@ FORMATS = (
         is_plain=True,
     ),
     FileFormat(
-        "usleep-ids", "U-Sleep .ids", (".ids",), _is_ids, hypnogram=read_ids, write=write_ids, loses=_LOSES
+        "usleep-ids",
+        "U-Sleep .ids",
+        (".ids",),
+        _is_ids,
+        hypnogram=read_ids,
+        write=partial(write_runs, mark=","),
+        loses=_LOSES,
     ),
     FileFormat(
         "usleep-tsv",
@@ -83,7 +79,7 @@ FORMATS = (
         (".tsv",),
         has_columns(*COLUMNS),
         hypnogram=lambda path, options: _runs(path, read_rows(path, COLUMNS), options),
-        write=write_tsv,
+        write=partial(write_runs, mark="\t", header=COLUMNS),
         loses=_LOSES,
     ),
 )

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stageguard.base.files import file_error
+from stageguard.formats.annotations import staged_rows
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import (
     NUMBERINGS,
@@ -17,7 +18,6 @@ from stageguard.formats.hypnogram import (
     stage_numbers,
 )
 from stageguard.formats.sniffing import integers, whole_lines
-from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import as_number, text_lines
 from stageguard.night.stages import AASM5, UNSCORED_NAME, canonical_name
 
@@ -68,7 +68,7 @@ def read_samples(path: Path, options: HypnogramOptions) -> RawHypnogram:
         numbering[int(number_of)] = stage
     lines = text_lines(path)
     stages = names_of(path, stage_numbers(path, lines, range(1, len(lines) + 1)), numbering, what="line")
-    return RawHypnogram(stages, tuple(range(1, len(stages) + 1)), epoch_seconds=seconds, scheme=AASM5)
+    return RawHypnogram(stages, range(1, len(stages) + 1), epoch_seconds=seconds, scheme=AASM5)
 
 
 def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
@@ -89,7 +89,7 @@ def read_elan(path: Path, options: HypnogramOptions) -> RawHypnogram:
             path, f"has {len(codes)} epochs, but its header says {n_expected:g}. Was it written completely?"
         )
     stages = names_of(path, codes, ELAN_CODES, what="line", first=5)
-    return RawHypnogram(stages, tuple(range(5, 5 + len(stages))), epoch_seconds=seconds, scheme=AASM5)
+    return RawHypnogram(stages, range(5, 5 + len(stages)), epoch_seconds=seconds, scheme=AASM5)
 
 
 def description(path: Path) -> Path:

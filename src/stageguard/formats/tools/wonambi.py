@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 
 from stageguard.base.files import file_error
+from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import listed
 from stageguard.formats.file_format import PROBABILITIES, SCORER, START, FileFormat
 from stageguard.formats.hypnogram import HypnogramOptions, RawHypnogram
 from stageguard.formats.outgoing import Event
 from stageguard.formats.sniffing import has_columns, has_xml_root
-from stageguard.formats.staged_annotations import staged_rows
 from stageguard.formats.tables.delimited import as_number, read_rows
 from stageguard.formats.xml import children, read_xml, text_of
 from stageguard.night.stages import AASM5

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -23,7 +24,7 @@ from stageguard.base.errors import Argument, InputError, Message, StageGuardWarn
 from stageguard.base.extras import library
 from stageguard.base.files import LIMITS, file_error, load_json, read_file
 from stageguard.base.units import seconds_per
-from stageguard.formats.confidence_tables import read_yasa_confidence
+from stageguard.formats.annotations import staged_rows
 from stageguard.formats.density import DensityOptions, RawDensity, Where, listed
 from stageguard.formats.file_format import (
     ANNOTATIONS,
@@ -45,8 +46,7 @@ from stageguard.formats.outgoing import (
     standard_scheme,
 )
 from stageguard.formats.sniffing import has_columns, header_cells, is_json
-from stageguard.formats.staged_annotations import staged_rows
-from stageguard.formats.stager_arrays import without_undefined
+from stageguard.formats.stager_arrays import YASA, read_confidences, without_undefined
 from stageguard.formats.tables.delimited import TextTable, as_number, read_rows
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import Hypnogram
@@ -80,14 +80,17 @@ def read_yasa_json(path: Path, options: HypnogramOptions) -> RawHypnogram:
     values = content.get("values") if isinstance(content, dict) else None
     if not isinstance(values, list) or not values or not all(isinstance(each, str) for each in values):
         raise file_error(path, "has no 'values', expected a list of stage names as YASA writes it.")
-    n_stages, freq, scorer = (content.get(key) for key in ("n_stages", "freq", "scorer"))
+    return stages_of_document(path, content)
+
+
+def stages_of_document(path: Path, document: Mapping[str, Any]) -> RawHypnogram:
+    """Stages of what `yasa.Hypnogram.to_dict` returns and `to_json` writes."""
+    values, (n_stages, freq, scorer) = document["values"], map(document.get, ("n_stages", "freq", "scorer"))
     return RawHypnogram(
         tuple(values),
-        tuple(range(len(values))),
         epoch_seconds=None if freq is None else frequency_seconds(path, freq),
-        start=start_of(path, content.get("start"), content.get("tz")),
+        start=start_of(path, document.get("start"), document.get("tz")),
         scheme=None if n_stages is None else SCHEMES[_check_count(path, n_stages)],
-        has_clock=content.get("start") is not None,
         scorer=scorer if isinstance(scorer, str) and scorer else None,
     )
 
@@ -190,9 +193,7 @@ def density_of_yasa(source: Any, options: DensityOptions) -> RawDensity:
             "the hypnogram before that, or read its stages with sg.read_hypnogram.",
         )
     columns = {str(name): source.proba[name].to_numpy(dtype=np.float64) for name in source.proba.columns}
-    start = None if source.start is None else source.start.to_pydatetime(warn=False)
-    scorer = None if source.scorer is None else str(source.scorer)
-    return _density(where, columns, int(source.n_stages), str(source.freq), start, scorer)
+    return _density(where, columns, document_of(source))
 
 
 def density_of_document(where: Where, document: Any) -> RawDensity:
@@ -207,15 +208,7 @@ def density_of_document(where: Where, document: Any) -> RawDensity:
     if not isinstance(proba, Mapping) or not proba:
         raise file_error(where, "has a proba that is not a list of numbers per stage.")
     columns = {str(name): _numbers(where, str(name), cells) for name, cells in proba.items()}
-    scorer = document.get("scorer")
-    raw = _density(
-        where,
-        columns,
-        document["n_stages"],
-        document["freq"],
-        start_of(where, document.get("start"), document.get("tz")),
-        None if scorer is None else str(scorer)[:200],
-    )
+    raw = _density(where, columns, document)
     values, n_rows = document.get("values"), len(np.asarray(raw.values))
     if isinstance(values, list) and len(values) != n_rows:
         raise file_error(
@@ -226,15 +219,9 @@ def density_of_document(where: Where, document: Any) -> RawDensity:
     return raw
 
 
-def _density(
-    where: Where,
-    columns: Mapping[str, Floats],
-    n_stages: Any,
-    freq: Any,
-    start: datetime | None,
-    scorer: str | None,
-) -> RawDensity:
-    stages = STAGES[_check_count(where, n_stages)]
+def _density(where: Where, columns: Mapping[str, Floats], document: Mapping[str, Any]) -> RawDensity:
+    start = start_of(where, document.get("start"), document.get("tz"))
+    stages = STAGES[_check_count(where, document["n_stages"])]
     named = {SHORT.get(name.upper(), name.upper()): values for name, values in columns.items()}
     unknown = sorted(named.keys() - {*stages, *NO_STAGE})
     if unknown:
@@ -253,14 +240,14 @@ def _density(
         values, note = without_undefined(values, np.sum([named[name] for name in dropped], axis=0), dropped)
         notes.append(note)
     names = tuple({"WAKE": "W", "REM": "R"}.get(name, name) for name in stages)
-    source = where if isinstance(where, str) else where.name
+    scorer = document.get("scorer")
     return RawDensity(
         values,
         names,
-        epoch_seconds=frequency_seconds(where, freq),
+        epoch_seconds=frequency_seconds(where, document["freq"]),
         start=start,
         notes=tuple(notes),
-        source=source if scorer is None or isinstance(where, Path) else f"{source} of {scorer}",
+        source=None if scorer is None or isinstance(where, Path) else f"{where} of {str(scorer)[:200]}",
     )
 
 
@@ -277,8 +264,8 @@ def _numbers(where: Where, name: str, cells: Any) -> Floats:
 
 def start_of(where: Where, text: Any, zone: Any) -> datetime | None:
     """When a document of YASA begins; a start without offset is a time of its zone, as YASA takes it."""
-    if text is None:
-        return None
+    if text is None or isinstance(text, datetime):
+        return text
     try:
         start = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -294,19 +281,11 @@ def start_of(where: Where, text: Any, zone: Any) -> datetime | None:
         return start
 
 
-def stages_of_yasa(path: Path, source: Any) -> RawHypnogram:
-    """Stages of a `yasa.Hypnogram`."""
-    stages = tuple(str(stage) for stage in source.hypno.tolist())
+def document_of(source: Any) -> dict[str, Any]:
+    """Return a `yasa.Hypnogram` as its own `to_dict` does, but for its probabilities."""
     start = None if source.start is None else source.start.to_pydatetime(warn=False)
-    return RawHypnogram(
-        stages,
-        tuple(range(len(stages))),
-        epoch_seconds=None if source.freq is None else frequency_seconds(path, source.freq),
-        start=start,
-        scheme=None if source.n_stages is None else SCHEMES[_check_count(path, source.n_stages)],
-        has_clock=start is not None,
-        scorer=source.scorer or None,
-    )
+    document = {name: getattr(source, name) for name in ("n_stages", "freq", "scorer")}
+    return document | {"values": list(map(str, source.hypno.tolist())), "start": start}
 
 
 def to_yasa(night: Decoding | Hypnogram) -> Any:
@@ -364,7 +343,7 @@ FORMATS = (
         "stage and confidence as YASA's examples write them",
         (".csv", ".tsv", ".txt"),
         _is_confidence,
-        density=read_yasa_confidence,
+        density=partial(read_confidences, tool=YASA),
         loses=(OTHER_PROBABILITIES, EPOCH_LENGTH, START),
     ),
     FileFormat(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.nn.backbones.recipes import TrainingRecipe, plain_name, training_recipe
 
 if TYPE_CHECKING:
     from torch import nn
@@ -151,3 +152,142 @@ def _check_options(name: str, build: Callable[..., nn.Module], given: dict[str, 
             listed = ", ".join(known) or "none"
             hint = did_you_mean(option, known)
             raise InputError(f"backbone {name!r} has no option {option!r}. Its options: {listed}.{hint}")
+
+
+Optimiser = Literal["adamw", "adam", "adam-amsgrad", "sgd"]
+Schedule = Literal["one-cycle", "constant", "decay", "drop"]
+OPTIMISERS, SCHEDULES = get_args(Optimiser), get_args(Schedule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecipe:
+    """One way to train one network."""
+
+    optimiser: Optimiser
+    learning_rate: float  # the first one, or the highest one of a one-cycle schedule
+    batch_size: int  # sequences per step
+    sequence_epochs: int
+    source: str  # where the numbers come from, and what differs
+    weight_decay: float = 0.0  # decoupled from the gradient for "adamw" alone
+    # "decay" multiplies the rate by the factor every so many rounds, "drop" does so once
+    schedule: Schedule = "constant"
+    rounds: int | None = None  # passes over the training data at most, or
+    steps: int | None = None  # optimiser steps
+    early_stopping_rounds: int | None = None  # validations without improvement that end the training
+    gradient_clip: float | None = None  # largest norm
+    validate_every_steps: int | None = None  # None for once per round
+    momentum: float = 0.0  # of "sgd"
+    balanced: bool = False  # whether stages count alike, by weights or by resampling, however rare they are
+    schedule_factor: float = 1.0
+    schedule_rounds: int = 1
+
+
+# What the code of Phan et al. has in common.
+_by_phan = partial(
+    TrainingRecipe, optimiser="adam", learning_rate=1e-4, batch_size=32, validate_every_steps=100
+)
+PUBLISHED = {
+    "accusleep": TrainingRecipe(
+        optimiser="sgd",
+        learning_rate=0.015,
+        momentum=0.9,
+        weight_decay=1e-4,
+        schedule="decay",
+        schedule_factor=0.85,
+        batch_size=4,
+        sequence_epochs=64,
+        rounds=10,
+        early_stopping_rounds=15,
+        validate_every_steps=200,
+        balanced=True,
+        source="AccuSleep_train.m of Barger et al. 2019, with MATLAB's defaults for the rest. Its 256 "
+        "pictures per step are 4 sequences of 64 here; rare stages were repeated until equally frequent.",
+    ),
+    "attnsleep": TrainingRecipe(
+        optimiser="adam-amsgrad",
+        learning_rate=1e-3,
+        weight_decay=1e-3,
+        schedule="drop",
+        schedule_factor=0.1,
+        schedule_rounds=10,
+        batch_size=4,
+        sequence_epochs=32,
+        rounds=100,
+        balanced=True,
+        source="config.json and trainer.py of Eldele et al. 2021. Its 128 epochs per step are 4 sequences of "
+        "32 here, so that there are transitions. The weights of the stages in its loss are their rarity "
+        "times factors set by hand.",
+    ),
+    "deepsleepnet": TrainingRecipe(
+        optimiser="adam",
+        learning_rate=1e-4,
+        batch_size=10,
+        sequence_epochs=25,
+        rounds=200,
+        gradient_clip=10.0,
+        source="trainer.py of Supratak et al. 2017, second stage. The first trains the convolutions alone, "
+        "100 rounds on batches of 100 with all stages equally frequent; they go on at a rate of 1e-6. Only "
+        "the first fine filters decay, at 1e-3.",
+    ),
+    "seqsleepnet": _by_phan(
+        weight_decay=1e-3,
+        sequence_epochs=20,
+        rounds=10,
+        source="seqsleepnet_sleep_config.py of Phan et al. 2019; the filter bank does not decay. The "
+        "state with the best validation is kept.",
+    ),
+    "sleeptransformer": _by_phan(
+        weight_decay=1e-4,
+        sequence_epochs=21,
+        rounds=210,
+        early_stopping_rounds=200,
+        source="config.py and run_seq21_block4.sh of Phan et al. 2022. A round there is a 21st of all "
+        "overlapping sequences, and training stops after 100,000 steps at the earliest.",
+    ),
+    "usleep": TrainingRecipe(
+        optimiser="adam-amsgrad",
+        learning_rate=1e-7,
+        batch_size=64,
+        sequence_epochs=35,
+        rounds=12_000,
+        early_stopping_rounds=200,
+        balanced=True,
+        source="usleep/hparams.yaml of Perslev et al. 2021. Sequences are drawn so that stages come up "
+        "alike; parts of them are erased and channels dropped at random.",
+    ),
+}
+
+
+def _small(learning_rate: float) -> TrainingRecipe:
+    return TrainingRecipe(
+        optimiser="adamw",
+        learning_rate=learning_rate,
+        weight_decay=1e-2,
+        schedule="one-cycle",
+        batch_size=16,
+        sequence_epochs=100,
+        steps=300,
+        validate_every_steps=50,
+        gradient_clip=5.0,
+        source="Our choice, on one feature vector per epoch of Sleep-EDF cassette and of Sleep-Accel.",
+    )
+
+
+# Also for a network of another package, which has no recipe of its own.
+GENERIC = _small(3e-3)
+SMALL = dict.fromkeys(PUBLISHED, GENERIC) | {"sleeptransformer": _small(1e-3), "usleep": _small(1e-2)}
+
+
+def training_recipe(name: str, *, small: bool = False) -> TrainingRecipe:
+    """Return the recipe of a built-in network: its authors', or the one for its small size."""
+    recipes = SMALL if small else PUBLISHED
+    plain = plain_name(checks.text(name, "the name of a backbone"))
+    if plain not in recipes:
+        hint = did_you_mean(plain, recipes)
+        raise InputError(f"there is no recipe for {name!r}. Known: {', '.join(recipes)}.{hint}")
+    return recipes[plain]
+
+
+def plain_name(name: str) -> str:
+    """Return a network's name as the registry has it: lower case, without spaces and dashes."""
+    return "".join(letter for letter in name.lower() if letter not in " -_")

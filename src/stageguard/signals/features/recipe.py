@@ -43,33 +43,16 @@ class Recipe(schema.Document):
 
     A recipe has one way in, a document of the keys a recipe file has: see `load` and `from_dict`. All of it
     is checked at once. Two recipes are equal when their documents are, defaults filled in.
-
-    Attributes
-    ----------
-    name, summary : str
-        What it is called, and what it is.
-    modality : str
-        What must have been recorded.
-    epoch_seconds : float
-        Length of an epoch, unless another is asked for.
-    absolute : tuple of str
-        Features (wildcards allowed) whose level means the same in every recording; they are not scaled.
-    scaling : Scaling
-        What is done to all others.
-    settings : object
-        The modality's own options.
-    provenance : mapping
-        Where the choices come from.
     """
 
     name: str
     summary: str
-    modality: str
-    epoch_seconds: float
-    absolute: tuple[str, ...]
-    scaling: Scaling
-    settings: Any
-    provenance: Mapping[str, Any]
+    modality: str  # what must have been recorded
+    epoch_seconds: float  # unless another is asked for
+    absolute: tuple[str, ...]  # features, wildcards allowed, that mean the same everywhere and are not scaled
+    scaling: Scaling  # of all others
+    settings: Any  # the modality's own options
+    provenance: Mapping[str, Any]  # where the choices come from
     _cache: dict[str, Any]
 
     def __init__(self, document: Mapping[str, object]) -> None:
@@ -126,7 +109,7 @@ def modality_module(modality: str) -> Any:
 
     Each offers Settings, a dataclass of options, and extract(recording, epochs, recipe) -> (values, names).
     """
-    return import_module(f"stageguard.signals.features.{modality_of(modality).module}")
+    return import_module(f"stageguard.signals.{modality_of(modality).module}")
 
 
 def _parse(document: Mapping[str, object]) -> dict[str, Any]:

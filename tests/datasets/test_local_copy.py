@@ -37,10 +37,17 @@ from stageguard.datasets import (
     recordings,
     sleep_accel,
 )
-from stageguard.datasets import checking as checking
-from stageguard.datasets.checking import Problem, check
 from stageguard.datasets.download import Patience
-from stageguard.datasets.getting import LEDGER, get, list_remote, read_ledger, unpack_archive
+from stageguard.datasets.local_copy import (
+    LEDGER,
+    Problem,
+    check,
+    get,
+    list_remote,
+    read_ledger,
+    read_through,
+    unpack_archive,
+)
 from stageguard.night.recording import Recording, Signal
 from stageguard.signals.modalities import MODALITIES
 
@@ -348,7 +355,7 @@ def test_what_get_has_noted_is_compared(tmp_path):
 def test_two_recordings_of_one_name_are_told(tmp_path, monkeypatch):
     reader = partial(Recording, "n", "s", {"eeg": Signal("EEG", np.zeros(10), 1.0)})
     twice = [Entry("n", "s", (), reader), Entry("n", "s", (), reader)]
-    monkeypatch.setattr(checking.Dataset, "entries", lambda *_, **__: iter(twice))
+    monkeypatch.setattr(Dataset, "entries", lambda *_, **__: iter(twice))
     result = check(made_up(), tmp_path)
     assert result.problems == (Problem("n", "twice", "another recording has the same name"),)
 
@@ -376,9 +383,9 @@ def test_signals_are_read_as_deep_as_asked(depth, there, is_noticed):
     recording = Recording("n", "s", {"eeg": Signal("EEG", samples, 100.0)})
     if is_noticed:
         with pytest.raises(StageGuardError, match="EEG: samples"):
-            checking.read_through(recording, depth)
+            read_through(recording, depth)
     else:
-        checking.read_through(recording, depth)
+        read_through(recording, depth)
     assert all(end - first <= 1 << 20 for first, end in samples.slices)
 
 

@@ -1,0 +1,477 @@
+"""Texts with times: which of them are stages, one per epoch of a grid, and which are other annotations."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from stageguard.base.arrays import Floats, Ints
+from stageguard.base.errors import Argument, StageGuardWarning
+from stageguard.base.files import file_error
+from stageguard.formats.density import LONGEST_EPOCH, MOST_EPOCHS, SHORTEST_EPOCH, listed
+from stageguard.formats.hypnogram import (
+    STAGE_COLUMNS,
+    UNSCORED_WORDS,
+    HypnogramOptions,
+    RawHypnogram,
+    is_stage,
+    unknown_stage,
+)
+from stageguard.formats.outgoing import Event, Outgoing
+from stageguard.formats.tables.delimited import as_number, read_rows
+from stageguard.formats.tables.timing import TOLERANCE, durations_by_onsets
+from stageguard.night.stages import AASM5, UNSCORED_NAME, StageScheme, canonical_name
+
+_PREFIX = re.compile(r"(sleep[ _])?stage\b", re.IGNORECASE)
+_LONG_PREFIX = re.compile(r"sleep[ _]stage\b", re.IGNORECASE)
+MOVING = ("Movement time", "Movement Time", "movement time", "MT", "mt")
+BARE_UNSCORED = ("?", "unscored", "unknown", "undefined", "movement time", "mt")
+COARSE = frozenset(("N", "S"))  # alone they may be the beginning of another word
+USUAL_SECONDS = (30.0, 20.0)  # epochs of AASM and of Rechtschaffen and Kales; runs of equal stages are joined
+LONGEST_SECONDS = 62 * 86_400.0
+LONGEST_GUESS = 60.0  # equal durations beyond this are joined epochs rather than epochs
+SHORTEST_GUESS = 1.0
+
+Chosen = tuple[Event, str | None]  # an annotation that is a stage, and its name where that is known
+
+
+def annotated(
+    path: Path,
+    annotations: Sequence[Event],
+    options: HypnogramOptions,
+    *,
+    start: datetime | None = None,
+    only_stages: bool = False,
+    expected: str = "texts such as 'Sleep stage W'",
+    end_seconds: float | None = None,
+    may_lack_end: bool = False,
+) -> RawHypnogram:
+    """Return the sleep stages among annotations, which count from a recording's start, in any order.
+
+    Stages without the words "Sleep stage" (W, N2, REM) count where no annotation has them, and for whole
+    epochs that no other stage covers. Unknown stages are unscored, with a warning; texts of another kind are
+    left out, with a note. Where all stages are unknown, that is an error.
+
+    `start` is told by a clock of the file. `only_stages`: one kind of stage is enough, and other texts are
+    worth a remark. `end_seconds`: when the recording ends, for a last stage without a duration.
+    `may_lack_end`: names alone are stages also where nothing says how long they last.
+    """
+    chosen = stage_annotations(annotations, least=1 if only_stages else 2, may_lack_end=may_lack_end)
+    if not chosen:
+        texts = [text for text, _ in Counter(each.text for each in annotations).most_common()]
+        found = f"its annotations are: {listed(texts)}" if texts else "it has no annotations"
+        raise file_error(path, f"holds no sleep stages: {found}. Expected {expected}.", code="no-stages")
+    remarks = _remarks(path, chosen)
+    chosen += _unscored_ends(annotations, chosen)
+    left_out = _left_out(annotations, chosen) if only_stages else ()
+    prefixed = any(_LONG_PREFIX.match(each.text) for each, _ in chosen)
+    intervals, without_length = _intervals(chosen)
+    staged = stage_epochs(path, intervals, options.epoch_seconds, may_be_cut=True, end_seconds=end_seconds)
+    remarks += without_length
+    scheme = AASM5 if {*staged.stages} <= {*AASM5.names, UNSCORED_NAME} else None
+    scheme = scheme if prefixed or not only_stages else None
+    return replace(raw_of(staged, start, scheme, remarks), left_out=left_out)
+
+
+def raw_of(
+    staged: RawHypnogram,
+    start: datetime | None = None,
+    scheme: StageScheme | None = None,
+    notes: tuple[str, ...] = (),
+    scorer: str | None = None,
+) -> RawHypnogram:
+    """Return staged epochs with what else a file says; `start` is the recording's, by a clock of the file."""
+    if start is not None:
+        start += timedelta(seconds=staged.offset_seconds)
+    return replace(staged, start=start, scheme=scheme, notes=staged.notes + notes, scorer=scorer)
+
+
+def stage_annotations(
+    annotations: Sequence[Event], *, least: int = 2, may_lack_end: bool = False
+) -> list[Chosen]:
+    """Annotations that are sleep stages, each with its name, "?" or None where the name is not known.
+
+    Names alone ("W", "N2") are stages where at least so many different ones are there.
+    """
+    prefixed = [(each, _stage(_words(each))) for each in annotations if _PREFIX.match(each.text)]
+    # what is merely called "Stage ..." may be anything
+    chosen = [(each, stage) for each, stage in prefixed if stage or _LONG_PREFIX.match(each.text)]
+    if chosen:
+        moving = [each for each in annotations if _words(each).casefold() in ("movement time", "mt")]
+        return chosen + _bare_stages(annotations, chosen) + [(each, UNSCORED_NAME) for each in moving]
+    lasting = [each for each in annotations if each.seconds or (may_lack_end and each.seconds is None)]
+    named = [(each, canonical_name(_words(each))) for each in lasting]
+    stages: list[Chosen] = [(each, stage) for each, stage in named if stage]
+    kinds = {stage for _, stage in stages}
+    if len(kinds) < least or kinds <= COARSE:
+        return []
+    return stages + [(each, UNSCORED_NAME) for each, _ in named if _words(each).casefold() in BARE_UNSCORED]
+
+
+def _words(annotation: Event) -> str:
+    """Return a text without the channel that EDF+ puts behind it: "Sleep stage W@@C3"."""
+    return annotation.text.partition("@@")[0].strip()
+
+
+def _bare_stages(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Stages that are names alone, where they are whole epochs that no other stage covers."""
+    others = _whole_epochs(annotations, chosen)
+    if not others:
+        return []
+    step = _shortest(chosen)
+    spans = sorted((each.onset, each.onset + (each.seconds or step)) for each, _ in chosen)
+    begins, ends = [begin for begin, _ in spans], list(accumulate((end for _, end in spans), max))
+    bare: list[Chosen] = []
+    for each in others:
+        stage = canonical_name(_words(each))
+        n_before = bisect_left(begins, each.onset + (each.seconds or step) - TOLERANCE * step)
+        is_free = not n_before or ends[n_before - 1] <= each.onset + TOLERANCE * step
+        if stage is not None and stage not in COARSE and is_free:
+            bare.append((each, stage))
+    return bare
+
+
+def _shortest(chosen: Sequence[Chosen]) -> float:
+    """Return the seconds of the shortest stage that lasts, 0 where none does."""
+    return min((each.seconds for each, _ in chosen if each.seconds), default=0.0)
+
+
+def _whole_epochs(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Event]:
+    """Annotations that are not among the chosen, and are whole epochs on their grid."""
+    step = _shortest(chosen)
+    if not step:
+        return []
+    taken = {id(each) for each, _ in chosen}
+    first = min(each.onset for each, _ in chosen)
+    return [
+        each
+        for each in annotations
+        if id(each) not in taken
+        and each.seconds
+        and all(abs(n - round(n)) <= TOLERANCE for n in ((each.onset - first) / step, each.seconds / step))
+    ]
+
+
+def _intervals(chosen: Sequence[Chosen]) -> tuple[list[Event], tuple[str, ...]]:
+    """Stages with their times; of those that last, without others of no length, which cropping leaves."""
+    lasting = [each.seconds for each, _ in chosen if each.seconds]
+    shortest = TOLERANCE * median(lasting) if lasting else 0.0
+    kept, n_left = [], 0
+    for each, stage in chosen:
+        if lasting and each.seconds is not None and each.seconds <= shortest:
+            n_left += 1
+            continue
+        kept.append(Event(each.onset, each.seconds or None, stage or UNSCORED_NAME))
+    what = "stage of no length" if n_left == 1 else "stages of no length"
+    return kept, (f"{n_left} {what} left out, as cropping leaves them",) if n_left else ()
+
+
+def _stage(text: str) -> str | None:
+    """Name of a stage, "?" where it says that there is none, None where it is not known."""
+    bare = _PREFIX.sub("", text).strip(" -:_")
+    if not bare:
+        return None
+    if bare.casefold() in UNSCORED_WORDS:
+        return UNSCORED_NAME
+    return canonical_name(f"stage {bare}")
+
+
+def _unscored_ends(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Whole epochs before the first and after the last stage that say that nobody scored them."""
+    first = min(each.onset for each, _ in chosen)
+    end = max(each.onset + (each.seconds or 0.0) for each, _ in chosen)
+    margin = TOLERANCE * _shortest(chosen)
+    return [
+        (each, UNSCORED_NAME)
+        for each in _whole_epochs(annotations, chosen)
+        if _words(each).casefold() in (*UNSCORED_WORDS, "m")
+        and not end > each.onset > first - (each.seconds or 0.0) + margin
+    ]
+
+
+def _remarks(path: Path, chosen: Sequence[Chosen]) -> tuple[str, ...]:
+    """Say what is unscored because nobody knows the stage, which is warned of too; and what was a guess."""
+    unknown = sorted({each.text for each, stage in chosen if stage is None})
+    if not unknown:
+        bare = sorted({each.text for each, stage in chosen if not _PREFIX.match(each.text)} - {*MOVING})
+        is_mixed = any(_PREFIX.match(each.text) for each, _ in chosen)
+        return (
+            (f"{listed(bare)} read as stages without the words 'Sleep stage'",) if bare and is_mixed else ()
+        )
+    if not any(stage not in (None, UNSCORED_NAME) for _, stage in chosen):
+        raise file_error(
+            path, f"none of its stages is known: {listed(unknown)}. Expected texts such as 'Sleep stage W'."
+        )
+    remark = f"{listed(unknown)} read as unscored: no stage of that name is known"
+    warnings.warn(StageGuardWarning(f"{path.name}: {remark}."), stacklevel=4)
+    return (remark,)
+
+
+def _left_out(annotations: Sequence[Event], chosen: Sequence[Chosen]) -> tuple[str, ...]:
+    """Say which texts are no stages."""
+    taken = {id(each) for each, _ in chosen}
+    texts = {each.text for each in annotations if id(each) not in taken}
+    others = sorted(text for text in texts if text.casefold() not in UNSCORED_WORDS)
+    return (f"no stages, left out: {listed(others)}",) if others else ()
+
+
+def staged_rows(
+    path: Path,
+    rows: Iterable[tuple[int, float, float | None, str]],
+    options: HypnogramOptions,
+    *,
+    what: str = "line",
+    start: datetime | None = None,
+    scheme: StageScheme | None = None,
+    notes: tuple[str, ...] = (),
+    scorer: str | None = None,
+) -> RawHypnogram:
+    """Return rows of line, onset, duration and stage; a text that is no stage is an error with its line."""
+    known = options.scheme or options.default_scheme
+    stages = []
+    for line, onset, seconds, text in rows:
+        if not is_stage(text, known):
+            raise file_error(path, f"{what} {line}: {unknown_stage(text, known or AASM5)}")
+        stages.append(Event(onset, seconds, UNSCORED_NAME if text.casefold() in UNSCORED_WORDS else text))
+    return raw_of(stage_epochs(path, stages, options.epoch_seconds), start, scheme, notes, scorer)
+
+
+def events_among(annotations: Iterable[Event]) -> Iterator[Event]:
+    """Yield annotations that no reader of stages takes."""
+    texts = list(annotations)
+    taken = {id(each) for each, _ in stage_annotations(texts, least=1)}
+    for each in texts:
+        if id(each) not in taken and each.text and each.text.casefold() not in UNSCORED_WORDS:
+            yield replace(each, seconds=each.seconds or None)
+
+
+def are_taken_by_text(night: Outgoing) -> list[bool]:
+    """Whether each other annotation reads as a stage of the night, or as an unscored epoch next to it."""
+    seconds, onsets = night.epoch_seconds, night.onsets
+    stages = [Event(onset, seconds, "Sleep stage W") for onset in onsets]
+    taken = {id(each) for each, _ in stage_annotations([*stages, *night.events], least=1)}
+    return [
+        id(each) in taken
+        or (
+            (each.text.strip().casefold() in (*UNSCORED_WORDS, "m") and bool(each.seconds))
+            and (each.onset >= onsets[-1] + seconds or each.onset + (each.seconds or 0.0) <= onsets[0])
+        )
+        for each in night.events
+    ]
+
+
+def row_events(path: Path) -> Iterable[Event]:
+    """Return annotations besides stages of a table with the columns onset and duration."""
+    table = read_rows(path, ("onset", "duration"))
+    column = next((name for name in STAGE_COLUMNS if name in table.header), None)
+    if column is None:
+        return ()
+    onsets, lasting = ([as_number(cell) for cell in table.column(n)] for n in ("onset", "duration"))
+    rows = zip(onsets, lasting, table.column(column), strict=True)
+    # a number is a stage that the JSON beside the table explains
+    return events_among(
+        Event(onset, seconds or None, text)
+        for onset, seconds, text in rows
+        if onset is not None and as_number(text) is None
+    )
+
+
+def cells_of(*names: str) -> Callable[[Path], Sequence[str]]:
+    """Return what reads the cells of the first column of these that a table with onsets has."""
+
+    def cells(path: Path) -> Sequence[str]:
+        table = read_rows(path, ("onset",))
+        return next((table.column(name) for name in names if name in table.header), ())
+
+    return cells
+
+
+def stage_epochs(
+    path: Path,
+    intervals: Sequence[Event],
+    epoch_seconds: float | None = None,
+    *,
+    may_be_cut: bool = False,
+    end_seconds: float | None = None,
+) -> RawHypnogram:
+    """Put stages, until the next where they tell no duration, on a grid of epochs; others are unscored.
+
+    Without `epoch_seconds` epochs are what onsets and durations are multiples of. Only the last interval may
+    end within an epoch, which is then dropped, with a note; so is a first one that begins within an epoch if
+    it `may_be_cut`, since recordings are cropped. A last stage without a duration lasts until `end_seconds`.
+    """
+    ordered = sorted(intervals, key=lambda each: each.onset)
+    onsets = np.array([each.onset for each in ordered])
+    if not np.isfinite(onsets).all() or onsets[0] < -SHORTEST_GUESS or onsets[-1] > LONGEST_SECONDS:
+        worst = onsets[0] if onsets[0] < 0 else onsets[-1]
+        raise file_error(
+            path,
+            f"has a stage at {worst:g} s, expected times from 0 to {LONGEST_SECONDS:g} s. Is it damaged?",
+        )
+    lasting = _durations(path, ordered, onsets)
+    lasting, notes = _until_end(onsets, lasting, end_seconds)
+    lasting, remarks = durations_by_onsets(onsets, lasting)
+    notes += remarks
+    if may_be_cut:
+        n_cut, onsets, lasting, epoch_seconds, cut = _without_cut(onsets, lasting, epoch_seconds)
+        notes += cut
+        ordered = ordered[n_cut:]
+    if epoch_seconds is None:
+        epoch_seconds = _grid_seconds(path, onsets, lasting)
+        notes += (f"epochs last {epoch_seconds:g} s: what its stages' times are multiples of",)
+    if not SHORTEST_EPOCH <= epoch_seconds <= LONGEST_EPOCH:
+        raise file_error(
+            path,
+            f"an epoch lasts {epoch_seconds:g} s, expected {SHORTEST_EPOCH:g} to {LONGEST_EPOCH:g} s.",
+        )
+    lasting = np.where(np.isnan(lasting), epoch_seconds, lasting)
+    offset = float(max(onsets[0], 0.0) % epoch_seconds)
+    if min(offset, epoch_seconds - offset) <= TOLERANCE * epoch_seconds:
+        offset = 0.0
+    first, end = _places(path, onsets - offset, lasting, epoch_seconds)
+    stages = _filled(path, ordered, first, end, onsets)
+    left = float((onsets - offset + lasting).max() - end.max() * epoch_seconds)
+    if left > TOLERANCE * epoch_seconds:
+        notes += (f"its last {left:.6g} s are less than an epoch of {epoch_seconds:g} s: left out",)
+    lines = range(1, len(stages) + 1)
+    return RawHypnogram(stages, lines, epoch_seconds, offset_seconds=offset, notes=notes)
+
+
+def _until_end(onsets: Floats, lasting: Floats, end_seconds: float | None) -> tuple[Floats, tuple[str, ...]]:
+    """Return durations with that of a last stage that has none, where stages change, and a remark on it.
+
+    Stages at equal distances are epochs, and so is the last of them.
+    """
+    steps = lasting[:-1]
+    if not np.isnan(lasting[-1]) or (len(steps) > 1 and np.ptp(steps) <= TOLERANCE * steps[0]):
+        return lasting, ()
+    if end_seconds is None or not onsets[-1] < end_seconds <= LONGEST_SECONDS:
+        return lasting, ("nothing says when the last stage ends: read as one epoch",)
+    return np.append(steps, end_seconds - onsets[-1]), ("the last stage lasts until the recording's end",)
+
+
+def _without_cut(
+    onsets: Floats, lasting: Floats, epoch_seconds: float | None
+) -> tuple[int, Floats, Floats, float | None, tuple[str, ...]]:
+    """Return times from the first whole epoch on, where all but the first stage's fit a usual epoch length.
+
+    That is: how many intervals are dropped, onsets, durations, the epoch length if that told it, and a note.
+    """
+    unchanged = (0, onsets, lasting, epoch_seconds, ())
+    lengths = USUAL_SECONDS if epoch_seconds is None else (epoch_seconds,)
+    rest = np.concatenate([np.diff(onsets[1:]), lasting[1:-1]])
+    if not len(rest) or any(_fits(np.append(rest, lasting[0]), seconds) for seconds in lengths):
+        return unchanged
+    is_joined = abs(onsets[0] + lasting[0] - onsets[1]) <= TOLERANCE * lengths[-1]
+    length = next((seconds for seconds in lengths if _fits(rest, seconds)), None)
+    if length is None or not is_joined:
+        return unchanged
+    cut = float(lasting[0] % length)
+    note = f"its first {cut:.6g} s are less than an epoch of {length:g} s: left out"
+    onsets, lasting = onsets.copy(), lasting.copy()
+    onsets[0] += cut
+    lasting[0] -= cut
+    n_cut = int(lasting[0] <= TOLERANCE * length)
+    return n_cut, onsets[n_cut:], lasting[n_cut:], length, (note,)
+
+
+def _fits(steps: Floats, seconds: float) -> bool:
+    """Whether times are multiples of an epoch length."""
+    return bool((np.abs(steps - np.rint(steps / seconds) * seconds) <= TOLERANCE * seconds).all())
+
+
+def _durations(path: Path, ordered: Sequence[Event], onsets: Floats) -> Floats:
+    """Seconds of each interval; NaN for a last one that has none."""
+    until_next = np.append(np.diff(onsets), np.nan)
+    lasting = np.array(
+        [until_next[i] if each.seconds is None else each.seconds for i, each in enumerate(ordered)]
+    )
+    bad = ~np.isnan(lasting) & ~((lasting > 0) & (lasting <= LONGEST_SECONDS))
+    bad[:-1] |= np.isnan(lasting[:-1])
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise file_error(
+            path,
+            f"the stage at {onsets[where]:g} s lasts {lasting[where]:g} s, expected more than 0 and at most "
+            f"{LONGEST_SECONDS:g} s.",
+        )
+    return lasting
+
+
+def _grid_seconds(path: Path, onsets: Floats, lasting: Floats) -> float:
+    """Epoch length that all times are multiples of."""
+    known = lasting[~np.isnan(lasting)]
+    if len(known) > 1 and np.ptp(known) <= 1e-6 * known[0] and SHORTEST_EPOCH <= known[0] <= LONGEST_GUESS:
+        return float(known[0])
+    steps = np.concatenate([np.diff(onsets), lasting[:-1]])
+    if not len(steps):
+        steps = known if len(known) else np.array([USUAL_SECONDS[0]])
+    for seconds in USUAL_SECONDS:
+        if _fits(steps, seconds):
+            return seconds
+    whole = np.rint(steps * 1000).astype(np.int64)
+    guess = float(np.gcd.reduce(whole)) / 1000
+    if not SHORTEST_GUESS <= guess <= LONGEST_GUESS:
+        raise file_error(
+            path,
+            "its stages' times are multiples of no epoch length (the largest common one is "
+            f"{guess:g} s). Give the epoch length: ",
+            Argument("epoch_seconds", 30),
+            ".",
+        )
+    return guess
+
+
+def _places(path: Path, onsets: Floats, lasting: Floats, epoch_seconds: float) -> tuple[Ints, Ints]:
+    """First epoch of each interval and the one after its last; times between two epochs are refused."""
+    first, end = onsets / epoch_seconds, (onsets + lasting) / epoch_seconds
+    first_place, end_place = np.rint(first).astype(np.int64), np.rint(end).astype(np.int64)
+    odd = (np.abs(first - first_place) > TOLERANCE) | (np.abs(end - end_place) > TOLERANCE)
+    odd |= first_place < 0
+    last = int(np.argmax(end))
+    if odd[last] and first_place[last] >= 0 and abs(first[last] - first_place[last]) <= TOLERANCE:
+        odd[last] = False  # the recording stopped within the last epoch
+        end_place[last] = int(end[last])
+    if odd.any():
+        where = int(np.argmax(odd))
+        raise file_error(
+            path,
+            f"the stage from {onsets[where]:g} to {onsets[where] + lasting[where]:g} s does not begin and "
+            f"end with an epoch of {epoch_seconds:g} s. Give the epoch length, or correct the file.",
+        )
+    if end_place.max() > MOST_EPOCHS:
+        raise file_error(
+            path, f"has {end_place.max():,} epochs of {epoch_seconds:g} s, expected at most {MOST_EPOCHS:,}."
+        )
+    return first_place, end_place
+
+
+def _filled(path: Path, ordered: Sequence[Event], first: Ints, end: Ints, onsets: Floats) -> tuple[str, ...]:
+    n_epochs = int(end.max())
+    if n_epochs < 1:
+        raise file_error(path, "has no stage that lasts a whole epoch.")
+    names = [UNSCORED_NAME, *sorted({each.text for each in ordered} - {UNSCORED_NAME})]
+    codes = np.full(n_epochs, -1, dtype=np.int64)
+    for each, low, high, onset in zip(ordered, first, end, onsets, strict=True):
+        code = names.index(each.text)
+        part = codes[low:high]
+        clash = (part >= 0) & (part != code)
+        if clash.any():
+            other = names[int(part[int(np.argmax(clash))])]
+            raise file_error(
+                path,
+                f"the stage at {onset:g} s is {each.text}, but another one there is {other}. Expected one "
+                "stage per epoch. Are there two scorings in the file?",
+            )
+        part[:] = code
+    return tuple(np.array(names)[np.maximum(codes, 0)].tolist())
