@@ -34,7 +34,7 @@ def write_page(held: Mapping, path: Path = PAGE) -> None:
 
 def claims(held: Mapping) -> str:
     """What the paper says of its decoder, and what it and ours do here: medians over tasks, and ranges."""
-    methods = ("paper", "clock + target", "fit + clock")
+    methods = ("paper", "clock + target", "fit")
     rows = [[what, said, *(_range(what, held, method) for method in methods)] for what, said in SAID.items()]
     return table(["", "the paper says", *(f"`{method}` here" for method in methods)], rows)
 
