@@ -379,7 +379,8 @@ night is judged by, `tune` (`sg.tune`) what all nights of the stager say; the hu
 `clock + target`. The clock's curve is counted without the task's own cohort. Transitions and the experts'
 fragmentation are the shipped profile's, and the cohort may be among those they were counted on.
 With labels, in four folds: `paper` has the paper's rules with transitions of the training nights, `fit` is
-`sg.fit` without the clock, `fit + clock` the same profile with it.
+`sg.fit` before `target` and the clock were among its candidates, `fit + clock` the same profile with the
+clock put on top.
 
 Stagers: boosting (scikit-learn, 60 rounds) stages single epochs; its training nights are staged by an inner
 split, so that nothing a guard learns from has seen a test subject. Votes are those of networks trained
