@@ -20,6 +20,8 @@ import stageguard as sg
 # two hours or more, with half an hour of wake on either side.
 LONG_WAKE_EPOCHS = 240
 MARGIN_EPOCHS = 60
+# networks whose hypnograms come with DOD-H
+PUBLISHED = ("Chambon", "DeepSleepNet", "MixedNeuralNetwork", "SeqSleepNet", "SimpleNet", "Tsinalis")
 
 
 @dataclass(frozen=True)
@@ -117,21 +119,28 @@ def _hrv(beats: np.ndarray, rr: np.ndarray, centre: float, window: float) -> lis
     ]
 
 
-def dod_h() -> Iterator[VoteNight]:
-    """25 nights: votes of 20 networks trained elsewhere, and the consensus of five scorers."""
+def dod_h(stager: str = "votes") -> Iterator[VoteNight]:
+    """25 nights: votes of 20 networks trained elsewhere, or one network's labels as ones and zeros.
+
+    The truth is the consensus of five scorers.
+    """
     with np.load(data_folder() / "dod-h" / "dod_h.npz") as archive:
         for key in archive.files:
-            if not key.endswith("/votes"):
+            if not key.endswith(f"/{stager}"):
                 continue
-            name = key.removesuffix("/votes")
+            name = key.removesuffix(f"/{stager}")
             panel = [
                 sg.Hypnogram(np.asarray(row, dtype=np.int8), sg.StageScheme.named("aasm5"), 30.0)
                 for row in archive[f"{name}/scorers"]
             ]
             votes = archive[key].astype(float)
+            if votes.ndim == 1:
+                votes = (votes[:, None] == np.arange(5)).astype(float)
             sums = votes.sum(axis=1, keepdims=True)
             rows = np.where(sums > 0, votes / np.where(sums > 0, sums, 1), np.nan)
-            yield VoteNight(name, name, rows, sg.consensus(panel).labels.astype(int))
+            labels = sg.consensus(panel).labels.astype(int)
+            n_epochs = min(len(rows), len(labels))
+            yield VoteNight(name, name, rows[:n_epochs], labels[:n_epochs])
 
 
 def mouse(lab: str) -> Iterator[VoteNight]:

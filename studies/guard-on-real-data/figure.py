@@ -9,16 +9,15 @@ import json
 from html import escape
 from pathlib import Path
 
-from layout import error_ratio, figures, of_group, paired
+from layout import error_ratio, figures, has_method, of_group, paired
 
 HERE = Path(__file__).parent
-SHOWN = ("majority of 3", "HMM", "paper", "band", "fitted")
 COLOURS = {
-    "majority of 3": "#9aa0a6",
-    "HMM": "#c08a3e",
     "paper": "#b5443c",
-    "band": "#3b78b5",
-    "fitted": "#1d7a4d",
+    "band": "#9aa0a6",
+    "clock + target": "#c08a3e",
+    "clock + tune": "#3b78b5",
+    "fit + clock": "#1d7a4d",
 }
 WIDTH, ROW, LEFT, GAP = 1080, 21, 330, 60
 PANEL = (WIDTH - LEFT - GAP - 30) / 2
@@ -26,10 +25,10 @@ PANEL = (WIDTH - LEFT - GAP - 30) / 2
 
 def main() -> None:
     held = json.loads((HERE / "results.json").read_text())
-    kinds = ("per-epoch", "votes", "network")
-    names = sorted(held, key=lambda name: (kinds.index(held[name]["kind"]), held[name]["cohort"]))
-    gains = {n: {m: float(paired(held[n], m, "kappa").mean()) for m in SHOWN} for n in names}
-    ratios = {n: {m: error_ratio(held[n], m) for m in SHOWN} for n in names}
+    names = [name for group in ("good", "neither", "flickering") for name in of_group(held, group)]
+    shown = {n: [m for m in COLOURS if has_method(held[n], m)] for n in names}
+    gains = {n: {m: float(paired(held[n], m, "kappa").mean()) for m in shown[n]} for n in names}
+    ratios = {n: {m: error_ratio(held[n], m) for m in shown[n]} for n in names}
     top = 92
     height = top + ROW * len(names) + 64
     parts = [
@@ -59,7 +58,7 @@ def main() -> None:
 
 def _legend() -> list[str]:
     parts, x = [], 16.0
-    for name in SHOWN:
+    for name in COLOURS:
         parts.append(f'<circle cx="{x + 5}" cy="46" r="5" fill="{COLOURS[name]}"/>')
         parts.append(f'<text x="{x + 15}" y="50">{name}</text>')
         x += 38 + 7.0 * len(name)
@@ -83,8 +82,8 @@ def _panel(left, top, bottom, values, names, limits, tick, middle, title, form) 
         )
     for i, name in enumerate(names):
         y = top + ROW * (i + 0.5)
-        for method in SHOWN:
-            value, colour = values[name][method], COLOURS[method]
+        for method, value in values[name].items():
+            colour = COLOURS[method]
             fill = colour if low <= value <= high else "#ffffff"
             parts.append(
                 f'<circle cx="{place(value):.1f}" cy="{y}" r="4.5" fill="{fill}" stroke="{colour}" '
@@ -94,15 +93,11 @@ def _panel(left, top, bottom, values, names, limits, tick, middle, title, form) 
 
 
 def _caption(held: dict) -> str:
-    told = []
-    for group in ("context-free and votes", "networks"):
-        if of_group(held, group):
-            found = figures(of_group(held, group), "fitted")
-            told.append(
-                f"{group} ({found['tasks']} tasks): κ {found['kappa median']:+.3f} on the median, errors "
-                f"{found['ratio']:.2f} on the mean"
-            )
-    return "fitted: " + "; ".join(told) + ". Hollow: beyond the edge."
+    parts = []
+    for group in ("good", "flickering"):
+        one = figures(of_group(held, group), "clock + tune")
+        parts.append(f"{group} stagers ({one['tasks']} tasks): errors {one['ratio']:.2f} of argmax's")
+    return "clock + tune, which needs no scored night: " + "; ".join(parts) + ". Hollow: beyond the edge."
 
 
 if __name__ == "__main__":

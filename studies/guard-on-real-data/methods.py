@@ -1,27 +1,19 @@
-"""The ways from probabilities to stages that the study compares. All learn from training nights only."""
+"""The ways from probabilities to stages that the study compares, as profiles."""
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+from judging import fragmentation
 from tasks import Task, TaskNight
 
 import stageguard as sg
-from stageguard.fitting import cross_validation
-from stageguard.fitting.candidates import (
-    ARGMAX,
-    MATCH_PRIOR_EXPONENTS,
-    MATCH_REM_EPOCHS,
-    Candidate,
-    Recipe,
-)
-from stageguard.fitting.material import read_material
-from stageguard.fitting.scoring import mean_over_subjects
-from stageguard.guard import inputs
 
-Decoder = Callable[[Sequence[TaskNight]], list[np.ndarray]]
+EXPERTS = Path(__file__).parents[1] / "expert-scorings" / "results.json"
 
 # The paper has no profile for five stages; these are its rules for three with the minimum bouts of its text.
 PAPER_5 = {
@@ -46,89 +38,81 @@ def argmax(nights: Sequence[TaskNight]) -> list[np.ndarray]:
     ]
 
 
-def majority(nights: Sequence[TaskNight]) -> list[np.ndarray]:
-    """Most frequent stage of three epochs; ties and epochs beside gaps keep their own."""
-    smoothed = []
-    for labels in argmax(nights):
-        before, after = np.r_[-1, labels[:-1]], np.r_[labels[1:], -1]
-        smoothed.append(np.where((before == after) & (before >= 0) & (labels >= 0), before, labels))
-    return smoothed
-
-
-def decoder(profile: sg.Profile, task: Task) -> Decoder:
-    def run(nights: Sequence[TaskNight]) -> list[np.ndarray]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", sg.StageGuardWarning)
-            found = sg.decode(
-                [n.probabilities for n in nights],
-                profile,
-                epoch_seconds=task.epoch_seconds,
-                trained=task.trained,
-            )
-        own = argmax(nights)
-        return [np.where(before < 0, -1, r.hypnogram.labels) for before, r in zip(own, found, strict=True)]
-
-    return run
-
-
-def matched(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
-    """Return `match` by the rule it was first described by: w and the shortest REM bout by inner
-    cross-validation on kappa - 2 |FI - FI of the expert|, argmax where none keeps its kappa."""
-    material = read_material(
-        [n.probabilities for n in train],
-        experts(task, train),
-        sg.Profile.load(task.base),
-        options=inputs.GuardOptions(epoch_seconds=task.epoch_seconds),
-        groups=[n.subject for n in train],
-    )
-    recipe = Recipe(sg.Profile.load(task.base), task.epoch_seconds)
-    candidates = [ARGMAX] + [
-        Candidate("match", prior_exponent=w, rem_epochs=epochs)
-        for epochs in (MATCH_REM_EPOCHS if task.scheme.rem else (1,))
-        for w in MATCH_PRIOR_EXPONENTS
-    ]
-    folds = cross_validation.split(material, 5, 0)
-    learned = [recipe.learn(part, biases=False) for part, _ in folds]
-    scores = cross_validation._evaluate(folds, learned, recipe, candidates, material)
-    subjects = [night.subject for night in material.nights]
-    kappa = mean_over_subjects(scores.kappa, subjects)
-    value = mean_over_subjects(scores.kappa - 2.0 * scores.fi_distance, subjects)
-    kept = [i for i in range(1, len(candidates)) if kappa[i] >= kappa[0]]
-    chosen = candidates[max(kept, key=lambda i: value[i]) if kept else 0]
-    return recipe.whole_profile(chosen, recipe.learn(material, biases=False))
-
-
-def learn(task: Task, train: Sequence[TaskNight]) -> tuple[dict[str, Decoder], sg.Profile]:
-    """Return every method by name, and the fitted profile."""
-    scored = experts(task, train)
-    subjects = [n.subject for n in train]
+def decode(profile: sg.Profile, task: Task, nights: Sequence[TaskNight]) -> list[np.ndarray]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
-        counted = sg.fit(None, scored, base=task.base, groups=subjects)
-        fitted = sg.fit(
+        results = sg.decode(
+            [n.probabilities for n in nights],
+            profile,
+            epoch_seconds=task.epoch_seconds,
+            trained=task.trained,
+            cohort=task.cohort,
+        )
+    return [
+        np.where(before < 0, -1, result.hypnogram.labels)
+        for before, result in zip(argmax(nights), results, strict=True)
+    ]
+
+
+def clock_of(task: Task) -> dict | None:
+    """Return the shipped profile's clock, its curve counted without the task's own cohort."""
+    clock = sg.Profile.load(task.base).to_dict().get("clock")
+    if clock is None:
+        return None
+    without = json.loads(EXPERTS.read_text())["clock"][task.scheme.name]["curves_without"].get(task.cohort)
+    return clock if without is None else clock | {"curves": {name: without[name] for name in clock["curves"]}}
+
+
+def stager_fi(task: Task, nights: Sequence[TaskNight]) -> float:
+    """Return the median fragmentation of the stager's own choice, at the shipped profile's epoch length."""
+    ratio = sg.Profile.load(task.base).epoch_seconds / task.epoch_seconds
+    return ratio * float(np.nanmedian([fragmentation(labels) for labels in argmax(nights)]))
+
+
+def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Profile]:
+    """Return the profiles that need no scored night, `tune` from the nights' own probabilities."""
+    shipped, clock = sg.Profile.load(task.base), clock_of(task)
+    target = {"rule": "target", "fi_target": shipped.strength.fi_target}
+    band = {"rule": "band", "fi_target": shipped.strength.fi_target, "floor": 0.5, "cap": 2.0}
+    densities = [night.probabilities for night in nights]
+    tuned = sg.tune(densities, shipped.replace(strength=target), epoch_seconds=task.epoch_seconds)
+    return {
+        "band": shipped.replace(strength=band, clock=None),
+        "clock": shipped.replace(strength=None, transition_weight=0.0, clock=clock),
+        "target": shipped.replace(strength=target, clock=None),
+        "tune": tuned.replace(clock=None),
+        "clock + target": shipped.replace(strength=target, clock=clock),
+        "clock + tune": tuned.replace(clock=clock),
+    }
+
+
+def with_labels(task: Task, train: Sequence[TaskNight]) -> dict[str, sg.Profile]:
+    """Return the profiles that training nights give."""
+    fitted = fit(task, train)
+    return {"paper": _paper(task, train), "fit": fitted, "fit + clock": fitted.replace(clock=clock_of(task))}
+
+
+def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
+    """Fit a profile without the clock."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.StageGuardWarning)
+        return sg.fit(
             [n.probabilities for n in train],
-            scored,
-            base=task.base,
-            groups=subjects,
+            experts(task, train),
+            base=sg.Profile.load(task.base).replace(clock=None),
+            groups=[n.subject for n in train],
             cohort=task.cohort,
             epoch_seconds=task.epoch_seconds,
             learning_curve=False,
         )
-    transitions = counted.to_dict()["transitions"]
-    if task.paper is None:
-        document = {k: v for k, v in counted.to_dict().items() if k not in ("strength", *PAPER_5)}
-        paper = sg.Profile.from_dict(document | PAPER_5)
-    else:
-        paper = sg.Profile.load(task.paper).replace(transitions=transitions)
-    hmm = counted.replace(transition_weight=1.0, min_bout_seconds=None, durations=None)
-    methods = {
-        "argmax": argmax,
-        "majority of 3": majority,
-        "HMM": decoder(hmm, task),
-        "paper": decoder(paper, task),
-        "shipped": decoder(sg.Profile.load(task.base), task),
-        "band": decoder(counted, task),
-        "match": decoder(matched(task, train), task),
-        "fitted": decoder(fitted, task),
-    }
-    return methods, fitted
+
+
+def _paper(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
+    """Return the paper's rules with transitions counted on training nights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.StageGuardWarning)
+        counted = sg.fit(None, experts(task, train), base=task.base, groups=[n.subject for n in train])
+    if task.paper is not None:
+        return sg.Profile.load(task.paper).replace(transitions=counted.to_dict()["transitions"])
+    kept = {k: v for k, v in counted.to_dict().items() if k not in ("strength", "clock", *PAPER_5)}
+    return sg.Profile.from_dict(kept | PAPER_5)

@@ -37,7 +37,7 @@ def report(flickering):
 
 def kappas(own: Cohort, profile):
     return [
-        sg.agreement(expert, decode(density, profile).hypnogram).kappa
+        sg.agreement(expert, decode(density, profile, cohort=profile.cohort).hypnogram).kappa
         for density, expert in zip(own.densities, own.hypnograms, strict=True)
     ]
 
@@ -63,7 +63,7 @@ def test_the_overconfidence_is_found(report):
 
 def test_every_kind_of_candidate_is_compared(report):
     rules = {row.candidate.rule for row in report.rows}
-    assert rules == {"argmax", "band", "fixed", "minimum", "durations", "match"}
+    assert rules == {"argmax", "target", "band", "fixed", "minimum", "durations", "match"}
     assert report.rows[0].candidate == ARGMAX
     assert {row.candidate.prior_exponent for row in report.rows} == {0.0, 0.1, 0.25, 0.5}
 
@@ -79,6 +79,9 @@ def test_the_profile_decodes_as_the_candidate_did(report, flickering):
     learned = recipe.learn(material)
     for candidate in (
         Candidate("band"),
+        Candidate("target"),
+        Candidate("argmax", clock=True),
+        Candidate("fixed", 0.3, clock=True),
         Candidate("band", lift=True, biases=True),
         Candidate("fixed", 0.3),
         Candidate("durations", 0.5),
@@ -194,7 +197,7 @@ def test_the_errors_on_held_out_nights_are_kept_for_intervals(report, flickering
         drawn = intervals(decode(density, profile), method="model", n=100, seed=i)["tst_minutes"]
         hits.append(drawn.low <= sg.sleep_statistics(expert).tst_minutes <= drawn.high)
     assert held["model_coverage"]["tst_minutes"] == pytest.approx(np.mean(hits), abs=1e-3)
-    found = intervals(decode(flickering.densities[0], report.profile))
+    found = intervals(decode(flickering.densities[0], report.profile, cohort="our lab"))
     assert found["tst_minutes"].high - found["tst_minutes"].value == pytest.approx(
         max(map(abs, tst)), abs=1e-3
     )
@@ -239,7 +242,7 @@ def test_biases_are_used_where_they_repair_a_shift_even_with_two_nights():
     after = next(row for row in found.rows if row.status == "chosen")
     assert after.kappa > before.kappa + 0.1
     assert found.nested is None  # two subjects cannot be split twice
-    assert {row.candidate.rule for row in found.rows} == {"argmax", "band"}
+    assert {row.candidate.rule for row in found.rows} == {"argmax", "target", "band"}
 
 
 def weak_and_balanced(n_subjects=6, n_epochs=400):
@@ -319,13 +322,13 @@ def test_match_needs_fifteen_nights():
 def test_few_subjects_compare_little_and_are_warned_of():
     own = cohort(3, sharpness=2.0)
     with pytest.warns(
-        StageGuardWarning, match="3 subjects are few: only argmax, band and stage biases"
+        StageGuardWarning, match="3 subjects are few: only argmax, target, band, the clock and stage biases"
     ) as caught:
         found = sg.fit_report(
             own.densities, own.hypnograms, base=BASE, groups=own.groups, learning_curve=False
         )
     assert len(caught) == 1
-    assert {row.candidate.rule for row in found.rows} == {"argmax", "band"}
+    assert {row.candidate.rule for row in found.rows} == {"argmax", "target", "band"}
     assert found.nested is not None
 
 
@@ -342,6 +345,56 @@ def rows_for(kappa, accuracy, distance, criterion, errors=(1.0,) * 4):
     )
     candidates = [ARGMAX, *PLAIN]
     return [row.status for row in _judge(candidates, scores, ["a", "b"], criterion)]
+
+
+def test_the_clock_is_tried_with_the_best_rule_alone(report):
+    timed = [row.candidate for row in report.rows if row.candidate.clock]
+    assert Candidate("argmax", clock=True) in timed
+    assert 1 < len(timed) <= 3
+    assert all(
+        replace(candidate, clock=False) in [row.candidate for row in report.rows] for candidate in timed
+    )
+    assert (report.profile.clock is not None) == report.chosen.clock
+    assert all(name.endswith("with the clock") for name in (candidate.name for candidate in timed))
+
+
+def test_a_base_without_a_clock_has_no_candidate_with_one():
+    base = sg.Profile.load(BASE).replace(clock=None)
+    assert not any(row.candidate.clock for row in fit_report(cohort(2), base=base).rows)
+
+
+def test_match_keeps_half_of_the_differences_between_people(flickering):
+    from stageguard.fitting.candidates import Recipe
+
+    base = sg.Profile.load(BASE)
+    material = read_material(flickering.densities, flickering.hypnograms, base, groups=flickering.groups)
+    recipe = Recipe(base, 30.0)
+    profile = recipe.profile(Candidate("match"), recipe.learn(material))
+    labels = [density.probabilities.argmax(axis=1) for density in flickering.densities]
+    indices = [np.mean(own[1:] != own[:-1]) for own in labels]
+    assert profile.strength.stager_fi == pytest.approx(np.median(indices), rel=1e-3)
+    for density, fi in zip(flickering.densities, indices, strict=True):
+        aim = profile.strength.fi_target * (fi / np.median(indices)) ** 0.5
+        assert decode(density, profile).strength.fi_low == pytest.approx(aim, rel=1e-3)
+
+
+@pytest.mark.parametrize(("factor", "uses"), [(4, False), (60, True)])
+def test_few_subjects_take_biases_only_for_a_gain_of_a_tenth_of_kappa(factor, uses):
+    own = cohort(3, hours=4, sharpness=1.5)
+    wrong = Cohort([shifted(d, (1, 1, factor)) for d in own.densities], own.hypnograms, own.groups)
+    found = fit_report(wrong)
+    gain = found.profile.provenance["calibration"]["biases_kappa_gain"]
+    assert gain > 0.01 and (gain >= 0.1) == uses
+    assert any(row.candidate.biases for row in found.rows) == uses
+
+
+def test_a_fitted_profile_knows_its_stager(report, flickering):
+    fingerprint = report.profile.fingerprint
+    assert fingerprint.n_nights == len(flickering.densities)
+    tops = [density.probabilities.max(axis=1).mean() for density in flickering.densities]
+    assert fingerprint.sharpness == pytest.approx((min(tops), np.median(tops), max(tops)), rel=1e-3)
+    few = fit_report(cohort(2, hours=2), stager="Mine 1")
+    assert (few.profile.fingerprint, few.profile.stager) == (None, "Mine 1")
 
 
 def test_candidates_below_argmax_are_dropped_before_the_best_is_chosen():

@@ -7,6 +7,7 @@ import pytest
 
 import oracle
 import stageguard as sg
+from nights import plain, random_probabilities
 from stageguard.base.errors import InputError, StageGuardWarning
 
 STEPS = ("lowered", "raised", "raised then lowered", "untouched")
@@ -331,3 +332,16 @@ def test_str_names_the_step_and_the_numbers(backend):
     assert result.strength.step == "lowered"
     assert f"{result.strength.transition_weight:g}" in text
     assert "\n" not in text
+
+
+def test_match_with_the_stagers_median_keeps_half_of_what_tells_a_night_from_it():
+    profile = sg.Profile.from_dict(plain(strength={"rule": "match", "fi_target": 0.1, "stager_fi": 0.4}))
+    for seed in range(4):
+        rows = random_probabilities(np.random.default_rng(seed), 200, 3)
+        labels = rows.argmax(axis=1)
+        aim = 0.1 * (np.mean(labels[1:] != labels[:-1]) / 0.4) ** 0.5
+        other = profile.replace(strength={"rule": "match", "fi_target": float(aim)})
+        result, expected = quietly(rows, profile), quietly(rows, other)
+        assert result.strength.fi_low == pytest.approx(aim)
+        assert np.array_equal(result.hypnogram.labels, expected.hypnogram.labels)
+        assert "median of the stager's 0.400" in str(result.strength)

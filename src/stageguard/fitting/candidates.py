@@ -13,15 +13,20 @@ from stageguard.base.arrays import Floats
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
 from stageguard.fitting.counts import Counts, supported_durations
 from stageguard.fitting.material import Material
+from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.automaton import rescale_transitions
+from stageguard.guard.evidence import best_stages, fragmentation_index
 from stageguard.guard.strength import TRANSITION_WEIGHTS
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
-Rule = Literal["argmax", "band", "fixed", "minimum", "durations", "match"]
+Rule = Literal["argmax", "target", "band", "fixed", "minimum", "durations", "match"]
 
 FEWEST_SUBJECTS = 2  # to cross-validate at all
 FEWEST_TUNED_SUBJECTS = 5  # to choose among many numbers
+# Cross-validated gain of kappa that stage biases need with fewer subjects than that: in 48 draws of two
+# nights harmful choices promised .036 to .065, helpful ones .105 or more.
+FEW_SUBJECTS_GAIN = 0.1
 FEWEST_MATCH_NIGHTS = 15  # to trust their mean fragmentation and stage shares
 # How far above the experts' fragmentation `band` lets a night be. Of other people's it is the base profile's:
 # patients may well be twice as fragmented. Of the cohort's own, counted on enough nights, it can be less.
@@ -39,8 +44,8 @@ DURATION_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 class Candidate:
     """One way to guard.
 
-    Its rule is ``argmax`` (no guard), ``band``, ``match``, ``fixed`` transition weight, ``minimum`` bouts or
-    explicit ``durations``, the last three with a fixed weight.
+    Its rule is ``argmax`` (no guard), ``target``, ``band``, ``match``, ``fixed`` transition weight,
+    ``minimum`` bouts or explicit ``durations``, the last three with a fixed weight.
     """
 
     rule: Rule
@@ -50,11 +55,12 @@ class Candidate:
     lift: bool = False  # whether band lifts minority stages of nights below it
     biases: bool = False  # whether the likeliest stage biases are applied besides the temperature
     totals: float = 0.0  # share of the biases under which its outputs show as much of each stage as experts
+    clock: bool = False  # whether the base profile's clock runs
 
     @property
     def is_plain(self) -> bool:
         """Whether it is steered by fragmentation and stage totals alone; others must surely be better."""
-        return self.rule in ("argmax", "band", "match") and not self.prior_exponent
+        return self.rule in ("argmax", "target", "band", "match") and not self.prior_exponent
 
     @property
     def name(self) -> str:
@@ -62,6 +68,7 @@ class Candidate:
         epochs = f"{self.rem_epochs} epoch{'s' * (self.rem_epochs != 1)}"
         words = {
             "argmax": "argmax",
+            "target": "target",
             "band": "band, minority stages lifted" if self.lift else "band",
             "fixed": f"fixed weight {self.weight:g}",
             "minimum": f"minimum bouts, weight {self.weight:g}",
@@ -70,10 +77,12 @@ class Candidate:
         }[self.rule]
         totals = "stage totals" if self.totals == 1.0 else f"stage totals by {self.totals:g}"
         if self.rule == "argmax" and (self.biases or self.totals):
-            return "stage biases alone" if self.biases else f"{totals} alone"
-        if self.totals:
-            return f"{words}, {totals}"
-        return f"{words}, with stage biases" if self.biases else words
+            words = "stage biases alone" if self.biases else f"{totals} alone"
+        elif self.totals:
+            words = f"{words}, {totals}"
+        elif self.biases:
+            words = f"{words}, with stage biases"
+        return f"{words}, with the clock" if self.clock else words
 
     @property
     def unweighted(self) -> Candidate:
@@ -100,7 +109,7 @@ class Scope:
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return them, the plainest first: of equals the first is chosen."""
-        plain = [ARGMAX, Candidate("band"), Candidate("band", lift=True)]
+        plain = [ARGMAX, Candidate("target"), Candidate("band"), Candidate("band", lift=True)]
         shortest_rem = MATCH_REM_EPOCHS if self.has_rem else (1,)
         met = [Candidate("argmax"), Candidate("band")] if self.tuned and self.has_totals else []
         if self.match and self.has_totals:
@@ -130,11 +139,13 @@ class Scope:
 class Learned:
     """Everything training nights tell, of which each candidate uses a part."""
 
+    n_nights: int
     transitions: Floats
     shares: Floats
     fi_mean: float  # plain mean over nights
     fi_target: float  # the same, drawn towards the base profile's where nights are few
     cap: float  # how many times that `band` allows
+    stager_fi: float | None  # median of the stager's argmax; None without probabilities
     minimum_epochs: Mapping[str, int]
     durations: Mapping[str, tuple[float, ...]]
     temperature: Calibration
@@ -183,10 +194,12 @@ class Recipe:
             biased = fit_biases(epochs) if biases else temperature
         labels = [material.scheme.names.index(name) for name in self.durations]
         learned = Learned(
+            n_nights=len(material.nights),
             transitions=counts.transitions(self.transitions),
             shares=counts.shares(),
             fi_mean=fi_mean,
             fi_target=self.target(fi_mean, len(material.nights)),
+            stager_fi=_stager_fi(material),
             cap=self.cap if len(material.nights) < FEWEST_MATCH_NIGHTS else min(self.cap, OWN_CAP),
             minimum_epochs=counts.minimum_epochs(),
             durations={material.scheme.names[i]: _rounded_down(counts.duration_table(i)) for i in labels},
@@ -221,14 +234,26 @@ class Recipe:
 
     def changes(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:
         """Return the keys of a profile that make it act as the candidate does."""
+        clock = {"clock": self.base.to_dict()["clock"]} if candidate.clock else {}
+        return self._rule(candidate, learned) | clock
+
+    def _rule(self, candidate: Candidate, learned: Learned) -> dict[str, Any]:
         names = self.base.scheme.names
         changes: dict[str, Any] = {"transitions": _rows(names, learned.transitions)}
         if candidate.rule == "band":
             limits = {"floor": self.floor, "cap": learned.cap, "lift": candidate.lift}
             changes["strength"] = {"rule": "band", "fi_target": _target(learned.fi_target), **limits}
             return changes
+        if candidate.rule == "target":
+            changes["strength"] = {"rule": "target", "fi_target": _target(learned.fi_target), "lift": False}
+            changes["strength"]["act_above"] = OWN_CAP
+            if learned.n_nights >= FEWEST_NIGHTS:  # else the stager cannot be told from the sleeper
+                changes["strength"]["stager_fi"] = learned.stager_fi
+            return changes
         if candidate.rule == "match":
             changes["strength"] = {"rule": "match", "fi_target": _target(learned.fi_mean)}
+            if learned.stager_fi is not None:
+                changes["strength"]["stager_fi"] = learned.stager_fi
             if candidate.prior_exponent:
                 changes["prior"] = dict(zip(names, _rounded(learned.shares), strict=True))
                 changes["prior_exponent"] = candidate.prior_exponent
@@ -274,6 +299,14 @@ def scope_of(material: Material, counts: Counts, *, biases: bool, durations: boo
         has_rem=material.scheme.rem is not None,
         has_totals=material.scheme.wake is not None or material.scheme.rem is not None,
     )
+
+
+def _stager_fi(material: Material) -> float | None:
+    """Return the median fragmentation index of the stager's argmax, as a profile takes it."""
+    choices = [best_stages(night.matrix, None, None) for night in material.nights if night.matrix is not None]
+    indices = [fragmentation_index(labels, [(0, len(labels))]) for labels in choices]
+    known = [index for index in indices if not math.isnan(index)]
+    return _target(float(np.median(known))) if known else None
 
 
 def _rows(names: tuple[str, ...], matrix: Floats) -> dict[str, dict[str, float]]:

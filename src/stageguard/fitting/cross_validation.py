@@ -14,6 +14,7 @@ from stageguard.fitting.candidates import (
     ALL_TOTALS,
     ARGMAX,
     BIASES,
+    FEW_SUBJECTS_GAIN,
     FEWEST_SUBJECTS,
     Candidate,
     Learned,
@@ -82,8 +83,8 @@ class Criterion:
         return (
             f"highest kappa - {self.fragmentation_weight:g} |FI - FI of the expert|{errors}, mean over "
             f"subjects, where cross-validated {kept} not below argmax's and the gain over argmax exceeds its "
-            f"standard error; rules other than argmax, band and match, and stage shares, only where they are "
-            f"better by {SURELY:g} standard errors"
+            f"standard error; rules other than argmax, target, band and match, and stage shares, only where "
+            f"they are better by {SURELY:g} standard errors"
         )
 
 
@@ -177,10 +178,20 @@ def select(material: Material, choosing: Choosing) -> Selection:
     simpler = (ARGMAX, ALL_TOTALS) if scope.totals else (ARGMAX,)
     gate = _evaluate(folds, learned, recipe, (*simpler, BIASES), material)
     gains = [paired_error(gate.kappa[-1], other, subjects) for other in gate.kappa[:-1]]
-    candidates = replace(scope, biases=all(gain > error for gain, error in gains)).candidates()
+    least = 0.0 if scope.tuned else FEW_SUBJECTS_GAIN
+    biases = all(gain > error and gain >= least for gain, error in gains)
+    candidates = replace(scope, biases=biases).candidates()
     scores = _evaluate(folds, learned, recipe, candidates, material, choosing.tick)
     rows = _judge(candidates, scores, subjects, choosing.criterion)
     chosen = next(row.candidate for row in rows if row.status == "chosen")
+    if recipe.base.clock is not None:
+        # the clock goes with any rule: it is tried with the best one, and with that on other cohorts
+        ways = dict.fromkeys((ARGMAX, chosen.unweighted, chosen))
+        timed = tuple(replace(way, clock=True) for way in ways)
+        timed_scores = _evaluate(folds, learned, recipe, (ARGMAX, *timed), material)
+        scores = scores.followed_by(timed_scores)
+        rows = _judge((*candidates, *timed), scores, subjects, choosing.criterion)
+        chosen = next(row.candidate for row in rows if row.status == "chosen")
     return Selection(rows, chosen, recipe, min(gains))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base.errors import StageGuardWarning
+from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.fitting.candidates import (
     ARGMAX,
@@ -23,12 +24,15 @@ from stageguard.fitting.candidates import (
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Selection
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
+from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.decode import decode
+from stageguard.guard.evidence import best_stages, fragmentation_index
 from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.profile.fingerprint import Features, Fingerprint
 from stageguard.profile.profile import Profile
 
 MODEL_DRAWS = 100
@@ -57,6 +61,7 @@ class Naming:
     cohort: str | None
     seed: int
     notes: tuple[str, ...]
+    stager: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,23 @@ def _words(material: Material, naming: Naming, choice: Choice | None) -> dict[st
         words["cohort"] = naming.cohort
         elsewhere = choice is not None and not choice.selection.passed(choice.candidate.unweighted)
         words["other_cohorts"] = "argmax" if elsewhere else "unweighted"
+    if naming.stager is not None:
+        words["stager"] = naming.stager
+    if choice is not None and len(material.nights) >= FEWEST_NIGHTS:
+        words["fingerprint"] = _fingerprint(material)
     return words
+
+
+def _fingerprint(material: Material) -> dict[str, Any]:
+    """Return how the stager's nights look, by which others are told from them."""
+    features = []
+    for night in material.nights:
+        assert night.matrix is not None
+        argmax = best_stages(night.matrix, None, None)
+        fi = fragmentation_index(argmax, [(0, len(argmax))])
+        features.append(Features.of(night.matrix, argmax, fi))
+    document: dict[str, Any] = plain_table(Fingerprint.of(features, material.scheme))
+    return document
 
 
 def _cautions(base: Profile, cohort: str | None, document: Mapping[str, Any]) -> str | list[Any]:

@@ -16,6 +16,7 @@ from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.fitting.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from stageguard.fitting.candidates import (
     ARGMAX,
+    FEW_SUBJECTS_GAIN,
     FEWEST_MATCH_NIGHTS,
     FEWEST_SUBJECTS,
     FEWEST_TUNED_SUBJECTS,
@@ -73,6 +74,7 @@ def fit_report(
     groups: Sequence[Hashable] | None = None,
     subjects: Sequence[Hashable] | None = None,
     cohort: str | None = None,
+    stager: str | None = None,
     name: str | None = None,
     stages: Sequence[str] | None = None,
     epoch_seconds: float | None = None,
@@ -120,7 +122,9 @@ def fit_report(
     recipe = Recipe(profile, material.epoch_seconds)
     if name is not None:
         checks.text(name, "name", empty=False)
-    naming = Naming(name or f"{profile.name}-fitted", cohort, seed, material.assumed)
+    if stager is not None:
+        checks.text(stager, "stager", empty=False)
+    naming = Naming(name or f"{profile.name}-fitted", cohort, seed, material.assumed, stager)
     if not material.has_probabilities:
         return _counted(material, recipe, naming, n_folds)
     _check_enough(material)
@@ -165,6 +169,8 @@ def fit(*nights: Any, **options: Any) -> Profile:
         The subject of each night, where groups are larger than subjects.
     cohort : str, optional
         Whom the nights are of. Stage shares and biases are used on no other cohort.
+    stager : str, optional
+        What the stager is called, with version and channels. Calibration is used on no other.
     name : str, optional
         Name of the profile; by default the base's with "-fitted".
     stages, epoch_seconds, logits, log
@@ -312,7 +318,8 @@ def _check_enough(material: Material) -> None:
         )
     if n_groups < FEWEST_TUNED_SUBJECTS:
         _warn(
-            f"{n_groups} subjects are few: only argmax, band and stage biases are compared. From "
+            f"{n_groups} subjects are few: only argmax, target, band, the clock and stage biases (if kappa "
+            f"gains {FEW_SUBJECTS_GAIN:g}) are compared. From "
             f"{FEWEST_TUNED_SUBJECTS} subjects on weights, minimum bouts and bout lengths are chosen, from "
             f"{FEWEST_MATCH_NIGHTS} nights on match."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -97,10 +97,16 @@ class Scores:
     @classmethod
     def of(cls, rows: Sequence[Sequence[Score]]) -> Scores:
         """Arrange scores, one row per candidate."""
-        fields = ("kappa", "accuracy", "fi", "fi_distance")
-        plain = {name: np.array([[getattr(score, name) for score in row] for row in rows]) for name in fields}
+        names = ("kappa", "accuracy", "fi", "fi_distance")
+        plain = {name: np.array([[getattr(score, name) for score in row] for row in rows]) for name in names}
         errors = np.array([[score.errors for score in row] for row in rows])
         return cls(**plain, error=_relative(errors))
+
+    def followed_by(self, others: Scores) -> Scores:
+        """Return these candidates and then the others, which begin with argmax, too."""
+        return Scores(
+            *(np.vstack([getattr(self, f.name), getattr(others, f.name)[1:]]) for f in fields(self))
+        )
 
 
 def _relative(errors: Floats) -> Floats:

@@ -109,6 +109,8 @@ class Strength:
             return f"The profile fixes {tau}; {change}."
         if self.rule == "match":
             target = f"the experts' fragmentation index {self.fi_low:.3f}"
+            if not math.isnan(self.stager_fi):
+                target += f" for a night of this index (median of the stager's {self.stager_fi:.3f})"
             return f"{tau.capitalize()} comes nearest to {target}; {change}."
         band = f"the rule allows ({self.fi_low:.3f} to {self.fi_high:.3f})"
         if self.step == "untouched":
@@ -184,9 +186,15 @@ def _limits(rule: StrengthRule, ratio: float, fi_before: float) -> Limits:
     high = rule.act_above * target
     if rule.stager_fi is None:
         return Limits("target", low, high, target, rule.soft)
-    stager_fi = rule.stager_fi * ratio
-    aim = target * (fi_before / stager_fi) ** rule.exponent
-    return Limits("target", low, high, aim, stager_fi=stager_fi)
+    return Limits("target", low, high, _aim(rule, ratio, fi_before), stager_fi=rule.stager_fi * ratio)
+
+
+def _aim(rule: StrengthRule, ratio: float, fi_before: float) -> float:
+    """Return the fragmentation a night is brought to: some of what tells it from the stager's is kept."""
+    target = rule.fi_target * ratio
+    return (
+        target if rule.stager_fi is None else target * (fi_before / (rule.stager_fi * ratio)) ** rule.exponent
+    )
 
 
 def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
@@ -194,9 +202,10 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
     if profile.strength is None:
         return _fixed(profile, fi_before)
     ratio = solver.epoch_seconds / profile.epoch_seconds
-    target = profile.strength.fi_target * ratio
     if profile.strength.rule == "match":
-        return _match(profile, fi_before, target)
+        stager_fi = profile.strength.stager_fi
+        stager_fi = math.nan if stager_fi is None else stager_fi * ratio
+        return _match(profile, fi_before, _aim(profile.strength, ratio, fi_before), stager_fi)
     liftings: dict[bool | None, Lifting] = {True: "tried", False: "off", None: "unasked"}
     lifting = liftings[True if natural and profile.strength.lift is None else profile.strength.lift]
     return _within(solver, night, fi_before, _limits(profile.strength, ratio, fi_before), lifting)
@@ -342,7 +351,7 @@ def _fixed(profile: Profile, fi_before: float) -> Search:
     )
 
 
-def _match(profile: Profile, fi_before: float, target: float) -> Search:
+def _match(profile: Profile, fi_before: float, target: float, stager_fi: float) -> Search:
     trials = [Trial(tau, fixed_log_weight(profile)) for tau in TRANSITION_WEIGHTS]
     indices = yield trials
     distances = [abs(fi - target) for fi in indices]
@@ -356,6 +365,7 @@ def _match(profile: Profile, fi_before: float, target: float) -> Search:
         fi_after=indices[best],
         fi_low=target,
         fi_high=target,
+        stager_fi=stager_fi,
     )
 
 

@@ -51,7 +51,8 @@ class StrengthRule:
     that `tune` measures, the stager decides instead of the night, and a night is brought to ``fi_target``
     times the ``exponent``-th power of its own index over that median. ``band`` lowers a night above ``cap``
     times the target to that bound. Either lifts minority stages below ``floor`` times the target; ``lift``
-    says whether, None leaves that to how the stager was trained. ``match`` comes nearest to the target.
+    says whether, None leaves that to how the stager was trained. ``match`` comes nearest to the target, or
+    with ``stager_fi`` to the same power of the night's own index.
     """
 
     rule: Literal["target", "band", "match"] = schema.choice(schema.REQUIRED, "target", "band", "match")
@@ -79,7 +80,8 @@ class StrengthRule:
 _RULES_WITH = {
     **dict.fromkeys(("floor", "lift"), ("target", "band")),
     "cap": ("band",),
-    **dict.fromkeys(("act_above", "soft", "stager_fi", "exponent"), ("target",)),
+    **dict.fromkeys(("act_above", "soft"), ("target",)),
+    **dict.fromkeys(("stager_fi", "exponent"), ("target", "match")),
 }
 
 

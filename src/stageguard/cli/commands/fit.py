@@ -71,6 +71,9 @@ Subjects = Annotated[
 CohortName = Annotated[
     str | None, text_option("NAME", "Whom the nights are of: used on no other.", "--cohort")
 ]
+StagerName = Annotated[
+    str | None, text_option("NAME", "The stager, with version and channels: used on no other.", "--stager")
+]
 KeepAccuracy = Annotated[
     bool, typer.Option("--keep-accuracy", help="Also drop whatever falls below argmax's accuracy.")
 ]
@@ -96,6 +99,7 @@ class Choice:
     """How the profile is chosen, as `fit_report` takes it."""
 
     cohort: CohortName = None
+    stager: StagerName = None
     keep_accuracy: KeepAccuracy = False
     fragmentation_weight: FragmentationWeight = 2.0
     statistics_weight: StatisticsWeight = 0.3
@@ -302,7 +306,8 @@ def _best_of_each(rows: Sequence[Row]) -> list[Row]:
     """Return argmax, the chosen one, and of each kind the one with the highest criterion."""
     best: dict[tuple[object, ...], Row] = {}
     for row in rows:
-        kind = (row.candidate.rule, row.candidate.biases, row.candidate.totals > 0)
+        way = row.candidate
+        kind = (way.rule, way.biases, way.totals > 0, way.clock)
         known = best.get(kind)
         if known is None or _rank(row) > _rank(known):
             best[kind] = row
