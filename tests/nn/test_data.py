@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from feature_nights import NAMES, cohort, feature_table, write_csv
+from stageguard.base import schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5, WNR3, WS2
 from stageguard.nn.data import read_features, read_folder
@@ -193,7 +194,7 @@ def test_nights_are_scaled_by_themselves_and_the_clock_by_all():
     assert (theirs[..., 3] == 5.0).all()  # far from any clock seen in training, clipped
     assert abs(ours[..., :3].mean()) < 1e-6
     assert np.ptp(ours[..., 3]) > 1
-    assert Normalisation.from_dict(scale.to_dict()) == scale
+    assert schema.read_table(Normalisation, schema.plain_table(scale)) == scale
     assert "'clok' is not among the features. Did you mean 'clock'?" in message(
         InputError, Normalisation.fit, tables, ["clok"]
     )

@@ -312,16 +312,6 @@ class Normalisation:
             made += [Stretch(scaled[a:b], labels[a:b]) for a, b in table.stretches()]
         return made
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON types."""
-        plain: dict[str, Any] = schema.plain_table(self)
-        return plain
-
-    @classmethod
-    def from_dict(cls, document: object) -> Normalisation:
-        """Return what `to_dict` described."""
-        return schema.read_table(cls, document, "normalisation", complete=True)
-
 
 def _moments(values: Floats32) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of each feature; a constant feature gets spread 1."""
