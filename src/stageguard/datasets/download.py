@@ -96,9 +96,8 @@ def download(
 ) -> bool:
     """Fetch a file into a dataset's folder; False when it was there already.
 
-    What arrives goes to ``<name>.part`` and is kept when the connection breaks: this attempt, or the next
-    call, goes on from there. The file takes its name when it is complete and its size and digest are those
-    published. Progress is told as the bytes that are there, and those that are to be, or None.
+    What arrives goes to ``<name>.part``, from which this attempt or the next call goes on, and takes its name
+    when size and digest are those published. Progress is the bytes there, and those to be, or None.
     """
     patience = patience or Patience()
     target = place_of(file, folder)

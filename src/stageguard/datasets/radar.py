@@ -242,10 +242,6 @@ def _scoring_source(value: object, where: str) -> str | Mapping[str, Any]:
     return value if isinstance(value, str) else checks.mapping(value, where, ("name",))
 
 
-def _scheme(value: object, where: str) -> StageScheme:
-    return as_scheme(checks.text(value, where))
-
-
 def _stage_names(value: object, where: str) -> dict[str, str]:
     return {str(code): str(name) for code, name in checks.mapping(value, where).items()}
 
@@ -269,17 +265,17 @@ class RecordingTable:
     epoch_seconds: float | None = schema.declare(None, _seconds)
 
 
-def _recordings(value: object, where: str) -> tuple[RecordingTable, ...]:
-    return checks.items(value, where, partial(schema.read_table, RecordingTable))
-
-
 @dataclass(frozen=True, slots=True)
 class MappingFile:
     """A mapping file."""
 
-    recordings: tuple[RecordingTable, ...] = schema.declare((), _recordings)
+    recordings: tuple[RecordingTable, ...] = schema.declare(
+        (), partial(checks.items, check=partial(schema.read_table, RecordingTable))
+    )
     epoch_seconds: float | None = schema.declare(None, _seconds)
-    scheme: StageScheme | None = schema.declare(None, _scheme)
+    scheme: StageScheme | None = schema.declare(
+        None, lambda value, where: as_scheme(checks.text(value, where))
+    )
     channels: Mapping[str, Channel] | None = schema.declare(None, _channels)
     stages: Mapping[str, str] | None = schema.declare(None, _stage_names)
     covariates: Mapping[str, Any] | None = schema.declare(None, checks.mapping)

@@ -331,7 +331,12 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         self.reduction = checks.choice(reduction, "reduction", ("mean", "sum", "none"))
         seconds = self.profile.epoch_seconds if epoch_seconds is None else checks.epoch_seconds(epoch_seconds)
         self.assumed: tuple[str, ...] = ()
-        weight = self._weight_of(transition_weight)
+        weight = self.profile.transition_weight
+        if transition_weight is not None:
+            weight = checks.number(transition_weight, "transition_weight", low=0.0)
+        elif weight is None:
+            weight = 1.0
+            self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
         flip = self.profile.flip_flop
         if flip.penalty_nats > 0 and flip.method == "greedy":
             self.assumed += ("the flip-flop window is exact: the greedy pass exists for decode only",)
@@ -342,14 +347,6 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
             self.transition_scores: nn.Parameter | None = nn.Parameter(scores)
         else:
             self.register_parameter("transition_scores", None)
-
-    def _weight_of(self, transition_weight: float | None) -> float:
-        if transition_weight is not None:
-            return checks.number(transition_weight, "transition_weight", low=0.0)
-        if self.profile.transition_weight is not None:
-            return self.profile.transition_weight
-        self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
-        return 1.0
 
     def parts_of(self, batch: Batch) -> SemiMarkovParts:
         """Return the loss in nats; each run of epochs that count is a recording with its ends."""

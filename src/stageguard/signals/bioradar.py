@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import numpy as np
@@ -235,18 +235,9 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Share of the epoch that is missing, flat, clipped or too large, in pieces of 5 s."""
     per_epoch = max(1, round(epochs.epoch_seconds / SEGMENT_SECONDS))
     segments = measure_segments(signal, epochs, per_epoch, spectra=False)
-    missing, flat = segments.missing_and_flat(FLAT)
-    sound = ~missing & ~flat
-    clipped = segments.clipped & sound & (role != "radar_phase")  # an angle has no limits to hit
-    large = segments.is_large(GRADED_Z, GRADED_TIMES)
-    return from_segments(
-        {
-            f"{role}: missing": missing,
-            f"{role}: flat": flat,
-            f"{role}: clipped": clipped,
-            f"{role}: amplitude": large & sound & ~clipped,
-        }
-    )
+    if role == "radar_phase":  # an angle has no limits to hit
+        segments = replace(segments, clipped=np.zeros_like(segments.clipped))
+    return from_segments(segments.flags(role, GRADED_Z, GRADED_TIMES, FLAT))
 
 
 def _unwrapped(angles: Floats) -> Floats:

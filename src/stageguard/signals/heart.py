@@ -97,7 +97,12 @@ def find_beats(recording: Recording) -> Beats:
             f"{LEAST_RATE_HZ:g} to find heartbeats. Map a faster one, or beat times as 'beats'."
         )
     times, lost = _detected(signal)
-    return Beats(times, _intervals(times, lost))
+    intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
+    for first, end in lost:  # no interval reaches over a lost stretch
+        after = int(np.searchsorted(times, (first + end) / 2))
+        if after < len(times):
+            intervals[after] = np.nan
+    return Beats(times, intervals)
 
 
 def _given(recording: Recording, channel: Signal | Series) -> Beats:
@@ -120,16 +125,6 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
             "expected 0.3 to 2 s. Say its unit, for example 'ms', or map another."
         )
     return Beats(channel.times, intervals)
-
-
-def _intervals(times: Floats, lost: list[tuple[float, float]]) -> Floats:
-    """Return the time from each beat to the one before, NaN where a lost stretch lies between."""
-    intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
-    for first, end in lost:
-        after = int(np.searchsorted(times, (first + end) / 2))
-        if after < len(times):
-            intervals[after] = np.nan
-    return intervals
 
 
 def _detected(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:

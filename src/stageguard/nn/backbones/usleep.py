@@ -7,9 +7,9 @@ high-frequency sleep staging. npj Digital Medicine 4: 72.
 from __future__ import annotations
 
 from math import log2, sqrt
-from typing import Unpack
+from typing import Any
 
-from stageguard.nn.backbones.shared import Backbone, Sizes, scaled
+from stageguard.nn.backbones.shared import Backbone, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 KERNEL = 9
@@ -30,7 +30,7 @@ class USleep(Backbone):
         Half the width.
     """
 
-    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, **sizes: Any) -> None:
         super().__init__(**sizes)
         n_stages, width = self.n_stages, self.width / 2 if self.small else self.width
         self.n_levels = self.depth_or(min(LEVELS, max(4, round(log2(self.n_frames)))), high=LEVELS)
