@@ -16,7 +16,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken, mat_row, scaled, table_columns
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal

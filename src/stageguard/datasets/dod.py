@@ -25,7 +25,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
-from stageguard.datasets.dataset import Entry, Fetch, RemoteFile, bucket_files
+from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
 from stageguard.datasets.samples import broken, hdf5_file, hdf5_row, scaled
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.recordings.read import build_recording, fit

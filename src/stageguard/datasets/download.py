@@ -27,7 +27,7 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import open_file, parse_json, read_file
 from stageguard.base.version import __version__
-from stageguard.datasets.dataset import RemoteFile
+from stageguard.datasets import RemoteFile
 
 BLOCK = 1 << 18
 LISTING_LIMIT = 64 << 20  # bytes; a list of files is never this long

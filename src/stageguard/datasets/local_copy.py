@@ -34,7 +34,7 @@ from stageguard.base.files import (
     read_text,
     write_text_atomic,
 )
-from stageguard.datasets.dataset import SUMS, Dataset, RemoteFile, parse_sha256sums
+from stageguard.datasets import SUMS, Dataset, RemoteFile, parse_sha256sums
 from stageguard.datasets.download import Patience, check_space, difference, download, fetch_bytes, place_of
 from stageguard.datasets.samples import broken
 from stageguard.night.recording import Recording, Series, Signal

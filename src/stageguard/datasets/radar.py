@@ -19,7 +19,7 @@ from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, is_synthetic, read_text
 from stageguard.base.units import scale_to
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import Array, broken, hdf5_samples, named, scaled, seen_through, spooled
 from stageguard.formats.hypnogram import UNSCORED_WORDS
 from stageguard.formats.read import read_hypnogram

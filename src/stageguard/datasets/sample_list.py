@@ -21,7 +21,7 @@ from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.formats.companions import START_WORDS, numbered_rows, parse_start
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
 from stageguard.night.recording import Recording

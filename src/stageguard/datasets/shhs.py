@@ -22,7 +22,7 @@ from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file

@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic, open_text
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal

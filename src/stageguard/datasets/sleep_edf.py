@@ -19,7 +19,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken, reading
 from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.recordings.read import cropped, read_recording_file

@@ -14,7 +14,7 @@ from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
 from stageguard.formats.annotations import stage_epochs

@@ -13,14 +13,15 @@ from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
 from stageguard.signals.activity import METHODS, Counts, find_acceleration, find_counts, stillness
-from stageguard.signals.clock import Clock, clock_features
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart_rate import FEATURES, READY_MADE, heart_rate_features, read_heart_rate
 from stageguard.signals.quality import Assessed, Stretches, from_epochs, from_stretches, runs_of
 from stageguard.signals.windows import (
     IF_PRESENT,
+    Clock,
     Columns,
     assemble,
+    clock_features,
     is_wanted,
     runs,
     timed_values,
