@@ -86,11 +86,7 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
 def place_scorers(
     given: Mapping[str, Labels], own: Labels | None, n_epochs: int, what: str
 ) -> dict[str, Labels]:
-    """Cut scorers' lists, all of one length and one beginning, to a file's epochs.
-
-    ``own`` is the file's hypnogram, which is their consensus; without one its signals say how many epochs. A
-    warning about the file says when they fit nowhere.
-    """
+    """Cut scorers' lists to a file's epochs, by its hypnogram or length; warn where they fit nowhere."""
     if not given:
         return {}
     lengths = {len(labels) for labels in given.values()}

@@ -66,10 +66,7 @@ class Kept:
 def list_remote(
     dataset: Dataset, only: Sequence[str] = (), *, fetch: Callable[[str], bytes] = fetch_bytes
 ) -> tuple[RemoteFile, ...]:
-    """List what can be fetched of an open dataset: of everything, what matches one of some patterns.
-
-    Lists of digests always come along.
-    """
+    """List what can be fetched of an open dataset, all or by patterns; lists of digests always come along."""
     if dataset.access != "open":
         why = "needs an agreement" if dataset.access == "gated" else "is not public"
         raise InputError(f"{dataset.title} {why} and is not fetched from here. {dataset.how_to_get}")

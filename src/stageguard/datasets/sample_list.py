@@ -86,10 +86,7 @@ def read_row(
 
 
 def seconds_of(text: str | None, recording: Recording, what: str) -> float | None:
-    """Return a time as seconds since the recording's start.
-
-    It is a number of seconds, a time of day (the first one after the start) or a date with a time.
-    """
+    """Return seconds since the recording's start of a number, a time of day or a date with a time."""
     if text is None:
         return None
     try:

@@ -282,13 +282,7 @@ def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = Fal
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedModel:
-    """Read a network from the folder `save_model` wrote to, or from either file in it.
-
-    Raises
-    ------
-    FileFormatError
-        The files are incomplete, changed, or of another version; one line says which and what to do.
-    """
+    """Read a network from the folder `save_model` wrote to, or from either file in it."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     if not (folder / CARD).is_file():

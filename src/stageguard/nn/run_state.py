@@ -148,10 +148,7 @@ def save(run: Run, location: Location) -> None:
 
 
 def resume(run: Run, location: Location) -> None:
-    """Put a run where an interrupted one left off, if there is one.
-
-    A run that is to begin anew goes on only from where it was itself, having begun anew before.
-    """
+    """Put a run where an interrupted one left off; one that begins anew, only if that had begun anew."""
     path = location.folder / STATE
     if not path.exists():
         return

@@ -64,10 +64,7 @@ class Settings:
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
-    """Return the features of each epoch, shape (n_epochs, 1, n_features), and their names.
-
-    An epoch without counts is NaN throughout. Heart rates missing for a while are interpolated.
-    """
+    """Return features (n_epochs, 1, n_features) and their names; an epoch without counts is NaN."""
     settings: Settings = recipe.settings
     counts = find_counts(recording, settings.counts, settings.axis)
     columns = activity_features(counts, epochs, settings)

@@ -56,10 +56,7 @@ class Settings:
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
-    """Return features (n_epochs, 1, n_features) and their names; an epoch mostly without an echo is NaN.
-
-    Rates of epochs too restless to tell are those between their neighbours'.
-    """
+    """Return features (n_epochs, 1, n_features) and their names; an epoch mostly without an echo is NaN."""
     settings = cast(Settings, recipe.settings)
     if settings.rate_hz < 2.5 * settings.heart_band[1]:
         raise InputError(

@@ -52,11 +52,7 @@ class Beats:
         return np.asarray((self.intervals >= low) & (self.intervals <= high))
 
     def normal(self, tolerance: float) -> Mask:
-        """Whether each interval is plausible and near its neighbours, as those of normal beats are.
-
-        Near is a share of the median of the 11 plausible intervals around. An ectopic beat makes one interval
-        too short and one too long.
-        """
+        """Whether each interval is plausible and within a share of the median of the 11 such ones around."""
         kept = np.flatnonzero(self.is_plausible)
         normal = np.zeros(len(self.times), dtype=np.bool_)
         if len(kept):
@@ -72,11 +68,7 @@ def has_beats(recording: Recording) -> bool:
 
 
 def find_beats(recording: Recording) -> Beats:
-    """Return a recording's heartbeats: those it brings, else found in its ECG.
-
-    An ECG is searched by `sleepecg` (Pan and Tompkins 1985, modified) in blocks that overlap, so that memory
-    does not grow with the recording.
-    """
+    """Return a recording's heartbeats: those it brings, else those `sleepecg` finds in its ECG by blocks."""
     if "beats" in recording.signals:
         return _given(recording, recording.signals["beats"])
     if "ecg" not in recording.signals:

@@ -96,10 +96,7 @@ def is_wanted(use: str, is_there: bool) -> bool:
 
 
 def timed_values(channel: Signal | Series, unit: str, what: str) -> tuple[Floats, Floats]:
-    """Return times in seconds and values of a channel of any kind, in a unit; without its own it has this.
-
-    Of a series with several columns it is the first.
-    """
+    """Return times in seconds and values of a channel, the first column of several, in a unit or its own."""
     if isinstance(channel, Series):
         times, values = channel.times, channel.values.reshape(len(channel.times), -1)[:, 0]
     else:
@@ -183,10 +180,7 @@ def runs(flags: Mask) -> tuple[Ints, Ints]:
 
 
 def vertex(left: Floats, centre: Floats, right: Floats, where: Mask | bool = True) -> Floats:
-    """Return how far from each centre the parabola through three even samples is highest.
-
-    0 where it has no highest point, and where it is not asked for.
-    """
+    """Return how far from each centre the parabola through three even samples is highest; 0 where nowhere."""
     bend = left - 2 * centre + right
     return np.divide(0.5 * (left - right), bend, out=np.zeros(bend.shape), where=(bend < 0) & where)
 
