@@ -182,7 +182,7 @@ def paired_epochs(mask: Tensor | None, segment_ids: Tensor | None) -> Tensor | N
 
 def stages_first(logits: Tensor, mask: Tensor | None) -> Tensor:
     """Return logits as (stages, batch, epochs), at least in single precision, masked epochs blank."""
-    # a softmax over a short last axis takes torch ten times as long as one over the first; what a network says
+    # a softmax over a short last axis takes torch ten times as long as one over the first; what is said
     # about masked epochs, NaN included, must not reach the loss or its gradient
     laid = logits.permute(2, 0, 1).contiguous()
     if laid.dtype in (torch.float16, torch.bfloat16):

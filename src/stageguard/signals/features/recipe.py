@@ -105,7 +105,7 @@ def recipes() -> list[str]:
 
 
 def modality_module(modality: str) -> Any:
-    """Return the module with a modality's Settings and extract(recording, epochs, recipe) -> values, names."""
+    """Return the module with a modality's Settings and extract(recording, epochs, recipe)."""
     return import_module(f"stageguard.signals.{modality_of(modality).module}")
 
 
