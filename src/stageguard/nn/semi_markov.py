@@ -209,7 +209,11 @@ class Paths:
         value: Floats = np.bincount(sequence, weights=total - observed, minlength=n_sequences).astype(
             np.float64
         )
-        return Likelihood(value, self._spread_out(expected), by_scores)
+        if self.where.kept is None:
+            return Likelihood(value, expected.reshape(self.shape), by_scores)
+        by_evidence = np.zeros(self.shape)
+        by_evidence.reshape(-1, n_stages)[self.where.kept] = expected
+        return Likelihood(value, by_evidence, by_scores)
 
     def _row_spread(self) -> float:
         # the range of all rows together bounds that of each, and is usually small enough
@@ -244,14 +248,6 @@ class Paths:
             pairs = np.bincount(labels[:-1] * n_stages + labels[1:], minlength=n_stages * n_stages)
             by_scores[sequence] += pairs.reshape(n_stages, n_stages) - self.lattice.uses(edges[0])
         return float(total[0])
-
-    def _spread_out(self, rows: Floats) -> Floats:
-        """Return rows of scored epochs in the shape of the batch, 0 elsewhere."""
-        if self.where.kept is None:
-            return rows.reshape(self.shape)
-        batch = np.zeros(self.shape)
-        batch.reshape(-1, self.shape[-1])[self.where.kept] = rows
-        return batch
 
 
 # Beyond this share of labels no path can hold, the profile is not the right one for them.

@@ -179,7 +179,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
     """Peak-to-peak amplitude beyond 3 deviations of this recording, or too much power above 45 Hz."""
     segments = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit="uV")
-    _warn_unit(segments, epochs, signal, role)
+    _warn_unit(segments, signal, role)
     flags = {f"{role}: no signal": segments.lost(), f"{role}: amplitude": segments.is_extreme(PAPER_Z)}
     if limits.has_high:
         flags[f"{role}: high-frequency power"] = (segments.high + segments.hum)[:, 0] > PAPER_HIGH_SHARE
@@ -191,7 +191,7 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
     length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
     per_epoch = max(1, round(epochs.epoch_seconds / length))
     segments = measure_segments(signal, epochs, per_epoch, spectra=True, unit="uV")
-    _warn_unit(segments, epochs, signal, role)
+    _warn_unit(segments, signal, role)
     flags = segments.flags(role, limits.z, limits.times, limits.flat)
     sound = ~(flags[f"{role}: missing"] | flags[f"{role}: flat"])
     flags[f"{role}: mains hum"] = (segments.hum > HUM_SHARE) & sound
@@ -200,7 +200,7 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
     return from_segments(flags)
 
 
-def _warn_unit(segments: Segments, epochs: EpochGrid, signal: Signal, role: str) -> None:
+def _warn_unit(segments: Segments, signal: Signal, role: str) -> None:
     """Warn when a voltage is so small or so large that its unit must be another one."""
     usual, (low, high) = segments.usual_range, PLAUSIBLE_UV
     if not signal.unit or not np.isfinite(usual) or low <= usual <= high:
