@@ -165,13 +165,13 @@ def test_sequences_never_cross_recordings_or_gaps_and_padding_is_masked():
     assert [len(s.labels) for s in stretches] == [45, 25, 30, 6]
     n_padded, seen = 0, set()
     for windows in round_of_batches(stretches, 20, 3, seed=(42, 0)):
-        batch = make_batch(stretches, windows, 20)
+        features, labels, mask = make_batch(stretches, windows, 20)
         for row in range(len(windows)):
-            values = batch.features[row, :, 0, 0]
+            values = features[row, :, 0, 0]
             n_real = int(np.count_nonzero(values))
             assert (np.diff(values[:n_real]) == 1).all()
-            assert not batch.mask[row, n_real:].any()
-            assert (batch.mask[row] == (batch.labels[row] >= 0)).all()
+            assert not mask[row, n_real:].any()
+            assert (mask[row] == (labels[row] >= 0)).all()
             n_padded += n_real < 20
             seen |= set(values[:n_real].astype(int).tolist())
     assert n_padded == 1  # the stretch of six epochs

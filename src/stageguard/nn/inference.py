@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -124,10 +124,6 @@ class Score:
     kappa: float
     accuracy: float
     log_loss: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the numbers by name."""
-        return asdict(self)
 
 
 def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None = None) -> Score:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,7 @@ def remember(run: Run, score: Score) -> None:
 
 def log(run: Run, means: Mapping[str, float], rate: float, score: Score, seconds: float) -> None:
     """Add a line to the log."""
-    validation = {name: round(value, 6) for name, value in score.to_dict().items()}
+    validation = {name: round(value, 6) for name, value in asdict(score).items()}
     training = {name: round(value, 6) for name, value in means.items()}
     entry = {"step": run.step, "learning_rate": rate, "training": training, "validation": validation}
     run.history.append(entry | {"is_best": run.best_step == run.step, "seconds": round(seconds, 2)})

@@ -320,15 +320,6 @@ def _moments(values: Floats32) -> tuple[Floats, Floats]:
     return mean, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """Sequences of one length; `mask` is True on scored epochs and False on padding."""
-
-    features: Floats32  # (n_sequences, length, n_frames, n_features)
-    labels: Ints  # (n_sequences, length), -1 where masked
-    mask: Mask  # (n_sequences, length)
-
-
 def cut_windows(n_epochs: int, length: int, offset: int = 0) -> list[int]:
     """Return first epochs of windows that cover a stretch; all are whole unless the stretch is shorter."""
     if n_epochs <= length:
@@ -353,8 +344,10 @@ def round_of_batches(
     return [[windows[i] for i in part] for part in parts]
 
 
-def make_batch(stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]], length: int) -> Batch:
-    """Stack windows, padded with zeros behind their end; padding is unscored."""
+def make_batch(
+    stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]], length: int
+) -> tuple[Floats32, Ints, Mask]:
+    """Return features and labels of windows, padded behind their end, and which epochs are scored."""
     shape = (len(windows), length, *stretches[0].features.shape[1:])
     features = np.zeros(shape, dtype=np.float32)
     labels = np.full(shape[:2], UNSCORED, dtype=np.int64)
@@ -363,4 +356,4 @@ def make_batch(stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]],
         n_here = min(length, len(stretch.labels) - start)
         features[row, :n_here] = stretch.features[start : start + n_here]
         labels[row, :n_here] = stretch.labels[start : start + n_here]
-    return Batch(features, labels, labels >= 0)
+    return features, labels, labels >= 0

@@ -218,7 +218,7 @@ def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate
     options, device = plan.options, plan.device
     torch.manual_seed(options.seed * 1_000_003 + step)
     batch = make_batch(plan.stretches, windows, plan.length)
-    x, y, mask = (torch.from_numpy(a).to(device) for a in (batch.features, batch.labels, batch.mask))
+    x, y, mask = (torch.from_numpy(array).to(device) for array in batch)
     run.network.train()
     is_mixed = device.type == "cuda" and torch.cuda.is_bf16_supported()
     with torch.autocast("cuda", torch.bfloat16, enabled=is_mixed):
