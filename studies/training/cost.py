@@ -75,9 +75,9 @@ def step_seconds(name: str, n_features: int, n_steps: int = 15) -> tuple[float, 
     times = []
     for windows in batches[: n_steps + 2]:
         began = time.process_time()
-        batch = make_batch(stretches, windows, LENGTH)
-        logits = network(torch.from_numpy(batch.features))
-        loss = objective(logits, torch.from_numpy(batch.labels), torch.from_numpy(batch.mask))["loss"]
+        features, labels, mask = map(torch.from_numpy, make_batch(stretches, windows, LENGTH))
+        logits = network(features)
+        loss = objective(logits, labels, mask)["loss"]
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -33,7 +33,7 @@ def site(tmp_path, monkeypatch):
     sums = [f"{hashlib.sha256(data).hexdigest()} {path}\n" for path, data in sorted(files.items())]
     files["SHA256SUMS.txt"] = "".join(sums).encode()
     with serving(files={f"{PROJECT}/{path}": data for path, data in files.items()}) as served:
-        monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "PHYSIONET", served.url)
+        monkeypatch.setattr(import_module("stageguard.datasets"), "PHYSIONET", served.url)
         quick = Patience(tries=2, first_wait_seconds=0.001, timeout_seconds=5)
         real = local_copy.download
         monkeypatch.setattr(local_copy, "download", lambda *a, **k: real(*a, **{**k, "patience": quick}))

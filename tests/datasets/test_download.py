@@ -10,9 +10,8 @@ import pytest
 
 from file_server import serving
 from stageguard.base.errors import FileFormatError, InputError, OutputError, OutputExistsError
-from stageguard.datasets import RemoteFile
+from stageguard.datasets import RemoteFile, osf_files, parse_sha256sums, physionet_files
 from stageguard.datasets import download as module
-from stageguard.datasets.dataset import osf_files, parse_sha256sums, physionet_files
 from stageguard.datasets.download import DownloadError, Patience, digest, download, fetch_bytes
 
 CONTENT = bytes(range(256)) * 4000  # 1,024,000 bytes
@@ -234,7 +233,7 @@ def test_a_physionet_project_is_listed_by_its_sums(tmp_path, monkeypatch):
     sums = f"{SHA256}  motion/1 a.txt\n{'a' * 64} *./labels/1.txt\n\n"
     served = {"/files/p/1/SHA256SUMS.txt": sums.encode(), "/files/p/1/motion/1%20a.txt": CONTENT}
     with serving(files=served) as site:
-        monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "PHYSIONET", site.url)
+        monkeypatch.setattr(import_module("stageguard.datasets"), "PHYSIONET", site.url)
         files = physionet_files(lambda url: fetch_bytes(url, patience=QUICK), "p/1")
         assert [file.path for file in files] == ["SHA256SUMS.txt", "motion/1 a.txt", "labels/1.txt"]
         assert download(files[1], tmp_path, patience=QUICK)
@@ -259,7 +258,7 @@ def test_an_osf_project_is_listed_through_folders_and_pages(monkeypatch):
         "api/2": {"data": [bare], "links": {"next": None}},
         "api/inner": {"data": [file], "links": {"next": None}},
     }
-    monkeypatch.setattr(import_module("stageguard.datasets.dataset"), "OSF_API", "api")
+    monkeypatch.setattr(import_module("stageguard.datasets"), "OSF_API", "api")
     files = osf_files(lambda url: json.dumps(pages[url]).encode(), "abc")
     assert files == (
         RemoteFile("4-hour/Mouse01.zip", "https://osf.io/download/1", 5, "f" * 64, "e" * 32),

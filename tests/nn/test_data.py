@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from feature_nights import NAMES, cohort, feature_table, write_csv
+from stageguard.base import schema
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.night.stages import AASM5, WNR3, WS2
 from stageguard.nn.data import read_features, read_folder
@@ -164,13 +165,13 @@ def test_sequences_never_cross_recordings_or_gaps_and_padding_is_masked():
     assert [len(s.labels) for s in stretches] == [45, 25, 30, 6]
     n_padded, seen = 0, set()
     for windows in round_of_batches(stretches, 20, 3, seed=(42, 0)):
-        batch = make_batch(stretches, windows, 20)
+        features, labels, mask = make_batch(stretches, windows, 20)
         for row in range(len(windows)):
-            values = batch.features[row, :, 0, 0]
+            values = features[row, :, 0, 0]
             n_real = int(np.count_nonzero(values))
             assert (np.diff(values[:n_real]) == 1).all()
-            assert not batch.mask[row, n_real:].any()
-            assert (batch.mask[row] == (batch.labels[row] >= 0)).all()
+            assert not mask[row, n_real:].any()
+            assert (mask[row] == (labels[row] >= 0)).all()
             n_padded += n_real < 20
             seen |= set(values[:n_real].astype(int).tolist())
     assert n_padded == 1  # the stretch of six epochs
@@ -193,7 +194,7 @@ def test_nights_are_scaled_by_themselves_and_the_clock_by_all():
     assert (theirs[..., 3] == 5.0).all()  # far from any clock seen in training, clipped
     assert abs(ours[..., :3].mean()) < 1e-6
     assert np.ptp(ours[..., 3]) > 1
-    assert Normalisation.from_dict(scale.to_dict()) == scale
+    assert schema.read_table(Normalisation, schema.plain_table(scale)) == scale
     assert "'clok' is not among the features. Did you mean 'clock'?" in message(
         InputError, Normalisation.fit, tables, ["clok"]
     )

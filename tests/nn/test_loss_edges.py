@@ -93,8 +93,8 @@ def test_windows_cut_out_of_nights_are_not_asked_to_begin_with_a_whole_bout():
     freed = {"as trained": 0, "as published": 0}
     published = SemiMarkovLoss(profile)
     for windows in round_of_batches(stretches, 20, 4, (1, 0)):
-        batch = make_batch(stretches, windows, 20)
-        given = [torch.zeros(*batch.labels.shape, 3), *map(torch.from_numpy, (batch.labels, batch.mask))]
+        _, labels, mask = make_batch(stretches, windows, 20)
+        given = [torch.zeros(*labels.shape, 3), *map(torch.from_numpy, (labels, mask))]
         freed["as trained"] += objective.criterion.parts(*given).n_freed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StageGuardWarning)

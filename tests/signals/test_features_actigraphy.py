@@ -22,9 +22,9 @@ from stageguard.signals.actigraphy import (
     window_statistics,
 )
 from stageguard.signals.activity import find_counts
-from stageguard.signals.clock import Clock, clock_features
 from stageguard.signals.features import Recipe
 from stageguard.signals.heart_rate import heart_rate_features, walch_filtered
+from stageguard.signals.windows import Clock, clock_features
 
 pytest.importorskip("agcounts")
 

@@ -16,7 +16,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError
 from stageguard.base.files import is_synthetic
 from stageguard.base.units import scale_to
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken, mat_row, scaled, table_columns
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Samples, Series, Signal
@@ -69,9 +69,8 @@ class Session:
 def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **files: Any) -> Iterator[Entry]:
     """Find the sessions below a folder: the dataset, one of its groups, one mouse, or one session.
 
-    A session that is there both as MAT-files and as AccuSleePy's table is one recording, read from the table.
-    The catalogue explains the options, most of which are `Options`. Whether Mouse01 of one group is that of
-    the other nobody has published, so that by default they are never parted.
+    Whether Mouse01 of one group is that of the other nobody has published, so that by default they are never
+    parted.
     """
     options = Options(**files)
     if options.unit:
@@ -85,7 +84,14 @@ def find(folder: Path, *, group: str | None = None, same_mice: bool = True, **fi
             raise InputError(f"{folder} has no group {group!r}; it has: {there}.")
         sessions = kept
     if not sessions:
-        raise InputError(f"{folder} holds no AccuSleep recording. {_what_instead(folder)}")
+        archive = next(iter(sorted(folder.rglob("*.zip"))), None) if folder.is_dir() else None
+        instead = (
+            "Expected folders such as Mouse01/Day1 with EEG.mat, EMG.mat and labels.mat, or "
+            "recording.parquet."
+            if archive is None
+            else f"{archive.name} is an archive: unpack it."
+        )
+        raise InputError(f"{folder} holds no AccuSleep recording. {instead}")
     for key in sorted(sessions):
         one = sessions[key]
         subject = one.mouse if same_mice or not one.group else f"{one.group}_{one.mouse}"
@@ -131,13 +137,6 @@ def _missing(session: Session) -> tuple[str, ...]:
     if not any(name in session.files for name in _LABEL_FILES):
         missing.append("labels.csv" if session.is_table else "labels.mat")
     return tuple(f"{session.mouse}/{session.name}/{name}".replace("//", "/") for name in missing)
-
-
-def _what_instead(folder: Path) -> str:
-    archive = next(iter(sorted(folder.rglob("*.zip"))), None) if folder.is_dir() else None
-    if archive is not None:
-        return f"{archive.name} is an archive: unpack it."
-    return "Expected folders such as Mouse01/Day1 with EEG.mat, EMG.mat and labels.mat, or recording.parquet."
 
 
 def _read(session: Session, subject: str, options: Options) -> Recording:

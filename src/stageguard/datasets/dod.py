@@ -25,7 +25,7 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import parse_json, read_file
 from stageguard.base.units import scale_to, standard_unit
-from stageguard.datasets.dataset import Entry, Fetch, RemoteFile, bucket_files
+from stageguard.datasets import Entry, Fetch, RemoteFile, bucket_files
 from stageguard.datasets.samples import broken, hdf5_file, hdf5_row, scaled
 from stageguard.formats.recordings.raw import RawRecording
 from stageguard.formats.recordings.read import build_recording, fit
@@ -86,11 +86,7 @@ def read_night(path: Path, scorers: Sequence[Path] = ()) -> Recording:
 def place_scorers(
     given: Mapping[str, Labels], own: Labels | None, n_epochs: int, what: str
 ) -> dict[str, Labels]:
-    """Cut scorers' lists, all of one length and one beginning, to a file's epochs.
-
-    ``own`` is the file's hypnogram, which is their consensus; without one its signals say how many epochs. A
-    warning about the file says when they fit nowhere.
-    """
+    """Cut scorers' lists to a file's epochs, by its hypnogram or length; warn where they fit nowhere."""
     if not given:
         return {}
     lengths = {len(labels) for labels in given.values()}

@@ -27,7 +27,7 @@ from stageguard.base.errors import (
 )
 from stageguard.base.files import open_file, parse_json, read_file
 from stageguard.base.version import __version__
-from stageguard.datasets.dataset import RemoteFile
+from stageguard.datasets import RemoteFile
 
 BLOCK = 1 << 18
 LISTING_LIMIT = 64 << 20  # bytes; a list of files is never this long
@@ -96,9 +96,8 @@ def download(
 ) -> bool:
     """Fetch a file into a dataset's folder; False when it was there already.
 
-    What arrives goes to ``<name>.part`` and is kept when the connection breaks: this attempt, or the next
-    call, goes on from there. The file takes its name when it is complete and its size and digest are those
-    published. Progress is told as the bytes that are there, and those that are to be, or None.
+    What arrives goes to ``<name>.part``, from which this attempt or the next call goes on, and takes its name
+    when size and digest are those published. Progress is the bytes there, and those to be, or None.
     """
     patience = patience or Patience()
     target = place_of(file, folder)

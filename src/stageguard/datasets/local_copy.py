@@ -34,7 +34,7 @@ from stageguard.base.files import (
     read_text,
     write_text_atomic,
 )
-from stageguard.datasets.dataset import SUMS, Dataset, RemoteFile, parse_sha256sums
+from stageguard.datasets import SUMS, Dataset, RemoteFile, parse_sha256sums
 from stageguard.datasets.download import Patience, check_space, difference, download, fetch_bytes, place_of
 from stageguard.datasets.samples import broken
 from stageguard.night.recording import Recording, Series, Signal
@@ -66,10 +66,7 @@ class Kept:
 def list_remote(
     dataset: Dataset, only: Sequence[str] = (), *, fetch: Callable[[str], bytes] = fetch_bytes
 ) -> tuple[RemoteFile, ...]:
-    """List what can be fetched of an open dataset: of everything, what matches one of some patterns.
-
-    Lists of digests always come along.
-    """
+    """List what can be fetched of an open dataset, all or by patterns; lists of digests always come along."""
     if dataset.access != "open":
         why = "needs an agreement" if dataset.access == "gated" else "is not public"
         raise InputError(f"{dataset.title} {why} and is not fetched from here. {dataset.how_to_get}")
@@ -97,11 +94,9 @@ def get(
     patience: Patience | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Got]:
-    """Fetch an open dataset, file by file; one that fails is told and the others go on.
+    """Fetch an open dataset, or ``files`` that were listed, and unpack it; where one fails the others go on.
 
-    What is there already is kept, and replaced only with ``overwrite`` where it differs from what is
-    published; what broke off goes on where it stopped. Archives are unpacked, where the dataset comes in
-    archives, and then removed. ``files`` are what `list_remote` has returned.
+    What is there is replaced only with ``overwrite`` where it differs from what is published.
     """
     for file in list_remote(dataset, only) if files is None else files:
         tell = None if on_progress is None else partial(on_progress, file)
@@ -129,7 +124,10 @@ def _get_one(
     archive = place_of(file, folder)
     members = unpack_archive(archive, overwrite=overwrite) if is_archive else ()
     unpacked = {member.relative_to(folder).as_posix(): member.stat().st_size for member in members}
-    _write_ledger(folder, dataset, {**ledger, file.path: Kept(file, unpacked)})
+    kept = {**ledger, file.path: Kept(file, unpacked)}
+    files = [{**asdict(record.file), "unpacked": record.unpacked} for _, record in sorted(kept.items())]
+    text = json.dumps({"dataset": dataset.name, "files": files}, indent=1)
+    write_text_atomic(folder / LEDGER, text + "\n", overwrite=True)
     if is_archive:
         archive.unlink()
         return "unpacked"
@@ -156,12 +154,6 @@ def read_ledger(folder: Path) -> dict[str, Kept]:
             path, f"is damaged ({type(error).__name__}). Remove it; what is there is kept."
         ) from None
     return {file.path: Kept(file, sizes) for file, sizes in zip(files, unpacked, strict=True)}
-
-
-def _write_ledger(folder: Path, dataset: Dataset, kept: dict[str, Kept]) -> None:
-    files = [{**asdict(record.file), "unpacked": record.unpacked} for _, record in sorted(kept.items())]
-    text = json.dumps({"dataset": dataset.name, "files": files}, indent=1)
-    write_text_atomic(folder / LEDGER, text + "\n", overwrite=True)
 
 
 def unpack_archive(archive: Path, *, overwrite: bool = False) -> tuple[Path, ...]:
@@ -295,12 +287,10 @@ def check(
     on_step: OnStep | None = None,
     **options: Any,
 ) -> Check:
-    """Check a local copy.
+    """Check a local copy, and its digests where a SHA256SUMS.txt or the notes that `get` leaves have them.
 
-    ``depth`` is how much of each signal is read: nothing, its first and last second, or everything. Digests
-    are compared where the folder has them, in a SHA256SUMS.txt or the notes that `get` leaves; that reads
-    every byte. ``on_step`` is called before each file and recording with its name, its number, and how many
-    there are.
+    ``depth`` is how much of each signal is read: nothing, its first and last second, or everything.
+    ``on_step`` hears of each file and recording by name, number, and how many there are.
     """
     root = Path(folder)
     entries = list(dataset.entries(root, **options))
@@ -357,11 +347,8 @@ def _read(signal: Signal, first: int, end: int) -> None:
 
 
 def _present(recording: Recording) -> Present:
-    scored = {
-        scorer: int(np.count_nonzero(night.labels >= 0)) for scorer, night in recording.scorings.items()
-    }
-    hours = recording.seconds / 3600
-    channels = tuple(recording.signals)
+    scored = {name: int(np.count_nonzero(night.labels >= 0)) for name, night in recording.scorings.items()}
+    hours, channels = recording.seconds / 3600, tuple(recording.signals)
     return Present(recording.id, recording.subject, hours, channels, scored, recording.is_synthetic)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.formats.companions import START_WORDS, numbered_rows, parse_start
 from stageguard.formats.recordings.read import EXPERT, read_recording_file
 from stageguard.night.recording import Recording
@@ -86,10 +86,7 @@ def read_row(
 
 
 def seconds_of(text: str | None, recording: Recording, what: str) -> float | None:
-    """Return a time as seconds since the recording's start.
-
-    It is a number of seconds, a time of day (the first one after the start) or a date with a time.
-    """
+    """Return seconds since the recording's start of a number, a time of day or a date with a time."""
     if text is None:
         return None
     try:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken
 from stageguard.formats.hypnogram import HypnogramOptions
 from stageguard.formats.read import read_hypnogram_file
@@ -168,10 +168,7 @@ class Participant:
 
 
 def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[str, Participant]:
-    """Read participants by id from `shhs1-dataset-*.csv` and `shhs-harmonized-dataset-*.csv`, anywhere below.
-
-    ``ahi`` is the column of the apnoea-hypopnoea index, by default the first of `AHI_COLUMNS` that is there.
-    """
+    """Read participants by id from the tables below a folder; `ahi` is a column other than the usual."""
     rows: dict[str, dict[str, str]] = {}
     columns: dict[str, None] = {}
     for path in _tables(folder, visit):
@@ -193,10 +190,7 @@ def read_participants(folder: Path, visit: int, ahi: str | None = None) -> dict[
 
 
 def stratified_sample(participants: Mapping[str, Participant], seed: int = PAPER_SEED) -> tuple[str, ...]:
-    """Draw subjects by age and severity of apnoea, ascending; the same ones for the same table and seed.
-
-    Those without age or index are not drawn; a group that has too few of the paper's ids is an error.
-    """
+    """Draw subjects by age and severity of apnoea, ascending; the same ones for the same table and seed."""
     first, last = PAPER_IDS
     pool: dict[tuple[str | None, str | None], list[str]] = {}
     for name, person in participants.items():

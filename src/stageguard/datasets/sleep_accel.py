@@ -12,7 +12,7 @@ import numpy as np
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic, open_text
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.recording import Recording, Series, Signal
@@ -43,9 +43,8 @@ _FEATURE_FILES = (*_FEATURES, _TIMES, _FEATURE_LABELS)
 def find(folder: Path, *, scheme: str = "aasm5", whole: bool = False) -> Iterator[Entry]:
     """Find the subjects in a folder: PhysioNet's text files, or the feature files of Walch et al.
 
-    They are in ``motion/``, ``heart_rate/``, ``steps/`` and ``labels/``, or all side by side. What the watch
-    recorded in the days before the night is kept, at negative times; what it recorded after the last scored
-    epoch, if the whole is wanted.
+    The days before the night are at negative times; what follows the last scored epoch is kept if the whole
+    is wanted.
     """
     if scheme not in SCHEMES:
         raise InputError(f"scheme is {scheme!r}, expected one of {', '.join(SCHEMES)}.")

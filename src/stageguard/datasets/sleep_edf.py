@@ -19,7 +19,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.datasets.samples import broken, reading
 from stageguard.formats.recordings.edf import read_edf_header
 from stageguard.formats.recordings.read import cropped, read_recording_file
@@ -103,10 +103,7 @@ def read_night(
 
 
 def around_sleep(recording: Recording, minutes: float) -> Recording:
-    """Return the recording from some minutes before the first epoch of sleep to as many after the last.
-
-    Cassettes ran for about 20 hours, most of them by day. A recording without sleep stays as it is.
-    """
+    """Return the recording from some minutes before the first epoch of sleep to as many after the last."""
     first, end = np.inf, -np.inf
     epoch_seconds = 1.0
     for night in recording.scorings.values():

@@ -14,8 +14,8 @@ from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import checked_file, is_synthetic
-from stageguard.datasets.dataset import Entry
-from stageguard.datasets.radar_container import MAPPING, find_mapped, find_standard, radar_files
+from stageguard.datasets import Entry
+from stageguard.datasets.radar import MAPPING, find_mapped, find_standard, radar_files
 from stageguard.datasets.samples import broken
 from stageguard.formats.annotations import stage_epochs
 from stageguard.formats.outgoing import Event
@@ -41,12 +41,9 @@ _LARGEST = 32 << 20  # bytes of one part; a table of subjects is never this long
 def find(
     folder: Path, *, scheme: str = "wnr3", pair: int = 1, mapping: str | Path | None = None
 ) -> Iterator[Entry]:
-    """Find radar recordings in a folder.
+    """Find radar recordings: by a mapping file, else PhysioNet's, else files with arrays of standard names.
 
-    A folder with ``recordings.toml`` is read by it. Else PhysioNet's ``sbj01.edf`` with ``sbj01.edf.atr`` are
-    read, their stages merged to the scheme, and their eight I/Q pairs as "radar_i_3" and "radar_q_3" for S5
-    and S6, but without a number for the pair wanted; else every npz, HDF5 or EDF file whose arrays have the
-    standard names.
+    Of PhysioNet's eight I/Q pairs, S5 and S6 are "radar_i_3" and "radar_q_3"; the one wanted has no number.
     """
     if not 1 <= pair <= N_PAIRS:
         raise InputError(f"pair is {pair}, expected 1 to {N_PAIRS}.")

@@ -16,7 +16,7 @@ import numpy as np
 
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.base.files import file_error
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.formats.recordings.read import Scoring, build_recording, lay_over
 from stageguard.formats.recordings.wfdb import (
     read_wfdb_annotations,

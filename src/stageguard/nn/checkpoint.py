@@ -33,23 +33,78 @@ from stageguard.signals.features import Recipe
 Trained = Literal["natural", "balanced"]
 
 
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    return dict(checks.mapping(value, where))
+
+
+def _names(value: object, where: str) -> tuple[str, ...]:
+    names = schema.text_list(value, where)
+    if len(set(names)) != len(names) or not names:
+        raise InputError(f"{where} are not different from each other.")
+    return names
+
+
+def _network(value: object, where: str) -> dict[str, Any]:
+    options = _mapping(value, where)
+    taken = [key for key in options if key in SET_BY_FEATURES]
+    if taken:
+        raise InputError(f"network has {taken[0]!r}, which follows from the features.")
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class _ProfileEntry:
+    """What the card says of the profile."""
+
+    name: str = schema.text()
+    sha256: str = schema.text()
+    definition: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
+
+
+def _profile(value: object, where: str) -> Profile:
+    """Return the profile, if it is the one that was written."""
+    said = schema.read_table(_ProfileEntry, value, where)
+    try:
+        profile = Profile.from_dict(said.definition)
+    except ProfileError as error:
+        raise InputError(f"profile.definition: {error}") from None
+    if said.sha256 != profile.sha256:
+        raise InputError("profile.sha256 is not that of profile.definition.")
+    return profile
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSet:
+    """The features a network takes."""
+
+    recipe: str = schema.text(empty=True)  # how they were computed, in a name of the user's
+    # the recipe itself; None where features came without one
+    recipe_document: Mapping[str, Any] | None = schema.declare(REQUIRED, schema.optional(_mapping))
+    names: tuple[str, ...] = schema.declare(REQUIRED, _names)  # in order
+    n_frames: int = schema.count()  # per epoch
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCard:
     """What a network is for and how it was made; everything but its weights."""
 
-    backbone: str
-    network: Mapping[str, Any]  # the options it was built with
-    epoch_seconds: float  # of the epochs it was trained on
-    recipe: str  # how the features were computed, in a name of the user's
-    recipe_document: Mapping[str, Any] | None  # the recipe itself; None where features came without one
-    features: tuple[str, ...]  # their names, in order
-    n_frames: int  # per epoch
-    normalisation: Normalisation
-    length: int | None  # epochs it is shown at a time; None for a whole stretch
-    temperature: float  # found on the validation subjects; 1 leaves the probabilities as they are
-    trained: Trained  # whether stages were weighted in training; the decoder needs to know
-    profile: Profile  # whose transitions were learned from, and the one to decode with
-    training: Mapping[str, Any]  # options, counts and validation results, for the record
+    backbone: str = schema.text()
+    network: Mapping[str, Any] = schema.declare(REQUIRED, _network)  # the options it was built with
+    # of the epochs it was trained on
+    epoch_seconds: float = schema.declare(REQUIRED, lambda value, where: checks.epoch_seconds(value))
+    features: FeatureSet = schema.declare(REQUIRED, partial(schema.read_table, FeatureSet))
+    normalisation: Normalisation = schema.declare(
+        REQUIRED, partial(schema.read_table, Normalisation, complete=True)
+    )
+    # epochs it is shown at a time; None for a whole stretch
+    length: int | None = schema.declare(REQUIRED, schema.optional(checks.count))
+    # found on the validation subjects; 1 leaves the probabilities as they are
+    temperature: float = schema.number(positive=True)
+    # whether stages were weighted in training; the decoder needs to know
+    trained: Trained = schema.choice(REQUIRED, "natural", "balanced")
+    profile: Profile = schema.declare(REQUIRED, _profile)  # learned from, and the one to decode with
+    # options, counts and validation results, for the record
+    training: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
 
     @property
     def scheme(self) -> StageScheme:
@@ -60,8 +115,8 @@ class ModelCard:
         """Return the network, untrained."""
         return build_backbone(
             self.backbone,
-            n_frames=self.n_frames,
-            n_features=len(self.features),
+            n_frames=self.features.n_frames,
+            n_features=len(self.features.names),
             n_stages=self.scheme.n_stages,
             epoch_seconds=self.epoch_seconds,
             **self.network,
@@ -69,23 +124,24 @@ class ModelCard:
 
     def feature_recipe(self, recording: str) -> Recipe:
         """Return how the network's features are computed; where nobody knows, an error names a recording."""
-        if self.recipe_document is None:
+        if self.features.recipe_document is None:
             raise InputError(
                 f"{recording}: is a recording, and this network holds no recipe for its features (they were "
-                f"called {self.recipe!r}). Compute them as for training, and give the tables."
+                f"called {self.features.recipe!r}). Compute them as for training, and give the tables."
             )
-        return Recipe.from_dict(self.recipe_document)
+        return Recipe.from_dict(self.features.recipe_document)
 
     def columns(self, names: Sequence[str]) -> list[int]:
         """Return where the network's features are among others, in its order, or say which is missing."""
-        missing = [name for name in self.features if name not in names]
+        wanted = self.features.names
+        missing = [name for name in wanted if name not in names]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise InputError(
-                f"has no feature {missing[0]!r}{more}, which this network was trained on "
-                f"(recipe {self.recipe!r}, {len(self.features)} features).{did_you_mean(missing[0], names)}"
+                f"has no feature {missing[0]!r}{more}, which this network was trained on (recipe "
+                f"{self.features.recipe!r}, {len(wanted)} features).{did_you_mean(missing[0], names)}"
             )
-        return [names.index(name) for name in self.features]
+        return [names.index(name) for name in wanted]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types."""
@@ -94,13 +150,8 @@ class ModelCard:
             "network": dict(self.network),
             "scheme": _scheme_document(self.scheme),
             "epoch_seconds": self.epoch_seconds,
-            "features": {
-                "recipe": self.recipe,
-                "recipe_document": None if self.recipe_document is None else dict(self.recipe_document),
-                "names": list(self.features),
-                "n_frames": self.n_frames,
-            },
-            "normalisation": self.normalisation.to_dict(),
+            "features": schema.plain_table(self.features),
+            "normalisation": schema.plain_table(self.normalisation),
             "length": self.length,
             "temperature": self.temperature,
             "trained": self.trained,
@@ -115,91 +166,15 @@ class ModelCard:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ModelCard:
         """Return what `to_dict` described; anything else is an InputError that names the key."""
-        said = schema.read_table(_Document, document)
-        taken = [key for key in said.network if key in SET_BY_FEATURES]
-        if taken:
-            raise InputError(f"network has {taken[0]!r}, which follows from the features.")
-        profile, features = said.profile.load(), said.features
-        if dict(said.scheme) != _scheme_document(profile.scheme):
-            raise InputError(f"scheme is not that of its profile ({', '.join(profile.scheme.names)}).")
-        if len(set(features.names)) != len(features.names) or not features.names:
-            raise InputError("features.names are not different from each other.")
-        strange = [name for name in said.normalisation.absolute if name not in features.names]
+        card = schema.read_table(cls, {key: value for key, value in document.items() if key != "scheme"})
+        if "scheme" not in document:
+            raise InputError("key 'scheme' is missing in the document.")
+        if _mapping(document["scheme"], "scheme") != _scheme_document(card.scheme):
+            raise InputError(f"scheme is not that of its profile ({', '.join(card.scheme.names)}).")
+        strange = [name for name in card.normalisation.absolute if name not in card.features.names]
         if strange:
             raise InputError(f"normalisation.absolute names {strange[0]!r}, which is not among the features.")
-        return cls(
-            **{name: getattr(said, name) for name in _AS_WRITTEN},
-            recipe=features.recipe,
-            recipe_document=features.recipe_document,
-            features=features.names,
-            n_frames=features.n_frames,
-            profile=profile,
-        )
-
-
-# What a document and a card both have.
-_AS_WRITTEN = [
-    "backbone",
-    "network",
-    "epoch_seconds",
-    "normalisation",
-    "length",
-    "temperature",
-    "trained",
-    "training",
-]
-
-
-def _mapping(value: object, where: str) -> dict[str, Any]:
-    return dict(checks.mapping(value, where))
-
-
-@dataclass(frozen=True, slots=True)
-class _Features:
-    """What the card says of the features."""
-
-    recipe: str = schema.text(empty=True)
-    recipe_document: Mapping[str, Any] | None = schema.declare(REQUIRED, schema.optional(_mapping))
-    names: tuple[str, ...] = schema.declare(REQUIRED, schema.text_list)
-    n_frames: int = schema.count()
-
-
-@dataclass(frozen=True, slots=True)
-class _Profile:
-    """What the card says of the profile."""
-
-    name: str = schema.text()
-    sha256: str = schema.text()
-    definition: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
-
-    def load(self) -> Profile:
-        """Return the profile, if it is the one that was written."""
-        try:
-            profile = Profile.from_dict(self.definition)
-        except ProfileError as error:
-            raise InputError(f"profile.definition: {error}") from None
-        if self.sha256 != profile.sha256:
-            raise InputError("profile.sha256 is not that of profile.definition.")
-        return profile
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """The card as JSON has it."""
-
-    backbone: str = schema.text()
-    network: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
-    scheme: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
-    epoch_seconds: float = schema.declare(REQUIRED, lambda value, where: checks.epoch_seconds(value))
-    features: _Features = schema.declare(REQUIRED, partial(schema.read_table, _Features))
-    normalisation: Normalisation = schema.declare(
-        REQUIRED, lambda value, where: Normalisation.from_dict(value)
-    )
-    length: int | None = schema.declare(REQUIRED, schema.optional(checks.count))
-    temperature: float = schema.number(positive=True)
-    trained: Trained = schema.choice(REQUIRED, "natural", "balanced")
-    profile: _Profile = schema.declare(REQUIRED, partial(schema.read_table, _Profile))
-    training: Mapping[str, Any] = schema.declare(REQUIRED, _mapping)
+        return card
 
 
 def _scheme_document(scheme: StageScheme) -> dict[str, Any]:
@@ -228,10 +203,10 @@ class TrainedModel:
             columns = card.columns(table.names)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        if table.features.shape[1] != card.n_frames:
+        if table.features.shape[1] != card.features.n_frames:
             raise InputError(
                 f"{where}: has {table.features.shape[1]} frames per epoch, but this network was trained on "
-                f"{card.n_frames}. Compute the features by the recipe {card.recipe!r}."
+                f"{card.features.n_frames}. Compute the features by the recipe {card.features.recipe!r}."
             )
         if table.epoch_seconds is not None and table.epoch_seconds != card.epoch_seconds:
             raise InputError(
@@ -243,9 +218,9 @@ class TrainedModel:
                 f"{where}: has the stages {', '.join(table.scheme.names)}, but this network was trained on "
                 f"{', '.join(card.scheme.names)}. Read the table in that scheme."
             )
-        if table.names == card.features:
+        if table.names == card.features.names:
             return table
-        return replace(table, features=table.features[..., columns], names=card.features)
+        return replace(table, features=table.features[..., columns], names=card.features.names)
 
     def read(self, path: str | Path) -> FeatureTable:
         """Read the network's features from a file; whatever else is in it does no harm."""
@@ -254,14 +229,10 @@ class TrainedModel:
     def probabilities(self, table: FeatureTable) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Calibrated stage probabilities per row of a table; NaN rows where an epoch has no signal."""
         table = self.accept(table)
-        raw = table_probabilities(
-            self.network,
-            table,
-            self.card.normalisation,
-            self.card.scheme.n_stages,
-            length=self.card.length,
-        )
-        return soften(raw, self.card.temperature)
+        card = self.card
+        scale, n_stages = card.normalisation, card.scheme.n_stages
+        raw = table_probabilities(self.network, table, scale, n_stages, length=card.length)
+        return soften(raw, card.temperature)
 
     def density(self, table: FeatureTable) -> Hypnodensity:
         """Stage probabilities from the table's first epoch to its last; gaps are rows without evidence."""
@@ -311,13 +282,7 @@ def save_model(model: TrainedModel, folder: str | Path, *, overwrite: bool = Fal
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedModel:
-    """Read a network from the folder `save_model` wrote to, or from either file in it.
-
-    Raises
-    ------
-    FileFormatError
-        The files are incomplete, changed, or of another version; one line says which and what to do.
-    """
+    """Read a network from the folder `save_model` wrote to, or from either file in it."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     if not (folder / CARD).is_file():

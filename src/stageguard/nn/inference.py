@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -125,10 +125,6 @@ class Score:
     accuracy: float
     log_loss: float
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the numbers by name."""
-        return asdict(self)
-
 
 def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None = None) -> Score:
     """Score rows that have both an expert's stage and probabilities.
@@ -148,17 +144,14 @@ def score_probabilities(probabilities: Floats, labels: Ints, chosen: Ints | None
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Recordings kept aside, and how a network is run on them.
-
-    With a decoder, and the length of an epoch if not its own, the decoded stages are judged: a network
-    trained under the semi-Markov likelihood leaves to the transitions what they know, so that its most
-    probable stages alone say little.
-    """
+    """Recordings kept aside, and how a network is run on them."""
 
     tables: Sequence[FeatureTable]
     normalisation: Normalisation
     n_stages: int
     length: int | None
+    # judges the decoded stages: a network trained under the semi-Markov likelihood leaves to the transitions
+    # what they know, so that its most probable stages alone say little
     decoder: Profile | None = None
     epoch_seconds: float | None = None
 

@@ -181,11 +181,9 @@ def paired_epochs(mask: Tensor | None, segment_ids: Tensor | None) -> Tensor | N
 
 
 def stages_first(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Return logits as (stages, batch, epochs), at least in single precision, masked epochs blank.
-
-    A softmax over a short last axis takes torch ten times as long as one over the first. What a network
-    says about masked epochs, NaN included, must not reach the loss or its gradient.
-    """
+    """Return logits as (stages, batch, epochs), at least in single precision, masked epochs blank."""
+    # a softmax over a short last axis takes torch ten times as long as one over the first; what is said
+    # about masked epochs, NaN included, must not reach the loss or its gradient
     laid = logits.permute(2, 0, 1).contiguous()
     if laid.dtype in (torch.float16, torch.bfloat16):
         laid = laid.float()
@@ -292,21 +290,10 @@ class TransitionPenalty(nn.Module):
     def forward(
         self, logits: Tensor, mask: Tensor | None = None, *, segment_ids: Tensor | None = None
     ) -> Tensor:
-        """Return the mean rare-transition probability as a scalar, in the logits' own dtype.
+        """Return the mean rare-transition probability as a scalar in the logits' dtype; 0 without a pair.
 
-        Parameters
-        ----------
-        logits : Tensor (batch, epochs, stages)
-            A network's output before softmax; one recording may come as (epochs, stages).
-        mask : bool Tensor (batch, epochs), optional
-            True where an epoch counts. Pairs that touch another epoch are left out.
-        segment_ids : integer Tensor (batch, epochs), optional
-            Epochs with the same number follow each other in time; no pair crosses a change.
-
-        Returns
-        -------
-        Tensor
-            A scalar; 0 where the batch has no pair.
+        Arguments are those of `StageGuardLoss`; logits of one recording may come as (epochs, stages). Pairs
+        that touch a masked epoch, or cross a change of segment, are left out.
         """
         logits = check_logits(logits, self.profile.scheme)
         mask = check_mask(mask, logits)

@@ -40,7 +40,10 @@ class TrainingOptions:
 
     backbone: str = schema.text()  # one of `backbones`
     # stages, epoch length, rare pairs of the penalty, and what `predict` decodes with
-    profile: Profile | str = schema.declare(schema.REQUIRED, lambda value, where: _profile(value, where))
+    profile: Profile | str = schema.declare(
+        schema.REQUIRED,
+        lambda value, where: value if isinstance(value, Profile) else checks.text(value, where, empty=False),
+    )
     # further options of the backbone, such as width, depth, small, training_length
     network: Mapping[str, Any] = field(
         default_factory=dict, metadata={"check": lambda value, where: _network(value, where)}
@@ -100,10 +103,6 @@ class TrainingOptions:
             if key not in document:
                 raise InputError(f"the options say no {key}. Add a line such as {_EXAMPLES[key]}.")
         return cls(**document)
-
-
-def _profile(profile: object, where: str) -> Profile | str:
-    return profile if isinstance(profile, Profile) else checks.text(profile, where, empty=False)
 
 
 def _network(network: object, where: str) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from stageguard.nn.pytorch import Tensor, nn, torch
 
 STATE = "training.safetensors"
 LOG = "log.jsonl"
+COUNTED = ("step", "best_step", "best_kappa", "n_stale", "history")  # of a run, besides its tensors
 BEGIN_ANEW = Message(OVERWRITE, " to begin anew")
 
 
@@ -61,8 +62,8 @@ class _Numbers:
     best_step: int = schema.count(low=0)
     best_kappa: float = schema.number()
     n_stale: int = schema.count(low=0)
-    history: Sequence[dict[str, Any]] = schema.declare(
-        schema.REQUIRED, lambda value, where: checks.items(value, where, checks.mapping)
+    history: list[dict[str, Any]] = schema.declare(
+        schema.REQUIRED, lambda value, where: list(checks.items(value, where, checks.mapping))
     )
     tensors: tuple[str, ...] = schema.declare(schema.REQUIRED, schema.text_list)
     replaces: bool = schema.flag()
@@ -117,7 +118,7 @@ def remember(run: Run, score: Score) -> None:
 
 def log(run: Run, means: Mapping[str, float], rate: float, score: Score, seconds: float) -> None:
     """Add a line to the log."""
-    validation = {name: round(value, 6) for name, value in score.to_dict().items()}
+    validation = {name: round(value, 6) for name, value in asdict(score).items()}
     training = {name: round(value, 6) for name, value in means.items()}
     entry = {"step": run.step, "learning_rate": rate, "training": training, "validation": validation}
     run.history.append(entry | {"is_best": run.best_step == run.step, "seconds": round(seconds, 2)})
@@ -131,13 +132,10 @@ def save(run: Run, location: Location) -> None:
     for index, known in run.optimizer.state_dict()["state"].items():
         moments = {name: tensor for name, tensor in known.items() if tensor is not None}
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in plain_tensors(moments).items()}
-    names = tuple(sorted(tensors))
-    numbers = _Numbers(
-        run.step, run.best_step, run.best_kappa, run.n_stale, run.history, names, location.replaces
-    )
-    state = codec.save(
-        tensors, metadata={"identity": json.dumps(location.identity), "run": json.dumps(asdict(numbers))}
-    )
+    numbers = {name: getattr(run, name) for name in COUNTED}
+    numbers |= {"tensors": sorted(tensors), "replaces": location.replaces}
+    metadata = {"identity": json.dumps(location.identity), "run": json.dumps(numbers)}
+    state = codec.save(tensors, metadata=metadata)
     lines = [{"options": location.identity["options"]}, *run.history]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     folder = location.folder
@@ -148,10 +146,7 @@ def save(run: Run, location: Location) -> None:
 
 
 def resume(run: Run, location: Location) -> None:
-    """Put a run where an interrupted one left off, if there is one.
-
-    A run that is to begin anew goes on only from where it was itself, having begun anew before.
-    """
+    """Put a run where an interrupted one left off; one that begins anew, only if that had begun anew."""
     path = location.folder / STATE
     if not path.exists():
         return
@@ -201,8 +196,9 @@ def _restore(run: Run, numbers: _Numbers, tensors: dict[str, Tensor]) -> None:
     groups = run.optimizer.state_dict()["param_groups"]
     run.optimizer.load_state_dict({"state": moments, "param_groups": groups})
     run.network.load_state_dict(part("network."))
-    run.best, run.best_kappa, run.history = part("best."), numbers.best_kappa, list(numbers.history)
-    run.step, run.best_step, run.n_stale = numbers.step, numbers.best_step, numbers.n_stale
+    run.best = part("best.")
+    for name in COUNTED:
+        setattr(run, name, getattr(numbers, name))
 
 
 def _moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:

@@ -209,7 +209,11 @@ class Paths:
         value: Floats = np.bincount(sequence, weights=total - observed, minlength=n_sequences).astype(
             np.float64
         )
-        return Likelihood(value, self._spread_out(expected), by_scores)
+        if self.where.kept is None:
+            return Likelihood(value, expected.reshape(self.shape), by_scores)
+        by_evidence = np.zeros(self.shape)
+        by_evidence.reshape(-1, n_stages)[self.where.kept] = expected
+        return Likelihood(value, by_evidence, by_scores)
 
     def _row_spread(self) -> float:
         # the range of all rows together bounds that of each, and is usually small enough
@@ -244,14 +248,6 @@ class Paths:
             pairs = np.bincount(labels[:-1] * n_stages + labels[1:], minlength=n_stages * n_stages)
             by_scores[sequence] += pairs.reshape(n_stages, n_stages) - self.lattice.uses(edges[0])
         return float(total[0])
-
-    def _spread_out(self, rows: Floats) -> Floats:
-        """Return rows of scored epochs in the shape of the batch, 0 elsewhere."""
-        if self.where.kept is None:
-            return rows.reshape(self.shape)
-        batch = np.zeros(self.shape)
-        batch.reshape(-1, self.shape[-1])[self.where.kept] = rows
-        return batch
 
 
 # Beyond this share of labels no path can hold, the profile is not the right one for them.
@@ -331,7 +327,12 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
         self.reduction = checks.choice(reduction, "reduction", ("mean", "sum", "none"))
         seconds = self.profile.epoch_seconds if epoch_seconds is None else checks.epoch_seconds(epoch_seconds)
         self.assumed: tuple[str, ...] = ()
-        weight = self._weight_of(transition_weight)
+        weight = self.profile.transition_weight
+        if transition_weight is not None:
+            weight = checks.number(transition_weight, "transition_weight", low=0.0)
+        elif weight is None:
+            weight = 1.0
+            self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
         flip = self.profile.flip_flop
         if flip.penalty_nats > 0 and flip.method == "greedy":
             self.assumed += ("the flip-flop window is exact: the greedy pass exists for decode only",)
@@ -342,14 +343,6 @@ class SemiMarkovLoss(SequenceLoss[SemiMarkovParts]):
             self.transition_scores: nn.Parameter | None = nn.Parameter(scores)
         else:
             self.register_parameter("transition_scores", None)
-
-    def _weight_of(self, transition_weight: float | None) -> float:
-        if transition_weight is not None:
-            return checks.number(transition_weight, "transition_weight", low=0.0)
-        if self.profile.transition_weight is not None:
-            return self.profile.transition_weight
-        self.assumed += ("transition weight 1: the profile sets it per recording, when decoding",)
-        return 1.0
 
     def parts_of(self, batch: Batch) -> SemiMarkovParts:
         """Return the loss in nats; each run of epochs that count is a recording with its ends."""

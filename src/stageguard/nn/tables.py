@@ -312,31 +312,12 @@ class Normalisation:
             made += [Stretch(scaled[a:b], labels[a:b]) for a, b in table.stretches()]
         return made
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON types."""
-        plain: dict[str, Any] = schema.plain_table(self)
-        return plain
-
-    @classmethod
-    def from_dict(cls, document: object) -> Normalisation:
-        """Return what `to_dict` described."""
-        return schema.read_table(cls, document, "normalisation", complete=True)
-
 
 def _moments(values: Floats32) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of each feature; a constant feature gets spread 1."""
     flat = values.astype(np.float64).reshape(values.shape[0] * values.shape[1], values.shape[2])
     mean, spread = flat.mean(axis=0), flat.std(axis=0)
     return mean, np.where(spread > 1e-9 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """Sequences of one length; `mask` is True on scored epochs and False on padding."""
-
-    features: Floats32  # (n_sequences, length, n_frames, n_features)
-    labels: Ints  # (n_sequences, length), -1 where masked
-    mask: Mask  # (n_sequences, length)
 
 
 def cut_windows(n_epochs: int, length: int, offset: int = 0) -> list[int]:
@@ -363,8 +344,10 @@ def round_of_batches(
     return [[windows[i] for i in part] for part in parts]
 
 
-def make_batch(stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]], length: int) -> Batch:
-    """Stack windows, padded with zeros behind their end; padding is unscored."""
+def make_batch(
+    stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]], length: int
+) -> tuple[Floats32, Ints, Mask]:
+    """Return features and labels of windows, padded behind their end, and which epochs are scored."""
     shape = (len(windows), length, *stretches[0].features.shape[1:])
     features = np.zeros(shape, dtype=np.float32)
     labels = np.full(shape[:2], UNSCORED, dtype=np.int64)
@@ -373,4 +356,4 @@ def make_batch(stretches: Sequence[Stretch], windows: Sequence[tuple[int, int]],
         n_here = min(length, len(stretch.labels) - start)
         features[row, :n_here] = stretch.features[start : start + n_here]
         labels[row, :n_here] = stretch.labels[start : start + n_here]
-    return Batch(features, labels, labels >= 0)
+    return features, labels, labels >= 0

@@ -18,7 +18,7 @@ import numpy as np
 
 from stageguard.base.arrays import Ints
 from stageguard.base.errors import InputError
-from stageguard.nn.checkpoint import ModelCard, TrainedModel, save_model
+from stageguard.nn.checkpoint import FeatureSet, ModelCard, TrainedModel, save_model
 from stageguard.nn.inference import Score, Validation
 from stageguard.nn.losses import StageGuardLoss
 from stageguard.nn.options import TrainingOptions, filled, in_steps, rate_at, recipe_of
@@ -218,7 +218,7 @@ def _step(run: Run, plan: _Plan, step: int, windows: list[tuple[int, int]], rate
     options, device = plan.options, plan.device
     torch.manual_seed(options.seed * 1_000_003 + step)
     batch = make_batch(plan.stretches, windows, plan.length)
-    x, y, mask = (torch.from_numpy(a).to(device) for a in (batch.features, batch.labels, batch.mask))
+    x, y, mask = (torch.from_numpy(array).to(device) for array in batch)
     run.network.train()
     is_mixed = device.type == "cuda" and torch.cuda.is_bf16_supported()
     with torch.autocast("cuda", torch.bfloat16, enabled=is_mixed):
@@ -273,6 +273,7 @@ def _card(
     normalisation: Normalisation,
 ) -> ModelCard:
     first = tables[0]
+    recipe = options.recipe if first.recipe is None else str(first.recipe["name"])
     seconds = epoch_length(tables, options.epoch_seconds) or profile.epoch_seconds
     if options.loss == "semi-markov" and profile.transition_weight is None:
         profile = profile.replace(transition_weight=1.0)  # what the loss takes in place of a rule per night
@@ -281,10 +282,7 @@ def _card(
         backbone=options.backbone,
         network=options.network,
         epoch_seconds=seconds,
-        recipe=options.recipe if first.recipe is None else str(first.recipe["name"]),
-        recipe_document=first.recipe,
-        features=first.names,
-        n_frames=first.features.shape[1],
+        features=FeatureSet(recipe, first.recipe, first.names, first.features.shape[1]),
         normalisation=normalisation,
         length=None,
         temperature=1.0,

@@ -89,7 +89,13 @@ class Guarded(nn.Module):
         """Return logits (batch, epochs, stages) of a batch, whatever the network's own layout."""
         _check_input(x, 2, "with a batch axis and at least one more")
         n_sequences = x.shape[0]
-        rows = self._tensor(self.model(x.flatten(0, 1) if self.per_epoch else x))
+        rows = self.model(x.flatten(0, 1) if self.per_epoch else x)
+        if not (isinstance(rows, Tensor) and rows.is_floating_point()):
+            got = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
+            raise InputError(
+                f"the network returned {got}, expected one floating point torch.Tensor. "
+                "Wrap it in a Module that returns only the stages' numbers."
+            )
         if self.per_epoch and rows.shape[0] != n_sequences * x.shape[1]:
             raise InputError(
                 f"the network returned shape {tuple(rows.shape)} for {n_sequences * x.shape[1]} epochs, "
@@ -210,15 +216,6 @@ class Guarded(nn.Module):
         raise InputError(
             f"targets have shape {tuple(targets.shape)}, but the network gave {expected[1]} epochs for each "
             f"of {expected[0]} sequences: expected {expected}.{hint}"
-        )
-
-    def _tensor(self, output: Any) -> Tensor:
-        if isinstance(output, Tensor) and output.is_floating_point():
-            return output
-        got = output.dtype if isinstance(output, Tensor) else type(output).__name__
-        raise InputError(
-            f"the network returned {got}, expected one floating point torch.Tensor. "
-            "Wrap it in a Module that returns only the stages' numbers."
         )
 
     def _arranged(self, output: Tensor, n_sequences: int) -> Tensor:

@@ -13,14 +13,15 @@ from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording
 from stageguard.signals.activity import METHODS, Counts, find_acceleration, find_counts, stillness
-from stageguard.signals.clock import Clock, clock_features
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart_rate import FEATURES, READY_MADE, heart_rate_features, read_heart_rate
 from stageguard.signals.quality import Assessed, Stretches, from_epochs, from_stretches, runs_of
 from stageguard.signals.windows import (
     IF_PRESENT,
+    Clock,
     Columns,
     assemble,
+    clock_features,
     is_wanted,
     runs,
     timed_values,
@@ -63,10 +64,7 @@ class Settings:
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
-    """Return the features of each epoch, shape (n_epochs, 1, n_features), and their names.
-
-    An epoch without counts is NaN throughout. Heart rates missing for a while are interpolated.
-    """
+    """Return features (n_epochs, 1, n_features) and their names; an epoch without counts is NaN."""
     settings: Settings = recipe.settings
     counts = find_counts(recording, settings.counts, settings.axis)
     columns = activity_features(counts, epochs, settings)
@@ -239,18 +237,12 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
     quiet sleeper.
     """
     counts = find_counts(recording)
-    if rules == "kdd2026":
-        return _paper(counts, epochs)
+    if rules == "kdd2026":  # an epoch without counts is lost too, and ends a row
+        each = counts.per_epoch(epochs)
+        zero = runs_of(each == 0, PAPER_ZERO_EPOCHS)
+        return from_epochs({"counts: zero": zero, "counts: missing": np.isnan(each)})
     stretches: Stretches = {"counts: missing": _missing(counts, epochs), "counts: stuck": _stuck(counts)}
     return from_stretches(stretches | _removals(recording, counts), epochs.edges)
-
-
-def _paper(counts: Counts, epochs: EpochGrid) -> Assessed:
-    """Mark zero counts for three epochs or more; an epoch without counts is lost too, and ends a row."""
-    each = counts.per_epoch(epochs)
-    return from_epochs(
-        {"counts: zero": runs_of(each == 0, PAPER_ZERO_EPOCHS), "counts: missing": np.isnan(each)}
-    )
 
 
 def _missing(counts: Counts, epochs: EpochGrid) -> tuple[Floats, Floats]:
@@ -279,7 +271,10 @@ def _removals(recording: Recording, counts: Counts) -> Stretches:
     the device finds no pulse although it finds one every minute elsewhere; never while it stays warm.
     """
     starts, ends, least_minutes = _still_stretches(recording, counts)
-    temperature = _temperature(recording)
+    temperature = None
+    if "temperature" in recording.signals:
+        times, degrees = timed_values(recording.signals["temperature"], "degC", "channel 'temperature'")
+        temperature = times[np.isfinite(degrees)], degrees[np.isfinite(degrees)]
     pulses = read_heart_rate(recording)[0] if "heart_rate" in recording.signals else np.zeros(0)
     finds_pulses = len(pulses) > 1 and float(np.median(np.diff(pulses))) <= 60.0 * USUAL_PULSE_MINUTES
     off: dict[str, list[tuple[float, float]]] = {reason: [] for reason in REASONS}
@@ -316,15 +311,6 @@ def _still_stretches(recording: Recording, counts: Counts) -> tuple[Floats, Floa
         return seconds[first], seconds[end], STILL_ACCELERATION_MINUTES
     first, end = runs(counts.has_data & (counts.counts == 0).all(axis=1))
     return counts.edges[first], counts.edges[end], STILL_COUNTS_MINUTES
-
-
-def _temperature(recording: Recording) -> tuple[Floats, Floats] | None:
-    """Return times and degrees Celsius, where the recording has them."""
-    if "temperature" not in recording.signals:
-        return None
-    times, values = timed_values(recording.signals["temperature"], "degC", "channel 'temperature'")
-    keep = np.isfinite(values)
-    return times[keep], values[keep]
 
 
 def _warmth(temperature: tuple[Floats, Floats] | None, first: float, end: float) -> str:

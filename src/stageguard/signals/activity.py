@@ -173,10 +173,7 @@ def te_lindert_counts(acceleration: Acceleration) -> tuple[Floats, Mask]:
 
 
 def stillness(acceleration: Acceleration, window_seconds: int) -> tuple[Floats, Mask]:
-    """Return the standard deviation of each axis in g in successive windows (windows, 3).
-
-    Their length divides the block's 1800 s. The second array says whether half of the seconds have data.
-    """
+    """Return the standard deviation of each axis in g in windows that divide 1800 s, and which have data."""
     grid_hz = max(float(round(min(acceleration.rate_hz, 100.0))), 1.0)
     spread, known = [np.zeros((0, 3))], [np.zeros(0, dtype=np.bool_)]
     for first, end, _, _ in acceleration.blocks(margin=0):
@@ -263,10 +260,7 @@ class Counts:
 
 
 def find_counts(recording: Recording, method: str = "actigraph", axis: str = "vector") -> Counts:
-    """Return a recording's activity counts: those it brings, else made from its raw acceleration.
-
-    ``axis`` is one of the three, or "vector" for the length of all; "te-lindert" knows the third only.
-    """
+    """Return a recording's activity counts: those it brings, else of its acceleration, by one axis or all."""
     if "counts" in recording.signals:
         return _given(recording, recording.signals["counts"])
     acceleration = find_acceleration(recording)

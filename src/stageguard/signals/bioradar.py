@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import numpy as np
@@ -56,10 +56,7 @@ class Settings:
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
-    """Return features (n_epochs, 1, n_features) and their names; an epoch mostly without an echo is NaN.
-
-    Rates of epochs too restless to tell are those between their neighbours'.
-    """
+    """Return features (n_epochs, 1, n_features) and their names; an epoch mostly without an echo is NaN."""
     settings = cast(Settings, recipe.settings)
     if settings.rate_hz < 2.5 * settings.heart_band[1]:
         raise InputError(
@@ -235,18 +232,9 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str) -> Assessed:
     """Share of the epoch that is missing, flat, clipped or too large, in pieces of 5 s."""
     per_epoch = max(1, round(epochs.epoch_seconds / SEGMENT_SECONDS))
     segments = measure_segments(signal, epochs, per_epoch, spectra=False)
-    missing, flat = segments.missing_and_flat(FLAT)
-    sound = ~missing & ~flat
-    clipped = segments.clipped & sound & (role != "radar_phase")  # an angle has no limits to hit
-    large = segments.is_large(GRADED_Z, GRADED_TIMES)
-    return from_segments(
-        {
-            f"{role}: missing": missing,
-            f"{role}: flat": flat,
-            f"{role}: clipped": clipped,
-            f"{role}: amplitude": large & sound & ~clipped,
-        }
-    )
+    if role == "radar_phase":  # an angle has no limits to hit
+        segments = replace(segments, clipped=np.zeros_like(segments.clipped))
+    return from_segments(segments.flags(role, GRADED_Z, GRADED_TIMES, FLAT))
 
 
 def _unwrapped(angles: Floats) -> Floats:

@@ -13,15 +13,16 @@ from stageguard.base.errors import InputError
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Series
 from stageguard.signals.breathing import Belt, Breathing, breathing_channels, breathing_features, read_belt
-from stageguard.signals.clock import Clock, clock_features
 from stageguard.signals.features.recipe import Recipe
 from stageguard.signals.heart import Beats, Heart, find_beats, has_beats, hrv_features
 from stageguard.signals.heart_rate import PLAUSIBLE_BPM, raw_heart_rate
 from stageguard.signals.quality import Assessed, from_epochs, named
 from stageguard.signals.windows import (
     IF_PRESENT,
+    Clock,
     Columns,
     assemble,
+    clock_features,
     covered_share,
     is_wanted,
     read_samples,

@@ -106,7 +106,12 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
         density = _frames(steady_signal(recording, role), epochs, wanted, "hann", [emg.band], role)
         parts.append(density + np.float32(10 * np.log10(high - low)))
         names.append(f"{role}_{low:g}-{high:g}hz_power")
-    _check_any(recording, [*wanted.channels, *emg.channels], parts)
+    for role, part in zip((*wanted.channels, *emg.channels), parts, strict=True):
+        if np.isnan(part).any(axis=(1, 2)).all():
+            raise InputError(
+                f"channel {role!r} of recording {recording.id!r} is flat or missing in every epoch. Map "
+                f"another one with --channel {role}=NAME, or use a recipe without it."
+            )
     values = np.concatenate(parts, axis=2)
     values[np.isnan(values).any(axis=(1, 2))] = np.nan
     if np.isnan(values[:, 0, 0]).all():
@@ -130,16 +135,6 @@ def _frames(
         binned[lost > wanted.max_missing] = np.nan
         made[chosen] = binned
     return made
-
-
-def _check_any(recording: Recording, roles: list[str], parts: list[Floats32]) -> None:
-    """Refuse a channel that gives nothing from beginning to end."""
-    for role, part in zip(roles, parts, strict=True):
-        if np.isnan(part).any(axis=(1, 2)).all():
-            raise InputError(
-                f"channel {role!r} of recording {recording.id!r} is flat or missing in every epoch. Map "
-                f"another one with --channel {role}=NAME, or use a recipe without it."
-            )
 
 
 PAPER_Z = 3.0
@@ -184,7 +179,7 @@ def assess(recording: Recording, epochs: EpochGrid, rules: str) -> Assessed:
 def _paper(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Assessed:
     """Peak-to-peak amplitude beyond 3 deviations of this recording, or too much power above 45 Hz."""
     segments = measure_segments(signal, epochs, 1, spectra=limits.has_high, unit="uV")
-    _warn_unit(segments, epochs, signal, role)
+    _warn_unit(segments, signal, role)
     flags = {f"{role}: no signal": segments.lost(), f"{role}: amplitude": segments.is_extreme(PAPER_Z)}
     if limits.has_high:
         flags[f"{role}: high-frequency power"] = (segments.high + segments.hum)[:, 0] > PAPER_HIGH_SHARE
@@ -196,24 +191,16 @@ def _graded(signal: Signal, epochs: EpochGrid, role: str, limits: Limits) -> Ass
     length = max(SEGMENT_SECONDS, SEGMENT_SAMPLES / signal.rate_hz)
     per_epoch = max(1, round(epochs.epoch_seconds / length))
     segments = measure_segments(signal, epochs, per_epoch, spectra=True, unit="uV")
-    _warn_unit(segments, epochs, signal, role)
-    missing, flat = segments.missing_and_flat(limits.flat)
-    flags = {
-        f"{role}: missing": missing,
-        f"{role}: flat": flat,
-        f"{role}: clipped": segments.clipped & ~missing,
-        f"{role}: amplitude": segments.is_large(limits.z, limits.times) & ~segments.clipped,
-        f"{role}: mains hum": segments.hum > HUM_SHARE,
-    }
+    _warn_unit(segments, signal, role)
+    flags = segments.flags(role, limits.z, limits.times, limits.flat)
+    sound = ~(flags[f"{role}: missing"] | flags[f"{role}: flat"])
+    flags[f"{role}: mains hum"] = (segments.hum > HUM_SHARE) & sound
     if limits.has_high:
-        flags[f"{role}: high-frequency power"] = segments.high > PAPER_HIGH_SHARE
-    for name, flag in flags.items():
-        if not name.endswith(("missing", "flat")):
-            flag &= ~missing & ~flat
+        flags[f"{role}: high-frequency power"] = (segments.high > PAPER_HIGH_SHARE) & sound
     return from_segments(flags)
 
 
-def _warn_unit(segments: Segments, epochs: EpochGrid, signal: Signal, role: str) -> None:
+def _warn_unit(segments: Segments, signal: Signal, role: str) -> None:
     """Warn when a voltage is so small or so large that its unit must be another one."""
     usual, (low, high) = segments.usual_range, PLAUSIBLE_UV
     if not signal.unit or not np.isfinite(usual) or low <= usual <= high:

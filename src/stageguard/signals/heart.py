@@ -52,11 +52,7 @@ class Beats:
         return np.asarray((self.intervals >= low) & (self.intervals <= high))
 
     def normal(self, tolerance: float) -> Mask:
-        """Whether each interval is plausible and near its neighbours, as those of normal beats are.
-
-        Near is a share of the median of the 11 plausible intervals around. An ectopic beat makes one interval
-        too short and one too long.
-        """
+        """Whether each interval is plausible and within a share of the median of the 11 such ones around."""
         kept = np.flatnonzero(self.is_plausible)
         normal = np.zeros(len(self.times), dtype=np.bool_)
         if len(kept):
@@ -72,11 +68,7 @@ def has_beats(recording: Recording) -> bool:
 
 
 def find_beats(recording: Recording) -> Beats:
-    """Return a recording's heartbeats: those it brings, else found in its ECG.
-
-    An ECG is searched by `sleepecg` (Pan and Tompkins 1985, modified) in blocks that overlap, so that memory
-    does not grow with the recording.
-    """
+    """Return a recording's heartbeats: those it brings, else those `sleepecg` finds in its ECG by blocks."""
     if "beats" in recording.signals:
         return _given(recording, recording.signals["beats"])
     if "ecg" not in recording.signals:
@@ -97,7 +89,12 @@ def find_beats(recording: Recording) -> Beats:
             f"{LEAST_RATE_HZ:g} to find heartbeats. Map a faster one, or beat times as 'beats'."
         )
     times, lost = _detected(signal)
-    return Beats(times, _intervals(times, lost))
+    intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
+    for first, end in lost:  # no interval reaches over a lost stretch
+        after = int(np.searchsorted(times, (first + end) / 2))
+        if after < len(times):
+            intervals[after] = np.nan
+    return Beats(times, intervals)
 
 
 def _given(recording: Recording, channel: Signal | Series) -> Beats:
@@ -120,16 +117,6 @@ def _given(recording: Recording, channel: Signal | Series) -> Beats:
             "expected 0.3 to 2 s. Say its unit, for example 'ms', or map another."
         )
     return Beats(channel.times, intervals)
-
-
-def _intervals(times: Floats, lost: list[tuple[float, float]]) -> Floats:
-    """Return the time from each beat to the one before, NaN where a lost stretch lies between."""
-    intervals = np.append(np.nan, np.diff(times)) if len(times) else np.zeros(0)
-    for first, end in lost:
-        after = int(np.searchsorted(times, (first + end) / 2))
-        if after < len(times):
-            intervals[after] = np.nan
-    return intervals
 
 
 def _detected(signal: Signal) -> tuple[Floats, list[tuple[float, float]]]:

@@ -60,16 +60,24 @@ class Segments:
         """Whether each epoch of one segment is so many deviations from the recording's mean amplitude."""
         return np.asarray(np.abs(plain_z(np.where(self.lost(), np.nan, self.range[:, 0]))) > z)
 
-    def is_large(self, z: float, times: float) -> Mask:
-        """Whether each segment is beyond both: robust deviations of the log range, times the usual range."""
+    def flags(self, role: str, z: float, times: float, flat: float) -> dict[str, Mask]:
+        """Return which segments are missing, flat, clipped or too large, by reason; each for one of them.
+
+        Flat is a range below a share of the usual one; too large is one beyond both so many robust deviations
+        of the log range and so many times the usual range.
+        """
+        missing = self.missing > 0.5
+        is_flat = ~missing & ~(self.range > flat * self.usual_range)
+        sound = ~missing & ~is_flat
         moving = np.where(self.range > 0, self.range, np.nan)
         with np.errstate(invalid="ignore"):
-            return np.asarray((robust_z(np.log(moving)) > z) & (moving > times * self.usual_range))
-
-    def missing_and_flat(self, least: float) -> tuple[Mask, Mask]:
-        """Return which segments are missing, and which of the others move by less than a share of usual."""
-        missing = self.missing > 0.5
-        return missing, ~missing & ~(self.range > least * self.usual_range)
+            large = (robust_z(np.log(moving)) > z) & (moving > times * self.usual_range)
+        return {
+            f"{role}: missing": missing,
+            f"{role}: flat": is_flat,
+            f"{role}: clipped": self.clipped & sound,
+            f"{role}: amplitude": large & ~self.clipped & sound,
+        }
 
 
 def measure_segments(

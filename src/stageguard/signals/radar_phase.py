@@ -265,7 +265,9 @@ def strongest_rhythm(windows: Floats, rate_hz: float, band: tuple[float, float])
     first, end = int(np.ceil(band[0] / spacing)), int(band[1] / spacing) + 1
     inside = power[:, first:end]
     line = _highest_peaks(inside)
-    rate = (first + line + _vertex(power, first + line)) * spacing
+    at = np.clip(first + line, 1, power.shape[1] - 2)
+    beside = (np.log(np.maximum(power[np.arange(len(power)), at + step], 1e-300)) for step in (-1, 0, 1))
+    rate = (first + line + np.clip(vertex(*beside), -0.5, 0.5)) * spacing
     reach = 2 * FINER  # half the width of the Hann window's main lobe
     columns = np.arange(inside.shape[1])
     near = np.abs(columns - line[:, None]) <= reach
@@ -284,11 +286,3 @@ def _highest_peaks(power: Floats) -> Ints:
     inner = peaks.argmax(axis=1)
     has_peak = peaks[np.arange(len(power)), inner] > 0
     return np.asarray(np.where(has_peak, inner + 1, power.argmax(axis=1)), dtype=np.int64)
-
-
-def _vertex(power: Floats, line: Ints) -> Floats:
-    """Return how far beside a line the parabola through it and its neighbours has its vertex."""
-    rows = np.arange(len(power))
-    line = np.clip(line, 1, power.shape[1] - 2)
-    before, at, after = (np.log(np.maximum(power[rows, line + step], 1e-300)) for step in (-1, 0, 1))
-    return np.clip(vertex(before, at, after), -0.5, 0.5)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from stageguard.base import schema
 from stageguard.base.arrays import Floats, Floats32, Ints, Mask
 from stageguard.base.errors import InputError
 from stageguard.base.extras import library
@@ -95,10 +96,7 @@ def is_wanted(use: str, is_there: bool) -> bool:
 
 
 def timed_values(channel: Signal | Series, unit: str, what: str) -> tuple[Floats, Floats]:
-    """Return times in seconds and values of a channel of any kind, in a unit; without its own it has this.
-
-    Of a series with several columns it is the first.
-    """
+    """Return times in seconds and values of a channel, the first column of several, in a unit or its own."""
     if isinstance(channel, Series):
         times, values = channel.times, channel.values.reshape(len(channel.times), -1)[:, 0]
     else:
@@ -182,10 +180,7 @@ def runs(flags: Mask) -> tuple[Ints, Ints]:
 
 
 def vertex(left: Floats, centre: Floats, right: Floats, where: Mask | bool = True) -> Floats:
-    """Return how far from each centre the parabola through three even samples is highest.
-
-    0 where it has no highest point, and where it is not asked for.
-    """
+    """Return how far from each centre the parabola through three even samples is highest; 0 where nowhere."""
     bend = left - 2 * centre + right
     return np.divide(0.5 * (left - right), bend, out=np.zeros(bend.shape), where=(bend < 0) & where)
 
@@ -307,3 +302,45 @@ def bin_matrix(lines: Floats, edges: Sequence[tuple[float, float]], what: str) -
             )
         matrix[inside, column] = 1.0 / inside.sum()
     return matrix
+
+
+LOW_POINT_HOURS = 5.0  # when the body's drive to be awake is lowest
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Which features of time to add."""
+
+    elapsed: bool = schema.flag(True)  # hours since the start, and their cosine as in Walch et al. (2019)
+    # cosine and sine of the clock, where the recording says when it began
+    time_of_day: str = schema.choice("if present", *IF_PRESENT)
+
+
+def clock_features(epochs: EpochGrid, options: Clock, recording: str) -> Columns:
+    """Return features of time, by name, each at the start of the epochs.
+
+    ``elapsed_cosine`` is Walch's clock proxy: -cos(2 pi (t - 5 h) / 24 h) with t from the first epoch.
+    ``clock_cosine`` and ``clock_sine`` are the same wave and the one six hours later with t the time of day,
+    lowest at 5 and at 11 o'clock.
+    """
+    hours = epochs.edges[:-1] / 3600.0
+    columns: Columns = {}
+    if options.elapsed:
+        columns["hours"] = hours
+        columns["elapsed_cosine"] = -np.cos(_angle(hours))
+    start = epochs.start
+    if options.time_of_day == "always" and start is None:
+        raise InputError(
+            f"recording {recording!r} does not say when it began, expected a date and time for the clock "
+            "features. Give it, or set clock.time_of_day = 'never' in the recipe."
+        )
+    if options.time_of_day != "never" and start is not None:
+        hour_of_day = start.hour + start.minute / 60 + (start.second + start.microsecond / 1e6) / 3600
+        angle = _angle(hour_of_day + hours)
+        columns["clock_cosine"] = -np.cos(angle)
+        columns["clock_sine"] = -np.sin(angle)
+    return columns
+
+
+def _angle(hours: Floats) -> Floats:
+    return np.asarray((hours - LOW_POINT_HOURS) * (2 * np.pi / 24.0))

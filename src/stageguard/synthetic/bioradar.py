@@ -129,7 +129,10 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
     """Write one recording."""
     folder.mkdir(parents=True, exist_ok=True)
     if layout == "edf":
-        _write_edf(folder / f"{made.recording.subject}.edf", made)
+        path = folder / f"{made.recording.subject}.edf"
+        signals = [edf_signal(signal_of(made, role), label, RANGE) for label, role in CHANNELS.items()]
+        write_edf(path, made.recording, signals)
+        path.with_name(f"{path.name}.atr").write_bytes(stage_annotations(made.night.hypnogram))
         return
     night = made.night.hypnogram
     with (folder / f"{made.recording.subject}.npz").open("xb") as file:
@@ -169,12 +172,6 @@ def _table(subjects: Sequence[Any]) -> str:
         facts = (str(subject.covariates.get(name, "")) for name in names)
         rows.append([subject.subject, *facts, "1"])
     return "".join(",".join(row) + "\n" for row in rows)
-
-
-def _write_edf(path: Path, made: Simulated) -> None:
-    signals = [edf_signal(signal_of(made, role), label, RANGE) for label, role in CHANNELS.items()]
-    write_edf(path, made.recording, signals)
-    path.with_name(f"{path.name}.atr").write_bytes(stage_annotations(made.night.hypnogram))
 
 
 def stage_annotations(night: Hypnogram) -> bytes:

@@ -9,7 +9,7 @@ import csv
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -82,7 +82,9 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     ecg = ecg_of(stream(seed, "ecg", who), body.beats, body.breath, ECG_HZ, round(seconds * ECG_HZ))
     channels = {"ecg": ecg, **_belts(stream(seed, "belts", who), body.breath, body.move)}
     channels["spo2"] = _saturation(stream(seed, "spo2", who), body.apnoeas, int(seconds))
-    channels["heart_rate"] = _rate(body.beats, int(seconds))
+    rate = 60 / np.maximum(np.diff(body.beats), 0.25)
+    per_second = np.interp(np.arange(int(seconds)) + 0.5, body.beats[1:], rate)
+    channels["heart_rate"] = np.rint(per_second).astype(np.float32)
     events = scatter_events(stream(seed, "events", who), seconds, EVENTS)
     for event in events:
         values = channels[event.channel]
@@ -129,11 +131,6 @@ def _saturation(rng: np.random.Generator, apnoeas: list[Event], n_seconds: int) 
     return np.asarray(np.clip(np.rint(level + rng.normal(0, 0.2, n_seconds)), 60, 100), dtype=np.float32)
 
 
-def _rate(beats: Floats, n_seconds: int) -> Floats32:
-    rate = 60 / np.maximum(np.diff(beats), 0.25)
-    return np.asarray(np.rint(np.interp(np.arange(n_seconds) + 0.5, beats[1:], rate)), dtype=np.float32)
-
-
 FIRST_ID = 900_000  # the study's own ids end at 205804
 STAGES = {
     "W": "Wake|0",
@@ -165,7 +162,10 @@ def write(made: Simulated, folder: Path, layout: str) -> None:
     scorings = folder / "polysomnography" / "annotations-events-nsrr" / "shhs1"
     for subfolder in (edfs, scorings):
         subfolder.mkdir(parents=True, exist_ok=True)
-    _write_edf(edfs / f"{stem}.edf", made)
+    channels = [edf_signal(signal_of(made, role), c.label, c.limits) for role, c in CHANNELS.items()]
+    sex = made.recording.covariates.get("sex")
+    letter: Literal["M", "F", "X"] = "M" if sex == "M" else "F" if sex == "F" else "X"
+    write_edf(edfs / f"{stem}.edf", made.recording, channels, letter)
     text = nsrr_xml(made.night.hypnogram, made.events)
     (scorings / f"{stem}-nsrr.xml").write_text(text, encoding="utf-8")
 
@@ -216,11 +216,3 @@ def _event(kind: str, concept: str, start: float, seconds: float, more: str = ""
         f"<ScoredEvent><EventType>{escape(kind)}</EventType><EventConcept>{escape(concept)}</EventConcept>"
         f"<Start>{start:.1f}</Start><Duration>{seconds:.1f}</Duration>{more}</ScoredEvent>"
     )
-
-
-def _write_edf(path: Path, made: Simulated) -> None:
-    signals = [
-        edf_signal(signal_of(made, role), label, limits) for role, (label, *_, limits) in CHANNELS.items()
-    ]
-    sex = made.recording.covariates.get("sex")
-    write_edf(path, made.recording, signals, "M" if sex == "M" else "F" if sex == "F" else "X")

@@ -23,7 +23,6 @@ from stageguard.profile.profile import Profile
 from stageguard.signals.modalities import Modality, modality_of
 from stageguard.synthetic.events import Event, Simulated
 from stageguard.synthetic.sleepers import (
-    Night,
     Sleeper,
     draw_adult,
     draw_day,
@@ -186,10 +185,19 @@ def write_subject(plan: Plan, folder: Path, number: int) -> Subject:
 
 
 def _simulate(plan: Plan, who: int | Sleeper) -> Simulated:
-    module = module_of(plan.recorded)
-    sleeper = who if isinstance(who, Sleeper) else _sleeper(plan, who)
+    assert plan.hours is not None
+    modality, module = plan.recorded, module_of(plan.recorded)
+    draw_human = draw_infant if plan.variant == "infant" else draw_adult
+    draw = draw_mouse if modality.is_mouse else draw_human
+    sleeper = who if isinstance(who, Sleeper) else draw(plan.seed, who)
+    kind = kind_of(modality.profile, plan.variant)
+    if modality.is_mouse:
+        night = draw_day(kind, sleeper, plan.seed, plan.hours)
+    else:
+        awake_minutes = modality.evening_minutes, modality.morning_minutes
+        night = draw_night(kind, sleeper, plan.seed, plan.hours, awake_minutes)
     name = module.name_of(sleeper.number, plan.layout)
-    made: Simulated = module.simulate(_night(plan, sleeper), sleeper, plan.seed, name)
+    made: Simulated = module.simulate(night, sleeper, plan.seed, name)
     return made
 
 
@@ -202,22 +210,6 @@ def module_of(modality: Modality) -> Any:
     ``READ_OPTIONS``, what `stageguard features` needs to read them.
     """
     return import_module(f"stageguard.synthetic.{modality.module}")
-
-
-def _sleeper(plan: Plan, number: int) -> Sleeper:
-    if plan.recorded.is_mouse:
-        return draw_mouse(plan.seed, number)
-    return draw_infant(plan.seed, number) if plan.variant == "infant" else draw_adult(plan.seed, number)
-
-
-def _night(plan: Plan, sleeper: Sleeper) -> Night:
-    assert plan.hours is not None
-    modality = plan.recorded
-    kind = kind_of(modality.profile, plan.variant)
-    if modality.is_mouse:
-        return draw_day(kind, sleeper, plan.seed, plan.hours)
-    minutes = modality.evening_minutes, modality.morning_minutes
-    return draw_night(kind, sleeper, plan.seed, plan.hours, minutes)
 
 
 def _write_truth(plan: Plan, subjects: Sequence[Subject], folder: Path) -> None:

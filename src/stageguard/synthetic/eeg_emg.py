@@ -62,7 +62,9 @@ def simulate(night: Night, sleeper: Sleeper, seed: int, name: str) -> Simulated:
     events = scatter_events(stream(seed, "events", who), night.seconds, EVENTS)
     rng = stream(seed, "artefacts", who)
     if rng.random() < MAINS_CHANCE:
-        eeg += _mains(rng, n_samples)
+        time = np.arange(n_samples, dtype=np.float64) / RATE_HZ
+        hum = rng.uniform(4, 12) * np.sin(2 * np.pi * MAINS_HZ * time + rng.uniform(0, 6))
+        eeg += hum.astype(np.float32)
     for event in events:
         _disturb(rng, event, eeg, emg)
     signals = {"eeg": Signal("EEG", eeg, RATE_HZ, "uV"), "emg": Signal("EMG", emg, RATE_HZ, "uV")}
@@ -132,12 +134,6 @@ def _disturb(rng: np.random.Generator, event: Event, eeg: Floats32, emg: Floats3
     else:
         wave = rng.standard_normal(n) * fade
     target[samples] += (size * wave).astype(np.float32)
-
-
-def _mains(rng: np.random.Generator, n_samples: int) -> Floats32:
-    time = np.arange(n_samples, dtype=np.float64) / RATE_HZ
-    hum = rng.uniform(4, 12) * np.sin(2 * np.pi * MAINS_HZ * time + rng.uniform(0, 6))
-    return np.asarray(hum, dtype=np.float32)
 
 
 LABEL_SECONDS = 2.5

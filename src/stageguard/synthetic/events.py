@@ -71,10 +71,7 @@ def simulated(
 def scatter_events(
     rng: np.random.Generator, seconds: float, kinds: Iterable[tuple[str, str, float, tuple[float, float]]]
 ) -> list[Event]:
-    """Return events at random times that stay inside the recording.
-
-    `kinds` has the kind, the channel, how many there are per hour, and the range of their length in seconds.
-    """
+    """Return events at random times, of kinds with channel, number per hour and range of seconds."""
     made = []
     for kind, channel, per_hour, lengths in kinds:
         for _ in range(int(rng.poisson(per_hour * seconds / 3600))):

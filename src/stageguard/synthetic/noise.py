@@ -127,10 +127,7 @@ def levels(
     scatter: Scatter,
     epoch_seconds: float,
 ) -> Floats:
-    """Return a number for every epoch: what the look makes it, the sleeper's own, a drift, and chance.
-
-    `by_stage` has the stages in the order of the looks.
-    """
+    """Return a number for every epoch: what the look makes it, the sleeper's own, a drift, and chance."""
     table = np.array(list(by_stage.values()))
     of_sleeper = rng.normal(0, scatter.subject)
     slow = scatter.slow * drift(rng, len(looks), DRIFT_MINUTES * 60 / epoch_seconds)

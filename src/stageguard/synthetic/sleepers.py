@@ -209,10 +209,7 @@ NARCOLEPTIC_MOUSE_EXITS = {("W", "R"): 60.0, ("N", "W"): 1.5, ("W", "N"): 1.3}  
 
 @cache
 def kind_of(profile_name: str, variant: str = "adult") -> Kind:
-    """Return the kind of sleeper that a fitted profile describes, adult, narcoleptic or (no mouse) infant.
-
-    The profile's transitions are met on average over a night (people) or a day (mice).
-    """
+    """Return the sleepers whose mean transitions over a night, or a mouse's day, are a profile's."""
     profile = Profile.load(profile_name)
     if profile.scheme == WNR3 and profile.species == "mouse":
         kind = _calibrated(WNR3, profile.epoch_seconds, _matrix(profile), _one_epoch(profile), None)

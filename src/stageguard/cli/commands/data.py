@@ -18,8 +18,7 @@ from rich.text import Text
 
 from stageguard.cli.options import AsJson, parse_dataset_options, text_option
 from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
-from stageguard.datasets import dataset, dataset_names
-from stageguard.datasets.dataset import Dataset, RemoteFile
+from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
 from stageguard.datasets.local_copy import Check, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy
 from stageguard.datasets.local_copy import get as fetch

@@ -19,7 +19,7 @@ from stageguard.cli.terminal import (
     print_list,
     progress_bar,
 )
-from stageguard.datasets.dataset import Entry
+from stageguard.datasets import Entry
 from stageguard.nn.data import dataset_tables, read_folder
 from stageguard.nn.options import TrainingConfig, read_config
 from stageguard.nn.tables import FeatureTable

@@ -6,11 +6,11 @@ neural network with distributional shift correction. PLOS ONE 14(12): e0224642.
 
 from __future__ import annotations
 
-from typing import Unpack, cast
+from typing import Any, cast
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.nn.backbones.shared import RAW_FRAMES, Backbone, Sizes, Spectrogram, scaled
+from stageguard.nn.backbones.shared import RAW_FRAMES, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
 
 
@@ -30,7 +30,7 @@ class AccuSleep(Backbone):
         published. Otherwise every feature is a channel and filters slide over time alone.
     """
 
-    def __init__(self, *, window_epochs: int = 13, spectrum: bool = False, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, window_epochs: int = 13, spectrum: bool = False, **sizes: Any) -> None:
         super().__init__(**sizes)
         self.window_epochs = checks.count(window_epochs, "window_epochs")
         if self.window_epochs % 2 == 0:

@@ -7,9 +7,9 @@ approach for sleep stage classification with single-channel EEG. IEEE Trans. Neu
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from stageguard.nn.backbones.shared import Backbone, Sizes, sampling_rate, scaled
+from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 # Attention runs along the places that pooling leaves of an epoch; with fewer there is nothing to attend to.
@@ -27,7 +27,7 @@ class AttnSleep(Backbone):
         Half the width, unless an epoch is one feature vector: the network is small then.
     """
 
-    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, **sizes: Any) -> None:
         super().__init__(**sizes)
         n_frames, n_features = self.n_frames, self.n_features
         width = self.width / 2 if self.small and n_frames > 1 else self.width

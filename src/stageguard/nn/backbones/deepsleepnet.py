@@ -6,9 +6,9 @@ raw single-channel EEG. IEEE Trans. Neural Syst. Rehabil. Eng. 25(11): 1998-2008
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from stageguard.nn.backbones.shared import Backbone, Sizes, sampling_rate, scaled
+from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 
@@ -23,7 +23,7 @@ class DeepSleepNet(Backbone):
         A quarter of the width and one LSTM layer.
     """
 
-    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, **sizes: Any) -> None:
         super().__init__(**sizes)
         n_frames, n_features = self.n_frames, self.n_features
         width, depth = (self.width / 4, self.depth_or(1)) if self.small else (self.width, self.depth_or(2))

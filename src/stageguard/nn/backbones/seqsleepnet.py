@@ -7,11 +7,11 @@ Eng. 27(3): 400-410.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
-from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Sizes, Spectrogram, scaled
+from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, nn, torch
 
 
@@ -31,7 +31,7 @@ class SeqSleepNet(Backbone):
         Channels whose spectra lie one after the other in the features.
     """
 
-    def __init__(self, *, spectrum: bool = False, n_channels: int = 1, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, spectrum: bool = False, n_channels: int = 1, **sizes: Any) -> None:
         super().__init__(**sizes)
         spectrum = checks.flag(spectrum, "spectrum")
         n_frames, n_features = self.n_frames, self.n_features

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from math import inf, sqrt
-from typing import Any, ClassVar, Required, TypedDict
+from typing import Any, ClassVar
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError
@@ -14,23 +14,11 @@ from stageguard.nn.pytorch import Tensor, functional, nn, torch
 RAW_FRAMES = 200
 
 
-class Sizes(TypedDict, total=False):
-    """What every network takes, as in `build_backbone`; each says what depth and small are to it."""
-
-    n_frames: Required[int]
-    n_features: Required[int]
-    n_stages: Required[int]
-    width: float
-    depth: int | None
-    small: bool
-    epoch_seconds: float
-
-
 class Backbone(nn.Module):
     """A network from the epochs of a recording to the logits of their stages.
 
     Subclasses implement ``logits``; ``forward`` checks the input and calls it. Their constructors take
-    `Sizes` besides options of their own.
+    the sizes that this one takes, besides options of their own; each says what depth and small are to it.
 
     Attributes
     ----------
@@ -104,7 +92,11 @@ class Backbone(nn.Module):
                 f"the input has {x.shape[1]} epochs, but this {type(self).__name__} takes at most the "
                 f"{self.training_length} it is trained on. Run it on overlapping windows and average them."
             )
-        if self.training and self._fewest_values(x) == 1 and self._normalises_batches():
+        if (
+            self.training
+            and self._fewest_values(x) == 1
+            and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.modules())
+        ):
             raise InputError(
                 f"a batch of {x.shape[0]} x {x.shape[1]} epochs is too little to train {type(self).__name__} "
                 "on, expected two values or more to normalise. Use longer sequences or larger batches; to "
@@ -114,9 +106,6 @@ class Backbone(nn.Module):
     def _fewest_values(self, x: Tensor) -> int:
         """Return over how many values batch normalisation averages where they are fewest."""
         return x.shape[0] * x.shape[1]
-
-    def _normalises_batches(self) -> bool:
-        return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.modules())
 
 
 class Spectrogram(nn.Module):

@@ -7,10 +7,10 @@ staging with interpretability and uncertainty quantification. IEEE Trans. Biomed
 from __future__ import annotations
 
 from math import log, sqrt
-from typing import Unpack
+from typing import Any
 
 from stageguard.base import checks
-from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Sizes, Spectrogram, scaled
+from stageguard.nn.backbones.shared import RAW_FRAMES, AttentionPool, Backbone, Spectrogram, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 N_HEADS = 8
@@ -30,7 +30,7 @@ class SleepTransformer(Backbone):
         Epochs in a training sequence, 21 as published. Longer inputs are refused.
     """
 
-    def __init__(self, *, training_length: int | None = None, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, training_length: int | None = None, **sizes: Any) -> None:
         super().__init__(**sizes)
         length, width, depth = (100, self.width / 2, 2) if self.small else (21, self.width, 4)
         length = length if training_length is None else training_length

@@ -7,15 +7,16 @@ high-frequency sleep staging. npj Digital Medicine 4: 72.
 from __future__ import annotations
 
 from math import log2, sqrt
-from typing import Unpack
+from typing import Any
 
-from stageguard.nn.backbones.shared import Backbone, Sizes, scaled
+from stageguard.nn.backbones.shared import Backbone, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
 KERNEL = 9
 LEVELS = 12  # of the published network, which halves 3,840 samples to about one place per epoch
-FIRST_FILTERS = 5
 COMPLEXITY = sqrt(1.67)
+# Of the 12 levels and of the bottom: 5 filters times COMPLEXITY, then sqrt(2) times as many in each.
+FILTERS = (6, 9, 11, 15, 20, 28, 40, 55, 77, 108, 152, 214, 302)
 
 
 class USleep(Backbone):
@@ -30,11 +31,11 @@ class USleep(Backbone):
         Half the width.
     """
 
-    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, **sizes: Any) -> None:
         super().__init__(**sizes)
         n_stages, width = self.n_stages, self.width / 2 if self.small else self.width
         self.n_levels = self.depth_or(min(LEVELS, max(4, round(log2(self.n_frames)))), high=LEVELS)
-        filters = [scaled(n, width) for n in _published_filters()[LEVELS - self.n_levels :]]
+        filters = [scaled(n, width) for n in FILTERS[LEVELS - self.n_levels :]]
         inner = filters[:-1]
         self.down = nn.ModuleList(
             _convolution(a, b) for a, b in zip([self.n_features, *inner], filters, strict=True)
@@ -84,14 +85,6 @@ class _UpLevel(nn.Module):
 def _convolution(n_in: int, n_out: int, kernel: int = KERNEL) -> nn.Sequential:
     padding = KERNEL // 2 if kernel == KERNEL else 0  # the kernel of 2 is padded on its right
     return nn.Sequential(nn.Conv1d(n_in, n_out, kernel, padding=padding), nn.ELU(), nn.BatchNorm1d(n_out))
-
-
-def _published_filters() -> list[int]:
-    """Return the filters of the 12 levels and of the bottom."""
-    base = [FIRST_FILTERS]
-    while len(base) <= LEVELS:
-        base.append(int(base[-1] * sqrt(2)))
-    return [int(n * COMPLEXITY) for n in base]  # 6 9 11 15 20 28 40 55 77 108 152 214 302
 
 
 def _initialise(part: nn.Module) -> None:

@@ -157,10 +157,7 @@ def scale(
     epochs: EpochGrid,
     calibration: Hypnogram | None,
 ) -> tuple[Floats32, str]:
-    """Return the features on a common scale and the name of what was done; absolute ones stay.
-
-    Epochs without a signal are NaN; calibration has the stages of some epochs.
-    """
+    """Return the features on a common scale, but for absolute ones, and the name of what was done."""
     has_signal = ~np.isnan(values[:, 0, 0])
     if calibration is None and (scaling.method == "none" or not has_signal.any()):
         return values, "none"

@@ -105,10 +105,7 @@ def recipes() -> list[str]:
 
 
 def modality_module(modality: str) -> Any:
-    """Return the module that extracts a modality's features.
-
-    Each offers Settings, a dataclass of options, and extract(recording, epochs, recipe) -> (values, names).
-    """
+    """Return the module with a modality's Settings and extract(recording, epochs, recipe)."""
     return import_module(f"stageguard.signals.{modality_of(modality).module}")
 
 
