@@ -164,12 +164,6 @@ Start = Annotated[
 Device = Literal["auto", "cpu", "cuda"]
 
 
-def check_scale(logits: bool, log: bool) -> None:
-    """Refuse two answers to what the numbers are."""
-    if logits and log:
-        raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
-
-
 def column_names(stages: str | None) -> tuple[str, ...] | None:
     """Return the names between commas."""
     return None if stages is None else tuple(part.strip() for part in stages.split(","))
@@ -202,19 +196,34 @@ def _typed(text: str) -> str | int | float | bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How files of probabilities are read."""
+class LightsTimes:
+    """When lights went off and on."""
 
-    stages: Stages = None
+    lights_off: LightsOff = None
+    lights_on: LightsOn = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What rows of probabilities are: logits, log-probabilities or neither, of which epoch length."""
+
     epoch_seconds: EpochSeconds = None
     logits: Logits = False
     log: Log = False
-    format: FormatName = None
-    pool: Pool = None
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
-        check_scale(self.logits, self.log)
+        if self.logits and self.log:
+            raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Rows):
+    """How files of probabilities are read."""
+
+    stages: Stages = None
+    format: FormatName = None
+    pool: Pool = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import typer
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error
 from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
-from stageguard.cli.options import ScoredReading
+from stageguard.cli.options import LightsTimes, ScoredReading
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
@@ -175,8 +175,12 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     return ScoredFile(path, argmax, None, profile, file.notes)
 
 
-def read_moment(text: str | None, option: str) -> Moment | None:
-    """Return when lights went off or on, as an option says it."""
+def read_lights(times: LightsTimes) -> tuple[Moment | None, Moment | None]:
+    """Return when lights went off and on, as the options say it."""
+    return _moment(times.lights_off, "--lights-off"), _moment(times.lights_on, "--lights-on")
+
+
+def _moment(text: str | None, option: str) -> Moment | None:
     try:
         return None if text is None else parse_moment(text)
     except ValueError:

@@ -18,8 +18,7 @@ from stageguard.cli.inputs import Input, Wanted, decode_options, find_densities,
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
-    LightsOff,
-    LightsOn,
+    LightsTimes,
     Overwrite,
     SampleList,
     Start,
@@ -29,7 +28,7 @@ from stageguard.cli.options import (
     spread,
 )
 from stageguard.cli.present import finish, print_headline, print_read, print_review, run_shown
-from stageguard.cli.scored_files import decode_night, read_moment, read_start
+from stageguard.cli.scored_files import decode_night, read_lights, read_start
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.outputs import table_with_codebook
 from stageguard.measures.day import Moment, lights_words
@@ -78,8 +77,7 @@ def intervals(
     level: Level = 0.9,
     draws: NumberOfDraws = 200,
     seed: Seed = 0,
-    lights_off: LightsOff = None,
-    lights_on: LightsOn = None,
+    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
     start: Start = None,
     convention: ByConvention = "aasm",
     min_first_rem_seconds: MinFirstRem = None,
@@ -102,14 +100,15 @@ def intervals(
             "Make one that does from nights an expert scored, with stageguard fit, or ask for the weaker "
             "--method model."
         )
+    off, on = read_lights(times)
     request = Request(
         profile=loaded,
         methods=("conformal", "model") if method == "both" else (method,),
         level=level,
         n_draws=draws,
         seed=seed,
-        lights_off=read_moment(lights_off, "--lights-off"),
-        lights_on=read_moment(lights_on, "--lights-on"),
+        lights_off=off,
+        lights_on=on,
         start=read_start(start),
         convention=convention,
         min_first_rem_seconds=min_first_rem_seconds,

@@ -13,9 +13,8 @@ from stageguard.cli.inputs import Input, decode_options, lights_of, night_id
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
-    LightsOff,
-    LightsOn,
     LightsOnPhase,
+    LightsTimes,
     Overwrite,
     ScoringFormat,
     output_option,
@@ -26,7 +25,7 @@ from stageguard.cli.options import (
     text_option,
 )
 from stageguard.cli.present import print_review, print_summary
-from stageguard.cli.scored_files import ReadOptions, decode_night, read_expert, read_moment, read_start
+from stageguard.cli.scored_files import ReadOptions, decode_night, read_expert, read_lights, read_start
 from stageguard.cli.terminal import console, print_error, print_json, print_list
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX, output_paths
 from stageguard.measures.statistics import StatisticsOptions
@@ -63,8 +62,7 @@ def report(
     source: Source = None,
     expert: ExpertFile = None,
     title: Title = None,
-    lights_off: LightsOff = None,
-    lights_on: LightsOn = None,
+    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
     lights_on_phase: LightsOnPhase = None,
     start: Start = None,
     given: DecodingGiven = DecodingGiven(),  # noqa: B008 - a group of options
@@ -81,7 +79,7 @@ def report(
         raise typer.BadParameter(
             f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30."
         )
-    off, on = read_moment(lights_off, "--lights-off"), read_moment(lights_on, "--lights-on")
+    off, on = read_lights(times)
     is_output = night.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
     if source is not None and not is_output:
         raise typer.BadParameter(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")

@@ -16,9 +16,8 @@ from stageguard.cli.group_tables import print_estimates, print_groups
 from stageguard.cli.inputs import Input, find_inputs, lights_of, scoring_of
 from stageguard.cli.options import (
     AsJson,
-    LightsOff,
-    LightsOn,
     LightsOnPhase,
+    LightsTimes,
     Overwrite,
     SampleList,
     ScoredFiles,
@@ -35,7 +34,7 @@ from stageguard.cli.scored_files import (
     ReadOptions,
     ScoredFile,
     read_expert,
-    read_moment,
+    read_lights,
     read_night,
     read_options,
 )
@@ -98,8 +97,7 @@ def stats(
     output: Output = None,
     profile: DecodeWith = None,
     convention: ByConvention = "aasm",
-    lights_off: LightsOff = None,
-    lights_on: LightsOn = None,
+    times: LightsTimes = LightsTimes(),  # noqa: B008 - a group of options
     lights_on_phase: LightsOnPhase = None,
     min_first_rem_seconds: MinFirstRem = FIRST_REM_SECONDS,
     start: Start = None,
@@ -129,8 +127,7 @@ def stats(
     inputs = find_inputs(files, samples, options.wanted)
     if expert is not None and len(inputs.nights) > 1 and expert.is_file():
         raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
-    lights = read_moment(lights_off, "--lights-off"), read_moment(lights_on, "--lights-on")
-    measuring = StatisticsOptions(convention, *lights, min_first_rem_seconds, lights_on_phase)
+    measuring = StatisticsOptions(convention, *read_lights(times), min_first_rem_seconds, lights_on_phase)
     groups = {} if by is None else read_groups(by)
     named = {name: row.expert for name, row in groups.items() if row.expert is not None}
     measurer = _Measurer(options, measuring, groups, Experts(expert, named))

@@ -23,13 +23,10 @@ from stageguard.base.errors import InputError, OutputError, StageGuardError, Sta
 from stageguard.base.files import checked_file, read_file, write_together
 from stageguard.cli.options import (
     Cohort,
-    EpochSeconds,
-    Log,
-    Logits,
     ProfileName,
+    Rows,
     Stager,
     Stages,
-    check_scale,
     column_names,
     spread,
     text_option,
@@ -67,19 +64,12 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALR
 
 
 @dataclass(frozen=True, slots=True)
-class DecoderOptions:
+class DecoderOptions(Rows):
     """What a decoder is made with, besides its profile and its columns."""
 
     max_lag_seconds: MaxLag = None
-    epoch_seconds: EpochSeconds = None
     cohort: Cohort = None
     stager: Stager = None
-    logits: Logits = False
-    log: Log = False
-
-    def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
-        check_scale(self.logits, self.log)
 
 
 @spread
