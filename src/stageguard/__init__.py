@@ -31,6 +31,7 @@ PUBLIC = {
     "guard.strength": "Strength",
     "measures.agreement": "Agreement agreement",
     "measures.bands": "expert_bands",
+    "measures.estimates": "Estimates estimates",
     "measures.experts": "AmongExperts among_experts consensus soft_agreement",
     "measures.intervals": "Interval Intervals intervals",
     "measures.prediction_powered": "PredictionPowered prediction_powered",

@@ -32,6 +32,8 @@ from stageguard.guard.strength import Strength as Strength
 from stageguard.measures.agreement import Agreement as Agreement
 from stageguard.measures.agreement import agreement as agreement
 from stageguard.measures.bands import expert_bands as expert_bands
+from stageguard.measures.estimates import Estimates as Estimates
+from stageguard.measures.estimates import estimates as estimates
 from stageguard.measures.experts import AmongExperts as AmongExperts
 from stageguard.measures.experts import among_experts as among_experts
 from stageguard.measures.experts import consensus as consensus

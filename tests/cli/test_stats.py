@@ -126,8 +126,44 @@ def test_probabilities_have_an_after_only_with_a_profile(run, cohort):
     decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").json["nights"][0]
     written = run("stats", cohort / "n0.hypnogram.tsv", "--json").json["nights"][0]
     for scoring in ("before", "after", "delta"):
-        assert decoded[scoring] == pytest.approx(written[scoring], nan_ok=True)
+        counted = {name: value for name, value in decoded[scoring].items() if name in written[scoring]}
+        assert counted == pytest.approx(written[scoring], nan_ok=True)
+        assert {*decoded[scoring]} - {*written[scoring]} == {
+            name for name in decoded[scoring] if name.startswith("expected_") or "estimate" in name
+        }
     assert bare["before"]["tst_minutes"] == written["before"]["tst_minutes"]
+
+
+def test_what_decode_recorded_is_what_the_probabilities_expect(run, cohort, tmp_path):
+    run("decode", cohort / "n0.csv", cohort / "n1.csv", "-p", PROFILE, "-o", tmp_path)
+    written = run("stats", tmp_path / "n0.hypnogram.tsv", "--json").json["nights"][0]
+    decoded = run("stats", cohort / "n0.csv", "-p", PROFILE, "--json").json["nights"][0]
+    for scoring in ("before", "after"):
+        assert "expected_minutes_N1" in written[scoring]
+        assert written[scoring] == pytest.approx(decoded[scoring], nan_ok=True)
+    assert written["rem_latency_estimator"] == decoded["rem_latency_estimator"]
+    assert written["steered"] is decoded["steered"] is True
+    cut = run("stats", tmp_path / "n0.hypnogram.tsv", "--lights-off", "600", "--json").json["nights"][0]
+    assert "expected_minutes_N1" not in cut["after"]
+    assert "expected minutes were recorded for other lights or definitions, and are left out" in cut["notes"]
+
+
+def test_what_a_rule_steered_is_marked_in_every_table(run, cohort, tmp_path):
+    run("decode", cohort / "n0.csv", cohort / "n1.csv", "-p", PROFILE, "-o", tmp_path / "out")
+    groups = tmp_path / "groups.tsv"
+    groups.write_text("id\tgroup\nn0\ta\nn1\tb\n")
+    ran = run("stats", tmp_path / "out", "--by", groups, "-o", tmp_path / "cohort.tsv")
+    for title in ("FI (per epoch)", "Awakenings", "Bouts"):
+        assert ran.out.count(f"{title} †") == 2  # means and differences
+    assert "TST (min) †" not in ran.out
+    assert "† steered: the rule that set the strength" in ran.out
+    book = json.loads((tmp_path / "cohort.json").read_text())
+    assert "; steered on 2 nights by the rule" in book["bouts_N2_after"]["Description"]
+    assert "steered" not in book["bouts_N2_before"]["Description"] + book["tst_minutes_after"]["Description"]
+    header, *rows = [line.split("\t") for line in (tmp_path / "cohort-groups.tsv").read_text().splitlines()]
+    told = {(row[0], row[2]): row[header.index("steered")] for row in rows}
+    assert told["awakenings", "guard"] == "yes"
+    assert told["awakenings", "argmax"] == told["tst_minutes", "guard"] == "no"
 
 
 def test_one_night_is_printed_in_full(run, cohort):

@@ -10,6 +10,7 @@ import pytest
 
 import nights
 import stageguard as sg
+from stageguard.guard.strength import STEERING
 from stageguard.measures.summary import DECODED_ROWS, Row, summary_of
 
 STAGES = "WNR"
@@ -99,3 +100,49 @@ def test_cells_show_what_is_missing_as_such():
     row = Row("rem_latency_minutes", 12.25, math.nan, reason="there is no REM")
     assert row.cells() == ["REM latency (min)", "12.2", "n/a", ""]
     assert row.to_dict() == {"before": 12.25, "after": row.after, "reason": "there is no REM"}
+
+
+def test_every_early_rem_that_was_removed_is_named():
+    # two epochs of doubtful REM ten minutes into sleep, and a long bout that survives an hour later
+    text = "W" * 20 + "N" * 20 + "RR" + "N" * 120 + "R" * 40 + "N" * 40
+    certainty = np.where(np.arange(len(text)) < 60, 0.6, 0.9)
+    rows = np.array(
+        [
+            [sure if s == letter else (1 - sure) / 2 for s in STAGES]
+            for letter, sure in zip(text, certainty, strict=True)
+        ]
+    )
+    decoding = nights.decode(rows, sg.Profile.load("human-psg-3"))
+    assert (decoding.argmax[40:42] == 2).all()
+    assert not (decoding.hypnogram.labels[:160] == 2).any()
+    evidence = 2 * math.log(0.6 / 0.2)
+    (removed,) = summary_of(decoding).early_rem_removed
+    assert removed == f"R 10 min after sleep onset (epoch 40), 1 min long, evidence {evidence:+.1f} nats"
+    kept = nights.decode(rows, sg.Profile.load("human-psg-3").replace(clock=None))
+    assert (kept.hypnogram.labels[40:42] == 2).all()
+    assert summary_of(kept).early_rem_removed == ()
+
+
+def test_a_guard_that_steps_aside_from_an_odd_night_says_so_loudly():
+    odd = decoding_of("W" * 60 + "R" * 60 + "N" * 10 + "W" * 60 + "R" * 60 + "N" * 110 + "W" * 60)
+    assert odd.strength.step == "untouched"
+    summary = summary_of(odd)
+    assert summary.aside.startswith("THE GUARD STEPPED ASIDE, and the night is not as experts score: ")
+    assert "Fragmentation index (FI) 0.012 below" in summary.aside
+    steered = decoding_of("WWNNRNNWWNRRWW" * 20, certainty=0.5)
+    assert steered.strength.step == "lowered"
+    assert summary_of(steered).aside == ""
+
+
+def test_what_a_rule_steers_is_marked():
+    steered = decoding_of("WWNNRNNWWNRRWW" * 20, certainty=0.5)
+    assert steered.strength.step in STEERING
+    rows = rows_of(steered)
+    marked = {key for key, row in rows.items() if row.is_steered}
+    assert marked == {"fragmentation_index", "awakenings", "bouts"}
+    assert all(rows[key].cells()[0].endswith(" †") and rows[key].to_dict()["steered"] for key in marked)
+    assert "steered by this rule and are no findings" in steered.methods_text()
+    left = decoding_of("W" * 60 + "N" * 300 + "R" * 60)
+    assert left.strength.step == "untouched"
+    assert not any(row.is_steered for row in rows_of(left).values())
+    assert "steered" not in left.methods_text()

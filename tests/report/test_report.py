@@ -14,6 +14,7 @@ import stageguard as sg
 from nights import decode, one_hot, plain
 from report_samples import full, full_night, gaps_and_no_rem, mouse
 from stageguard.formats.outputs import REVIEW_SENTENCE
+from stageguard.night.quantities import STEERED_MARK
 from stageguard.report import night_report
 
 SHOWN_MINUS = "−"
@@ -43,7 +44,12 @@ def page():
 def test_statistics_are_those_of_the_labels(page, night, decoding):
     head, rows = pages.table(page, "Sleep statistics")
     assert head == ["Statistic", "Unit", "Before", "After", "After − before", "Truth", "After − truth"]
-    found = {(row[0], row[1]): [number(cell) for cell in row[2:]] for row in rows}
+    marks = (" early", f" {STEERED_MARK}")
+    assert {mark for row in rows for mark in marks if row[0].endswith(mark)} == set(marks)
+    names = [row[0].removesuffix(marks[0]).removesuffix(marks[1]) for row in rows]
+    found = {
+        (name, row[1]): [number(cell) for cell in row[2:]] for name, row in zip(names, rows, strict=True)
+    }
     scorings = (decoding.argmax, decoding.hypnogram.labels, night.expert.labels)
 
     def check(name, unit, values, places):
@@ -182,7 +188,10 @@ def test_no_rem_is_a_dash_with_its_reason():
     (row,) = [row for row in rows if row[0] == "REM latency"]
     assert row[2:5] == ["–", "–", "–"]
     assert number(row[5]) > 0
-    assert "REM latency (before, after): there is no REM." in page.text
+    assert (
+        "REM latency (before, after); REM latency to a lasting bout (before, after): there is no REM."
+        in page.text
+    )
     assert "4 epochs without evidence (2 min) got the stage" in page.text
     assert "120 epochs (1 h 0 min) without evidence for more than five minutes stay unscored" in page.text
     assert "12 % of the recording is unscored" in page.text

@@ -170,15 +170,15 @@ def test_warnings_are_those_of_decoding():
     }
     result = decode(one_hot(flips, confidence=0.5), banded(not_for=[caution]), cohort="nt1")
     assert result.changed_share > 0.1
-    first, second = words.warnings_of(result)
+    first, second, *early = words.warnings_of(result, measure(result, None, StatisticsOptions()))
     assert first == "The profile is not made for “nt1”: Sudden REM is real there."
     assert second.startswith(
         f"{100 * result.changed_share:.1f} % of scored epochs were changed, more than 10 %"
     )
-    assert (
-        list(words.warnings_of(decode(one_hot(alternating(10)), banded(not_for=[caution]), cohort="OSA")))
-        == []
-    )
+    assert early
+    assert all(text.startswith("Early REM removed: R ") for text in early)
+    calm = decode(one_hot(alternating(10)), banded(not_for=[caution]), cohort="OSA")
+    assert list(words.warnings_of(calm, measure(calm, None, StatisticsOptions()))) == []
 
 
 def test_a_band_narrower_than_the_rule_is_explained():

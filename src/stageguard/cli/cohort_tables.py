@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from stageguard.base.arrays import NAN
-from stageguard.cli.group_tables import shown_rows
+from stageguard.cli.group_tables import shown_rows, titled
 from stageguard.cli.present import length_words
 from stageguard.cli.terminal import count, one_line, print_heading, print_list, table
 from stageguard.formats.cohort_files import Cohort
@@ -32,7 +32,7 @@ def print_one(cohort: Cohort, out: Console) -> None:
     for name in measures.names:
         quantity, columns = quantity_of(name), measures.columns_of(name)
         numbers = (_flagged(quantity, float(values[0]), key) for key, values in columns.items())
-        made.add_row(quantity.title, *numbers, quantity.unit)
+        made.add_row(titled(quantity, quantity.title, measures), *numbers, quantity.unit)
     out.print(made)
     _print_early(measures, out)
     if facts.epochs_changed is not None:
@@ -66,7 +66,7 @@ def _number(value: float, decimals: int, column: str) -> str:
 def print_nights(cohort: CohortTable, out: Console) -> None:
     """One short row per night: what counts, and how far decoding changed it."""
     rows = [quantity for quantity in shown_rows(cohort) if "night row" in quantity.shown]
-    titles = [quantity.short_heading for quantity in rows]
+    titles = [titled(quantity, quantity.short_heading, cohort) for quantity in rows]
     made = table("night", *titles, right=tuple(titles))
     for number, night in enumerate(cohort.night_ids):
         made.add_row(one_line(night), *(_night_cell(cohort, quantity, number) for quantity in rows))
@@ -106,7 +106,7 @@ def print_means(cohort: CohortTable, out: Console) -> None:
             n_nights = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
             decimals = max(1, quantity.decimals)
             means = [_mean(values, decimals, column) for column, values in columns.items()]
-            made.add_row(quantity.short_heading, n_nights, *means)
+            made.add_row(titled(quantity, quantity.short_heading, cohort), n_nights, *means)
     out.print(made)
 
 

@@ -14,7 +14,7 @@ from stageguard.measures.groups import METHOD, GroupDifference
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate
 from stageguard.measures.summary import SHOWN, shown
-from stageguard.night.quantities import Quantity, quantity_of
+from stageguard.night.quantities import STEERED_MARK, Quantity, quantity_of
 
 
 def shown_rows(cohort: CohortTable) -> list[Quantity]:
@@ -22,6 +22,11 @@ def shown_rows(cohort: CohortTable) -> list[Quantity]:
     of_stages = [quantity_of(name) for name in cohort.names if name not in SHOWN]
     rows = [quantity for key, quantity in SHOWN.items() if key in cohort.names]
     return [quantity for quantity in (*rows, *of_stages) if "cohort" in quantity.shown]
+
+
+def titled(quantity: Quantity, title: str, cohort: CohortTable) -> str:
+    """Return a title, marked where a rule steered what it names."""
+    return f"{title} {STEERED_MARK}" if cohort.n_steered and quantity.follows_fragmentation else title
 
 
 def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], out: Console) -> None:
@@ -34,7 +39,7 @@ def print_groups(cohort: CohortTable, differences: Sequence[GroupDifference], ou
         titles = (one_line(first), one_line(second), "difference [95 % CI]", "Cohen's d [95 % CI]")
         made = table("", "stages", *titles, right=titles)
         for quantity in shown_rows(cohort):
-            shown_title = quantity.short_heading
+            shown_title = titled(quantity, quantity.short_heading, cohort)
             for found in own:
                 if found.measure == quantity.key and found.result.n_first + found.result.n_second:
                     cells = _difference_cells(found, max(1, quantity.decimals), sizes)
@@ -75,7 +80,7 @@ def print_estimates(cohort: CohortTable, estimates: Sequence[CohortEstimate], ou
             if isnan(result.scored_estimate):
                 continue
             made.add_row(
-                quantity.short_heading,
+                titled(quantity, quantity.short_heading, cohort),
                 _interval(result.estimate, result.low, result.high, places),
                 _interval(result.scored_estimate, result.scored_low, result.scored_high, places),
                 shown(result.width_ratio, 2),

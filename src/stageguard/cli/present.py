@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from stageguard.cli.terminal import (
 )
 from stageguard.formats.outputs import REVIEW_SENTENCE
 from stageguard.guard.explain import Change, in_bouts
+from stageguard.measures.estimates import Estimates
 from stageguard.measures.summary import NightFacts, NightSummary
-from stageguard.night.quantities import EARLY_WORDS, JOINT
+from stageguard.night.quantities import EARLY_WORDS, JOINT, steered_words
 from stageguard.runner.cohort_tables import MOST_IN_FULL
 from stageguard.runner.decode_files import DecodedNight
 from stageguard.runner.run import Outcome, TaskType, Value, run_files, succeeded
@@ -201,8 +203,26 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
     out.print(shown)
     if any("early" in (row.before_place, row.after_place) for row in summary.indicators):
         out.print(EARLY_WORDS)
+    if any(row.is_steered for row in summary.indicators):
+        out.print(steered_words(1))
     if summary.range_note:
         out.print(summary.range_note)
+    if summary.aside:
+        out.print(summary.aside, style="bold red")
+    print_list(out, "Early REM removed", summary.early_rem_removed)
+    out.print(_estimate_words(summary.estimates), style="dim")
+
+
+def _estimate_words(estimates: Estimates) -> str:
+    """Return sleep and stages by probabilities, and REM latency by the estimator that serves the night."""
+    expected = estimates.after
+    minutes = ", ".join(f"{stage} {each:.1f}" for stage, each in expected.stage_minutes.items())
+    words = f"Expected by probabilities, not counted on the stages: {minutes} min"
+    words += "" if isnan(expected.tst_minutes) else f"; asleep {expected.tst_minutes:.1f} min"
+    if isnan(estimates.rem_latency_minutes):
+        return f"{words}."
+    latency = f"{estimates.rem_latency_minutes:.1f} min ({estimates.rem_latency_estimator})"
+    return f"{words}. REM latency, best estimate: {latency}."
 
 
 def print_verdict(verdict: str, out: Console, *, looks_like_experts: bool | None) -> None:

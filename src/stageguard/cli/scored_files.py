@@ -18,14 +18,16 @@ from stageguard.cli.options import LightsTimes, ScoredReading
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
-from stageguard.formats.hypnogram import HypnogramFile, HypnogramOptions
+from stageguard.formats.hypnogram import NOTHING_RECORDED, HypnogramFile, HypnogramOptions, Recorded
 from stageguard.formats.outputs import JSON_SUFFIX, TSV_SUFFIX
 from stageguard.formats.read import is_hypnogram, read_density_file, read_hypnogram_file
 from stageguard.formats.registry import formats, named
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import hypnogram_before
-from stageguard.measures.day import Moment
+from stageguard.measures.day import Moment, lights_window
+from stageguard.measures.estimates import Estimates, estimates_of
+from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
@@ -85,6 +87,26 @@ class ScoredFile:
     after: Hypnogram | None
     profile: Profile | None
     notes: tuple[str, ...] = ()
+    decoding: Decoding | None = None  # where probabilities were decoded now
+    recorded: Recorded = NOTHING_RECORDED  # what `decode` recorded, where it wrote the file
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether the rule that set the strength brought the fragmentation to what it aims at."""
+        return self.recorded.is_steered if self.decoding is None else self.decoding.strength.steers
+
+    def estimates(self, options: StatisticsOptions) -> Estimates | None:
+        """Return what the probabilities say beyond the stages, if they are known as the options ask."""
+        if self.decoding is not None:
+            return estimates_of(replace(self.decoding, hypnogram=self.final), options)
+        known = self.recorded.estimates
+        if known is None:
+            return None
+        window = lights_window(self.final, *options.lights)
+        is_default = replace(options, lights_off=None, lights_on=None, lights_on_phase=None)
+        if (known.first_epoch, known.stop_epoch) != window or is_default != StatisticsOptions():
+            return None
+        return known
 
     @property
     def final(self) -> Hypnogram:
@@ -136,7 +158,9 @@ def _read_hypnogram(path: Path, options: ReadOptions) -> ScoredFile:
     file = read_scoring(path, hypnogram_options)
     scheme = file.hypnogram.scheme if profile is None else profile.scheme
     argmax = None if file.argmax is None else file.argmax.merge(scheme)
-    return ScoredFile(path, argmax, file.hypnogram.merge(scheme), profile or file.profile, file.notes)
+    final = file.hypnogram.merge(scheme)
+    recorded = file.recorded if scheme == file.hypnogram.scheme else NOTHING_RECORDED
+    return ScoredFile(path, argmax, final, profile or file.profile, file.notes, recorded=recorded)
 
 
 def read_scoring(path: Path, options: HypnogramOptions) -> HypnogramFile:
@@ -160,7 +184,8 @@ def _read_probabilities(path: Path, options: ReadOptions) -> ScoredFile:
     file = read_density_file(path, options.density)
     if profile is not None and options.decode:
         decoding = decode(file.density, profile)
-        return ScoredFile(path, hypnogram_before(decoding), decoding.hypnogram, profile, file.notes)
+        before = hypnogram_before(decoding)
+        return ScoredFile(path, before, decoding.hypnogram, profile, file.notes, decoding)
     density = file.density.merge(
         options.scheme or (file.density.scheme if profile is None else profile.scheme)
     )

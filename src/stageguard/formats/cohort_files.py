@@ -26,6 +26,7 @@ OWN_COLUMNS = {
     "n_epochs": {"Description": "Epochs of the recording", "Units": "count"},
     "epoch_seconds": {"Description": "Length of an epoch", "Units": "s"},
     "epochs_changed": {"Description": "Epochs whose stage decoding changed", "Units": "count"},
+    "rem_latency_estimator": {"Description": "What the best estimate of REM latency is read off"},
 }
 ESTIMANDS = {
     "mean": "the mean",
@@ -57,6 +58,10 @@ GROUP_COLUMNS = {
     "cohens_d": {"Description": "Difference in pooled standard deviations", "Units": "1"},
     "d_ci95_low": {"Description": "95 % confidence interval of d (noncentral t), low", "Units": "1"},
     "d_ci95_high": {"Description": "The same, high", "Units": "1"},
+    "steered": {
+        "Description": "Whether the rule that set the strength brought it to what it aims at, on some nights",
+        "Levels": {"yes": "it tells of the rule, not of the sleepers", "no": "not steered"},
+    },
 }
 POWERED_COLUMNS = {
     "measure": GROUP_COLUMNS["measure"],
@@ -95,6 +100,7 @@ class Facts:
     n_epochs: int
     epoch_seconds: float
     epochs_changed: int | None
+    rem_latency_estimator: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +155,7 @@ def difference_dict(compared: GroupDifference, names: Mapping[str, str]) -> dict
         *(compared.measure, unit, scoring, compared.first, compared.second),
         *(result.n_first, result.n_second, result.mean_first, result.mean_second),
         *(result.sd_first, result.sd_second, result.difference, result.low, result.high),
-        *(result.d, result.d_low, result.d_high),
+        *(result.d, result.d_low, result.d_high, "yes" if compared.is_steered else "no"),
     )
     return dict(zip(GROUP_COLUMNS, values, strict=True))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import nan
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from stageguard.formats.tables.delimited import as_number
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import AASM5, SCHEMES, UNSCORED_NAME, WNR3, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
+
+if TYPE_CHECKING:
+    from stageguard.measures.estimates import Estimates
 
 STAGE_COLUMNS = (
     *("stage", "sleep_stage", "sleep stage", "stages", "hypnogram"),
@@ -45,6 +49,17 @@ class HypnogramOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """What `decode` recorded of a night beside its table."""
+
+    estimates: Estimates | None = None
+    is_steered: bool = False  # whether a rule brought its fragmentation to what it aims at
+
+
+NOTHING_RECORDED = Recorded()
+
+
+@dataclass(frozen=True, slots=True)
 class RawHypnogram:
     """What a format found in a file: one name per epoch, and what it says about them."""
 
@@ -53,6 +68,7 @@ class RawHypnogram:
     epoch_seconds: float | None = None
     start: datetime | None = None
     profile: Profile | None = None
+    recorded: Recorded | None = None
     argmax: tuple[str, ...] | None = None
     scheme: StageScheme | None = None  # the format's own, where it has one
     offset_seconds: float = 0.0  # from the recording's start to the first epoch
@@ -72,6 +88,7 @@ class HypnogramFile:
     notes: tuple[str, ...] = ()
     has_clock: bool = False
     left_out: tuple[str, ...] = ()  # those of the notes that are about annotations besides stages
+    recorded: Recorded = NOTHING_RECORDED
 
 
 def stage_column(header: Sequence[str]) -> int | None:
@@ -104,7 +121,8 @@ def build_hypnogram(path: Path, raw: RawHypnogram, options: HypnogramOptions) ->
             argmax = (replace(scored, labels=best, scorer="argmax", assumed=())).merge(wanted)
         night = scored.merge(wanted)
         has_clock = raw.has_clock and raw.start is not None
-        return HypnogramFile(night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out)
+        recorded = raw.recorded if raw.recorded is not None and wanted == own else NOTHING_RECORDED
+        return HypnogramFile(night, argmax, raw.profile, tuple(notes), has_clock, raw.left_out, recorded)
     except InputError as error:
         raise file_error(path, message_of(error)) from None
 

@@ -115,6 +115,7 @@ def write_decoding(
     joint_score: Mapping[str, float] | None = None,
     svg: str | None = None,
     changes: str | None = None,
+    measured: Mapping[str, Any] | None = None,
     durable: bool = True,
 ) -> WrittenFiles:
     """Write `<path>.hypnogram.tsv` and `<path>.hypnogram.json` together or not at all.
@@ -133,6 +134,8 @@ def write_decoding(
         was assumed or ignored while reading; whether it looks like expert scoring.
     svg, changes : str, optional
         A picture and a table of changes to write beside them.
+    measured : mapping, optional
+        What was measured of the night, in JSON types, for tables that are made from the sidecar.
     durable : bool
         Wait until the disk has them. Whoever writes thousands and looks at them again need not.
     """
@@ -144,7 +147,9 @@ def write_decoding(
     beside = {
         file: text for file, text in ((files.svg, svg), (files.changes, changes)) if file and text is not None
     }
-    main = output_texts(decoding, files, described, options or {}, quality, notes, beside, joint_score)
+    main = output_texts(
+        decoding, files, described, options or {}, quality, notes, beside, joint_score, measured
+    )
     texts |= beside | main  # the sidecar comes last: where it is, all the others are
     spare = () if source is None or data is not None else (source,)
     write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
@@ -161,6 +166,7 @@ def output_texts(
     notes: Sequence[str],
     beside: Mapping[Path, str] | None = None,
     joint_score: Mapping[str, float] | None = None,
+    measured: Mapping[str, Any] | None = None,
 ) -> dict[Path, str | bytes]:
     """Table and sidecar of a decoding; the sidecar tells what is beside it."""
     table = _table_text(decoding, quality)
@@ -170,6 +176,8 @@ def output_texts(
         sidecar["stageguard"]["beside"] = described
     if joint_score is not None:
         sidecar["stageguard"]["joint_score"] = plain(joint_score)
+    if measured is not None:
+        sidecar["stageguard"]["measured"] = plain(measured)
     sidecar["stageguard"]["sha256"] = _SHA256_MARK
     text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
     text = text.replace(_SHA256_MARK, sidecar_sha256(parse_json(text)))

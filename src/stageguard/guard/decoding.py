@@ -208,6 +208,8 @@ class Decoding(ExportableStages):
 
     def _further_methods(self) -> Iterator[str]:
         """Yield what else a reader of the Methods has to know, each sentence with the space after it."""
+        if self.strength.steers:
+            yield "Fragmentation, awakenings and bouts were steered by this rule and are no findings. "
         n_filled = int(np.count_nonzero(self.filled))
         if n_filled:
             yield f"{_epochs(n_filled)} without evidence got a stage from the epochs around. "

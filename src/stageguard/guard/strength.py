@@ -25,6 +25,7 @@ YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
 _SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
 
 Step = Literal["fixed", "lowered", "raised", "raised then lowered", "untouched", "hard", "nearest"]
+STEERING = ("lowered", "raised", "raised then lowered", "nearest")  # steps that aim at a fragmentation
 Lifting = Literal["off", "unasked", "tried"]
 Search = Generator[list[Trial], list[float], tuple[Trial, "Strength"]]
 
@@ -86,6 +87,11 @@ class Strength:
     clock_passes: int = 0
     clock_settled: bool = True
     clock_overruled: tuple[int, ...] = ()
+
+    @property
+    def steers(self) -> bool:
+        """Whether the rule brought the night's fragmentation to what it aims at."""
+        return self.step in STEERING
 
     def __str__(self) -> str:
         """Return the reason in a sentence, and what the clock counts from in another."""

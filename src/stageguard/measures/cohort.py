@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.day import Stretch, lights_words
+from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import validity
 from stageguard.night.hypnogram import Hypnogram
@@ -46,6 +47,8 @@ class CohortNight:
     after: Hypnogram | None = None  # the decoded, or the only one
     expert: Hypnogram | None = None
     profile: Profile | None = None
+    estimates: Estimates | None = None  # of its probabilities, before and after
+    is_steered: bool = False  # whether a rule brought its fragmentation to what it aims at
 
     @property
     def scorings(self) -> dict[str, Hypnogram]:
@@ -64,6 +67,7 @@ class MeasuredNight:
 
     night_id: str
     measures: Mapping[str, Measures]
+    is_steered: bool = False
 
     @property
     def lights(self) -> str:
@@ -108,7 +112,12 @@ def measure_night(night: CohortNight, options: StatisticsOptions | None = None) 
     measures = {name: measure(scoring, night.profile, options) for name, scoring in night.scorings.items()}
     if not measures:
         raise InputError(f"night {night.night_id!r} has no scoring, expected before, after or expert.")
-    return MeasuredNight(night.night_id, measures)
+    if night.estimates is not None:
+        for name in ("before", "after"):
+            if name in measures:
+                values = {**measures[name].values, **night.estimates.values(name)}
+                measures[name] = replace(measures[name], values=values)
+    return MeasuredNight(night.night_id, measures, night.is_steered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +127,7 @@ class CohortTable:
     night_ids: tuple[str, ...]
     names: tuple[str, ...]  # of the measures
     values: Mapping[str, Floats] = field(repr=False)  # by scoring (n_nights, n_measures), NaN where absent
+    n_steered: int = 0  # nights whose fragmentation a rule brought to what it aims at
 
     def columns(self) -> dict[str, Floats]:
         """Return the numbers of each column: `<measure>_before`, `_after`, `_delta`, `_expert`."""
@@ -158,7 +168,8 @@ def cohort_table(nights: Sequence[MeasuredNight]) -> CohortTable:
     for row, night in enumerate(nights):
         for scoring, measures in night.measures.items():
             values[scoring][row] = [measures.values.get(name, NAN) for name in names]
-    return CohortTable(tuple(night.night_id for night in nights), names, values)
+    n_steered = sum(night.is_steered for night in nights)
+    return CohortTable(tuple(night.night_id for night in nights), names, values, n_steered)
 
 
 def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
@@ -168,5 +179,7 @@ def codebook(table: CohortTable) -> dict[str, dict[str, str]]:
         name, _, scoring = column.rpartition("_")
         quantity = quantity_of(name)
         whose = "after minus before" if scoring == "delta" else SCORINGS[scoring]
+        if table.n_steered and quantity.follows_fragmentation and scoring in ("after", "delta"):
+            whose += f"; steered on {table.n_steered} nights by the rule that set the strength"
         book[column] = {"Description": f"{quantity.description}; {whose}", "Units": quantity.unit}
     return book

@@ -14,6 +14,7 @@ from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.measures.cohort import CohortTable
+from stageguard.night.quantities import quantity_of
 
 METHOD = (
     "Difference of means with Welch's t interval (variances may differ). Cohen's d with the pooled standard "
@@ -51,6 +52,7 @@ class GroupDifference:
     first: str
     second: str
     result: Difference
+    is_steered: bool = False  # a rule brought the fragmentation of some nights to what it aims at
 
 
 def compare_samples(first: Floats, second: Floats, *, confidence: float = 0.95) -> Difference:
@@ -105,7 +107,10 @@ def group_differences(
                 column = table.of(name, scoring)
                 samples = [subject_means(column, units[level]) for level in (first, second)]
                 result = compare_samples(*samples, confidence=confidence)
-                differences.append(GroupDifference(name, scoring, first, second, result))
+                is_steered = bool(
+                    table.n_steered and scoring == "after" and quantity_of(name).follows_fragmentation
+                )
+                differences.append(GroupDifference(name, scoring, first, second, result, is_steered))
     return tuple(differences)
 
 

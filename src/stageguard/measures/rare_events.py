@@ -45,6 +45,10 @@ class RareEvent:
         was for it. After calibration, before anything the decoder adds. NaN where the stager gave nothing.
     bout_evidence_nats : float
         The same, summed over those of its `n_epochs` with evidence.
+    is_early_rem : bool
+        Whether it is REM soon after sleep onset, or held back by the clock.
+    minutes_since_onset : float
+        From the decoded night's sleep onset, counted anew as the clock does; NaN before it.
     """
 
     kind: str
@@ -55,6 +59,8 @@ class RareEvent:
     n_epochs: int
     evidence_nats: float
     bout_evidence_nats: float
+    is_early_rem: bool = False
+    minutes_since_onset: float = NAN
 
     @property
     def fate(self) -> Fate:
@@ -94,13 +100,15 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
     evidence, cuts = decoding.night.calibrated(), cuts_of(decoding)
     stops_before, stops_after = (bouts.starts + bouts.lengths for bouts in map(bouts_of, (before, after)))
     events: list[RareEvent] = []
+    onsets = decoding.strength.clock_onsets or _first_sleep(after, scheme)
 
-    def add(kind: str, epoch: int, in_before: bool, in_after: bool) -> None:
+    def add(kind: str, epoch: int, in_before: bool, in_after: bool, *, is_early_rem: bool = False) -> None:
         labels = before if in_before else after
         stops = stops_before if in_before else stops_after
         length = int(stops[np.searchsorted(stops, epoch, side="right")]) - epoch
         nats = _margin(evidence[epoch : epoch + length], int(labels[epoch]))
         known = nats[~np.isnan(nats)]
+        since = min((epoch - onset for onset in onsets if onset <= epoch), default=NAN)
         events.append(
             RareEvent(
                 kind=kind,
@@ -111,6 +119,8 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
                 n_epochs=length,
                 evidence_nats=float(nats[0]),
                 bout_evidence_nats=float(known.sum()) if len(known) else NAN,
+                is_early_rem=is_early_rem,
+                minutes_since_onset=since * decoding.epoch_seconds / 60.0,
             )
         )
 
@@ -122,14 +132,19 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
     n_soon = soon * 60.0 / decoding.epoch_seconds
     early = [_early_rem(labels, scheme, n_soon) for labels in (before, after)]
     for epoch, *where in _matched(*early):
-        add(f"REM within {soon:g} min of sleep onset", epoch, *where)
+        add(f"REM within {soon:g} min of sleep onset", epoch, *where, is_early_rem=True)
     held_back = [
         [epoch for epoch in _held_back_rem(decoding, labels) if epoch not in known]
         for labels, known in zip((before, after), early, strict=True)
     ]
     for epoch, *where in _matched(*held_back):
-        add("REM held back by the clock", epoch, *where)
+        add("REM held back by the clock", epoch, *where, is_early_rem=True)
     return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))
+
+
+def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
+    """Return the stager's early REM that the decoded night no longer has, in order of time."""
+    return tuple(event for event in rare_events(decoding) if event.is_early_rem and event.fate == "lost")
 
 
 def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> list[int]:
@@ -157,9 +172,14 @@ def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> list[int]:
     """Return the first epochs of the bouts of REM that begin soon after the first epoch of sleep."""
     if scheme.wake is None or scheme.rem is None:
         return []
-    asleep = (labels >= 0) & (labels != scheme.wake_index)
-    onset = int(asleep.argmax())
+    onset = next(iter(_first_sleep(labels, scheme)), 0)
     return [epoch for epoch in _bouts_of(labels, scheme.rem_index) if epoch - onset <= n_soon + 1e-9]
+
+
+def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
+    """Return the first epoch of sleep, or nothing without any."""
+    asleep = (labels >= 0) & (labels != scheme.wake_index)
+    return (int(asleep.argmax()),) if scheme.wake is not None and asleep.any() else ()
 
 
 def _held_back_rem(decoding: Decoding, labels: Labels) -> list[int]:

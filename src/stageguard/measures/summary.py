@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,11 @@ from stageguard.base.arrays import NAN
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import measure
 from stageguard.measures.day import lights_words
+from stageguard.measures.estimates import Estimates, estimates_of
+from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Validity, validity_of
-from stageguard.night.quantities import ALL_BOUTS, INDICATORS, JOINT, NIGHT
+from stageguard.night.quantities import ALL_BOUTS, INDICATORS, JOINT, NIGHT, STEERED_MARK, quantity_of
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 # What tables of the command line show: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
+MOST_OUTSIDE = 4  # indicators that are named where the guard stepped aside
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
 
@@ -40,6 +43,7 @@ class Row:
     before_place: str = ""
     after_place: str = ""
     reason: str = ""
+    is_steered: bool = False  # the rule that set the strength brought it to what it aims at
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; places are below, inside or above the experts' range, or early."""
@@ -48,6 +52,7 @@ class Row:
             row |= {"expert_low": self.low, "expert_high": self.high}
         if not isnan(self.low) or self.before_place or self.after_place:
             row |= {"before_place": self.before_place, "after_place": self.after_place}
+        row |= {"steered": True} if self.is_steered else {}
         return row | ({"reason": self.reason} if self.reason else {})
 
     def cells(self) -> list[str]:
@@ -56,7 +61,8 @@ class Row:
         band = "" if isnan(self.low) else f"{self.low:.{decimals}f} to {self.high:.{decimals}f}"
         values = ((self.before, self.before_place), (self.after, self.after_place))
         cells = [f"{shown(value, decimals)} {place}".strip() for value, place in values]
-        return [SHOWN[self.key].heading, *cells, band]
+        mark = f" {STEERED_MARK}" if self.is_steered else ""
+        return [SHOWN[self.key].heading + mark, *cells, band]
 
 
 def shown(value: float, decimals: int) -> str:
@@ -65,7 +71,11 @@ def shown(value: float, decimals: int) -> str:
 
 
 def _rows(
-    nights: Sequence[Hypnogram], valid: Sequence[Validity], options: StatisticsOptions | None
+    nights: Sequence[Hypnogram],
+    valid: Sequence[Validity],
+    options: StatisticsOptions | None,
+    *,
+    is_steered: bool,
 ) -> list[Row]:
     """Rows of the before/after table; a measure that neither has is left out."""
     before, after = (measure(night, None, options) for night in nights)
@@ -90,8 +100,41 @@ def _rows(
             was_early, is_early = ("early" * SHOWN[key].is_early(value) for value in values)
             row = Row(key, *values, before_place=was_early, after_place=is_early, reason=reason)
         if not (isnan(row.before) and isnan(row.after)):
-            rows.append(row)
+            rows.append(replace(row, is_steered=is_steered and SHOWN[key].follows_fragmentation))
     return rows
+
+
+def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
+    """Name each early REM of the stager's that decoding removed: when, how long, and how well supported."""
+    minutes = decoding.epoch_seconds / 60.0
+    return tuple(
+        f"{decoding.profile.scheme.rem} "
+        + ("before" if isnan(event.minutes_since_onset) else f"{event.minutes_since_onset:g} min after")
+        + f" sleep onset (epoch {event.epoch}), {event.n_epochs * minutes:g} min long, evidence "
+        f"{event.bout_evidence_nats:+.1f} nats"
+        for event in early_rem_removed(decoding)
+    )
+
+
+def aside_words(decoding: Decoding, valid: Validity) -> str:
+    """Say, where the guard stepped aside, how the night differs from expert scorings; nothing if it does not.
+
+    Single bands are left by most expert nights: with a joint score, it decides, and uncommon transitions.
+    """
+    if decoding.strength.step not in ("untouched", "hard"):
+        return ""
+    if valid.looks_like_experts and valid.indicators["tvr_percent"].place != "above":
+        return ""
+    outside = [
+        f"{quantity_of(key).label} {shown(each.value, quantity_of(key).decimals)} {each.place}"
+        for key, each in valid.indicators.items()
+        if each.place in ("below", "above")
+    ]
+    if not outside:
+        return ""
+    more = f"; and {len(outside) - MOST_OUTSIDE} more" if len(outside) > MOST_OUTSIDE else ""
+    named = "; ".join(outside[:MOST_OUTSIDE])
+    return f"THE GUARD STEPPED ASIDE, and the night is not as experts score: {named}{more}. Look at it."
 
 
 def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
@@ -167,17 +210,28 @@ class NightSummary:
     advice: tuple[str, ...]
     range_note: str
     lights: str
+    aside: str  # loud, where the guard stepped aside and the night is not as experts score
+    early_rem_removed: tuple[str, ...]
+    estimates: Estimates
 
     @property
     def changed_percent(self) -> float:
         """Share of the epochs with evidence that decoding changed."""
         return 100 * self.n_changed / self.n_scored if self.n_scored else 0.0
 
+    def measured(self) -> dict[str, Any]:
+        """Return what a sidecar keeps for tables that are made from it, in plain types."""
+        return {
+            "early_rem_removed": list(self.early_rem_removed),
+            "estimates": self.estimates.to_dict(),
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
         values = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
         values["indicators"] = {row.key: row.to_dict() for row in self.indicators}
         values["joint"] = asdict(self.joint) | {"looks_like_experts": self.joint.looks_like_experts}
+        values["estimates"] = self.estimates.to_dict()
         return self.facts.to_dict() | values
 
 
@@ -187,7 +241,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
     nights = hypnogram_before(decoding), hypnogram
     moments = (None, None) if options is None else options.lights
     valid = [validity_of(night, profile, cuts, moments) for night in nights]
-    rows = _rows(nights, valid, options)
+    rows = _rows(nights, valid, options, is_steered=decoding.strength.steers)
     return NightSummary(
         facts=NightFacts.of(hypnogram, profile),
         offset_seconds=hypnogram.offset_seconds,
@@ -203,4 +257,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         advice=tuple(decoding.advice()),
         range_note=range_note(decoding, rows),
         lights=lights_words(hypnogram, *moments),
+        aside=aside_words(decoding, valid[1]),
+        early_rem_removed=early_rem_words(decoding),
+        estimates=estimates_of(decoding, options or StatisticsOptions()),
     )

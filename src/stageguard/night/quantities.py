@@ -28,6 +28,17 @@ EARLY_WORDS = (
     "adults' nights; a false epoch, or a finding: look at it"
 )
 
+STEERED_MARK = "†"
+
+
+def steered_words(n_nights: int) -> str:
+    """Return what the mark says, of that many nights."""
+    where = "this night" if n_nights == 1 else f"{n_nights:,} nights"
+    return (
+        f"{STEERED_MARK} steered: the rule that set the strength brought the fragmentation of {where} to "
+        "what it aims at, so that after decoding this tells of the rule, not of the sleeper"
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
@@ -51,6 +62,7 @@ class Quantity:
     report_row: int = 99  # orders the rows of a report
     needs: tuple[Need, ...] = ()  # without what it does not exist, scored sleep aside
     unbroken_minutes: int = 0  # how much sleep without a break it needs
+    follows_fragmentation: bool = False  # a rule that aims at fragmentation steers it
     early_below: float = nan  # minutes below which a latency is worth a second look
     # a band, at another epoch length than the profile's, stays the same; grows with the epoch, being counted
     # per pair of epochs; or means something else, being about single epochs
@@ -140,17 +152,19 @@ NIGHT = (
     Quantity("waso_minutes", "Wake after sleep onset", "within the sleep period", "min", 1, "WASO",
              report_row=8, shown=("reported", "decode", "cohort", "night row")),
     Quantity("awakenings", "Awakenings", "wake bouts within the sleep period", "count", 0, yasa_key="NoA",
-             report_row=9, shown=("reported", "decode", "cohort", "night row")),
+             report_row=9, shown=("reported", "decode", "cohort", "night row"), follows_fragmentation=True),
     Quantity("awakenings_with_final", "Awakenings and the final one", "wake bouts after sleep onset",
-             "count", 0, yasa_key="NoA_total", label="Awakenings, the final one included", report_row=10),
+             "count", 0, yasa_key="NoA_total", label="Awakenings, the final one included", report_row=10,
+             follows_fragmentation=True),
     Quantity("cycles", "NREM-REM cycles", "after Feinberg and Floyd", "count", 0,
              yasa_key="NREMC", label="NREM–REM cycles", report_row=12, needs=("one night", "REM")),
     Quantity("sfi_per_hour", "Sleep fragmentation index", "changes from sleep to wake", "per hour of TST", 2,
-             "SFI", report_row=11),
+             "SFI", report_row=11, follows_fragmentation=True),
     Quantity("unscored_minutes", "Unscored time", "within time in bed", "min", 1,
              yasa_key="UNS", label="Unscored", report_row=16),
 )
-ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("decode", "cohort"))
+ALL_BOUTS = Quantity("bouts", "Bouts", "of any stage", "count", 0, shown=("decode", "cohort"),
+                     follows_fragmentation=True)
 
 # Of each stage; the label heads their rows in a report.
 STAGE = (
@@ -159,7 +173,23 @@ STAGE = (
     Quantity("stage_percent", "Share of {stage}", "", "% of TST", 1, label="Share of total sleep time",
              short_heading="{stage} (% of TST)", shown=("cohort",)),
     Quantity("bouts", "Bouts of {stage}", "", "count", 0, label="Bouts per stage",
-             shown=("reported",), reported_key="bouts"),
+             shown=("reported",), reported_key="bouts", follows_fragmentation=True),
+)
+
+# What a decoded night's probabilities say beyond its stages; see `stageguard.measures.estimates`.
+ESTIMATES = (
+    Quantity("expected_tst_minutes", "Expected total sleep time",
+             "sum of the probabilities of sleep, not counted on the stages", "min", 1,
+             short_heading="TST, expected (min)", shown=("cohort",)),
+    Quantity("rem_latency_estimate_minutes", "REM latency, best estimate",
+             "by the estimator that is named beside it", "min", 1, shown=("cohort",),
+             early_below=EARLY_REM_MINUTES),
+)
+STAGE_ESTIMATES = (
+    Quantity("expected_minutes", "Expected time in {stage}",
+             "sum of its probabilities, not counted on the stages", "min", 1),
+    Quantity("expected_percent", "Expected share of {stage}", "of expected total sleep time", "% of TST", 1,
+             short_heading="{stage}, expected (% of TST)", shown=("cohort",)),
 )
 
 # Of each stage in the light and in the dark phase.
@@ -167,9 +197,10 @@ PHASE = (
     Quantity("stage_minutes", "Time in {stage} in the {phase} phase", "", "min", 1),
     Quantity("stage_percent", "Share of {stage} in the {phase} phase", "", "% of scored time", 1,
              short_heading="{stage} ({phase}, %)", shown=("cohort",)),
-    Quantity("bouts", "Bouts of {stage} in the {phase} phase", "those that begin in it", "count", 0),
+    Quantity("bouts", "Bouts of {stage} in the {phase} phase", "those that begin in it", "count", 0,
+             follows_fragmentation=True),
     Quantity("mean_bout_minutes", "Mean bout of {stage} in the {phase} phase", "of bouts that begin in it",
-             "min", 2),
+             "min", 2, follows_fragmentation=True),
 )
 
 # All indicators with a band in one number, `profile.joint`.
@@ -181,9 +212,10 @@ JOINT = Quantity("joint_score", "Joint score", "how far its indicators are from 
 INDICATORS = (
     Quantity("fragmentation_index", "Fragmentation index", "stage changes", "per adjacent scored pair", 3,
              "FI", heading="Fragmentation index (changes per epoch)", short_heading="FI (per epoch)",
-             shown=("decode", "cohort", "night row"), epoch_rule="per pair", log_offset=0.001),
+             shown=("decode", "cohort", "night row"), epoch_rule="per pair", log_offset=0.001,
+             follows_fragmentation=True),
     Quantity("transitions_per_hour", "Stage changes per hour", "of adjacent scored pairs", "per hour", 2,
-             label="Stage changes", log_offset=0.1),
+             label="Stage changes", log_offset=0.1, follows_fragmentation=True),
     Quantity("tvr_percent", "Uncommon transitions (TVR)", "those the profile counts",
              "% of adjacent scored pairs", 2,
              heading="Uncommon transitions, TVR (%)", short_heading="TVR (%)",
@@ -195,17 +227,19 @@ INDICATORS = (
     Quantity("paper_tvr_percent", "W to R and R to N", "of the stages merged to W, N, R",
              "% of adjacent scored pairs", 2, label="W→R and R→N (published TVR)", epoch_rule="per pair"),
     Quantity("flips_per_hour", "Flips per hour", "A-B-A where B lasts one epoch", "per hour", 2,
-             label="One-epoch flips (A-B-A)", epoch_rule="single epochs", log_offset=0.1),
+             label="One-epoch flips (A-B-A)", epoch_rule="single epochs", log_offset=0.1,
+             follows_fragmentation=True),
 )
 
 # Validity indicators of each stage.
 STAGE_INDICATORS = (
     Quantity("one_epoch_bouts_percent", "One-epoch bouts of {stage}", "of complete bouts",
-             "% of complete bouts", 1, label="One-epoch bouts, {stage}", epoch_rule="single epochs"),
+             "% of complete bouts", 1, label="One-epoch bouts, {stage}", epoch_rule="single epochs",
+             follows_fragmentation=True),
     Quantity("mean_bout_minutes", "Mean bout of {stage}", "of complete bouts", "min", 2,
-             label="Mean bout, {stage}"),
+             label="Mean bout, {stage}", follows_fragmentation=True),
     Quantity("median_bout_minutes", "Median bout of {stage}", "of complete bouts", "min", 2,
-             label="Median bout, {stage}"),
+             label="Median bout, {stage}", follows_fragmentation=True),
 )
 # fmt: on
 
@@ -225,14 +259,14 @@ def indicators_of(stages: tuple[str, ...]) -> Mapping[str, Quantity]:
 @cache
 def quantity_of(key: str) -> Quantity:
     """Return the quantity behind a key such as ``tst_minutes``, ``bouts_N2`` or ``bouts_R_dark``."""
-    for quantity in (*NIGHT, ALL_BOUTS, JOINT, *INDICATORS):
+    for quantity in (*NIGHT, ALL_BOUTS, *ESTIMATES, JOINT, *INDICATORS):
         if quantity.key == key:
             return quantity
     for quantity in PHASE:
         for phase in PHASES:
             if key.startswith(f"{quantity.key}_") and key.endswith(f"_{phase}"):
                 return quantity.of(key.removeprefix(f"{quantity.key}_").removesuffix(f"_{phase}"), phase)
-    for quantity in (*STAGE, *STAGE_INDICATORS):
+    for quantity in (*STAGE, *STAGE_ESTIMATES, *STAGE_INDICATORS):
         if key.startswith(f"{quantity.key}_"):
             return quantity.of(key.removeprefix(f"{quantity.key}_"))
     raise InputError(f"unknown measure {key!r}.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme
 from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before
+from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.rare_events import RareEvent, rare_events
 from stageguard.measures.statistics import SleepStatistics, StatisticsOptions
 from stageguard.measures.validity import Validity, validity_of
@@ -45,6 +46,7 @@ class Measured:
     expert: ExpertScoring | None
     agreement: tuple[Agreement, Agreement] | None  # before, after
     events: tuple[RareEvent, ...]
+    estimates: Estimates
 
     @property
     def columns(self) -> tuple[Scoring | ExpertScoring, ...]:
@@ -70,16 +72,17 @@ def measure(decoding: Decoding, expert: Hypnogram | None, options: StatisticsOpt
     def validity(scoring: Hypnogram, expert: Hypnogram | None = None) -> Validity:
         return validity_of(scoring, decoding.profile, cuts, options.lights, expert)
 
+    estimates = estimates_of(decoding, options)
     is_coarser = expert is not None and expert.scheme != night.scheme
     columns = (
         Scoring("before", options.measure(before), validity(before)),
         Scoring("after", options.measure(decoding), validity(night, None if is_coarser else expert)),
     )
     if expert is None:
-        return Measured(*columns, None, None, rare_events(decoding))
+        return Measured(*columns, None, None, rare_events(decoding), estimates)
     scored = ExpertScoring(
         expert_name(expert), options.measure(expert), None if is_coarser else validity(expert)
     )
     after = agreement(expert, decoding)
     agreed = agreement(expert, before, pairs=after.pairs), after
-    return Measured(*columns, scored, agreed, rare_events(decoding))
+    return Measured(*columns, scored, agreed, rare_events(decoding), estimates)

@@ -94,7 +94,7 @@ def night_report(
         "headline": words.headline(decoding),
         "summary": words.summary(decoding, measured),
         "tiles": words.tiles(decoding, measured),
-        "warnings": tuple(words.warnings_of(decoding)),
+        "warnings": tuple(words.warnings_of(decoding, measured)),
         **_pictures(decoding, expert, measured, options, indicators),
         **_tables(decoding, measured, options, indicators),
         "assumed": dict.fromkeys(map(numbers.sentence, (*notes, *decoding.assumed))),
@@ -143,7 +143,7 @@ def _tables(
 ) -> dict[str, Any]:
     agreed, events, statistics = measured.agreement, measured.events, measured.after.statistics
     changes, intervals = explain(decoding), tables.night_intervals(decoding, options)
-    groups = tables.statistic_groups(measured, intervals)
+    groups = tables.statistic_groups(measured, intervals, is_steered=decoding.strength.steers)
     bands, joint = decoding.profile.bands.values(), decoding.profile.joint
     return {
         "indicator_reasons": tables.indicator_reasons(measured, indicators),
@@ -162,7 +162,7 @@ def _tables(
         "statistic_groups": groups,
         "interval_title": tables.interval_title(intervals),
         "interval_notes": tables.interval_notes(decoding, intervals),
-        "statistic_notes": tables.statistic_notes(groups),
+        "statistic_notes": tables.statistic_notes(groups, measured.estimates),
         "statistic_reasons": tables.statistic_reasons(measured),
         "ledger": tables.ledger(events),
         "n_events": Counter((event.kind, event.fate) for event in events),
@@ -186,6 +186,18 @@ def _settings(profile: Profile) -> Iterator[tuple[str, str]]:
             "Strength",
             f"per recording, the least that brings the fragmentation index into {low:.3f} to {high:.3f} "
             f"({rule.floor:g} to {rule.cap:g} times the experts' {rule.fi_target:g})",
+        )
+    elif rule.rule == "target" and rule.stager_fi is not None:
+        yield (
+            "Strength",
+            f"per recording, towards the experts' fragmentation index {rule.fi_target:g}, as far off as the "
+            f"recording is from the stager's median {rule.stager_fi:g}, to the power of {rule.exponent:g}",
+        )
+    elif rule.rule == "target":
+        yield (
+            "Strength",
+            f"per recording, to the experts' fragmentation index {rule.fi_target:g} where it is above "
+            f"{rule.act_above * rule.fi_target:.3f} and the evidence yields",
         )
     else:
         yield "Strength", f"per recording, nearest to the experts' fragmentation index {rule.fi_target:g}"

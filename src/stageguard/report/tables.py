@@ -10,11 +10,21 @@ from dataclasses import KW_ONLY, dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change
 from stageguard.measures.agreement import Agreement
+from stageguard.measures.estimates import Estimates
 from stageguard.measures.intervals import Intervals, intervals, is_foreign, origin_of
 from stageguard.measures.rare_events import RareEvent
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.validity import Indicator
-from stageguard.night.quantities import EARLY_WORDS, NIGHT, STAGE, STAGE_INDICATORS, Quantity, quantity_of
+from stageguard.night.quantities import (
+    EARLY_WORDS,
+    NIGHT,
+    STAGE,
+    STAGE_INDICATORS,
+    STEERED_MARK,
+    Quantity,
+    quantity_of,
+    steered_words,
+)
 from stageguard.night.stages import StageScheme
 from stageguard.report.bands_svg import OUTSIDE, BandRow
 from stageguard.report.measures import Measured
@@ -168,12 +178,15 @@ def minimum_words(measured: Measured) -> Iterator[str]:
         yield f"{sentence}."
 
 
-def statistic_groups(measured: Measured, intervals: Intervals | None) -> dict[str, list[Row]]:
-    """Return rows by heading: the night as a whole, then minutes, shares and bouts of each stage."""
+def statistic_groups(
+    measured: Measured, intervals: Intervals | None, *, is_steered: bool
+) -> dict[str, list[Row]]:
+    """Return rows by heading: the night, minutes, shares and bouts of each stage, and what is expected."""
 
     def row(quantity: Quantity, name: str, key: str, values: Sequence[float]) -> Row:
         interval = _interval(intervals, key, quantity.decimals)
         flag = "early" * any(map(quantity.is_early, values))
+        flag = STEERED_MARK if is_steered and quantity.follows_fragmentation else flag
         return Row(name, quantity.decimals, *values, unit=quantity.unit, interval=interval, flag=flag)
 
     columns = [column.statistics for column in measured.columns]
@@ -188,13 +201,28 @@ def statistic_groups(measured: Measured, intervals: Intervals | None) -> dict[st
             for stage in after.scheme.names
             if stage in getattr(after, kind.key)
         ]
+    expected = measured.estimates.values("before"), measured.estimates.values("after")
+    groups["Expected by probabilities"] = [
+        row(quantity, quantity.title, key, [values.get(key, math.nan) for values in expected])
+        for key in expected[1]
+        for quantity in [quantity_of(key)]
+    ]
     return groups
 
 
-def statistic_notes(groups: Mapping[str, Sequence[Row]]) -> Iterator[str]:
-    """Return what the flags of rows mean."""
-    if any(row.flag for rows in groups.values() for row in rows):
-        yield f"{EARLY_WORDS.capitalize()}."
+def statistic_notes(groups: Mapping[str, Sequence[Row]], estimates: Estimates) -> Iterator[str]:
+    """Return what the flags of rows mean, and what is expected."""
+    flags = {row.flag for rows in groups.values() for row in rows}
+    if "early" in flags:
+        yield f"{EARLY_WORDS[0].upper()}{EARLY_WORDS[1:]}."
+    if STEERED_MARK in flags:
+        yield f"{steered_words(1)}."
+    yield (
+        "Expected by probabilities: sums of the stager's own before, of the posterior at this night's "
+        "strength after. They never alter the stages, on which all other rows are counted."
+    )
+    if not math.isnan(estimates.rem_latency_minutes):
+        yield f"Best estimate of REM latency: {estimates.rem_latency_estimator}."
 
 
 def _interval(intervals: Intervals | None, key: str, decimals: int) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
+from stageguard.measures.summary import aside_words, early_rem_words
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.report.measures import Measured
@@ -29,7 +30,7 @@ def noun(decoding: Decoding) -> str:
 def headline(decoding: Decoding) -> str:
     """Return what happened, in one short sentence."""
     strength, n_changed = decoding.strength, int(np.count_nonzero(decoding.changed))
-    if strength.step == "untouched":
+    if strength.step in ("untouched", "hard"):
         return "The guard stepped aside."
     if not n_changed:
         return (
@@ -76,7 +77,7 @@ def _how_much(decoding: Decoding) -> str:
     if not n_changed:
         return f"All {count(n_scored, 'epoch')} keep the stage the stager chose."
     by = ""
-    if decoding.strength.step == "untouched":  # what else can tell a stage from the stager's own
+    if decoding.strength.step in ("untouched", "hard"):  # what else can tell a stage from the stager's own
         by = f", by {' and '.join(decoding.other_causes)}" if decoding.other_causes else ""
     share = f"{100 * n_changed / n_scored:.1f} %"
     return (
@@ -100,12 +101,24 @@ def _why(decoding: Decoding) -> str:
             "tried": "no lifting of minority stages helps",
         }[strength.lifting]
         return f"The stager's {name} {seldom}, but {cure}, so it is left alone."
+    if strength.step == "untouched" and not math.isnan(strength.stager_fi):
+        return (
+            f"The stager's {name} is no more fragmented than its nights are to become, so it is left alone."
+        )
     if strength.step == "untouched":
         return f"The stager's {name} changes stage about as often as expert scorings do, so it is left alone."
+    above = rule.cap if rule.rule == "band" else rule.act_above
+    often = f"changes stage more than {_times(above)} as often as expert scorings do on average"
+    if strength.step == "hard":
+        return (
+            f"The stager's {name} {often}, but its evidence does not yield: a fragmented sleeper, not a "
+            "flickering stager, so it is left alone."
+        )
     reached = strength.fi_low <= strength.fi_after <= strength.fi_high
     still = "" if reached else ", although not as far as the rule asks"
     if strength.step == "lowered":
-        often = f"changes stage more than {_times(rule.cap)} as often as expert scorings do on average"
+        if not math.isnan(strength.stager_fi):
+            often = "comes from a stager that flickers"
         if not decoding.changed.any():
             return f"The stager's {name} {often}, but is too sure of each epoch to be calmed."
         return f"The stager's {name} {often}; decoded, it is calmer{still}."
@@ -133,7 +146,7 @@ def unscored_words(decoding: Decoding) -> Iterator[str]:
         )
 
 
-def warnings_of(decoding: Decoding) -> Iterator[str]:
+def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
     """Return what a reader must know before using the night."""
     if decoding.cohort is not None:
         caution = decoding.profile.caution_for(decoding.cohort)
@@ -148,6 +161,10 @@ def warnings_of(decoding: Decoding) -> Iterator[str]:
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
         share = 100 * n_unscored / decoding.hypnogram.n_epochs
         yield f"{share:.0f} % of the recording is unscored: times are lower bounds, latencies may be wrong."
+    if aside := aside_words(decoding, measured.after.validity):
+        yield aside
+    for early in early_rem_words(decoding):
+        yield f"Early REM removed: {early}."
 
 
 def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,11 +39,25 @@ class NightRow(NamedTuple):
     joint_before: float
     joint_after: float
     joint_threshold: float
+    early_rem_removed: int
+    rem_latency_estimate_minutes: float
+    rem_latency_estimator: str
+    expected: Mapping[str, float]  # a column each: minutes by probabilities, of sleep and of every stage
 
     @property
     def joint(self) -> JointScores:
         """The joint scores."""
         return JointScores(self.joint_before, self.joint_after, self.joint_threshold)
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """The row as text, by column."""
+        values = dict(zip(self._fields[:-1], self, strict=False)) | dict(self.expected)
+        return {column: _text(value) for column, value in values.items()}
+
+
+# A table that begins with these is decode's own; what comes after them differs with the stages.
+OWN_COLUMNS = NightRow._fields[: NightRow._fields.index("fi_after") + 1]
 
 
 @dataclass(slots=True)
@@ -70,11 +84,31 @@ class Tally:
             return
         night = outcome.result
         used = night.strength_used
-        numbers = (used.transition_weight, used.fi_before, used.fi_after, *astuple(night.joint))
+        numbers = (used.transition_weight, used.fi_before, used.fi_after)
+        weight, before, after = (NAN if value is None else float(value) for value in numbers)
+        latency, estimator, expected = NAN, "n/a", dict[str, float]()
+        if night.estimates is not None:
+            latency, estimator = night.estimates.rem_latency_minutes, night.estimates.rem_latency_estimator
+            values = night.estimates.after.values(night.estimates.wake).items()
+            expected = {key: value for key, value in values if not key.startswith("expected_percent")}
         self.nights.append(
             NightRow(
-                *(outcome.id, outcome.file, night.facts.n_epochs, night.n_changed, used.rule, used.step),
-                *(NAN if value is None else float(value) for value in numbers),
+                id=outcome.id,
+                file=outcome.file,
+                n_epochs=night.facts.n_epochs,
+                n_changed=night.n_changed,
+                rule=used.rule,
+                step=used.step,
+                transition_weight=weight,
+                fi_before=before,
+                fi_after=after,
+                joint_before=night.joint.before,
+                joint_after=night.joint.after,
+                joint_threshold=night.joint.threshold,
+                early_rem_removed=night.n_early_rem_removed,
+                rem_latency_estimate_minutes=latency,
+                rem_latency_estimator=estimator,
+                expected=expected,
             )
         )
         self.notes.update(night.notes)
@@ -99,18 +133,18 @@ def write_tables(
     remarks: list[str] = []
     problems: list[Message] = []
     failures = [
-        [_text(cell) for cell in (failure.id, failure.file, say(failure.error), __version__)]
-        for failure in tally.failures
+        dict(zip(FAILURE_COLUMNS, map(_text, cells), strict=True))
+        for cells in ((each.id, each.file, say(each.error), __version__) for each in tally.failures)
     ]
-    for name, columns in ((COHORT_TABLE, NightRow._fields), (FAILURES_TABLE, FAILURE_COLUMNS)):
+    for name, own in ((COHORT_TABLE, OWN_COLUMNS), (FAILURES_TABLE, FAILURE_COLUMNS)):
         path = folder / name
         try:
             rows = failures if name == FAILURES_TABLE else _with_earlier(tally, folder)
-            if path.exists() and not _is_ours(path, columns):
+            if path.exists() and _header(path)[: len(own)] != own:
                 remarks.append(f"{path} is no table of decode's, so it was left as it is")
             elif rows:
                 folder.mkdir(parents=True, exist_ok=True)
-                write_text_atomic(path, _tsv(columns, rows), overwrite=True)
+                write_text_atomic(path, _tsv(rows), overwrite=True)
                 written.append(path)
             elif name == FAILURES_TABLE:
                 path.unlink(missing_ok=True)
@@ -119,34 +153,39 @@ def write_tables(
     return written, remarks, problems
 
 
-def _with_earlier(tally: Tally, folder: Path) -> list[list[str]]:
+def _with_earlier(tally: Tally, folder: Path) -> list[dict[str, str]]:
     """Rows of this run, behind those of earlier ones whose outputs are still there.
 
     A night that failed now keeps the row of its output from before, which nothing has touched.
     """
     path = folder / COHORT_TABLE
-    rows: list[list[str]] = []
-    if path.is_file() and _is_ours(path, NightRow._fields):
+    rows: list[dict[str, str]] = []
+    header = _header(path) if path.is_file() else ()
+    if header[: len(OWN_COLUMNS)] == OWN_COLUMNS:
         now = {write_cell(row.id) for row in tally.nights}
         old = [line.split("\t") for line in read_text(path, "text").split("\n")[1:]]
         rows += [
-            row for row in old
-            if len(row) == len(NightRow._fields) and row[0] not in now
+            dict(zip(header, row, strict=True)) for row in old
+            if len(row) == len(header) and row[0] not in now
             and output_paths(folder / read_cell(row[0])).sidecar.is_file()
         ]  # fmt: skip
-    return rows + [[_text(value) for value in row] for row in tally.nights]
+    return rows + [row.cells for row in tally.nights]
 
 
-def _is_ours(path: Path, columns: Iterable[str]) -> bool:
+def _header(path: Path) -> tuple[str, ...]:
+    """Return the columns of a table, or none where it cannot be read."""
     try:
         with open_text(path, "text") as file:
-            return file.readline().rstrip("\n") == "\t".join(columns)
+            return tuple(file.readline().rstrip("\n").split("\t"))
     except (OSError, UnicodeDecodeError):
-        return False
+        return ()
 
 
-def _tsv(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    return "\n".join(["\t".join(columns), *map("\t".join, rows)]) + "\n"
+def _tsv(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows under every column that one of them has."""
+    columns = list(dict.fromkeys(column for row in (*rows[-1:], *rows) for column in row))
+    lines = [columns, *([row.get(column, "n/a") for column in columns] for row in rows)]
+    return "\n".join(map("\t".join, lines)) + "\n"
 
 
 def _text(value: Any) -> str:

@@ -36,6 +36,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, explain
 from stageguard.guard.inputs import Training
 from stageguard.measures.day import Moment
+from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import UNJUDGED, JointScores, NightFacts, NightSummary, summary_of
 from stageguard.night.stages import SCHEMES
@@ -166,6 +167,8 @@ class DecodedNight:
     summary: NightSummary | None = None
     changes: tuple[Change, ...] | None = None
     joint: JointScores = UNJUDGED
+    n_early_rem_removed: int = 0
+    estimates: Estimates | None = None
 
     @classmethod
     def fresh(
@@ -188,6 +191,8 @@ class DecodedNight:
             notes=tuple(notes),
             summary=summary,
             changes=None if changes is None else tuple(changes),
+            n_early_rem_removed=len(summary.early_rem_removed),
+            estimates=summary.estimates,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -296,7 +301,7 @@ def decode_task(task: DecodeTask) -> DecodedNight:
 
 def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
     """Return the night that a record is of."""
-    strength, hypnogram = record["strength"], record["hypnogram"]
+    strength, hypnogram, measured = record["strength"], record["hypnogram"], record["measured"]
     known, beside = _written_beside(record), {"svg": files.svg, "changes": files.changes}
     written = {kind: path for kind, path in beside.items() if path is not None and path.name in known}
     return DecodedNight(
@@ -315,6 +320,8 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
         joint=JointScores(
             **{name: NAN if score is None else score for name, score in record.get("joint_score", {}).items()}
         ),
+        n_early_rem_removed=len(measured["early_rem_removed"]),
+        estimates=Estimates.from_dict(measured["estimates"]),
     )
 
 
@@ -354,6 +361,7 @@ def _write(
         joint_score=asdict(summary.joint),
         svg=svg,
         changes=changes_table,
+        measured=summary.measured(),
         durable=task.durable,
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
@@ -447,6 +455,8 @@ def _difference(
     version = record["provenance"]["stageguard"]
     if version != __version__:
         return f"was decoded by stageguard {version}, this is {__version__}"
+    if "measured" not in record:
+        return "its record holds no measures"
     if sha256(read_file(files.tsv, "text")).hexdigest() != record["hypnogram"]["sha256"]:
         return "was changed after it was written"
     source = record["input"]

@@ -90,6 +90,7 @@ def write_demo(
         notes=notes,
         joint_score=asdict(summary.joint),
         svg=hypnogram_svg(decoding, night.expert, TITLE),
+        measured=summary.measured(),
     )
     page = night_report(decoding, expert=night.expert, title=TITLE)
     # the marker comes last: a folder with it holds nothing but a demo's files

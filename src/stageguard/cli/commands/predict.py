@@ -192,6 +192,7 @@ def stage_and_write(
         quality=beta,
         notes=staged.notes,
         joint_score=asdict(summary.joint),
+        measured=summary.measured(),
     )
     outputs = {"density": densities, "tsv": written.tsv, "json": written.sidecar}
     return DecodedNight.fresh(staged.decoding, summary, outputs, staged.notes)

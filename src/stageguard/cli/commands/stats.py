@@ -49,10 +49,12 @@ from stageguard.formats.cohort_files import (
 )
 from stageguard.formats.companions import ListedNight, in_list_words, read_column, read_groups
 from stageguard.measures.cohort import CohortNight, MeasuredNight, cohort_table, measure_night
+from stageguard.measures.estimates import Estimates
 from stageguard.measures.groups import METHOD, GroupDifference, group_differences
 from stageguard.measures.prediction_powered import METHOD as POWERED_METHOD
 from stageguard.measures.prediction_powered import CohortEstimate, cohort_estimates
 from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
+from stageguard.night.quantities import steered_words
 from stageguard.runner.run import Outcome, succeeded
 
 MOST_LIGHTS = 5  # different ones that are printed
@@ -177,6 +179,8 @@ class StatsNight:
             "n_epochs": facts.n_epochs,
             "epoch_seconds": facts.epoch_seconds,
             "epochs_changed": facts.epochs_changed,
+            "rem_latency_estimator": facts.rem_latency_estimator,
+            "steered": self.measured.is_steered,
             "lights": self.measured.lights,
         }
         content |= {scoring: dict(each.values) for scoring, each in measures.items()}
@@ -245,8 +249,11 @@ class _Measurer:
         expert = None if path is None else read_expert(path, scored.final, self.reading)
         lights = lights_of(night, *self.measuring.lights)
         measuring = replace(self.measuring, lights_off=lights.off, lights_on=lights.on)
-        scorings = CohortNight(night.id, scored.before, scored.after, expert, scored.profile)
         try:
+            estimates = scored.estimates(measuring)
+            scorings = CohortNight(
+                night.id, scored.before, scored.after, expert, scored.profile, estimates, scored.is_steered
+            )
             measured = measure_night(scorings, measuring)
         except InputError as error:
             raise (in_list_words(error) if lights.is_listed else error) from None
@@ -257,10 +264,13 @@ class _Measurer:
         for key in ("lights_off", "lights_on"):
             if getattr(measuring, key) != getattr(self.measuring, key):
                 source[key] = str(getattr(measuring, key))
-        return StatsNight(measured, _facts(scored, group), group, source, (*scored.notes, *lights.notes))
+        notes = [*scored.notes, *lights.notes]
+        if estimates is None and scored.recorded.estimates is not None:
+            notes.append("expected minutes were recorded for other lights or definitions, and are left out")
+        return StatsNight(measured, _facts(scored, group, estimates), group, source, tuple(notes))
 
 
-def _facts(scored: ScoredFile, group: ListedNight | None) -> Facts:
+def _facts(scored: ScoredFile, group: ListedNight | None, estimates: Estimates | None) -> Facts:
     changed = None
     if scored.before is not None and scored.after is not None:
         before, after = scored.before.labels, scored.after.labels
@@ -271,6 +281,7 @@ def _facts(scored: ScoredFile, group: ListedNight | None) -> Facts:
         scored.final.n_epochs,
         scored.final.epoch_seconds,
         changed,
+        None if estimates is None else estimates.rem_latency_estimator,
     )
 
 
@@ -377,10 +388,11 @@ def print_stats(result: CohortResult) -> None:
     if cohort.estimates:
         print_estimates(cohort.table, cohort.estimates, out)
     convention = f"sleep statistics by the {cohort.options.convention} convention"
+    steered = [steered_words(cohort.table.n_steered)] if cohort.table.n_steered else []
     done = succeeded(result.outcomes)
     warned = [f"{outcome.id}: {one_line(text)}" for outcome in done for text in outcome.warnings]
     print_list(out, "Warning", warned[:MOST_WARNINGS])
     if len(warned) > MOST_WARNINGS:
         out.print(f"  and {len(warned) - MOST_WARNINGS} more, all of them in --json")
-    print_list(out, "Note", [convention, *result.notes])
+    print_list(out, "Note", [convention, *steered, *result.notes])
     print_list(out, "Wrote", result.written)

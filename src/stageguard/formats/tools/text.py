@@ -24,6 +24,7 @@ from stageguard.formats.hypnogram import (
     UNSCORED_WORDS,
     HypnogramOptions,
     RawHypnogram,
+    Recorded,
     is_stage,
     names_of,
     number_list,
@@ -49,6 +50,8 @@ from stageguard.formats.tables.row_times import INDEX, NAMELESS, Meaning, namele
 from stageguard.formats.tables.timing import TIMING_COLUMNS, TOLERANCE, RowTimes, read_timing, row_name
 from stageguard.formats.tools.arrays import load_plain
 from stageguard.formats.tools.visbrain import description
+from stageguard.guard.strength import STEERING
+from stageguard.measures.estimates import Estimates
 from stageguard.night.stages import UNSCORED_NAME, StageScheme, canonical_name
 from stageguard.profile.profile import Profile
 
@@ -134,6 +137,7 @@ def from_table(
         epoch_seconds=timing.epoch_seconds,
         start=start,
         profile=None if recorded is None else recorded[0],
+        recorded=None if recorded is None else recorded[2],
         argmax=table.column(ARGMAX_COLUMN) if ARGMAX_COLUMN in table.header else None,
         offset_seconds=timing.offset_seconds,
         has_clock=recorded is None,
@@ -275,8 +279,8 @@ def _from_events(
     return staged_rows(path, rows, options, start=times.start, notes=notes)
 
 
-def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None] | None:
-    """Profile and start that `decode` recorded beside its table, or None."""
+def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Recorded] | None:
+    """Profile, start and measures that `decode` recorded beside its table, or None."""
     sidecar = output_paths(path).sidecar
     if not path.name.endswith(TSV_SUFFIX) or not sidecar.is_file():
         return None
@@ -285,7 +289,10 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None] | None
         check_recorded(path, record, n_rows)
         start = record["hypnogram"]["start"]
         profile = Profile.from_dict(record["profile"]["definition"])
-        return profile, None if start is None else datetime.fromisoformat(start)
+        measured = record.get("measured")  # none in an output that was saved, not decoded from a file
+        estimates = None if measured is None else Estimates.from_dict(measured["estimates"])
+        told = Recorded(estimates, record["strength"]["step"] in STEERING)
+        return profile, None if start is None else datetime.fromisoformat(start), told
     except FileFormatError:
         raise
     except (KeyError, TypeError, ValueError, ProfileError) as error:

@@ -1,0 +1,116 @@
+"""Expected minutes against plain sums, and the REM latency that serves a night best."""
+
+import math
+
+import numpy as np
+import pytest
+
+import stageguard as sg
+from nights import decode
+from small import profile_of, refusal
+from stageguard.measures.estimates import LITTLE_REM, N_DRAWS, Estimates, estimates
+from stageguard.synthetic.night import simulate_night
+
+W, N, R = 0, 1, 2
+CLOCK = {"curves": {"R": [-4.0] * 7 + [-2.0, -1.0, 0.0]}}
+
+
+def probabilities(*bouts, sure=0.9):
+    labels = np.array([label for label, n in bouts for _ in range(n)])
+    return np.where(np.arange(3) == labels[:, None], sure, (1 - sure) / 2)
+
+
+def test_expected_minutes_are_sums_of_probabilities_and_of_the_posterior():
+    density = simulate_night("human-psg-5", hours=2, seed=3).density
+    night = decode(density, "human-psg-5")
+    found = estimates(night)
+    smooth = sg.posterior(density, "human-psg-5").probabilities
+    for expected, rows in ((found.before, density.probabilities), (found.after, smooth)):
+        by_hand = [sum(float(row[k]) for row in rows) / 2 for k in range(5)]
+        assert list(expected.stage_minutes.values()) == pytest.approx(by_hand)
+        assert expected.tst_minutes == pytest.approx(sum(by_hand[1:]))
+    values = found.values("after")
+    assert values["expected_percent_R"] == pytest.approx(
+        100 * values["expected_minutes_R"] / found.after.tst_minutes
+    )
+    assert "expected_percent_W" not in values
+
+
+def test_lights_and_gaps_cut_the_sums():
+    rows = probabilities((W, 10), (N, 60), (R, 20))
+    rows[30:50] = np.nan  # ten minutes without evidence
+    night = decode(rows, profile_of(transition_weight=0.0))
+    whole, window = estimates(night), estimates(night, lights_off=300.0, lights_on=1800.0)
+    assert sum(whole.after.stage_minutes.values()) == pytest.approx(35.0)
+    assert (window.first_epoch, window.stop_epoch) == (10, 60)
+    assert sum(window.after.stage_minutes.values()) == pytest.approx(15.0)
+    assert window.before.stage_minutes["N"] == pytest.approx(15.0 * 0.9)
+
+
+def test_a_stager_that_shows_rem_is_read_off_its_first_lasting_bout():
+    night = decode(
+        probabilities((W, 4), (N, 100), (R, 1), (N, 20), (R, 30)), profile_of(transition_weight=0.0)
+    )
+    found = estimates(night)
+    assert (found.rem_latency_minutes, found.rem_latency_estimator) == (60.5, "first lasting REM bout")
+    longer = estimates(night, min_first_rem_seconds=3600)
+    assert (longer.rem_latency_minutes, longer.rem_latency_estimator) == (50.0, "first REM epoch")
+
+
+def weak_night(**changes):
+    """A stager that never calls REM, although its evidence rises to 40 % after 75 minutes of sleep."""
+    rows = probabilities((W, 10), (N, 150), (N, 40), (N, 100), sure=0.97)
+    rows[160:200] = [0.02, 0.58, 0.40]
+    return decode(rows, profile_of(transition_weight=0.3, clock=CLOCK, **changes))
+
+
+def test_rem_that_hardly_shows_is_the_median_of_seeded_draws():
+    night = weak_night()
+    assert not (night.argmax == R).any()
+    found = estimates(night, seed=4)
+    drawn = []
+    for labels in sg.sample(night.density, night.profile, n=N_DRAWS, seed=4):
+        onset = next(i for i, label in enumerate(labels) if label != W)
+        rem = [i for i, label in enumerate(labels) if label == R]
+        drawn.append((rem[0] - onset) / 2 if rem else math.inf)
+    assert found.rem_latency_estimator == "median of posterior draws"
+    assert found.rem_latency_minutes == sorted(drawn)[N_DRAWS // 2]
+    assert estimates(night, seed=4) == found
+
+
+def test_draws_are_never_epoch_by_epoch():
+    night = weak_night()
+    free = decode(night.density, night.profile.replace(transition_weight=0.0))
+    assert estimates(free).rem_latency_minutes == estimates(night).rem_latency_minutes
+
+
+def test_without_a_clock_draws_decide_nothing():
+    rows = weak_night().density.probabilities.copy()
+    rows[180:184] = [0.02, 0.08, 0.90]
+    assert LITTLE_REM * 290 > 4
+    timed = decode(rows, profile_of(transition_weight=0.3, clock=CLOCK))
+    plain = decode(rows, profile_of(transition_weight=0.3))
+    assert estimates(timed).rem_latency_estimator == "median of posterior draws"
+    assert estimates(plain).rem_latency_estimator == "first lasting REM bout"
+
+
+def test_the_hypnogram_is_never_altered():
+    night = weak_night()
+    before = night.hypnogram.labels.copy()
+    estimates(night)
+    assert (night.hypnogram.labels == before).all()
+
+
+def test_what_is_recorded_reads_back():
+    for found in (estimates(weak_night()), estimates(decode(probabilities((W, 20)), profile_of()))):
+        document = {
+            key: None if isinstance(value, float) and math.isnan(value) else value
+            for key, value in found.to_dict().items()
+        }
+        assert str(Estimates.from_dict(document)) == str(found)
+
+
+def test_anything_but_a_decoding_is_refused():
+    with pytest.raises(sg.InputError) as error:
+        estimates(sg.Hypnogram(np.zeros(3, dtype=np.int8), "wnr3", 30.0))
+    refusal(error, r"expected what decode\(\) returned")
