@@ -58,12 +58,12 @@ def sleep_onsets(
     Only epochs before `stop` are looked at: what comes after is of another time.
     """
     labels = labels[:stop]
-    asleep = np.flatnonzero((labels >= 0) & (labels != scheme.wake_index))
+    asleep = ((labels >= 0) & (labels != scheme.wake_index)).nonzero()[0]
     if len(asleep) == 0:
         return ()
     restart_epochs = clock.restart_wake_minutes * 60.0 / epoch_seconds
     onsets = [int(asleep[0])]
-    for i in np.flatnonzero(np.diff(asleep) > restart_epochs).tolist():
+    for i in (asleep[1:] - asleep[:-1] > restart_epochs).nonzero()[0].tolist():
         between = labels[asleep[i] + 1 : asleep[i + 1]]
         if np.all(between == scheme.wake_index):
             onsets.append(int(asleep[i + 1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack, overload
+from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from stageguard.base import checks
 from stageguard.base.errors import CohortError, InputError, PinError, StageGuardWarning
 from stageguard.guard import inputs
 from stageguard.guard.decoding import Decoding, many_changes_advice
-from stageguard.guard.evidence import Night
+from stageguard.guard.evidence import Night, calibration_of
 from stageguard.guard.inputs import (
     BatchKeywords,
     GuardOptions,
@@ -22,9 +22,8 @@ from stageguard.guard.inputs import (
     OneNight,
     takes_options,
 )
-from stageguard.guard.solver import NO_PATH, Job, NoPathError, Path, run_grouped, solver_for
-from stageguard.guard.strength import Solved, Strength, run_searches
-from stageguard.night.hypnogram import Hypnogram
+from stageguard.guard.solver import NO_PATH, Job, NoPathError, run_grouped, solver_for
+from stageguard.guard.strength import Solved, run_searches
 from stageguard.profile.profile import Profile, as_profile
 
 # Beyond this share of changed epochs a person should look before using the result.
@@ -94,27 +93,53 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
     return results if batch else results[0]
 
 
+class Asked(NamedTuple):
+    """What one call of a verb passed: nights that are checked, and whether they came as a list."""
+
+    profile: Profile  # for the cohort
+    profiles: list[Profile]  # of each night: another one where the stager is not the profile's
+    given: list[NightInput]
+    nights: list[Night]
+    is_batch: bool
+
+
 def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> tuple[list[Decoding], bool]:
     """Decode what one call of a verb passed; also return whether it is a list."""
+    asked = read_all(density, profile, options, stacklevel=6)
+    return decode_asked(asked, options), asked.is_batch
+
+
+def read_all(
+    density: Any, profile: Profile | str, options: GuardOptions, *, stacklevel: int, wants_paths: bool = True
+) -> Asked:
+    """Read and check what one call of a verb passed."""
     profile = as_profile(profile)
+    is_timed = profile.clock is not None
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
         checks.choice(options.trained, "trained", ("natural", "balanced"))
-    check_cohort(profile, options.cohort, stacklevel=5)
-    is_timed, profile = profile.clock is not None, profile.for_cohort(options.cohort)
+    check_cohort(profile, options.cohort, stacklevel=stacklevel)
+    profile = profile.for_cohort(options.cohort)
     batch = inputs.is_batch(density)
     items = list(density) if batch else [density]
     if not items:
-        return [], batch
+        return Asked(profile, [], [], [], batch)
     said = options.of_each_night(len(items)) if batch else [options]
     given = [inputs.read_night(night, profile, each) for night, each in zip(items, said, strict=True)]
-    nights = inputs.check_nights(given, profile, is_batch=batch)
+    nights = inputs.check_nights(given, profile, is_batch=batch, wants_paths=wants_paths)
     if is_timed and profile.clock is None:
         for night in given:
             night.assumed.append(f"the clock does not run for {options.cohort!r}")
+    profiles = [profile] * len(given)
+    if options.stager is not None or profile.fingerprint is not None:
+        profiles = [_for_stager(profile, *pair) for pair in zip(given, nights, strict=True)]
+    return Asked(profile, profiles, given, nights, batch)
 
-    profiles = [_for_stager(profile, *pair) for pair in zip(given, nights, strict=True)]
+
+def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
+    """Decode nights that are checked."""
+    profile, profiles, given, nights, batch = asked
 
     def solve(key: tuple[bool, float], chosen: list[Night]) -> list[Solved]:
         is_own, seconds = key
@@ -127,11 +152,17 @@ def decode_all(density: Any, profile: Profile | str, options: GuardOptions) -> t
     except NoPathError as failure:
         index = next(i for i, night in enumerate(nights) if night is failure.job.night)
         raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
-    results = [
-        _result(used, request, *result, foreign=used is not profile)
-        for used, request, result in zip(profiles, given, solved, strict=True)
+    return [
+        Decoding(
+            used,
+            request,
+            used is not profile,
+            night,
+            path,
+            {} if strength is None else {"strength": strength},
+        )
+        for used, request, (night, path, strength) in zip(profiles, given, solved, strict=True)
     ]
-    return results, batch
 
 
 def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:
@@ -139,7 +170,7 @@ def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:
     if not inputs.is_of_other_stager(profile, given, night):
         return profile
     other = profile.for_other_stager()
-    night.calibration = inputs.calibration_of(other)
+    night.calibration, night.opening = calibration_of(other), None
     return other
 
 
@@ -176,32 +207,6 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
     return PinError(
         f"{which}the pins at epochs {blamed} cannot all hold under the profile's minimum bouts and forbidden "
         "transitions. Remove one of them, or shorten min_bout_seconds."
-    )
-
-
-def _result(
-    profile: Profile, given: NightInput, night: Night, path: Path, strength: Strength, *, foreign: bool
-) -> Decoding:
-    hypnogram = Hypnogram(
-        path.labels,
-        profile.scheme,
-        given.epoch_seconds,
-        start=given.start,
-        scorer=f"StageGuard {profile.name}",
-        offset_seconds=given.offset_seconds,
-    )
-    return Decoding(
-        profile=profile,
-        hypnogram=hypnogram,
-        strength=strength,
-        assumed=inputs.assumptions(profile, given),
-        cohort=given.options.cohort,
-        stager=given.options.stager,
-        is_of_other_stager=foreign,
-        trained=given.options.trained,
-        night=night,
-        source=given.source,
-        known_score=path.score,
     )
 
 

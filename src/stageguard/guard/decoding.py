@@ -15,8 +15,9 @@ from stageguard.base.errors import Argument, Message
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
 from stageguard.guard.evidence import Night
-from stageguard.guard.solver import solver_for
-from stageguard.guard.strength import Strength, chosen_trial, run_searches
+from stageguard.guard.inputs import NightInput, assumptions
+from stageguard.guard.solver import Path, solver_for
+from stageguard.guard.strength import Strength, chosen_trial, fixed_strength, run_searches
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages
@@ -59,16 +60,55 @@ class Decoding(ExportableStages):
     """
 
     profile: Profile
-    hypnogram: Hypnogram
-    strength: Strength
-    assumed: tuple[str, ...]
-    cohort: str | None
-    stager: str | None
+    given: NightInput
     is_of_other_stager: bool
-    trained: str | None
-    source: str | None
     night: Night
-    known_score: float | None
+    path: Path
+    _made: dict[str, Any]  # what is made when it is asked for, and kept
+
+    @property
+    def hypnogram(self) -> Hypnogram:
+        """The decoded stages."""
+        found: Hypnogram | None = self._made.get("hypnogram")
+        if found is None:
+            given, profile = self.given, self.profile
+            scorer = f"StageGuard {profile.name}"
+            described = (profile.scheme, given.epoch_seconds, given.start, scorer, (), given.offset_seconds)
+            found = self._made["hypnogram"] = Hypnogram.trusted(self.path.labels, *described)
+        return found
+
+    @property
+    def strength(self) -> Strength:
+        """How strongly the profile acted, and why."""
+        found: Strength | None = self._made.get("strength")
+        if found is None:
+            found = self._made["strength"] = fixed_strength(self.profile, self.night, self.path)
+        return found
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What had to be assumed about the input."""
+        return assumptions(self.profile, self.given)
+
+    @property
+    def cohort(self) -> str | None:
+        """Who was recorded, as the caller said."""
+        return self.given.options.cohort
+
+    @property
+    def stager(self) -> str | None:
+        """Whose probabilities they are, as the caller said."""
+        return self.given.options.stager
+
+    @property
+    def trained(self) -> str | None:
+        """How the stager was trained, as the caller said."""
+        return self.given.options.trained
+
+    @property
+    def source(self) -> str | None:
+        """Where the probabilities came from."""
+        return self.given.source
 
     def __repr__(self) -> str:
         """Return length, changes and profile on one line."""
@@ -86,13 +126,13 @@ class Decoding(ExportableStages):
     @property
     def epoch_seconds(self) -> float:
         """Epoch length."""
-        return self.hypnogram.epoch_seconds
+        return self.given.epoch_seconds
 
     @property
     def score(self) -> float:
         """Score of the path in nats: evidence plus weighted transition scores, without an initial term."""
-        if self.known_score is not None:
-            return self.known_score
+        if self.path.score is not None:
+            return self.path.score
         # Only a path without transition scores comes without one: evidence alone, along the labels.
         added = chosen_trial(self.profile, self.night, self.strength).log_weight
         rows, labels = np.flatnonzero(self.hypnogram.labels >= 0), self.hypnogram.labels
@@ -115,6 +155,8 @@ class Decoding(ExportableStages):
     @property
     def changed_share(self) -> float:
         """Share of the stager's epochs that were changed."""
+        if self.path.n_changed is not None:  # counted with the path: then the stager gave every epoch a stage
+            return self.path.n_changed / len(self.path.labels)
         n_scored = int(np.count_nonzero(self.night.argmax >= 0))
         return int(np.count_nonzero(self.changed)) / max(1, n_scored)
 
@@ -163,6 +205,7 @@ class Decoding(ExportableStages):
             )
         solver = solver_for(self.profile, self.epoch_seconds)
         ((_, path, strength),) = run_searches(self.profile, solver, [self.night], natural=True)
+        assert strength is not None
         n_changed = int(np.count_nonzero(path.labels != self.hypnogram.labels))
         return (
             Message(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from stageguard.guard.clock import NightClock
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Features
 from stageguard.profile.parts import Calibration
+from stageguard.profile.profile import Profile
 
 LOG_CLIP = float(np.log(CLIP))
 LONGEST_BRIDGE_SECONDS = 300.0
@@ -39,17 +41,30 @@ class Night:
     calibration: Calibration | None = None
     clock: NightClock | None = None
     clock_stop: int | None = None  # where the time since sleep onset is lost: a segment begins
+    opening: Any = None  # the path that came with the checks, if the night is plain and the profile fixed
     _base: Floats | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the evidence is the probabilities as they stand."""
-        added = self.filled, self.quality, self.calibration, self.clock
-        return not self.pins and all(part is None for part in added)
+        return (
+            self.calibration is None
+            and self.clock is None
+            and self.quality is None
+            and self.filled is None
+            and not self.pins
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every epoch is decoded, and all of them together."""
+        return len(self.spans) == 1 and self.spans[0] == (0, len(self.argmax))
 
     @property
     def n_pairs(self) -> int:
         """Number of adjacent epochs that are decoded together."""
+        if len(self.spans) == 1:
+            return self.spans[0][1] - self.spans[0][0] - 1
         return sum(stop - start - 1 for start, stop in self.spans)
 
     def calibrated(self) -> Floats:
@@ -97,6 +112,12 @@ class Night:
                 scores[epoch] = -np.inf
                 scores[epoch, stage] = kept
         return np.ascontiguousarray(scores)
+
+
+def calibration_of(profile: Profile) -> Calibration | None:
+    """Return a profile's calibration, None where it does nothing."""
+    calibration = profile.calibration
+    return None if calibration.temperature == 1.0 and not calibration.biases else calibration
 
 
 def fragmentation_index(labels: Labels, spans: Sequence[tuple[int, int]]) -> float:

@@ -13,23 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.base.arrays import NAN, Floats, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message, RowNumber, StageGuardError, message_of
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
-from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import (
     Night,
+    calibration_of,
     check_pins,
     check_quality,
     check_segments,
     cut,
     features_of,
 )
+from stageguard.guard.solver import Path, solver_for
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, check_probabilities, merge_columns
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.night import ExportableStages
 from stageguard.night.stages import StageScheme, scheme_for
-from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 
 Training = Literal["natural", "balanced"]
@@ -62,9 +63,16 @@ class GuardOptions:
             return "logits"
         return "log-probabilities" if self.log else "probabilities"
 
+    @property
+    def says_nothing_by_epoch(self) -> bool:
+        """Whether nothing but the probabilities is said about single epochs."""
+        return self.quality is None and self.pins is None and self.segments is None
+
     def of_each_night(self, n_nights: int) -> list[GuardOptions]:
         """Return the options of every night of a batch."""
         names = ("quality", "pins", "segments")
+        if self.says_nothing_by_epoch:
+            return [self] * n_nights
         values = [per_night(getattr(self, name), n_nights, name) for name in names]
         return [replace(self, **dict(zip(names, each, strict=True))) for each in zip(*values, strict=True)]
 
@@ -77,6 +85,8 @@ def takes_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def call(*arguments: Any, **keywords: Any) -> Any:
+        if not keywords:
+            return verb(*arguments, options=NOTHING_SAID)
         said = {option.name: keywords.pop(option.name) for option in options if option.name in keywords}
         return verb(*arguments, options=GuardOptions(**said), **keywords)
 
@@ -133,6 +143,8 @@ class NightInput:
 
 def is_batch(nights: object) -> bool:
     """Whether the caller passed several nights: a list of matrices or densities, or one stacked array."""
+    if type(nights) is np.ndarray:
+        return nights.ndim == 3
     if isinstance(nights, list | tuple):
         return len(nights) == 0 or checks.n_dimensions(nights[0]) in (2, None)
     return isinstance(nights, np.ndarray) and nights.ndim == 3
@@ -154,6 +166,10 @@ def per_night(values: Any, n_nights: int, what: str) -> list[Any]:
 def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInput:
     """Return a night's matrix in the profile's stage order, unchecked as yet, with what was assumed."""
     assumed: list[str] = []
+    if type(night) is np.ndarray and options.stages is None and options.epoch_seconds is None:
+        matrix = _as_probabilities(night, profile.scheme.names, options)
+        assumed += profile._once("assumed of arrays", lambda: _about_arrays(profile))
+        return NightInput(matrix, profile.epoch_seconds, options, assumed=assumed)
     if isinstance(night, Hypnodensity):
         if options.stages is not None or options.epoch_seconds is not None or options.logits or options.log:
             raise InputError(
@@ -172,21 +188,30 @@ def read_night(night: Any, profile: Profile, options: GuardOptions) -> NightInpu
             offset_seconds=night.offset_seconds,
             assumed=assumed,
         )
-    if isinstance(night, Hypnogram | Decoding):
-        hint = "Pass its density." if isinstance(night, Decoding) else "A hypnogram holds none."
+    if isinstance(night, ExportableStages):
+        hint = "A hypnogram holds none." if isinstance(night, Hypnogram) else "Pass its density."
         raise InputError(f"got a {type(night).__name__}, expected probabilities per epoch and stage. {hint}")
     names = profile.scheme.names if options.stages is None else checked_names(options.stages)
     matrix = _as_probabilities(night, names, options)
+    columns, length = _about_arrays(profile)
     if options.stages is None:
-        assumed.append(f"columns are {', '.join(names)}: the profile's order")
+        assumed.append(columns)
     else:
         matrix = _reorder(matrix, names, profile.scheme, assumed)
+    epoch_seconds = profile.epoch_seconds
     if options.epoch_seconds is None:
-        epoch_seconds = profile.epoch_seconds
-        assumed.append(f"epochs last {epoch_seconds:g} s: the profile's epoch length")
+        assumed.append(length)
     else:
         epoch_seconds = checks.epoch_seconds(options.epoch_seconds)
     return NightInput(matrix, epoch_seconds, options, assumed=assumed)
+
+
+def _about_arrays(profile: Profile) -> tuple[str, str]:
+    """Return what is assumed of a bare array's columns, and of its epochs."""
+    return (
+        f"columns are {', '.join(profile.scheme.names)}: the profile's order",
+        f"epochs last {profile.epoch_seconds:g} s: the profile's epoch length",
+    )
 
 
 def checked_names(stages: Any) -> tuple[str, ...]:
@@ -330,43 +355,58 @@ def _conversion(profile: Profile, epoch_seconds: float) -> str:
     return f"transitions for {profile.epoch_seconds:g} s epochs are rescaled to {epoch_seconds:g} s{shown}"
 
 
-def check_nights(given: Sequence[NightInput], profile: Profile, *, is_batch: bool) -> list[Night]:
-    """Check every night's numbers in one pass and return them ready to solve."""
-    kernels = kernels_module.for_stages(profile.scheme.n_stages)
+def check_nights(
+    given: Sequence[NightInput], profile: Profile, *, is_batch: bool, wants_paths: bool = True
+) -> list[Night]:
+    """Check every night's numbers in one pass and return them ready to solve; decode them if that can be."""
+    n_stages = profile.scheme.n_stages
+    kernels, threads = kernels_module.for_stages(n_stages), kernels_module.threads_for(len(given))
     pieces = [night.matrix for night in given]
-    weight = np.ones((len(pieces), profile.scheme.n_stages))
-    labels, switches, bad = kernels.argmax(pieces, weight, kernels_module.threads_for(len(pieces)))
-    nights, offset = [], 0
-    for i, night in enumerate(given):
-        argmax = labels[offset : offset + len(night.matrix)]
-        offset += len(night.matrix)
+    opening = _opening(given, profile) if wants_paths else None
+    if opening is None:
+        argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads)
+        paths, outcomes = argmax, zip(*per_piece, strict=True)
+    else:
+        argmax, paths, outcomes = kernels.open(pieces, *opening, threads)
+    nights, begin = [], 0
+    for i, (each, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
+        end = begin + len(each.matrix)
         try:
-            nights.append(_check_night(night, profile, argmax, int(switches[i]), is_bad=bool(bad[i])))
+            night = _check_night(each, profile, argmax[begin:end], n_switches, is_bad=is_bad)
+            if opened and not is_bad:
+                score, n_path_switches, n_changed = opened
+                fi = n_path_switches / (end - begin - 1) if end - begin > 1 else NAN
+                night.opening = Path(paths[begin:end], score, fi, n_changed)
+            nights.append(night)
+            begin = end
         except StageGuardError as error:
             message = message_of(error)
             raise type(error)(f"night {i}: " + message if is_batch else message) from None
     return nights
 
 
-def calibration_of(profile: Profile) -> Calibration | None:
-    """Return a profile's calibration, None where it does nothing."""
-    calibration = profile.calibration
-    return None if calibration.temperature == 1.0 and not calibration.biases else calibration
+def _opening(given: Sequence[NightInput], profile: Profile) -> tuple[Any, ...] | None:
+    """Return the rules under which the nights can be decoded while they are checked."""
+    if profile.transition_weight is None:
+        return None
+    seconds = given[0].epoch_seconds
+    for night in given:
+        if night.epoch_seconds != seconds or not night.options.says_nothing_by_epoch:
+            return None
+    return solver_for(profile, seconds).opening()
 
 
 def _check_night(
     given: NightInput, profile: Profile, argmax: Labels, n_switches: int, *, is_bad: bool
 ) -> Night:
-    n_epochs, options = len(given.matrix), given.options
-    night = Night(
-        probabilities=given.matrix,
-        argmax=argmax,
-        n_switches=n_switches,
-        spans=((0, n_epochs),),
-        quality=check_quality(options.quality, n_epochs),
-        pins={} if options.pins is None else check_pins(options.pins, profile.scheme, n_epochs),
-        calibration=calibration_of(profile),
-    )
+    n_epochs, options = len(argmax), given.options
+    night = Night(given.matrix, argmax, n_switches, ((0, n_epochs),))
+    night.calibration = calibration_of(profile)
+    if options.says_nothing_by_epoch and not is_bad:
+        return night
+    night.quality = check_quality(options.quality, n_epochs)
+    if options.pins is not None:
+        night.pins = check_pins(options.pins, profile.scheme, n_epochs)
     segments = check_segments(options.segments, n_epochs)
     if not is_bad and len(segments) == 1:
         return night

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -15,19 +15,31 @@ from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard import kernels as kernels_module
-from stageguard.guard.decode import decode_all
+from stageguard.guard.decode import decode_all, decode_asked, read_all
 from stageguard.guard.decoding import Decoding
+from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import (
     BatchKeywords,
     GuardOptions,
+    NightInput,
     NightKeywords,
     OneNight,
+    assumptions,
     per_night,
     takes_options,
 )
 from stageguard.guard.kernels import reference
-from stageguard.guard.solver import Job, Solver, run_grouped, solver_for, stage_weights, table_rows
-from stageguard.guard.strength import chosen_trial
+from stageguard.guard.solver import (
+    Job,
+    Solver,
+    Trial,
+    fixed_trial,
+    run_grouped,
+    solver_for,
+    stage_weights,
+    table_rows,
+)
+from stageguard.guard.strength import Strength, chosen_trial
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 
@@ -116,9 +128,17 @@ def posterior(density: Any, profile: Profile | str, *, options: GuardOptions) ->
     >>> smooth.probabilities.round(2).tolist()
     [[0.96, 0.04], [0.89, 0.11], [0.85, 0.15]]
     """
-    results, batch = decode_all(density, profile, options)
-    posteriors = _smooth(results)
-    return posteriors if batch else posteriors[0]
+    asked = read_all(density, profile, options, stacklevel=5, wants_paths=False)
+    # Where nothing has to be searched for, no path is needed either.
+    fixed = [
+        _Asked(profile, given, night, trial, None)
+        for profile, given, night in zip(asked.profiles, asked.given, asked.nights, strict=True)
+        if (trial := fixed_trial(profile)) is not None and profile.clock is None
+    ]
+    posteriors = _smooth(fixed) if len(fixed) == len(asked.nights) else None
+    if posteriors is None or any(found.log_evidence == -np.inf for found in posteriors):  # decode says why
+        posteriors = _smooth([_asked(result) for result in decode_asked(asked, options)])
+    return posteriors if asked.is_batch else posteriors[0]
 
 
 @overload
@@ -188,19 +208,34 @@ def sample_like(result: Decoding, *, n: int, seed: int = 0) -> Labels:
 
 def posterior_like(result: Decoding) -> Posterior:
     """Return the posterior of a night at the strength it was decoded with; see `posterior`."""
-    return _smooth([result])[0]
+    return _smooth([_asked(result)])[0]
 
 
-def _smooth(results: Sequence[Decoding]) -> list[Posterior]:
-    no_streams = [np.empty((len(result.night.spans), 0), dtype=np.uint64) for result in results]
+class _Asked(NamedTuple):
+    """A night whose paths are to be summed, and how strongly."""
+
+    profile: Profile
+    given: NightInput
+    night: Night
+    trial: Trial
+    strength: Strength | None  # None: the profile fixes it
+
+
+def _asked(result: Decoding) -> _Asked:
+    trial = chosen_trial(result.profile, result.night, result.strength)
+    return _Asked(result.profile, result.given, result.night, trial, result.strength)
+
+
+def _smooth(asked: Sequence[_Asked]) -> list[Posterior]:
+    no_streams = [np.empty((len(each.night.spans), 0), dtype=np.uint64) for each in asked]
     posteriors = []
-    for result, (arrays, log_sum) in zip(results, _sum_paths("smooth", results, no_streams), strict=True):
-        night, marginals = result.night, arrays[0]
+    for each, (arrays, log_sum) in zip(asked, _sum_paths("smooth", asked, no_streams), strict=True):
+        night, marginals = each.night, arrays[0]
         if len(marginals) != len(night.probabilities):
             marginals = np.full(night.probabilities.shape, np.nan)
             for (start, stop), rows in zip(night.spans, arrays, strict=True):
                 marginals[start:stop] = rows
-        posteriors.append(_posterior(result, marginals, log_sum))
+        posteriors.append(_posterior(each, marginals, log_sum))
     return posteriors
 
 
@@ -211,7 +246,8 @@ def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> li
         for result, seed in zip(results, seeds, strict=True)
     ]
     draws = []
-    for result, (arrays, _) in zip(results, _sum_paths("draw", results, streams), strict=True):
+    asked = [_asked(result) for result in results]
+    for result, (arrays, _) in zip(results, _sum_paths("draw", asked, streams), strict=True):
         labels, n_epochs = arrays[0], result.hypnogram.n_epochs
         if labels.shape[1] != n_epochs:
             labels = np.full((n_draws, n_epochs), -1, dtype=np.int8)
@@ -221,25 +257,17 @@ def _draw(results: Sequence[Decoding], n_draws: int, seeds: Sequence[int]) -> li
     return draws
 
 
-def _posterior(result: Decoding, marginals: Floats, log_sum: float) -> Posterior:
-    assumed = list(result.assumed)
-    if result.profile.flip_flop.is_greedy:
-        assumed.append(EXACT_WINDOW)
-    if result.strength.rule != "fixed":
-        assumed.append(f"the strength is what decode chooses on this night: {result.strength}")
-    return Posterior(
-        marginals,
-        result.profile.scheme,
-        result.epoch_seconds,
-        start=result.hypnogram.start,
-        source=result.source,
-        log_evidence=log_sum,
-        transition_weight=result.strength.transition_weight,
-        prior_exponent=result.strength.prior_exponent,
-        profile=result.profile,
-        assumed=tuple(assumed),
-        offset_seconds=result.hypnogram.offset_seconds,
-    )
+def _posterior(asked: _Asked, marginals: Floats, log_sum: float) -> Posterior:
+    profile, given, _, trial, strength = asked
+    assumed, exponent = assumptions(profile, given), profile.prior_exponent
+    if profile.flip_flop.is_greedy:
+        assumed = (*assumed, EXACT_WINDOW)
+    if strength is not None:
+        exponent = strength.prior_exponent
+        if strength.rule != "fixed":
+            assumed = (*assumed, f"the strength is what decode chooses on this night: {strength}")
+    night = (profile.scheme, given.epoch_seconds, given.start, given.source, assumed, given.offset_seconds)
+    return Posterior.trusted(marginals, *night, log_sum, trial.transition_weight, exponent, profile)
 
 
 def _count(n: object) -> int:
@@ -273,7 +301,7 @@ class _Pieces(NamedTuple):
 
 
 def _sum_paths(
-    verb: Verb, results: Sequence[Decoding], streams: Sequence[Streams]
+    verb: Verb, asked: Sequence[_Asked], streams: Sequence[Streams]
 ) -> list[tuple[list[Any], float]]:
     """Return each night's arrays, one per stretch, and its log-sum, at the strength it was decoded with."""
 
@@ -281,14 +309,15 @@ def _sum_paths(
         key: tuple[Solver, Route], members: list[tuple[Job, Streams]]
     ) -> Iterator[tuple[list[Any], float]]:
         solver, route = key
-        pieces = _gather([job for job, _ in members], route, np.concatenate([s for _, s in members]))
+        together = members[0][1] if len(members) == 1 else np.concatenate([s for _, s in members])
+        pieces = _gather([job for job, _ in members], route, together)
         arrays, log_sums = map(iter, _sum(solver, verb, route, pieces))
         for job, _ in members:
             n = len(job.night.spans)
             yield list(islice(arrays, n)), float(sum(islice(log_sums, n)))
 
-    jobs = [Job(r.night, chosen_trial(r.profile, r.night, r.strength)) for r in results]
-    solvers = [solver_for(result.profile, result.epoch_seconds) for result in results]
+    jobs = [Job(each.night, each.trial) for each in asked]
+    solvers = [solver_for(each.profile, each.given.epoch_seconds) for each in asked]
     keys = [(solver, _route(solver, job)) for solver, job in zip(solvers, jobs, strict=True)]
     return run_grouped(list(zip(jobs, streams, strict=True)), keys, run)
 
@@ -308,7 +337,7 @@ def _sum(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[lis
     if route == "free":
         return _free(verb, pieces)
     arrays, log_sums, certified = _call(solver, verb, route, pieces)
-    doubtful = np.flatnonzero(~certified).tolist()
+    doubtful = [i for i, is_certain in enumerate(certified.tolist()) if not is_certain]
     if doubtful:
         logs = pieces.matrices
         if route != "automaton":
@@ -336,13 +365,12 @@ def _call(solver: Solver, verb: Verb, route: Route, pieces: _Pieces) -> tuple[li
         products, clip = route != "logarithms", CLIP if route == "probabilities" else 0.0
         weight = stage_weights(pieces.jobs, solver.n_stages)
         if route != "probabilities":  # it is in the evidence already
-            weight = np.ones_like(weight)
+            weight = kernels_module.no_weight(solver.n_stages)
         bouts = solver.bouts(transition_weights, products=products)
         rules = (products, clip, table, weight, *bouts)
     if verb == "smooth":
         totals, flat, certified = kernel(pieces.matrices, *rules, kernels_module.threads_for(n_pieces))
-        ends = np.cumsum([len(matrix) for matrix in pieces.matrices])[:-1]
-        return np.split(flat, ends), totals.tolist(), certified
+        return _cut(flat, [len(matrix) for matrix in pieces.matrices]), totals.tolist(), certified
     threads = kernels_module.threads_for(n_pieces * n_draws)
     flat, totals, certified = kernel(pieces.matrices, *rules, pieces.streams, threads)
     return _cut_draws(flat, pieces), totals.tolist(), certified
@@ -383,5 +411,10 @@ def _free(verb: Verb, pieces: _Pieces) -> tuple[list[Any], list[float]]:
 
 def _cut_draws(flat: Labels, pieces: _Pieces) -> list[Any]:
     n_draws = pieces.streams.shape[1]
-    ends = np.cumsum([n_draws * len(matrix) for matrix in pieces.matrices])[:-1]
-    return [drawn.reshape(n_draws, -1) for drawn in np.split(flat, ends)]
+    lengths = [n_draws * len(matrix) for matrix in pieces.matrices]
+    return [drawn.reshape(n_draws, -1) for drawn in _cut(flat, lengths)]
+
+
+def _cut(flat: npt.NDArray[Any], lengths: Sequence[int]) -> list[Any]:
+    """Return parts of these lengths that follow each other."""
+    return [flat[end - n : end] for n, end in zip(lengths, accumulate(lengths), strict=True)]

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stageguard.base.arrays import Floats, Indices, Ints, Ints32, Labels
+from stageguard.base.arrays import Floats, Indices, Ints32, Labels
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import Tables, compile_automaton, compile_tables, weigh
 from stageguard.guard.clock import curve_rows
-from stageguard.guard.evidence import LOG_CLIP, Night
+from stageguard.guard.evidence import LOG_CLIP, Night, calibration_of
 from stageguard.profile.profile import Profile
 
 # Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
@@ -23,6 +23,8 @@ _RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp
 # What the compiled sums take without an automaton; the reference keeps to it, so that both draw alike.
 SUMS_STAGES = 8
 SUMS_MINIMUM = 8
+
+_FIRST_TABLE = np.zeros(1, dtype=np.int32)
 
 NO_PATH = (
     "no path obeys the profile's forbidden transitions, bout lengths and minimum bouts. Give every "
@@ -50,13 +52,14 @@ class Job(NamedTuple):
     trial: Trial
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Path:
     """What a job gave: labels (-1 in gaps), score (None where the kernel keeps none), fragmentation."""
 
     labels: Labels
     score: float | None
     fragmentation_index: float
+    n_changed: int | None = None  # epochs that are not the stager's own choice, where they were counted
 
 
 class NoPathError(Exception):
@@ -91,10 +94,21 @@ class Solver:
         # At transition weight 0 nothing else ties one epoch to the next.
         self.is_free_at_zero = has_only_bouts and longest == 1
         self._clock_rows: Floats | None = None
+        self._opening: tuple[Any, ...] | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         self._reach_epochs = _reach_epochs(self.tables)
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
+
+    def opening(self) -> tuple[Any, ...] | None:
+        """Return the rules of the trial that every plain night is decoded under, if products can hold it."""
+        if self._opening is None:
+            self._opening = ()
+            trial = None if calibration_of(self.profile) else fixed_trial(self.profile)
+            if trial is not None and self._plain_route(trial) == "products":
+                bouts = self.bouts([trial.transition_weight], products=True)
+                self._opening = (_FIRST_TABLE, _weights_of([trial], self.n_stages), *bouts)
+        return self._opening or None
 
     def is_free(self, trial: Trial) -> bool:
         """Whether every epoch is decided by itself, which makes the path argmax, ties included."""
@@ -114,29 +128,38 @@ class Solver:
 
     def _route(self, job: Job) -> Route:
         """Name the kernel for a job, products of probabilities where they cannot underflow."""
-        if self.is_free(job.trial):
-            return "argmax" if job.night.is_plain else "free"
+        route = self._plain_route(job.trial)
+        if job.night.is_plain or route in ("greedy", "automaton"):
+            return route
+        return "free" if route == "argmax" else "logarithms"
+
+    def n_together(self, job: Job) -> int:
+        """Return how many trials of one night take about as long as one."""
+        return kernels_module.for_stages(self.n_stages).LANES if self._route(job) == "products" else 1
+
+    def _plain_route(self, trial: Trial) -> Route:
+        """Name the kernel for a night whose evidence is its probabilities."""
+        if self.is_free(trial):
+            return "argmax"
         if self.is_greedy:
             return "greedy"
         if not self.is_structured:
             return "automaton"
-        if not job.night.is_plain:
-            return "logarithms"
-        added = job.trial.log_weight
+        added = trial.log_weight
         spread = max(added) - min(added) if added else 0.0
-        worst = -LOG_CLIP + spread + job.trial.transition_weight * self._largest_score
+        worst = -LOG_CLIP + spread + trial.transition_weight * self._largest_score
         return "products" if worst * self._reach_epochs <= _PRODUCT_RANGE_NATS else "logarithms"
 
     def _run(self, route: Route, jobs: Sequence[Job]) -> list[Path]:
         pieces, owners = _pieces(jobs, probabilities=route in ("argmax", "products"))
         threads = kernels_module.threads_for(len(pieces))
         kernels = kernels_module.for_stages(self.n_stages)
-        weight = stage_weights(jobs, self.n_stages)[owners]  # (n_pieces, n_stages)
+        weight = _of_pieces(stage_weights(jobs, self.n_stages), owners)
         if route == "argmax":
             labels, switches, _ = kernels.argmax(pieces, weight, threads)
             return _assemble(jobs, owners, labels, switches)
         job_table, transition_weights = table_rows(jobs)
-        table = job_table[owners]  # (n_pieces,)
+        table = _of_pieces(job_table, owners)
         if route == "automaton":
             tables = self.automaton_tables(transition_weights)
             result = kernels_module.active.automaton(pieces, table, *tables, threads)
@@ -231,6 +254,8 @@ def run_grouped(
     items: Sequence[Item], keys: Sequence[Key], run: Callable[[Key, list[Item]], Iterable[Result]]
 ) -> list[Result]:
     """Run the items of each key together; return the result of every item, in order."""
+    if len(set(keys)) == 1:
+        return list(run(keys[0], list(items)))
     groups: dict[Key, list[int]] = {}
     for i, key in enumerate(keys):
         groups.setdefault(key, []).append(i)
@@ -266,38 +291,68 @@ def _reach_epochs(tables: Tables) -> float:
     return float(hops.max()) * (longest + 1) + longest + _RESCALE_EVERY_EPOCHS
 
 
-def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], Indices]:
-    """Return each job's stretches as matrices, and which job each belongs to."""
+def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], Indices | None]:
+    """Return each job's stretches as matrices, and which job each belongs to: None where each has one."""
+    matrices = [
+        night.probabilities if probabilities else night.evidence(trial.log_weight) for night, trial in jobs
+    ]
+    if all(night.is_whole for night, _ in jobs):
+        return matrices, None
     pieces: list[Floats] = []
     owners: list[int] = []
-    for i, (night, trial) in enumerate(jobs):
-        matrix = night.probabilities if probabilities else night.evidence(trial.log_weight)
+    for i, ((night, _), matrix) in enumerate(zip(jobs, matrices, strict=True)):
         pieces += [matrix[start:stop] for start, stop in night.spans]
         owners += [i] * len(night.spans)
     return pieces, np.array(owners, dtype=np.intp)
 
 
+def _of_pieces(rows: npt.NDArray[Any], owners: Indices | None) -> npt.NDArray[Any]:
+    """Return each piece's row of those of the jobs; one row serves all."""
+    return rows if owners is None or len(rows) == 1 else rows[owners]
+
+
 def stage_weights(jobs: Sequence[Job], n_stages: int) -> Floats:
-    """Return what multiplies each stage's probability, (n_jobs, n_stages)."""
-    if all(job.trial.log_weight is None for job in jobs):
-        return np.ones((len(jobs), n_stages))
+    """Return what multiplies each stage's probability, (n_jobs, n_stages) or one row for all."""
+    return _weights_of([job.trial for job in jobs], n_stages)
+
+
+def _weights_of(trials: Sequence[Trial], n_stages: int) -> Floats:
+    if all(trial.log_weight is None for trial in trials):
+        return kernels_module.no_weight(n_stages)
     zeros = (0.0,) * n_stages
-    return np.asarray(np.exp(np.array([job.trial.log_weight or zeros for job in jobs])))
+    return np.asarray(np.exp(np.array([trial.log_weight or zeros for trial in trials])))
+
+
+def fixed_log_weight(profile: Profile) -> tuple[float, ...] | None:
+    """Return what the profile's own prior adds to each stage's evidence, in nats."""
+    if profile.prior_exponent == 0.0 or profile.prior is None:
+        return None
+    return tuple((-profile.prior_exponent * np.log(profile.prior)).tolist())
+
+
+def fixed_trial(profile: Profile) -> Trial | None:
+    """Return the one trial of a profile whose strength follows no rule."""
+    if profile.transition_weight is None:
+        return None
+    return Trial(profile.transition_weight, fixed_log_weight(profile))
 
 
 def table_rows(jobs: Sequence[Job]) -> tuple[Ints32, list[float]]:
-    """Return which table each job is decoded under, and the transition weight of every table."""
+    """Return which table each job is decoded under, or one for all, and every table's transition weight."""
+    first = jobs[0].trial.transition_weight
+    if all(job.trial.transition_weight == first for job in jobs):
+        return _FIRST_TABLE, [first]
     index: dict[float, int] = {}
     of_job = [index.setdefault(job.trial.transition_weight, len(index)) for job in jobs]
     return np.array(of_job, dtype=np.int32), list(index)
 
 
-def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, Ints]:
+def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, list[int]]:
     """Give every epoch that says something its own best stage; also return the stage changes per piece.
 
     The kernel's path scores as high, but stays where stages tie. What it gives lost epochs is kept.
     """
-    labels, switches, offset = labels.copy(), [], 0
+    labels, switches, offset = labels.copy(), list[int](), 0
     for night, trial in jobs:
         choices = night.choices(trial.log_weight)
         if night.quality is not None:
@@ -306,21 +361,28 @@ def _chosen_by_epoch(jobs: Sequence[Job], labels: Labels) -> tuple[Labels, Ints]
         for start, stop in night.spans:
             piece = labels[offset : offset + stop - start]
             np.copyto(piece, choices[start:stop], where=choices[start:stop] >= 0)
-            switches.append(np.count_nonzero(np.diff(piece)))
+            switches.append(int(np.count_nonzero(np.diff(piece))))
             offset += stop - start
-    return labels, np.array(switches, dtype=np.int64)
+    return labels, switches
 
 
 def _assemble(
-    jobs: Sequence[Job], owners: Indices, labels: Labels, switches: Ints, scores: Floats | None = None
+    jobs: Sequence[Job],
+    owners: Indices | None,
+    labels: Labels,
+    switches: list[int],
+    scores: list[float] | None = None,
 ) -> list[Path]:
     """Put each job's pieces together."""
-    totals = np.bincount(owners, weights=switches).tolist()
-    sums = [None] * len(jobs) if scores is None else np.bincount(owners, weights=scores).tolist()
+    totals: list[float] = switches
+    sums = [None] * len(jobs) if scores is None else scores
+    if owners is not None:
+        totals = np.bincount(owners, weights=switches).tolist()
+        sums = sums if scores is None else np.bincount(owners, weights=scores).tolist()
     paths, offset = [], 0
     for (night, _), total, score in zip(jobs, totals, sums, strict=True):
-        n_epochs = len(night.probabilities)
-        if night.spans == ((0, n_epochs),):
+        n_epochs = len(night.argmax)
+        if night.is_whole:
             path_labels = labels[offset : offset + n_epochs]
             offset += n_epochs
         else:

@@ -30,8 +30,7 @@ from stageguard.guard.evidence import LONGEST_BRIDGE_SECONDS, best_stages
 from stageguard.guard.inputs import GuardOptions
 from stageguard.guard.kernels.reference_stream import BAD_ROW
 from stageguard.guard.posterior import EXACT_WINDOW
-from stageguard.guard.solver import NO_PATH, Trial, solver_for
-from stageguard.guard.strength import fixed_log_weight
+from stageguard.guard.solver import NO_PATH, Trial, fixed_log_weight, solver_for
 from stageguard.night.hypnodensity import explain_bad_probabilities
 from stageguard.night.stages import UNSCORED_NAME
 from stageguard.profile.profile import Profile, as_profile

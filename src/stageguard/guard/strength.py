@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from stageguard.guard.clock import MOST_PASSES, NightClock, night_clock, sleep_onsets
 from stageguard.guard.evidence import Night, best_stages, fragmentation_index
-from stageguard.guard.solver import Job, Path, Solver, Trial
+from stageguard.guard.solver import Job, Path, Solver, Trial, fixed_log_weight, fixed_trial
 from stageguard.profile.parts import StrengthRule
 from stageguard.profile.profile import Profile
 
@@ -205,8 +206,7 @@ def _aim(rule: StrengthRule, ratio: float, fi_before: float) -> float:
 
 def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
     """Return the search that the profile's rule makes on this night."""
-    if profile.strength is None:
-        return _fixed(profile, fi_before)
+    assert profile.strength is not None
     ratio = solver.epoch_seconds / profile.epoch_seconds
     if profile.strength.rule == "match":
         stager_fi = profile.strength.stager_fi
@@ -218,11 +218,14 @@ def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, 
 
 
 class Solved(NamedTuple):
-    """A night with the clock it was decoded with, its path, and how strongly it was constrained."""
+    """A night with the clock it was decoded with, its path, and how strongly it was constrained.
+
+    None stands for the strength a profile fixes, which `fixed_strength` tells when it is asked for.
+    """
 
     night: Night
     path: Path
-    strength: Strength
+    strength: Strength | None
 
 
 def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
@@ -231,25 +234,27 @@ def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natu
     if profile.clock is None:
         return solved
     open_nights = list(range(len(nights)))
+    read = [_onsets(profile, solver, night, path) for night, path, _ in solved]
     for n_passes in range(1, MOST_PASSES + 1):
         timed: dict[int, Night] = {}
         for i in open_nights:
-            night, path, strength = solved[i]
-            onsets = _onsets(profile, solver, night, path)
-            if strength.clock_passes and onsets == strength.clock_onsets:
+            night, _, strength = solved[i]
+            if strength and strength.clock_passes and read[i] == strength.clock_onsets:
                 continue
-            timed[i] = replace(night, clock=_clock(profile, solver, night, onsets) if onsets else None)
+            timed[i] = copy(night)
+            timed[i].clock = _clock(profile, solver, night, read[i]) if read[i] else None
         if not timed:
             break
         again = _search_all(profile, solver, list(timed.values()), natural)
         for i, (night, path, strength) in zip(timed, again, strict=True):
             onsets = night.clock.onsets if night.clock else ()
+            read[i] = _onsets(profile, solver, night, path)
             strength = replace(
-                strength,
+                strength or fixed_strength(profile, night, path),
                 fi_after=path.fragmentation_index,
                 clock_onsets=onsets,
                 clock_passes=n_passes,
-                clock_settled=_onsets(profile, solver, night, path) == onsets,
+                clock_settled=read[i] == onsets,
                 clock_overruled=tuple(
                     epoch
                     for epoch, stage in night.pins.items()
@@ -275,6 +280,8 @@ def _onsets(profile: Profile, solver: Solver, night: Night, path: Path) -> tuple
 
 def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
     """Run every night's strength search; each round's trials are decoded in one call."""
+    if profile.strength is None:
+        return _run_fixed(profile, solver, nights)
     before = [_argmax_path(night) for night in nights]
     searches: list[Search] = [
         search(profile, solver, night, path.fragmentation_index, natural=natural)
@@ -320,13 +327,6 @@ def _argmax_path(night: Night) -> Path:
     return Path(labels, None, fragmentation_index(labels, night.spans))
 
 
-def fixed_log_weight(profile: Profile) -> tuple[float, ...] | None:
-    """Return what the profile's own prior adds to each stage's evidence, in nats."""
-    if profile.prior_exponent == 0.0 or profile.prior is None:
-        return None
-    return tuple((-profile.prior_exponent * np.log(profile.prior)).tolist())
-
-
 def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
     """Return what lifting minority stages adds to each stage's evidence on this night, in nats."""
     return tuple((-exponent * np.log(night.mean_probabilities() + _SHARE_OFFSET)).tolist())
@@ -343,17 +343,33 @@ def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
     return Trial(strength.transition_weight, added, is_free=strength.step == "raised")
 
 
-def _fixed(profile: Profile, fi_before: float) -> Search:
+def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Solved]:
+    """Decode every night at the profile's own transition weight, unless checking it did so already."""
+    solved = [Solved(night, night.opening, None) for night in nights]
+    late = [
+        i
+        for i, (night, path, _) in enumerate(solved)
+        if path is None or path.score == -math.inf or not night.is_plain
+    ]
+    if late:
+        trial = fixed_trial(profile)
+        assert trial is not None
+        found = solver.solve_feasible([Job(nights[i], trial) for i in late])
+        for i, path in zip(late, found, strict=True):
+            solved[i] = Solved(nights[i], path, None)
+    return solved
+
+
+def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
+    """Return how strongly a profile whose strength follows no rule constrained a night."""
     assert profile.transition_weight is not None
-    trial = Trial(profile.transition_weight, fixed_log_weight(profile))
-    (fi,) = yield [trial]
-    return trial, Strength(
+    return Strength(
         rule="fixed",
         step="fixed",
-        transition_weight=trial.transition_weight,
+        transition_weight=profile.transition_weight,
         prior_exponent=profile.prior_exponent,
-        fi_before=fi_before,
-        fi_after=fi,
+        fi_before=_argmax_path(night).fragmentation_index,
+        fi_after=path.fragmentation_index,
     )
 
 
@@ -384,14 +400,14 @@ def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lift
             (yielded,) = yield [Trial(YIELDING_WEIGHT)]
         step = "hard" if yielded >= limits.soft * fi_before else "lowered"
         if step == "lowered":
-            trial, fi = yield from _calm(solver, limits.aim, None, fi_before)
+            trial, fi = yield from _calm(solver, night, limits.aim, None, fi_before)
     elif fi_before < limits.low and lifting == "tried":
         trial, exponent, fi = yield from _lift(night, limits.low, fi_before)
         if exponent > 0.0:
             step = "raised"
         if exponent > 0.0 and fi > limits.high:
             step = "raised then lowered"
-            trial, fi = yield from _calm(solver, limits.high, trial.log_weight, fi)
+            trial, fi = yield from _calm(solver, night, limits.high, trial.log_weight, fi)
     return trial, Strength(
         rule=limits.rule,
         step=step,
@@ -409,19 +425,23 @@ def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lift
 
 
 def _calm(
-    solver: Solver, high: float, log_weight: tuple[float, ...] | None, fi_free: float
+    solver: Solver, night: Night, high: float, log_weight: tuple[float, ...] | None, fi_free: float
 ) -> Generator[list[Trial], list[float], tuple[Trial, float]]:
     """Find the smallest transition weight that brings fragmentation down to `high`, else take the largest.
 
     Fragmentation need not fall with every step, so the weights are tried in order; the first is known
     already where it constrains nothing.
     """
-    trial, fi = Trial(0.0, log_weight), fi_free
-    for tau in TRANSITION_WEIGHTS[1 if solver.is_free_at_zero else 0 :]:
-        trial = Trial(tau, log_weight)
-        (fi,) = yield [trial]
-        if fi <= high:
-            break
+    trials = [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
+    trial, fi, begin = trials[0], fi_free, 1
+    if not solver.is_free_at_zero:
+        (fi,) = yield trials[:1]
+    while fi > high and begin < len(trials):
+        n_together = solver.n_together(Job(night, trials[begin]))
+        tried = trials[begin : begin + n_together]
+        begin += n_together
+        results = list(zip(tried, (yield tried), strict=True))
+        trial, fi = next((each for each in results if each[1] <= high), results[-1])
     return trial, fi
 
 

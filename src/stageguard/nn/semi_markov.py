@@ -19,7 +19,7 @@ from stageguard.base.errors import InputError
 from stageguard.guard import kernels
 from stageguard.guard.automaton import Automaton, compile_automaton, compile_tables, weigh
 from stageguard.guard.kernels import reference
-from stageguard.guard.strength import fixed_log_weight
+from stageguard.guard.solver import fixed_log_weight
 from stageguard.nn.losses import Batch, SequenceLoss, explain_not_finite
 from stageguard.nn.pytorch import Tensor, nn, torch, warn
 from stageguard.profile.profile import Profile, as_profile
@@ -109,14 +109,14 @@ class Lattice:
             np.split(costs, first[1:]), np.zeros(len(first), dtype=np.int32), a.stage, a.first, a.source,
             weight, a.initial[None], self.final, kernels.threads_for(len(first)),
         )  # fmt: skip
-        if scores.min() == -np.inf:
+        if min(scores) == -np.inf:
             n_epochs = np.diff([*first, len(labels)])[np.argmin(scores)]
             raise InputError(
                 f"no path of {n_epochs} epochs obeys the profile's forbidden transitions, bout lengths and "
                 "minimum bouts. Give every transition that may occur a probability above 0, or shorten "
                 "min_bout_seconds."
             )
-        return nearest != labels, scores
+        return nearest != labels, np.array(scores)
 
     def sums(
         self, pieces: list[Floats], weight: Floats, spread: float, want_edges: bool

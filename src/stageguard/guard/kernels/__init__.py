@@ -12,9 +12,9 @@ products : bool
     Whether pieces, weight, stay and change are probabilities; otherwise all are logarithms. Rows of pieces
     are divided by their sums then and clipped (at `clip`, where that is an argument). The sums over an
     automaton take logarithms, and are told by `products` how to reckon inside.
-table : int32 (n_pieces,)
+table : int32 (n_pieces,), or one for all
     Which row of the rules each piece is decoded under.
-weight : float64 (n_pieces, n_stages)
+weight : float64 (n_pieces, n_stages), or one row for all
     What multiplies the probability of each stage, or is added to its logarithm.
 stay, change, minimum, censored
     Bouts: float64 (n_tables, n_stages) and (n_tables, n_stages ** 2), int32 (n_stages,), bool. Scores of
@@ -35,6 +35,10 @@ Functions
 ---------
 argmax(pieces, weight)
     labels, stage changes per piece, whether some row of the piece is not a distribution.
+open(pieces, table, weight, *bouts)
+    Both together, of probabilities: the stager's own labels, those of the best paths, and per piece the stage
+    changes of the former, whether some row is not a distribution (then no path is looked for), score and
+    stage changes of the path, and how many labels differ.
 structured(pieces, products, table, weight, *bouts), greedy(pieces, table, *bouts, *flip_flop),
 automaton(pieces, table, *automaton)
     labels, score per piece (-inf where no path exists), stage changes per piece: Viterbi.
@@ -51,18 +55,23 @@ forward_backward(pieces, table, *automaton, want_edges)
     log-sum per piece, marginals, expected uses of each edge (n_pieces, n_edges).
 
 Labels of all pieces come as one flat int8 array, piece after piece; of draws, draw after draw within a piece.
-`Stream` decodes one row at a time: see `reference_stream`. `structured` takes up to MOST_STAGES stages and
-minimum bouts of LONGEST_MINIMUM epochs. Ties: prefer to stay, then the stage that comes first in the scheme,
-then the older bout.
+What decoders say of each piece comes as lists. `Stream` decodes one row at a time: see `reference_stream`.
+`structured` takes up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM epochs; of products, pieces
+that are one night under several tables, one after the other, are decoded LANES at a time, in about the time
+of one. Ties: prefer to stay, then the stage that comes first in the scheme, then the older bout.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from stageguard.base.arrays import Floats
 from stageguard.base.errors import StageGuardWarning
 from stageguard.guard.kernels import reference
 
@@ -87,6 +96,12 @@ except ImportError:
 def for_stages(n_stages: int) -> Any:
     """Return kernels that take this many stages: the compiled ones know up to eight."""
     return active if n_stages <= active.MOST_STAGES else reference
+
+
+@cache
+def no_weight(n_stages: int) -> Floats:
+    """Return the row of weights that leaves every stage's probability alone, for all pieces."""
+    return np.ones((1, n_stages))
 
 
 def threads_for(n_pieces: int) -> int:

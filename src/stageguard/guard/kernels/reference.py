@@ -10,31 +10,54 @@ from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels, Mask
+from stageguard.base.arrays import CLIP, ROUNDING, SUM_TOLERANCE, Floats, Ints, Ints32, Labels
 from stageguard.guard.kernels.reference_stream import Stream as Stream
 from stageguard.guard.kernels.reference_sums import Automaton, Bouts
 from stageguard.guard.kernels.reference_sums import draw as draw
 from stageguard.guard.kernels.reference_sums import draw_automaton as draw_automaton
 from stageguard.guard.kernels.reference_sums import draw_each as draw_each
+from stageguard.guard.kernels.reference_sums import each as _each
 from stageguard.guard.kernels.reference_sums import forward_backward as forward_backward
 from stageguard.guard.kernels.reference_sums import smooth as smooth
 from stageguard.guard.kernels.reference_sums import smooth_automaton as smooth_automaton
 
 Outcome = tuple[Labels, float]  # labels, score in nats
-Result = tuple[Labels, Floats, Ints]
+Result = tuple[Labels, list[float], list[int]]
 
 NAME = "reference"
 LONGEST_MINIMUM = 1_000_000
 MOST_STAGES = 127
+LANES = 1
 
 
-def argmax(pieces: Sequence[Floats], weight: Floats, n_threads: int = 1) -> tuple[Labels, Ints, Mask]:
+def argmax(
+    pieces: Sequence[Floats], weight: Floats, n_threads: int = 1
+) -> tuple[Labels, list[int], list[bool]]:
     """Return labels, stage changes and whether some row is not a distribution, per piece."""
-    labels = [np.argmax(p * w, axis=1).astype(np.int8) for p, w in zip(pieces, weight, strict=True)]
+    weights = _each(weight, pieces)
+    labels = [np.argmax(p * w, axis=1).astype(np.int8) for p, w in zip(pieces, weights, strict=True)]
     bad = [
         not (np.all(np.abs(p.sum(axis=1) - 1.0) <= SUM_TOLERANCE) and np.all(p >= -ROUNDING)) for p in pieces
     ]
-    return np.concatenate(labels), _count_switches(labels), np.array(bad)
+    return np.concatenate(labels), _count_switches(labels), bad
+
+
+def open(
+    pieces: Sequence[Floats], *rules: Any
+) -> tuple[Labels, Labels, list[tuple[int, bool, float, int, int]]]:
+    """Return the stager's own labels, those of the best paths, and what is known of each piece."""
+    own, n_own, bad = argmax(pieces, np.ones((1, pieces[0].shape[1])))
+    paths, outcomes = np.zeros_like(own), []
+    ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+    for i, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
+        here, score, n_switches = slice(end - len(piece), end), -np.inf, 0
+        if not bad[i]:
+            table, weight, *others = rules
+            one = _each(table, pieces)[i : i + 1], _each(weight, pieces)[i : i + 1]
+            paths[here], (score,), (n_switches,) = structured([piece], True, *one, *others)
+        n_changed = 0 if bad[i] else int(np.count_nonzero(own[here] != paths[here]))
+        outcomes.append((n_own[i], bad[i], score, n_switches, n_changed))
+    return own, paths, outcomes
 
 
 def structured(pieces: Sequence[Floats], products: bool, *arguments: Any) -> Result:
@@ -101,7 +124,7 @@ def greedy(pieces: Sequence[Floats], table: Ints32, *arguments: Any) -> Result:
     shape, rules = (len(minimum), len(minimum)), (minimum, censored, penalty_nats, window_epochs)
     return _collect(
         _viterbi_greedy(piece, stay[row], change[row].reshape(shape), *rules)
-        for piece, row in zip(pieces, table, strict=True)
+        for piece, row in zip(pieces, _each(table, pieces), strict=True)
     )
 
 
@@ -157,7 +180,8 @@ def automaton(pieces: Sequence[Floats], table: Ints32, *arguments: Any) -> Resul
     """Viterbi on an automaton: states with a stage, weighted edges grouped by the state they lead to."""
     *rules, _ = arguments
     a = Automaton(*rules)
-    return _collect(_viterbi_automaton(piece, a, row) for piece, row in zip(pieces, table, strict=True))
+    rows = _each(table, pieces)
+    return _collect(_viterbi_automaton(piece, a, row) for piece, row in zip(pieces, rows, strict=True))
 
 
 def _viterbi_automaton(piece: Floats, a: Automaton, row: int) -> Outcome:
@@ -203,7 +227,7 @@ def _keep(
     labels: Labels,
     regions: Ints,
     table: Ints32,
-    score: Callable[[Sequence[Floats], Ints32], Floats],
+    score: Callable[[Sequence[Floats], Ints32], list[float]],
 ) -> tuple[Floats, Floats]:
     offset = np.cumsum([0, *map(len, pieces)])
     kept = []
@@ -213,14 +237,14 @@ def _keep(
         pinned[first:end] = -np.inf
         pinned[here, choice] = pieces[piece][here, choice]
         kept.append(score([pinned], table[[piece]])[0])
-    return score(pieces, table), np.array(kept)
+    return np.array(score(pieces, table)), np.array(kept)
 
 
 def _collect(outcomes: Iterable[Outcome]) -> Result:
     with np.errstate(invalid="ignore", divide="ignore"):  # -inf scores are the forbidden paths
         labels, scores = zip(*outcomes, strict=True)
-    return np.concatenate(labels), np.array(scores), _count_switches(labels)
+    return np.concatenate(labels), list(scores), _count_switches(labels)
 
 
-def _count_switches(labels: Sequence[Labels]) -> Ints:
-    return np.array([np.count_nonzero(np.diff(y)) for y in labels], dtype=np.int64)
+def _count_switches(labels: Sequence[Labels]) -> list[int]:
+    return [int(np.count_nonzero(np.diff(y))) for y in labels]

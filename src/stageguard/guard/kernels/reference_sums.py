@@ -27,6 +27,11 @@ def uniforms(seed: int) -> Iterator[float]:
         yield ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
 
+def each(rows: npt.NDArray[Any], pieces: Sequence[Floats]) -> npt.NDArray[Any]:
+    """Return a row for each piece; one row serves all."""
+    return rows if len(rows) == len(pieces) else np.repeat(rows, len(pieces), axis=0)
+
+
 class Bouts(NamedTuple):
     """Log-evidence of a piece, and its rules in nats."""
 
@@ -50,7 +55,7 @@ class Bouts(NamedTuple):
         censored: bool,
     ) -> Iterator[Bouts]:
         """Yield each piece with its rules, as logarithms."""
-        n_stages = len(minimum)
+        n_stages, table, weight = len(minimum), each(table, pieces), each(weight, pieces)
         for i, piece in enumerate(pieces):
             evidence, log_stay = piece, stay[table[i]]
             log_change = change[table[i]].reshape(n_stages, n_stages).copy()
@@ -228,7 +233,7 @@ def forward_backward(
     source, target = a.source, a.target
     log_partitions, marginals = [], []
     counts = np.zeros((len(pieces), len(source)))
-    for i, (piece, row) in enumerate(zip(pieces, table, strict=True)):
+    for i, (piece, row) in enumerate(zip(pieces, each(table, pieces), strict=True)):
         evidence, edge_weight = piece[:, a.stage], a.weight[row]  # (n_epochs, n_states), (n_edges,)
         alpha = a.forward(evidence, row)
         beta = np.full(evidence.shape, -np.inf)  # (n_epochs, n_states)
@@ -264,7 +269,7 @@ def draw_automaton(
     *rules, streams, _ = arguments
     a = Automaton(*rules)
     labels, totals = [], []
-    for piece, row, seeds in zip(pieces, table, streams, strict=True):
+    for piece, row, seeds in zip(pieces, each(table, pieces), streams, strict=True):
         random = [uniforms(seed) for seed in seeds.tolist()]
         alpha = a.forward(piece[:, a.stage], row)
         ending = alpha[-1] + a.final_weight[row]  # (n_states,)

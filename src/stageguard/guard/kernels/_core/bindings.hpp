@@ -59,6 +59,11 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(T* data, std::size_t n) {
     return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {n}, owner);
 }
 
+// Labels that nobody writes to once they are handed out; `owner` keeps them alive.
+inline nb::object frozen(const std::int8_t* labels, std::int64_t n, const nb::object& owner) {
+    return nb::cast(nb::ndarray<nb::numpy, const std::int8_t, nb::ndim<1>>(labels, {static_cast<std::size_t>(n)}, owner));
+}
+
 inline Workspace& workspace() {
     thread_local Workspace own;
     return own;
@@ -135,13 +140,27 @@ nb::object column(const std::vector<Result>& results, Field field) {
     return nb::cast(owned(data, results.size()));
 }
 
+// What is per piece, as a list: for one night an array would take longer to make than the night to decode.
+template <class Result, class Field>
+nb::list listed(const std::vector<Result>& results, Field field) {
+    nb::list values;
+    for (const Result& result : results) values.append(nb::cast(field(result)));
+    return values;
+}
+
+// The row of a table that a piece uses; one row serves all.
+template <class Table>
+std::size_t row_of(const Table& table, std::size_t piece) {
+    return table.shape(0) == 1 ? 0 : piece;
+}
+
 template <class T>
 nb::object matrix(T* data, std::size_t n_rows, std::size_t n_columns) {
     nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(data, {n_rows, n_columns}, owner));
 }
 
-// `weight` has a row per piece; `stay` and `change` have a row per table, and `table` says which one a piece uses.
+// `weight` has a row per piece, or one for all; `stay` and `change` have a row per table, and `table` says which one a piece uses.
 struct RuleTables {
     const Tables &weight, &stay, &change;
     const Indices &minimum, &table;
@@ -149,8 +168,8 @@ struct RuleTables {
     double clip = 0.0;
 
     BoutRules operator()(std::size_t piece) const {
-        const std::size_t i = static_cast<std::size_t>(table.data()[piece]), k = stay.shape(1);
-        return {weight.data() + piece * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, clip};
+        const std::size_t i = static_cast<std::size_t>(table.data()[row_of(table, piece)]), k = stay.shape(1);
+        return {weight.data() + row_of(weight, piece) * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, clip};
     }
     int longest_minimum() const {
         int longest = 1;
@@ -165,7 +184,7 @@ struct AutomatonTables {
     const Tables &weight, &initial, &final_weight;
 
     Automaton operator()(std::size_t piece, std::int64_t n_stages) const {
-        const std::size_t i = static_cast<std::size_t>(table.data()[piece]);
+        const std::size_t i = static_cast<std::size_t>(table.data()[row_of(table, piece)]);
         const std::size_t n_states = stage.shape(0), n_edges = source.shape(0);
         return {static_cast<std::int64_t>(n_states), n_stages, stage.data(), first.data(), source.data(),
                 weight.data() + i * n_edges, initial.data() + i * n_states, final_weight.data() + i * n_states};

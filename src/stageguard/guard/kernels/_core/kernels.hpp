@@ -2,6 +2,7 @@
 #pragma once
 
 #include "argmax.hpp"
+#include "lanes.hpp"
 #include "structured.hpp"
 
 namespace stageguard {
@@ -39,6 +40,32 @@ StructuredKernel with_stages(int n_stages, int longest) {
 
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products) {
     return products ? with_stages<Product>(n_stages, longest_minimum) : with_stages<Logarithmic>(n_stages, longest_minimum);
+}
+
+template <int K, int M>
+void run_lanes(const BoutRules* rules, Workspace& work, const double* evidence, std::int64_t n_epochs,
+               std::int8_t* const* labels, Outcome* outcomes) {
+    StructuredLanes<K, M>(rules, work).run(evidence, n_epochs, labels, outcomes);
+}
+
+template <int K>
+LanesKernel lanes_with_minimum(int longest) {
+    if (longest <= 1) return run_lanes<K, 1>;
+    if (longest <= 3) return run_lanes<K, 3>;
+    return longest <= kLongestMinimum ? run_lanes<K, kLongestMinimum> : nullptr;
+}
+
+LanesKernel lanes_kernel(int n_stages, int longest) {
+    switch (n_stages) {
+        case 2: return lanes_with_minimum<2>(longest);
+        case 3: return lanes_with_minimum<3>(longest);
+        case 4: return lanes_with_minimum<4>(longest);
+        case 5: return lanes_with_minimum<5>(longest);
+        case 6: return lanes_with_minimum<6>(longest);
+        case 7: return lanes_with_minimum<7>(longest);
+        case 8: return lanes_with_minimum<8>(longest);
+        default: return nullptr;
+    }
 }
 
 ArgmaxKernel argmax_kernel(int n_stages) {

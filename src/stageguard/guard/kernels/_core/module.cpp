@@ -1,4 +1,6 @@
 // Python bindings: lists of pieces (contiguous float64 matrices) in, flat labels out, the interpreter lock released.
+#include <cstring>
+
 #include "bindings.hpp"
 #include "greedy.hpp"
 
@@ -25,8 +27,8 @@ nb::tuple decode(const Batch& batch, int n_threads, MakeWorker make_worker) {
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
     const auto outcomes = spread<Outcome>(batch, n_threads, labels, make_worker);
-    return nb::make_tuple(owner, column<double>(outcomes, [](const Outcome& o) { return o.score; }),
-                          column<std::int64_t>(outcomes, [](const Outcome& o) { return o.switches; }));
+    return nb::make_tuple(owner, listed(outcomes, [](const Outcome& o) { return o.score; }),
+                          listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
 
 // Calls f with the number of stages as a compile-time constant.
@@ -51,6 +53,13 @@ StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool produ
     return plain::structured_kernel(n_stages, longest_minimum, products);
 }
 
+LanesKernel lanes_kernel(int n_stages, int longest_minimum) {
+#if defined(STAGEGUARD_HAS_AVX2)
+    if (has_avx2()) return avx2::lanes_kernel(n_stages, longest_minimum);
+#endif
+    return plain::lanes_kernel(n_stages, longest_minimum);
+}
+
 ArgmaxKernel argmax_kernel(int n_stages) {
 #if defined(STAGEGUARD_HAS_AVX2)
     if (has_avx2()) return avx2::argmax_kernel(n_stages);
@@ -67,11 +76,67 @@ nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads) {
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
     const auto choices = spread<Choice>(batch, n_threads, labels, [&] {
         return [&](std::size_t i, const Piece& p, std::int8_t* out) {
-            return kernel(p.evidence, p.n_epochs, weight.data() + i * static_cast<std::size_t>(batch.n_stages), out);
+            return kernel(p.evidence, p.n_epochs, weight.data() + row_of(weight, i) * static_cast<std::size_t>(batch.n_stages), out);
         };
     });
-    return nb::make_tuple(owner, column<std::int64_t>(choices, [](const Choice& c) { return c.switches; }),
-                          column<bool>(choices, [](const Choice& c) { return c.bad_rows; }));
+    return nb::make_tuple(owner, listed(choices, [](const Choice& c) { return c.switches; }),
+                          listed(choices, [](const Choice& c) { return c.bad_rows; }));
+}
+
+// What one pass over a piece says: the stager's own choice, and the best path if that choice can be trusted.
+struct Opened {
+    Choice own{0, true};
+    Outcome path{kImpossibleScore, 0};
+    std::int64_t changed = 0;  // epochs in which the two differ
+};
+
+// (labels of the stager, labels of the paths, a tuple per piece)
+nb::tuple open(const nb::list& pieces, const Indices& table, const Tables& weight, const Tables& stay, const Tables& change,
+               const Indices& minimum, bool censored, int n_threads) {
+    const Batch batch(pieces);
+    const RuleTables rules{weight, stay, change, minimum, table, censored};
+    const int n_stages = static_cast<int>(batch.n_stages);
+    const ArgmaxKernel choose = argmax_kernel(n_stages);
+    const StructuredKernel kernel = structured_kernel(n_stages, rules.longest_minimum(), true);
+    if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
+    double ones[kMostStages];
+    std::fill_n(ones, kMostStages, 1.0);
+    auto* labels = new std::int8_t[static_cast<std::size_t>(2 * batch.n_labels)];
+    nb::capsule owner(labels, [](void* p) noexcept { delete[] static_cast<std::int8_t*>(p); });
+    const auto all = spread<Opened>(batch, n_threads, labels, [&] {
+        return [&](std::size_t i, const Piece& p, std::int8_t* own) {
+            Opened opened;
+            opened.own = choose(p.evidence, p.n_epochs, ones, own);
+            if (opened.own.bad_rows) return opened;
+            std::int8_t* path = own + batch.n_labels;
+            opened.path = kernel(rules(i), workspace(), p.evidence, p.n_epochs, path);
+            for (std::int64_t t = 0; t < p.n_epochs; ++t) opened.changed += own[t] != path[t];
+            return opened;
+        };
+    });
+    nb::list rows;
+    for (const Opened& o : all)
+        rows.append(nb::make_tuple(o.own.switches, o.own.bad_rows, o.path.score, o.path.switches, o.changed));
+    return nb::make_tuple(frozen(labels, batch.n_labels, owner), frozen(labels + batch.n_labels, batch.n_labels, owner), rows);
+}
+
+// Pieces that follow each other and are the same night under other transition weights.
+struct Trials {
+    std::size_t first, n;
+};
+
+std::vector<Trials> trials_of(const Batch& batch, const RuleTables& rules) {
+    std::vector<Trials> groups;
+    const auto bytes = static_cast<std::size_t>(batch.n_stages) * sizeof(double);
+    for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
+        const Piece &own = batch.pieces[i], *first = groups.empty() ? nullptr : &batch.pieces[groups.back().first];
+        if (first && groups.back().n < kLanes && own.evidence == first->evidence && own.n_epochs == first->n_epochs &&
+            std::memcmp(rules(i).weight, rules(groups.back().first).weight, bytes) == 0)
+            ++groups.back().n;
+        else
+            groups.push_back({i, 1});
+    }
+    return groups;
 }
 
 nb::tuple structured(const nb::list& pieces, bool products, const Indices& table, const Tables& weight, const Tables& stay,
@@ -80,11 +145,37 @@ nb::tuple structured(const nb::list& pieces, bool products, const Indices& table
     const RuleTables rules{weight, stay, change, minimum, table, censored};
     const StructuredKernel kernel = structured_kernel(static_cast<int>(batch.n_stages), rules.longest_minimum(), products);
     if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
-    return decode(batch, n_threads, [&] {
-        return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
-            return kernel(rules(i), workspace(), p.evidence, p.n_epochs, labels);
+    const std::vector<Trials> groups = products ? trials_of(batch, rules) : std::vector<Trials>{};
+    if (groups.size() == batch.pieces.size() || groups.empty())
+        return decode(batch, n_threads, [&] {
+            return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
+                return kernel(rules(i), workspace(), p.evidence, p.n_epochs, labels);
+            };
+        });
+    const LanesKernel lanes = lanes_kernel(static_cast<int>(batch.n_stages), rules.longest_minimum());
+    auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
+    nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
+    std::vector<Outcome> outcomes(batch.pieces.size());
+    spread_items<char>(groups.size(), n_threads, [&] {
+        return [&](std::size_t group) {
+            const auto [first, n] = groups[group];
+            BoutRules own[kLanes];
+            std::int8_t* out[kLanes];
+            Outcome found[kLanes];
+            std::vector<std::int8_t> spare;  // for lanes without a trial of their own
+            const Piece& p = batch.pieces[first];
+            if (n < kLanes) spare.resize(static_cast<std::size_t>(p.n_epochs));
+            for (std::size_t lane = 0; lane < kLanes; ++lane) {
+                own[lane] = rules(first + std::min(lane, n - 1));
+                out[lane] = lane < n ? labels + batch.pieces[first + lane].offset : spare.data();
+            }
+            lanes(own, workspace(), p.evidence, p.n_epochs, out, found);
+            std::copy_n(found, n, outcomes.begin() + static_cast<std::ptrdiff_t>(first));
+            return char{1};
         };
     });
+    return nb::make_tuple(owner, listed(outcomes, [](const Outcome& o) { return o.score; }),
+                          listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
 
 nb::tuple greedy(const nb::list& pieces, const Indices& table, const Tables& stay, const Tables& change,
@@ -201,8 +292,10 @@ NB_MODULE(_native, m) {
     m.attr("NAME") = "compiled";
     m.attr("LONGEST_MINIMUM") = kLongestMinimum;
     m.attr("MOST_STAGES") = kMostStages;
+    m.attr("LANES") = kLanes;
     m.attr("SIMD") = has_avx2() ? "AVX2" : "none";
     m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a);
+    m.def("open", &open, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
           "censored"_a, "n_threads"_a);
     m.def("greedy", &greedy, "pieces"_a, "table"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,

@@ -64,6 +64,7 @@ class Scratch {
 struct Workspace {
     Scratch<double> scores;        // (T, stride) structured: best score of a path whose bout has reached its minimum
     Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already
+    Scratch<std::uint32_t> lanes;  // (T,) the same of several transition weights
     Scratch<double> heads;         // (n_blocks, n_states) automaton: each block's first row
     Scratch<double> stays;         // (T, stride) structured: chance that the mature bout of s at t was mature at t-1
     Scratch<double> scales;        // (T / 8,) structured: by what the scores were multiplied
@@ -72,6 +73,7 @@ struct Workspace {
         constexpr std::int64_t kMostKept = std::int64_t{1} << 20;
         scores.trim(kMostKept);
         stayed.trim(kMostKept);
+        lanes.trim(kMostKept);
         heads.trim(kMostKept);
         stays.trim(kMostKept);
         scales.trim(kMostKept);
@@ -79,17 +81,20 @@ struct Workspace {
 };
 
 using StructuredKernel = Outcome (*)(const BoutRules&, Workspace&, const double*, std::int64_t, std::int8_t*);
+using LanesKernel = void (*)(const BoutRules*, Workspace&, const double*, std::int64_t, std::int8_t* const*, Outcome*);
 using SmoothKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, double*);
 using DrawKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, const std::uint64_t*, std::int64_t,
                            std::int8_t*);
 using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, std::int8_t*);
 
 constexpr int kMostStages = 8;
+constexpr int kLanes = 4;  // transition weights tried at once
 constexpr int kLongestMinimum = 8;
 
 // Compiled once for any processor and once more for AVX2; null where K or the longest minimum is out of range.
 namespace plain {
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
+LanesKernel lanes_kernel(int n_stages, int longest_minimum);
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);
@@ -99,6 +104,7 @@ DrawKernel draw_logarithms_kernel(int n_stages, int longest_minimum);
 #if defined(STAGEGUARD_HAS_AVX2)
 namespace avx2 {
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
+LanesKernel lanes_kernel(int n_stages, int longest_minimum);
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);

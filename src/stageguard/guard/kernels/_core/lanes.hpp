@@ -1,0 +1,204 @@
+// The same night under four transition weights at once, a lane each: a search over weights takes hardly longer than one trial.
+// Lane by lane the operations of structured.hpp on products, in its order, so that both give the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "algebra.hpp"
+#include "rules.hpp"
+#include "structured.hpp"
+
+// Unrolled, scores stay in registers from epoch to epoch.
+#if defined(__clang__)
+#define STAGEGUARD_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define STAGEGUARD_UNROLL _Pragma("GCC unroll 8")
+#else
+#define STAGEGUARD_UNROLL
+#endif
+
+namespace stageguard {
+namespace STAGEGUARD_VARIANT {
+
+#if defined(__AVX2__)
+using Lanes = AvxPack<kLanes>;
+#else
+using Lanes = PlainPack<kLanes>;
+#endif
+
+// K stages; every minimum is at most M epochs. Rules differ in `stay` and `change` alone.
+template <int K, int M>
+class StructuredLanes {
+    static constexpr int kLast = M - 1;
+    static constexpr int kSlots = M > 1 ? M - 1 : 1;
+
+  public:
+    StructuredLanes(const BoutRules* rules, Workspace& work) : rules_(rules), work_(work) {
+        for (int s = 0; s < K; ++s) entry_[s] = M - rules[0].minimum[s];
+    }
+
+    void run(const double* evidence, std::int64_t n_epochs, std::int8_t* const* labels, Outcome* outcomes) {
+        bits_ = work_.lanes.need(n_epochs);
+        mature_ = work_.scores.need(n_epochs * K * kLanes);
+        forward(evidence, n_epochs);
+        for (int lane = 0; lane < kLanes; ++lane)
+            outcomes[lane] = failed_[lane] ? Outcome{kImpossibleScore, 0} : backtrace(lane, n_epochs, labels[lane]);
+    }
+
+  private:
+    double scores_of(int r, int s, int lane) const { return r == s ? 0.0 : rules_[lane].change[r * K + s]; }
+
+    void forward(const double* evidence, std::int64_t n_epochs) {
+        const BoutRules& rule = rules_[0];
+        Lanes change[K][K], stay[K], v[K], young[K][kSlots];
+        const Lanes none = Lanes::all(0.0);
+        for (int s = 0; s < K; ++s) {
+            double each[kLanes];
+            for (int lane = 0; lane < kLanes; ++lane) each[lane] = rules_[lane].stay[s];
+            stay[s] = Lanes::load(each);
+            for (int r = 0; r < K; ++r) {
+                for (int lane = 0; lane < kLanes; ++lane) each[lane] = scores_of(r, s, lane);
+                change[r][s] = Lanes::load(each);
+            }
+        }
+        double e[K];
+        weigh(evidence, e);
+        for (int s = 0; s < K; ++s) {
+            const Lanes first = Lanes::all(e[s]);
+            v[s] = rule.censored || entry_[s] == kLast ? first : none;
+            for (int slot = 0; slot < kSlots; ++slot)
+                young[s][slot] = !rule.censored && M > 1 && entry_[s] == slot ? first : none;
+            v[s].store(mature_ + s * kLanes);
+        }
+        bits_[0] = 0;
+        for (std::int64_t t = 1; t < n_epochs; ++t) {
+            weigh(evidence + t * K, e);
+            Lanes enter[K];
+            STAGEGUARD_UNROLL
+            for (int s = 0; s < K; ++s) {
+                enter[s] = v[s == 0 ? 1 : 0] * change[s == 0 ? 1 : 0][s];
+                STAGEGUARD_UNROLL
+                for (int r = s == 0 ? 2 : 1; r < K; ++r)
+                    if (r != s) enter[s] = larger(v[r] * change[r][s], enter[s]);
+            }
+            std::uint32_t bits = 0;
+            double* row = mature_ + t * K * kLanes;
+            STAGEGUARD_UNROLL
+            for (int s = 0; s < K; ++s) {
+                const Lanes now = Lanes::all(e[s]), old = v[s] * stay[s];
+                Lanes fresh = enter[s];
+                if constexpr (M > 1)
+                    if (entry_[s] != kLast) fresh = young[s][kLast - 1] * stay[s];
+                bits |= static_cast<std::uint32_t>(at_least(old, fresh)) << (kLanes * s);  // ties stay
+                v[s] = larger(old, fresh) * now;
+                if constexpr (M > 1) {
+                    STAGEGUARD_UNROLL
+                    for (int slot = kLast - 1; slot > 0; --slot)
+                        young[s][slot] = (entry_[s] == slot ? enter[s] : young[s][slot - 1] * stay[s]) * now;
+                    young[s][0] = (entry_[s] == 0 ? enter[s] : none) * now;
+                }
+            }
+            bits_[t] = bits;
+            if (t % kRescaleEvery == 0) rescale(v, young);
+            STAGEGUARD_UNROLL
+            for (int s = 0; s < K; ++s) v[s].store(row + s * kLanes);
+        }
+        STAGEGUARD_UNROLL
+        for (int s = 0; s < K; ++s)
+            STAGEGUARD_UNROLL
+            for (int slot = 0; slot < kSlots; ++slot) young[s][slot].store(young_[s][slot]);
+    }
+
+    void weigh(const double* row, double* e) const {
+        double total = row[0];
+        STAGEGUARD_UNROLL
+        for (int s = 1; s < K; ++s) total += row[s];
+        const double inverse = 1.0 / total;
+        STAGEGUARD_UNROLL
+        for (int s = 0; s < K; ++s) e[s] = larger(row[s] * inverse, kClip) * rules_[0].weight[s];
+    }
+
+    void rescale(Lanes* v, Lanes (*young)[kSlots]) {
+        Lanes most = v[0];
+        STAGEGUARD_UNROLL
+        for (int s = 0; s < K; ++s) {
+            most = larger(most, v[s]);
+            if constexpr (M > 1)
+                STAGEGUARD_UNROLL
+                for (int slot = 0; slot < kSlots; ++slot) most = larger(most, young[s][slot]);
+        }
+        double top[kLanes], scale[kLanes];
+        most.store(top);
+        for (int lane = 0; lane < kLanes; ++lane) {
+            failed_[lane] |= !(top[lane] > 0.0);
+            scale[lane] = failed_[lane] ? 1.0 : unit_scale(top[lane], exponent_[lane]);
+        }
+        const Lanes by = Lanes::load(scale);
+        STAGEGUARD_UNROLL
+        for (int s = 0; s < K; ++s) {
+            v[s] = v[s] * by;
+            if constexpr (M > 1)
+                STAGEGUARD_UNROLL
+                for (int slot = 0; slot < kSlots; ++slot) young[s][slot] = young[s][slot] * by;
+        }
+    }
+
+    std::int64_t bout_start(int lane, std::int64_t t, int s) const {
+        const std::uint32_t bit = 1u << (kLanes * s + lane);
+        while (t > 0 && (bits_[t] & bit)) --t;
+        const std::int64_t start = t - rules_[0].minimum[s] + 1;
+        return start > 0 ? start : 0;
+    }
+
+    Outcome backtrace(int lane, std::int64_t n_epochs, std::int8_t* labels) const {
+        double best = 0.0;
+        int s = -1;
+        std::int64_t start = -1;
+        const double* v = mature_ + (n_epochs - 1) * K * kLanes + lane;
+        for (int stage = 0; stage < K; ++stage) {
+            if (v[stage * kLanes] > best) best = v[stage * kLanes], s = stage, start = -1;
+            for (int slot = kLast - 1; slot >= entry_[stage]; --slot)
+                if (young_[stage][slot][lane] > best) {
+                    best = young_[stage][slot][lane];
+                    s = stage;
+                    start = n_epochs - 1 - (slot - entry_[stage]);
+                }
+        }
+        if (s < 0) return {kImpossibleScore, 0};
+        std::int64_t end = n_epochs - 1, switches = 0;
+        if (start < 0) start = bout_start(lane, end, s);
+        for (;;) {
+            std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
+            if (start == 0) break;
+            end = start - 1;
+            s = came_from(lane, end, s);
+            start = bout_start(lane, end, s);
+            ++switches;
+        }
+        return {Product::log_score(best, exponent_[lane]), switches};
+    }
+
+    int came_from(int lane, std::int64_t t, int s) const {
+        const double* v = mature_ + t * K * kLanes + lane;
+        int from = s == 0 ? 1 : 0;
+        double best = v[from * kLanes] * scores_of(from, s, lane);
+        for (int r = from + 1; r < K; ++r) {
+            const double candidate = v[r * kLanes] * scores_of(r, s, lane);
+            if (r != s && candidate > best) best = candidate, from = r;
+        }
+        return from;
+    }
+
+    const BoutRules* rules_;
+    Workspace& work_;
+    std::uint32_t* bits_ = nullptr;  // (T,) bit kLanes * s + lane: the mature bout of s at t was mature at t-1 already
+    double* mature_ = nullptr;       // (T, K, kLanes)
+    double young_[K][kSlots][kLanes];
+    int entry_[K];
+    bool failed_[kLanes] = {};
+    std::int64_t exponent_[kLanes] = {};
+};
+
+}  // namespace STAGEGUARD_VARIANT
+}  // namespace stageguard

@@ -1,0 +1,97 @@
+"""What the decoders do in one pass, or for several trials at once, against doing it one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stageguard.guard import kernels
+from stageguard.guard.kernels import reference
+
+
+def rules_of(rng, n_stages, longest, weights):
+    """Stays and changes as probabilities, a row per transition weight; minima from 1 to `longest`."""
+    transitions = rng.dirichlet(np.ones(n_stages), n_stages)
+    if n_stages > 2:
+        transitions[0, 1] = 0.0  # a switch that is forbidden
+    stay = np.array([transitions.diagonal() ** tau for tau in weights])
+    change = np.array([np.where(transitions > 0, transitions, 0.0).ravel() ** tau for tau in weights])
+    minimum = rng.integers(1, longest + 1, n_stages).astype(np.int32)
+    minimum[0] = longest
+    return stay, change, minimum
+
+
+def probabilities_of(rng, n_epochs, n_stages):
+    logits = np.repeat(rng.normal(size=(n_epochs // 4 + 1, n_stages)) * 2, 4, axis=0)[:n_epochs]
+    odds = np.exp(logits + rng.normal(size=logits.shape))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("censored", [True, False])
+@pytest.mark.parametrize("longest", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("n_stages", range(2, 9))
+def test_trials_of_one_night_at_once_are_each_by_itself(backend, n_stages, longest, censored):
+    rng = np.random.default_rng([n_stages, longest])
+    n_epochs = 40 if backend == "reference" else int(rng.choice([1, 2, 9, 150]))
+    weights = (0.0, 0.1, 0.3, 0.7, 1.0, 1.5)
+    stay, change, minimum = rules_of(rng, n_stages, longest, weights)
+    night = probabilities_of(rng, n_epochs, n_stages)
+    other = probabilities_of(rng, 30, n_stages)
+    weight = np.exp(rng.normal(size=(1, n_stages)))
+    table = np.array([0, 1, 2, 3, 4, 5, 2], dtype=np.int32)
+    pieces, apart = [night] * 6 + [other], [night.copy() for _ in range(6)] + [other]
+    rules = (table, weight, stay, change, minimum, censored)
+    together = kernels.active.structured(pieces, True, *rules, 2)
+    by_itself = kernels.active.structured(apart, True, *rules, 1)
+    assert together[0].tobytes() == by_itself[0].tobytes()
+    assert together[1:] == by_itself[1:]
+
+
+def test_trials_with_other_stage_weights_are_kept_apart(backend):
+    rng = np.random.default_rng(3)
+    stay, change, minimum = rules_of(rng, 3, 2, (0.3, 1.0))
+    night, weight = probabilities_of(rng, 60, 3), np.array([[1.0, 1.0, 1.0], [1.0, 6.0, 1.0]])
+    rules = (np.array([0, 1], dtype=np.int32), weight, stay, change, minimum, True)
+    together = kernels.active.structured([night, night], True, *rules, 1)
+    by_itself = kernels.active.structured([night, night.copy()], True, *rules, 1)
+    assert together[0].tobytes() == by_itself[0].tobytes()
+    assert together[1:] == by_itself[1:]
+
+
+@pytest.mark.parametrize("longest", [1, 3])
+@pytest.mark.parametrize("n_stages", [2, 3, 5, 8])
+def test_opening_is_argmax_and_the_path_in_one(backend, n_stages, longest):
+    rng = np.random.default_rng([7, n_stages, longest])
+    stay, change, minimum = rules_of(rng, n_stages, longest, (0.5,))
+    pieces = [probabilities_of(rng, n, n_stages) for n in (50, 1, 30, 20)]
+    pieces[2][4] = np.nan
+    table, weight = np.zeros(1, dtype=np.int32), np.ones((1, n_stages))
+    own, paths, outcomes = kernels.active.open(pieces, table, weight, stay, change, minimum, True, 2)
+    argmax, switches, bad = kernels.active.argmax(pieces, weight, 1)
+    assert bad == [False, False, True, False]
+    assert own.tobytes() == argmax.tobytes()
+    ends = np.cumsum([len(piece) for piece in pieces])
+    for i, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
+        here = slice(end - len(piece), end)
+        assert outcomes[i][:2] == (switches[i], bad[i])
+        if bad[i]:
+            assert outcomes[i][2:] == (-np.inf, 0, 0)
+            continue
+        rules = (table, weight, stay, change, minimum, True)
+        labels, (score,), (n_switches,) = kernels.active.structured([piece], True, *rules, 1)
+        n_changed = np.count_nonzero(labels != own[here])
+        assert paths[here].tobytes() == labels.tobytes()
+        assert outcomes[i][2:] == (score, n_switches, n_changed)
+
+
+def test_both_implementations_find_the_same_trials():
+    rng = np.random.default_rng(11)
+    stay, change, minimum = rules_of(rng, 5, 3, (0.1, 0.3, 0.7))
+    night = probabilities_of(rng, 80, 5)
+    table, weight = np.arange(3, dtype=np.int32), np.ones((1, 5))
+    rules = (table, weight, stay, change, minimum, True)
+    ours = kernels.active.structured([night] * 3, True, *rules, 1)
+    theirs = reference.structured([night] * 3, True, *rules, 1)
+    assert ours[0].tolist() == theirs[0].tolist()
+    assert ours[1] == pytest.approx(theirs[1], abs=1e-9)
+    assert ours[2] == theirs[2]
