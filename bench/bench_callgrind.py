@@ -70,12 +70,23 @@ def subjects() -> dict[str, Subject]:
             f"argmax and checks, K = {k}": Subject(_argmax(night, weight), n, 600),
         }
     short, profile = night_of(100, 5), profile_of(HUMAN["minimum"])
+    whole, mouse = night_of(1_000, 5), night_of(n, 3)
     found["whole sg.decode of 100 epochs, K = 5"] = Subject(lambda: sg.decode(short, profile), 1, 200)
+    found["whole sg.decode of 1,000 epochs, K = 5"] = Subject(lambda: sg.decode(whole, profile), 1, 200)
+    found["whole sg.posterior of 1,000 epochs, K = 5"] = Subject(lambda: sg.posterior(whole, profile), 1, 100)
+    found["structured, K = 3, no minimum, four weights at once"] = Subject(_trials(mouse), n, 100)
     return found
 
 
 def _argmax(night: np.ndarray, weight: np.ndarray) -> Callable[[], object]:
     return lambda: kernels.active.argmax([night], weight, 1)
+
+
+def _trials(night: np.ndarray) -> Callable[[], object]:
+    solver = solver_for(profile_of((1,) * night.shape[1]), 30.0)
+    rules = (np.arange(4, dtype=np.int32), np.ones((1, solver.n_stages)))
+    bouts = solver.bouts([0.03, 0.06, 0.1, 0.15], products=True)
+    return lambda: kernels.active.structured([night] * 4, True, *rules, *bouts, 1)
 
 
 def _greedy(profile: sg.Profile, evidence: np.ndarray) -> Callable[[], object]:
