@@ -71,7 +71,7 @@ def test_bad_input_is_one_line(run, stagers, tmp_path):
         "most probable ones say it: --to edf-annotations."
     )
     line = error_line(run("combine", *stagers, "-o", tmp_path / "o.zip"))
-    assert line == "o.zip: no format has such a name. Say which with --to: npz, stageguard-csv, parquet."
+    assert line == "o.zip: no format has such a name. Say which with --to: npz, parquet, stageguard-csv."
     assert run("combine", *stagers, "-o", tmp_path / "o.csv").code == 0
     assert "exists already" in error_line(run("combine", *stagers, "-o", tmp_path / "o.csv"))
 

@@ -98,7 +98,7 @@ class ScoredFile:
     def estimates(self, options: StatisticsOptions) -> Estimates | None:
         """Return what the probabilities say beyond the stages, if they are known as the options ask."""
         if self.decoding is not None:
-            return estimates_of(replace(self.decoding, hypnogram=self.final), options)
+            return estimates_of(self.decoding.replaced(hypnogram=self.final), options)
         known = self.recorded.estimates
         if known is None:
             return None

@@ -26,9 +26,6 @@ from stageguard.guard.solver import NO_PATH, Job, NoPathError, run_grouped, solv
 from stageguard.guard.strength import Solved, run_searches
 from stageguard.profile.profile import Profile, as_profile
 
-# Beyond this share of changed epochs a person should look before using the result.
-_MANY_CHANGES = 0.10
-
 
 @overload
 def decode(density: OneNight, profile: Profile | str, **options: Unpack[NightKeywords]) -> Decoding: ...
@@ -211,14 +208,14 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
 
 
 def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
-    shares = [result.changed_share for result in results]
-    many = [share for share in shares if share > _MANY_CHANGES]
+    many = [result for result in results if result.changed_share > result.many_changes]
     if not many:
         return
+    worst = max(many, key=lambda result: result.changed_share)
     which = "" if len(results) == 1 else f" on {len(many)} of {len(results)} nights"
     warnings.warn(
-        f"{max(many):.0%} of scored epochs were changed{' at most' if which else ''}{which} (more than "
-        f"{_MANY_CHANGES:.0%}): {many_changes_advice(results[0].profile)}",
+        f"{worst.changed_share:.0%} of scored epochs were changed{' at most' if which else ''}{which} "
+        f"(more than {worst.many_changes:.0%}): {many_changes_advice(results[0].profile)}",
         StageGuardWarning,
         stacklevel=4,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,11 @@ CITATION = (
     "Wang J, Wang Y, Wu H, Gao J, Xu S, Zou D. StageGuard: Physiologically Constrained Sleep Staging. "
     "KDD 2026. doi:10.1145/3770855.3818916"
 )
+
+
+# Beyond this share of changed epochs a person should look before using the result. Where the evidence of a
+# flickering night yields, much changes by design.
+MANY_CHANGES, MANY_OF_A_FLICKERING_NIGHT = 0.10, 0.25
 
 
 def many_changes_advice(profile: Profile) -> str:
@@ -84,6 +89,10 @@ class Decoding(ExportableStages):
         if found is None:
             found = self._made["strength"] = fixed_strength(self.profile, self.night, self.path)
         return found
+
+    def replaced(self, **made: Hypnogram | Strength) -> Decoding:
+        """Return the same night with another `hypnogram` or `strength`."""
+        return replace(self, _made=self._made | made)
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -159,6 +168,12 @@ class Decoding(ExportableStages):
             return self.path.n_changed / len(self.path.labels)
         n_scored = int(np.count_nonzero(self.night.argmax >= 0))
         return int(np.count_nonzero(self.changed)) / max(1, n_scored)
+
+    @property
+    def many_changes(self) -> float:
+        """The share of changed epochs beyond which a person should look at this night before using it."""
+        flickers = self.strength.rule == "target" and self.strength.step == "lowered"
+        return MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES
 
     @property
     def filled(self) -> Mask:

@@ -188,7 +188,7 @@ def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> 
         strength = replace(
             night.strength, rule="fixed", step="fixed", transition_weight=YIELDING_WEIGHT, prior_exponent=0.0
         )
-        night = replace(night, strength=strength)
+        night = night.replaced(strength=strength)
     drawn = (
         options.measure(replace(night.hypnogram, labels=labels)).rem_latency_minutes
         for labels in sample_like(night, n=N_DRAWS, seed=seed)

@@ -17,7 +17,6 @@ from stageguard.report.measures import Measured
 from stageguard.report.numbers import ABSENT, count, difference, duration, shown
 from stageguard.report.tables import bands_sentence, fates, indicator_rows
 
-MANY_CHANGES = 0.10  # as decode warns
 MUCH_UNSCORED = 0.05  # our choice: worth a line of its own
 
 
@@ -152,10 +151,10 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
         caution = decoding.profile.caution_for(decoding.cohort)
         if caution is not None:
             yield f"The profile is not made for “{decoding.cohort}”: {caution.reason}"
-    if decoding.changed_share > MANY_CHANGES:
+    if decoding.changed_share > decoding.many_changes:
         yield (
             f"{100 * decoding.changed_share:.1f} % of scored epochs were changed, more than "
-            f"{100 * MANY_CHANGES:.0f} %: {many_changes_advice(decoding.profile)}"
+            f"{100 * decoding.many_changes:.0f} %: {many_changes_advice(decoding.profile)}"
         )
     n_unscored = int(np.count_nonzero(decoding.hypnogram.labels < 0))
     if n_unscored > MUCH_UNSCORED * decoding.hypnogram.n_epochs:
