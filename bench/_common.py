@@ -117,8 +117,7 @@ def structured_kernel(
 
 def automaton_kernel(profile: sg.Profile, evidence: Sequence[np.ndarray]) -> Callable[[], tuple[Any, ...]]:
     """The generic kernel alone on log-evidence, one thread: (labels, scores, switches)."""
-    a = solver_for(profile, profile.epoch_seconds).automaton
-    assert a is not None
+    a = profile.automaton()
     table, weight = np.zeros(len(evidence), dtype=np.int32), (a.scaled + a.fixed)[None]
     tables = (table, a.stage, a.first, a.source, weight, a.initial[None], a.final[None])
     kernel = kernels.active.automaton
