@@ -374,8 +374,8 @@ def _assemble(
     scores: list[float] | None = None,
 ) -> list[Path]:
     """Put each job's pieces together."""
-    totals: list[float] = switches
-    sums = [None] * len(jobs) if scores is None else scores
+    totals: Sequence[float] = switches
+    sums: Sequence[float | None] = [None] * len(jobs) if scores is None else scores
     if owners is not None:
         totals = np.bincount(owners, weights=switches).tolist()
         sums = sums if scores is None else np.bincount(owners, weights=scores).tolist()

@@ -345,10 +345,10 @@ def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
 
 def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Solved]:
     """Decode every night at the profile's own transition weight, unless checking it did so already."""
-    solved = [Solved(night, night.opening, None) for night in nights]
+    opened = [night.opening for night in nights]
     late = [
         i
-        for i, (night, path, _) in enumerate(solved)
+        for i, (night, path) in enumerate(zip(nights, opened, strict=True))
         if path is None or path.score == -math.inf or not night.is_plain
     ]
     if late:
@@ -356,8 +356,8 @@ def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> lis
         assert trial is not None
         found = solver.solve_feasible([Job(nights[i], trial) for i in late])
         for i, path in zip(late, found, strict=True):
-            solved[i] = Solved(nights[i], path, None)
-    return solved
+            opened[i] = path
+    return [Solved(night, path, None) for night, path in zip(nights, opened, strict=True)]
 
 
 def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
