@@ -230,7 +230,7 @@ def test_help_imports_no_command():
     assert "Measure:" in shown  # commands stand under headings
 
 
-def test_decoding_a_night_loads_84_modules_at_most(tmp_path):
+def test_decoding_a_night_loads_80_modules_at_most(tmp_path):
     write_night(tmp_path / "night.csv")
     code = (
         "import sys\nfrom stageguard.cli import main\n"
@@ -240,7 +240,7 @@ def test_decoding_a_night_loads_84_modules_at_most(tmp_path):
     )
     n_loaded = int(in_new_process("-c", code).stdout.splitlines()[-1])
     assert (tmp_path / "night.hypnogram.tsv").is_file()
-    assert n_loaded <= 84
+    assert n_loaded <= 80
 
 
 @pytest.mark.skipif(os.name == "nt", reason="CPU time of children is POSIX")

@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 
 from stageguard.base.errors import Message
-from stageguard.cli.inputs import Inputs, decode_options, find_densities
+from stageguard.base.lazy import load
+from stageguard.cli.inputs import decode_options, find_densities
 from stageguard.cli.options import (
     AsJson,
     DecodingGiven,
@@ -34,7 +35,6 @@ from stageguard.cli.present import (
     print_notes,
     print_problems,
     print_review,
-    run_shown,
 )
 from stageguard.cli.terminal import (
     JsonList,
@@ -46,15 +46,13 @@ from stageguard.cli.terminal import (
     progress,
     table,
 )
-from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
 from stageguard.formats.outputs import output_paths
 from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, Tally, write_tables
-from stageguard.runner.decode_files import DecodeOptions, DecodeTask, decode_task
-from stageguard.runner.run import check_folder, run_files, succeeded
+from stageguard.runner.decode_files import DecodeTask, decode_task
+from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
-from stageguard.runner.tune_files import TuneTask, keep_tuned, measure_task
 
 PERCENTILES = (5, 50, 95)
 
@@ -94,10 +92,10 @@ def decode(
     notes, written, problems = list(inputs.notes), list[Path](), list[Message]()
     if tune:
         base = loaded
-        loaded, remarks = _tuned(inputs, base, options, jobs, quiet=as_json)
+        loaded, remarks = load("cli.commands.tune:tuned_on")(inputs, base, options, jobs, quiet=as_json)
         notes += remarks
         if output is not None and loaded != base:
-            written.append(keep_tuned(loaded, output, overwrite=overwrite))
+            written.append(load("runner.tune_files:keep_tuned")(loaded, output, overwrite=overwrite))
     tasks = [
         DecodeTask(
             night.path,
@@ -129,23 +127,6 @@ def decode(
         print_error(problem)
     if tally.failures or problems:
         raise typer.Exit(1)
-
-
-def _tuned(
-    inputs: Inputs, profile: Profile, options: DecodeOptions, jobs: int, *, quiet: bool
-) -> tuple[Profile, Sequence[str]]:
-    """Return the profile tuned on the nights, or as it is where they are too few, and what was decided."""
-    check_base(profile)
-    tasks = [TuneTask(night.path, night.id, profile, options.density, night.error) for night in inputs.nights]
-    measured = succeeded(run_shown(measure_task, tasks, "Tuning", quiet=quiet, jobs=jobs))
-    if len(measured) < FEWEST_NIGHTS:
-        nights = count(len(measured), "night")
-        return profile, [
-            f"--tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
-        ]
-    tuned = tuned_profile([outcome.result.features for outcome in measured], profile, options.stager)
-    assert tuned.strength is not None
-    return tuned, decision(tuned.strength)
 
 
 def _draw(decoding: Decoding) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
-from stageguard.cli.inputs import density_options, find_densities
+from stageguard.cli.inputs import Inputs, density_options, find_densities
 from stageguard.cli.options import (
     AsJson,
     DensityFiles,
@@ -23,7 +24,7 @@ from stageguard.cli.options import (
 )
 from stageguard.cli.present import end, print_notes, run_shown
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list
-from stageguard.fitting.tune import check_base, decision, tuned_profile
+from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodeOptions
 from stageguard.runner.run import succeeded
@@ -84,3 +85,20 @@ def tune(
         print_list(out, "Wrote", [output])
     print_notes(inputs.notes, as_json=as_json)
     end(outcomes, as_json=as_json)
+
+
+def tuned_on(
+    inputs: Inputs, profile: Profile, options: DecodeOptions, jobs: int, *, quiet: bool
+) -> tuple[Profile, Sequence[str]]:
+    """Return the profile tuned on the nights, or as it is where they are too few, and what was decided."""
+    check_base(profile)
+    tasks = [TuneTask(night.path, night.id, profile, options.density, night.error) for night in inputs.nights]
+    measured = succeeded(run_shown(measure_task, tasks, "Tuning", quiet=quiet, jobs=jobs))
+    if len(measured) < FEWEST_NIGHTS:
+        nights = count(len(measured), "night")
+        return profile, [
+            f"--tune needs {FEWEST_NIGHTS} nights: {nights} decoded with {profile.name} as it is"
+        ]
+    tuned = tuned_profile([outcome.result.features for outcome in measured], profile, options.stager)
+    assert tuned.strength is not None
+    return tuned, decision(tuned.strength)
