@@ -11,8 +11,7 @@ SEEDS = range(SEED, SEED + 10)
 @pytest.fixture(scope="module")
 def nights():
     made = [sg.simulate_night(PROFILE, seed=seed) for seed in SEEDS]
-    with pytest.warns(sg.StageGuardWarning, match="of scored epochs were changed"):
-        results = sg.decode([night.density for night in made], PROFILE)
+    results = sg.decode([night.density for night in made], PROFILE)
     return list(zip(made, results, strict=True))
 
 

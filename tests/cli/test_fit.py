@@ -83,7 +83,7 @@ def test_json_holds_every_candidate_and_the_curve(folder, run):
     ran = run("fit", *nights(folder), "--expert", "experts", "--base", BASE, "-o", "lab.toml", "--json")
     assert ran.code == 0, ran.err
     report = ran.json
-    assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "band"]
+    assert [row["candidate"] for row in report["candidates"]][:2] == ["argmax", "target"]
     assert report["learning_curve"]["points"][0]["n_subjects"] == 2
     assert "groups are not given: every night is taken as a subject of its own" in report["notes"]
     assert report["output"] == "lab.toml"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stageguard as sg
+from nights import decode
 from small import mapping_of, night, profile_of, refusal
 from stageguard.base.errors import CohortError, StageGuardWarning
 
@@ -236,3 +237,16 @@ def test_methods_of_a_profile_that_steps_aside_say_argmax():
     assert "which steps aside and returns the stager's own argmax. Of 400 epochs" in text
     bouts = profile_of(transition_weight=0.0, min_bout_seconds={"R": 60})
     assert "fixed transition weight of 0" in sg.decode(CALM, bouts).methods_text()
+
+
+def test_a_flickering_night_may_change_more_before_a_person_has_to_look():
+    rng = np.random.default_rng(5)
+    labels = np.repeat(rng.integers(0, 3, size=60), 10)
+    odds = rng.gamma(np.where(np.eye(3)[labels] > 0, 2.0, 0.9))
+    rows = odds / odds.sum(axis=1, keepdims=True)
+    target = sg.Profile.load("human-psg-3").replace(
+        strength={"rule": "target", "fi_target": 0.1, "soft": 1.0}
+    )
+    result = decode(rows, target.replace(clock=None))
+    assert result.strength.step == "lowered" and result.many_changes == 0.25
+    assert decode(rows, target.replace(transition_weight=0.3, clock=None)).many_changes == 0.10

@@ -66,7 +66,9 @@ def test_opening_is_argmax_and_the_path_in_one(backend, n_stages, longest):
     pieces = [probabilities_of(rng, n, n_stages) for n in (50, 1, 30, 20)]
     pieces[2][4] = np.nan
     table, weight = np.zeros(1, dtype=np.int32), np.ones((1, n_stages))
-    own, paths, outcomes = kernels.active.open(pieces, table, weight, stay, change, minimum, True, 2)
+    own, paths, outcomes = kernels.active.check_and_decode(
+        pieces, table, weight, stay, change, minimum, True, 2
+    )
     argmax, switches, bad = kernels.active.argmax(pieces, weight, 1)
     assert bad == [False, False, True, False]
     assert own.tobytes() == argmax.tobytes()

@@ -127,10 +127,12 @@ def test_every_verb_keeps_it():
 def test_changes_tell_when_they_begin():
     rows = probabilities()
     rows[9] = [0.01, 0.01, 0.01, 0.01, 0.96]
-    (change,) = sg.explain(
-        sg.decode(sg.Hypnodensity(rows, "aasm5", SECONDS, offset_seconds=12.5), "human-psg-5")
-    )
-    assert change.onset_seconds == 12.5 + 9 * SECONDS
+    profile = sg.Profile.load("human-psg-5").replace(transition_weight=3.0)
+    night = sg.Hypnodensity(rows, "aasm5", SECONDS, offset_seconds=12.5)
+    with pytest.warns(StageGuardWarning):
+        changes = sg.explain(sg.decode(night, profile))
+    assert changes
+    assert all(change.onset_seconds == 12.5 + change.first_epoch * SECONDS for change in changes)
 
 
 @pytest.mark.parametrize("start", [None, START])

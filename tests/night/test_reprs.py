@@ -31,7 +31,7 @@ def decoding(night):
 def test_a_decoding_says_what_was_decoded_and_how_much_changed(decoding):
     assert repr(decoding) == (
         f"<Decoding 960 epochs of 30 s, aasm5, {decoding.changed.sum()} changed, profile 'human-psg-5', "
-        "strength band>"
+        "strength target>"
     )
 
 

@@ -367,7 +367,7 @@ def check_nights(
         argmax, *per_piece = kernels.argmax(pieces, kernels_module.no_weight(n_stages), threads)
         paths, outcomes = argmax, zip(*per_piece, strict=True)
     else:
-        argmax, paths, outcomes = kernels.open(pieces, *opening, threads)
+        argmax, paths, outcomes = kernels.check_and_decode(pieces, *opening, threads)
     nights, begin = [], 0
     for i, (each, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
         end = begin + len(each.matrix)

@@ -35,7 +35,7 @@ Functions
 ---------
 argmax(pieces, weight)
     labels, stage changes per piece, whether some row of the piece is not a distribution.
-open(pieces, table, weight, *bouts)
+check_and_decode(pieces, table, weight, *bouts)
     Both together, of probabilities: the stager's own labels, those of the best paths, and per piece the stage
     changes of the former, whether some row is not a distribution (then no path is looked for), score and
     stage changes of the path, and how many labels differ.

@@ -42,7 +42,7 @@ def argmax(
     return np.concatenate(labels), _count_switches(labels), bad
 
 
-def open(
+def check_and_decode(
     pieces: Sequence[Floats], *rules: Any
 ) -> tuple[Labels, Labels, list[tuple[int, bool, float, int, int]]]:
     """Return the stager's own labels, those of the best paths, and what is known of each piece."""

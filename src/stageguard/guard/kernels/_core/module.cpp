@@ -91,7 +91,7 @@ struct Opened {
 };
 
 // (labels of the stager, labels of the paths, a tuple per piece)
-nb::tuple open(const nb::list& pieces, const Indices& table, const Tables& weight, const Tables& stay, const Tables& change,
+nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const Tables& weight, const Tables& stay, const Tables& change,
                const Indices& minimum, bool censored, int n_threads) {
     const Batch batch(pieces);
     const RuleTables rules{weight, stay, change, minimum, table, censored};
@@ -295,7 +295,7 @@ NB_MODULE(_native, m) {
     m.attr("LANES") = kLanes;
     m.attr("SIMD") = has_avx2() ? "AVX2" : "none";
     m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a);
-    m.def("open", &open, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a);
+    m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
           "censored"_a, "n_threads"_a);
     m.def("greedy", &greedy, "pieces"_a, "table"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,
