@@ -107,7 +107,10 @@ class Strength:
         still = "" if self.clock_settled else f", which still moved after {self.clock_passes} passes"
         pins = ", ".join(map(str, self.clock_overruled))
         pinned = f" Pins overrule it at {_epochs(self.clock_overruled)} {pins}." if pins else ""
-        return f" The clock counts from sleep onset at {_epochs(self.clock_onsets)} {at}{still}.{pinned}"
+        alone = "alone acts: it " if self.step in ("untouched", "hard") else ""
+        return (
+            f" The clock {alone}counts from sleep onset at {_epochs(self.clock_onsets)} {at}{still}.{pinned}"
+        )
 
     def _reason(self) -> str:
         tau = f"transition weight {self.transition_weight:g}"
@@ -132,7 +135,7 @@ class Strength:
             why = f"More fragmented than {band}, and the evidence yields"
             if not math.isnan(self.stager_fi):
                 why = f"The stager flickers (median over its nights {self.stager_fi:.3f})"
-            return f"{why}: {tau} brings it to {self.fi_aim:.3f} or just below; {change}."
+            return f"{why}: {tau} is the least that brings it to {self.fi_aim:.3f} or below; {change}."
         reached = "" if self.fi_low <= self.fi_after <= self.fi_high else ", still outside"
         if self.step == "lowered":
             return f"More fragmented than {band}: {tau} is the least that helps; {change}{reached}."
