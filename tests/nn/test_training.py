@@ -184,6 +184,7 @@ def test_the_semi_markov_loss_trains_too(tmp_path):
     # evidence and transitions were weighed against each other, and are judged and decoded together
     assert model.card.temperature == 1.0
     assert model.card.profile.transition_weight == 1.0
+    assert model.card.profile.clock is None  # no loss knows the time
     held_out = feature_table(99)
     result = decode(model.density(held_out), model.card.profile, trained=model.card.trained)
     assert (result.hypnogram.labels == held_out.labels).mean() > 0.8

@@ -275,8 +275,9 @@ def _card(
     first = tables[0]
     recipe = options.recipe if first.recipe is None else str(first.recipe["name"])
     seconds = epoch_length(tables, options.epoch_seconds) or profile.epoch_seconds
-    if options.loss == "semi-markov" and profile.transition_weight is None:
-        profile = profile.replace(transition_weight=1.0)  # what the loss takes in place of a rule per night
+    if options.loss == "semi-markov":  # decoded as the loss weighs it: no rule per night, no clock
+        weight = 1.0 if profile.transition_weight is None else profile.transition_weight
+        profile = profile.replace(transition_weight=weight, clock=None)
     subjects = {table.subject for table in tables}, {table.subject for table in training}
     return ModelCard(
         backbone=options.backbone,
