@@ -155,6 +155,20 @@ def test_the_same_seed_gives_the_same_profile(flickering):
     assert [row.kappa for row in three.rows] != [row.kappa for row in others.rows]
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_the_order_of_the_nights_does_not_matter(flickering, named):
+    own = flickering.without(*range(10, 16))
+    order = [7, 2, 9, 0, 4, 1, 8, 3, 6, 5]
+    shuffled = Cohort(*([values[i] for i in order] for values in (own.densities, own.hypnograms, own.groups)))
+    options = {} if named else {"groups": None}
+    first, again = fit_report(own, **options), fit_report(shuffled, **options)
+    assert again.profile.to_dict() == first.profile.to_dict()
+    assert [night.number for night in again.nested.nights.nights] == list(range(10))
+    for place, i in enumerate(order):
+        assert np.array_equal(again.nested.labels[place], first.nested.labels[i])
+    assert again.nested.scores.kappa[1].tolist() == first.nested.scores.kappa[1, order].tolist()
+
+
 def test_what_is_gained_is_measured_on_nights_that_chose_nothing(report, flickering):
     nested = report.nested
     assert [night.number for night in nested.nights.nights] == list(range(16))
@@ -191,10 +205,11 @@ def test_the_errors_on_held_out_nights_are_kept_for_intervals(report, flickering
     from stageguard.measures.intervals import intervals
 
     hits = []
-    for i, (density, expert, profile) in enumerate(
-        zip(flickering.densities, experts, report.nested.profiles, strict=True)
+    seeds = [night.seed for night in report.nested.nights.nights]
+    for density, expert, profile, seed in zip(
+        flickering.densities, experts, report.nested.profiles, seeds, strict=True
     ):
-        drawn = intervals(decode(density, profile), method="model", n=100, seed=i)["tst_minutes"]
+        drawn = intervals(decode(density, profile), method="model", n=100, seed=seed)["tst_minutes"]
         hits.append(drawn.low <= sg.sleep_statistics(expert).tst_minutes <= drawn.high)
     assert held["model_coverage"]["tst_minutes"] == pytest.approx(np.mean(hits), abs=1e-3)
     found = intervals(decode(flickering.densities[0], report.profile, cohort="our lab"))

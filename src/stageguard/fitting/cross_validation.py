@@ -134,7 +134,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """Nights decoded by what was fitted without them, beside their argmax; the order is the material's."""
+    """Nights decoded by what was fitted without them, beside their argmax, in the order of `nights`."""
 
     nights: Material
     labels: tuple[Labels, ...]
@@ -147,6 +147,22 @@ class HeldOut:
     def subjects(self) -> list[str]:
         """Whose nights they are."""
         return [night.subject for night in self.nights.nights]
+
+    def as_given(self) -> HeldOut:
+        """Return the same in the order the caller gave the nights in."""
+        order = np.argsort([night.number for night in self.nights.nights]).tolist()
+        nights, labels, argmax, profiles = (
+            tuple(values[i] for i in order)
+            for values in (self.nights.nights, self.labels, self.argmax, self.profiles)
+        )
+        return HeldOut(
+            replace(self.nights, nights=nights),
+            labels,
+            argmax,
+            profiles,
+            self.scores.of_nights(order),
+            self.chosen,
+        )
 
     def gain(self, criterion: Criterion | None = None) -> tuple[float, float]:
         """Return fitted minus argmax, in kappa or in the criterion: mean over subjects, standard error."""

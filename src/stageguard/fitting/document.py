@@ -250,7 +250,7 @@ def _model_coverage(
             result,
             method="model",
             n=MODEL_DRAWS,
-            seed=night.number,
+            seed=night.seed,
             min_first_rem_seconds=min_first_rem_seconds,
         )
         wanted = reported(sleep_statistics(expert, min_first_rem_seconds=min_first_rem_seconds))

@@ -190,7 +190,7 @@ def fit(*nights: Any, **options: Any) -> Profile:
     learning_curve : bool
         Whether to find out how many scored nights are enough; takes about as long as all the rest.
     seed : int
-        Same nights in the same order and same seed, same folds, same profile.
+        Same nights and same seed, same folds, same profile, whatever order the nights are given in.
     progress : callable, optional
         Is called with a `Progress` after every round.
 
@@ -292,7 +292,7 @@ def _report(fitted: Fitted) -> FitReport:
         rows=() if choice is None else choice.selection.rows,
         chosen=None if choice is None else choice.candidate,
         reason=profile.summary if choice is None else choice.reason,
-        nested=None if choice is None else choice.nested,
+        nested=None if choice is None or choice.nested is None else choice.nested.as_given(),
         learning_curve=None if choice is None else choice.curve,
         n_complete_bouts=material.counts().n_complete_bouts(),
         notes=fitted.naming.notes,

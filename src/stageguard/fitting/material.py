@@ -40,6 +40,12 @@ class FitNight:
     hypnograms: tuple[Hypnogram, ...]
     counts: NightCounts
     start: datetime | None
+    sha256: str  # of probabilities and scorings
+
+    @property
+    def seed(self) -> int:
+        """Of draws that belong to this night, wherever it stands."""
+        return int(self.sha256[:8], 16)
 
     @property
     def n_scored(self) -> int:
@@ -49,7 +55,7 @@ class FitNight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Material:
-    """All nights to fit on, in one scheme and epoch length."""
+    """All nights to fit on, in one scheme and epoch length; sorted, whatever order they were given in."""
 
     nights: tuple[FitNight, ...]
     scheme: StageScheme
@@ -59,12 +65,12 @@ class Material:
 
     @property
     def groups(self) -> list[str]:
-        """The groups, in order of appearance."""
+        """The groups, sorted."""
         return list(dict.fromkeys(night.group for night in self.nights))
 
     @property
     def subjects(self) -> list[str]:
-        """The subjects, in order of appearance."""
+        """The subjects, in the order of their groups."""
         return list(dict.fromkeys(night.subject for night in self.nights))
 
     @property
@@ -86,11 +92,7 @@ class Material:
         """Return a fingerprint of probabilities, scorings, subjects and groups."""
         digest = hashlib.sha256()
         for night in self.nights:
-            digest.update(f"{night.subject}\0{night.group}\0{night.truth.shape}\0".encode())
-            if night.matrix is not None:
-                digest.update(np.ascontiguousarray(night.matrix, dtype="<f8").tobytes())
-            for labels in night.scorings:
-                digest.update(np.ascontiguousarray(labels).tobytes())
+            digest.update(f"{night.subject}\0{night.group}\0{night.sha256}\0".encode())
         return digest.hexdigest()
 
 
@@ -115,7 +117,9 @@ def read_material(
             "stages, logits and log say how probabilities are to be read, and there are none. Leave them out."
         )
     assumed: list[str] = []
-    group_of, subject_of = _who(groups, subjects, n_nights, assumed)
+    named = _who(groups, subjects, n_nights)
+    if named is None:
+        assumed.append("groups are not given: every night is taken as a subject of its own")
     panels = [_panel(scoring, i, base, options) for i, scoring in enumerate(hypnograms)]
     stagers: list[inputs.NightInput | None] = [None] * n_nights
     for i, density in enumerate(() if densities is None else densities):
@@ -126,6 +130,9 @@ def read_material(
         elif not isinstance(_first(hypnograms[i]), Hypnogram):  # nor do labels tell where they begin
             panels[i] = [replace(scoring, offset_seconds=density.offset_seconds) for scoring in panels[i]]
     scorers = _numbered_scorers(panels)
+    digests = [_digest(stager, panel) for stager, panel in zip(stagers, panels, strict=True)]
+    unnamed = [f"{digest} {digests[:i].count(digest)}" for i, digest in enumerate(digests)]
+    group_of, subject_of = named or (unnamed, unnamed)
     nights = []
     for i, (output, panel) in enumerate(zip(stagers, panels, strict=True)):
         with _errors_name_night(i):
@@ -142,13 +149,16 @@ def read_material(
                 hypnograms=tuple(panel),
                 counts=count_night(scorings, scorers[i], base.scheme.n_stages),
                 start=start,
+                sha256=digests[i],
             )
         )
-        if output is not None:
-            assumed += [text for text in output.assumed if text not in assumed]
     seconds = _one_epoch_length([panel[0].epoch_seconds for panel in panels])
     refuse_overlaps(nights, seconds)
     refuse_repeats(nights)
+    # folds, sums and draws follow this order: the nights' own, so that a fit does not depend on the caller's
+    nights.sort(key=lambda night: (night.group, night.subject, night.sha256))
+    for given in (stagers[night.number] for night in nights):
+        assumed += [text for text in (given.assumed if given else ()) if text not in assumed]
     lengths = [len(night.truth) for night in nights]
     endpoints = Endpoints.suited(base.scheme, seconds, lengths, statistics)
     material = Material(tuple(nights), base.scheme, seconds, tuple(assumed), endpoints)
@@ -185,14 +195,22 @@ def _is_one_array(values: Any, dimensions: int) -> bool:
     return len(values) > 0 and checks.n_dimensions(values[0]) == 0
 
 
+def _digest(stager: inputs.NightInput | None, panel: Sequence[Hypnogram]) -> str:
+    """Return a fingerprint of one night's probabilities and scorings."""
+    digest = hashlib.sha256()
+    if stager is not None:
+        digest.update(np.ascontiguousarray(stager.matrix, dtype="<f8").tobytes())
+    for scoring in panel:
+        digest.update(np.ascontiguousarray(scoring.labels).tobytes())
+    return digest.hexdigest()
+
+
 def _who(
-    groups: Sequence[Hashable] | None, subjects: Sequence[Hashable] | None, n_nights: int, assumed: list[str]
-) -> tuple[list[str], list[str]]:
-    """Return the group and the subject of every night."""
+    groups: Sequence[Hashable] | None, subjects: Sequence[Hashable] | None, n_nights: int
+) -> tuple[list[str], list[str]] | None:
+    """Return the group and the subject of every night; None where nobody names them."""
     if groups is None and subjects is None:
-        assumed.append("groups are not given: every night is taken as a subject of its own")
-        names = [f"night {i}" for i in range(n_nights)]
-        return names, names
+        return None
     of_group = _names(groups if groups is not None else subjects, "groups", n_nights)
     of_subject = _names(subjects if subjects is not None else groups, "subjects", n_nights)
     home: dict[str, str] = {}

@@ -102,6 +102,10 @@ class Scores:
         errors = np.array([[score.errors for score in row] for row in rows])
         return cls(**plain, error=_relative(errors))
 
+    def of_nights(self, order: Sequence[int]) -> Scores:
+        """Return the scores of some nights, or of all in another order."""
+        return Scores(*(getattr(self, f.name)[:, order] for f in fields(self)))
+
     def followed_by(self, others: Scores) -> Scores:
         """Return these candidates and then the others, which begin with argmax, too."""
         return Scores(
