@@ -13,7 +13,8 @@ from stageguard.fitting.candidates import Candidate, Recipe, calibration_of, sco
 from stageguard.fitting.document import _stepping_aside
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import read_material
-from stageguard.fitting.scoring import decode_prepared, prepare
+from stageguard.fitting.scoring import Tempered, decode_prepared, score_night
+from stageguard.guard.evidence import log_probabilities
 from stageguard.guard.inputs import GuardOptions
 from stageguard.night.stages import AASM5, WNR3, WS2, StageScheme
 from stageguard.profile.parts import Calibration
@@ -22,7 +23,7 @@ from stageguard.profile.parts import Calibration
 @given(arrays(np.int8, st.integers(1, 60), elements=st.integers(-1, 4)))
 def test_the_seven_of_a_night_are_those_of_sleep_statistics(labels):
     night = Endpoints(AASM5, 30.0, "night")
-    found = dict(zip(night.names, night.of(labels), strict=True))
+    found = dict(zip(night.names, night.of(labels[None])[0].tolist(), strict=True))
     wanted = sg.sleep_statistics(sg.Hypnogram(labels, AASM5, 30.0))
     assert found.pop("bouts") == sum(wanted.bouts.values())
     np.testing.assert_equal(found, {name: float(getattr(wanted, name)) for name in found})
@@ -32,7 +33,7 @@ def test_the_seven_of_a_night_are_those_of_sleep_statistics(labels):
 def test_those_of_a_day_are_minutes_and_bouts_of_every_stage(labels):
     day = Endpoints(WNR3, 4.0, "day")
     wanted = sg.sleep_statistics(sg.Hypnogram(labels, WNR3, 4.0))
-    found = dict(zip(day.names, day.of(labels), strict=True))
+    found = dict(zip(day.names, day.of(labels[None])[0].tolist(), strict=True))
     for stage in "WNR":
         assert found[f"minutes_{stage}"] == pytest.approx(wanted.stage_minutes[stage])
         assert found[f"bouts_{stage}"] == wanted.bouts[stage]
@@ -52,17 +53,27 @@ def test_errors_are_over_the_epochs_both_scored():
     day = Endpoints(WS2, 60.0, "day")
     both = (expert >= 0) & (labels >= 0)
     # both: W W S S against W S S S
-    assert day.errors(0, expert, labels, both) == (1.0, 1.0, 0.0, 0.0)
+    assert day.errors(expert, labels[None], both[None]).tolist() == [[1.0, 1.0, 0.0, 0.0]]
+    # an output with another gap: both are W S S against S S S
+    other = np.array([-1, 1, 1, 1, 1, -1], np.int8)
+    each = np.stack([labels, other])
+    errors = day.errors(expert, each, (expert >= 0) & (each >= 0))
+    assert errors.tolist() == [[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]
 
 
 def test_sleep_and_rem_that_never_come_count_as_coming_at_the_end():
     expert = np.repeat(np.array([0, 1, 2], np.int8), (4, 10, 6))
-    night, both = Endpoints(WNR3, 30.0, "night"), np.ones(20, bool)
-    without_rem = dict(zip(night.names, night.errors(0, expert, np.minimum(expert, 1), both), strict=True))
+    night = Endpoints(WNR3, 30.0, "night")
+
+    def errors(expert, labels):
+        found = night.errors(expert, labels[None], np.ones((1, 20), bool))
+        return dict(zip(night.names, found[0].tolist(), strict=True))
+
+    without_rem = errors(expert, np.minimum(expert, 1))
     assert without_rem["rem_latency_minutes"] == 10  # epochs: after 20 of them instead of 10
-    awake = dict(zip(night.names, night.errors(0, expert, np.zeros_like(expert), both), strict=True))
+    awake = errors(expert, np.zeros_like(expert))
     assert (awake["sol_minutes"], awake["tst_minutes"], awake["waso_minutes"]) == (16, 16, 0)
-    nobody = dict(zip(night.names, night.errors(1, np.zeros_like(expert), expert, both), strict=True))
+    nobody = errors(np.zeros_like(expert), expert)
     assert np.isnan(nobody["rem_latency_minutes"])  # the expert's night has none to be compared with
 
 
@@ -100,6 +111,47 @@ def skewed(n_nights: int, seed: int = 0):
     return nights, experts
 
 
+def test_calibrated_nights_are_those_that_decoding_calibrates():
+    nights, experts = skewed(3)
+    nights[1][5:8] = np.nan
+    nights[2][7] = (0.0, 1.0, 0.0)
+    base = sg.Profile.load("human-psg-3")
+    material = read_material(nights, experts, base, options=GuardOptions(epoch_seconds=30.0))
+    biases = (0.7, -0.2, -0.5)
+    ready = Tempered(material.nights, 1.7, Recipe(base, 30.0).bare)
+    for calibration in (Calibration(1.7, biases), Calibration(1.7)):
+        for night, made in zip(material.nights, ready.nights(calibration.biases), strict=True):
+            wanted = np.exp(log_probabilities(night.matrix, calibration))
+            np.testing.assert_allclose(made.probabilities, wanted, rtol=1e-12)
+
+
+def test_outputs_are_scored_together_as_one_by_one():
+    nights, experts = skewed(2, seed=4)
+    others = [sg.Hypnogram(np.where(np.arange(len(e.labels)) % 9, e.labels, 1), WNR3, 30.0) for e in experts]
+    unscored = np.array(experts[0].labels)
+    unscored[30:40] = -1
+    panels = [[sg.Hypnogram(unscored, WNR3, 30.0), others[0]], [experts[1]]]
+    base = sg.Profile.load("human-psg-3")
+    material = read_material(nights, panels, base, options=GuardOptions(epoch_seconds=30.0))
+    for night in material.nights:
+        outputs = [night.matrix.argmax(axis=1).astype(np.int8), np.array(night.scorings[0]), night.truth * 0]
+        outputs[0][3:9] = -1
+        for own, found in zip(outputs, score_night(night, outputs, material.endpoints), strict=True):
+            expert, guarded = (sg.Hypnogram(labels, WNR3, 30.0) for labels in (night.truth, own))
+            wanted = sg.agreement(expert, guarded)
+            assert (found.kappa, found.accuracy) == pytest.approx(
+                (wanted.kappa, wanted.accuracy), nan_ok=True
+            )
+            both = (night.truth >= 0) & (own >= 0)
+            pairs = both[1:] & both[:-1]
+            assert found.fi == pytest.approx(np.mean((own[1:] != own[:-1])[pairs]))
+            known = [pairs & (one[1:] >= 0) & (one[:-1] >= 0) for one in night.scorings]
+            by_expert = [
+                np.mean((one[1:] != one[:-1])[mask]) for one, mask in zip(night.scorings, known, strict=True)
+            ]
+            assert found.fi_expert == pytest.approx(np.mean(by_expert))
+
+
 @pytest.mark.parametrize("rule", ["argmax", "band", "match"])
 def test_outputs_show_as_much_of_each_stage_as_the_experts(rule):
     nights, experts = skewed(8)
@@ -109,7 +161,7 @@ def test_outputs_show_as_much_of_each_stage_as_the_experts(rule):
     learned = recipe.learn(material, totals=(rule,))
 
     def shares(calibration: Calibration) -> np.ndarray:
-        ready = prepare(material.nights, calibration, recipe.bare)
+        ready = Tempered(material.nights, calibration.temperature, recipe.bare).nights(calibration.biases)
         decoded = np.concatenate(decode_prepared(recipe.profile(Candidate(rule), learned), ready))
         return np.bincount(decoded, minlength=3) / len(decoded)
 

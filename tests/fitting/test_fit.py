@@ -94,8 +94,9 @@ def test_the_profile_decodes_as_the_candidate_did(report, flickering):
             calibration["biases"] = dict(zip(base.scheme.names, used.biases, strict=True))
         profile = recipe.profile(candidate, learned).replace(calibration=calibration)
         found = decode_candidate(candidate, learned, recipe, material)
-        for density, labels in zip(flickering.densities, found, strict=True):
-            assert np.mean(decode(density, profile).hypnogram.labels != labels) < 0.002, candidate
+        for night, labels in zip(material.nights, found, strict=True):
+            decoded = decode(flickering.densities[night.number], profile).hypnogram.labels
+            assert np.mean(decoded != labels) < 0.002, candidate
 
 
 def test_the_provenance_holds_the_table_and_survives_the_file(report, tmp_path):

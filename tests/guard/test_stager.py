@@ -148,6 +148,30 @@ def test_a_stream_goes_by_what_is_said():
     assert sg.StreamingDecoder.restore(other.snapshot()).profile == other.profile
 
 
+UNSAID = (
+    "the stager is not said: taken as another than 'A': decoded by the base rule, without what belongs to "
+    "that stager"
+)
+
+
+@pytest.mark.parametrize("fitted_on", [{"cohort": "lab"}, {"intervals": {"n_nights": 9}}])
+def test_a_fitted_profile_takes_an_unsaid_stager_for_another(fitted_on):
+    fitted = profile_of(stager="A", calibration={"biases": {"R": 1.0}}).replace(**fitted_on)
+    rows, cohort = night(top=0.45), fitted_on.get("cohort")
+    unsaid, said = decode(rows, fitted, cohort=cohort), decode(rows, fitted, cohort=cohort, stager="a")
+    assert (unsaid.is_of_other_stager, said.is_of_other_stager) == (True, False)
+    assert UNSAID in unsaid.assumed and unsaid.profile.calibration.biases is None
+    again = decode(rows, unsaid.profile, cohort=cohort)
+    assert (again.profile, again.assumed) == (unsaid.profile, unsaid.assumed)
+    assert np.array_equal(unsaid.hypnogram.labels, decode(rows, profile_of()).hypnogram.labels)
+    plain = sg.posterior(rows, profile_of()).probabilities
+    assert np.array_equal(sg.posterior(rows, fitted, cohort=cohort).probabilities, plain)
+    assert np.array_equal(sg.sample(rows, fitted, n=2, cohort=cohort), sg.sample(rows, profile_of(), n=2))
+    stream = sg.StreamingDecoder(fitted, cohort=cohort)
+    assert stream.profile.calibration.biases is None and UNSAID in stream.assumed
+    assert sg.StreamingDecoder(fitted, cohort=cohort, stager="A").profile is fitted
+
+
 def test_a_profile_of_no_stager_is_anyones():
     assert not decode(OWN, profile_of(), stager="anything").is_of_other_stager
     with pytest.raises(InputError, match="stager"):

@@ -193,6 +193,19 @@ def test_intervals_are_withheld_from_another_stager():
     assert not math.isnan(intervals(decode(one_hot(LABELS), profile, stager="yasa"))["tst_minutes"].low)
 
 
+def test_intervals_are_withheld_from_a_stager_that_is_not_said():
+    profile = profile_with(**FULLY).replace(stager="YASA", cohort="our lab")
+    with pytest.warns(sg.StageGuardWarning) as caught:
+        intervals(decode(one_hot(LABELS), profile))
+    assert str(caught[0].message) == (
+        "conformal intervals are withheld: the errors are from YASA, the night is of a stager that is not "
+        "said. "
+        "If it is theirs, say so (stager='YASA', cohort='our lab'); else ask for method='model'."
+    )
+    said = decode(one_hot(LABELS), profile, stager="YASA", cohort="our lab")
+    assert not math.isnan(intervals(said)["tst_minutes"].low)
+
+
 def test_every_stage_is_reported():
     names = set(reported(sg.sleep_statistics(hypnogram(LABELS))))
     assert {"minutes_W", "minutes_N", "minutes_R", "bouts_R", "awakenings"} <= names

@@ -12,7 +12,7 @@ import numpy as np
 
 from stageguard.base.arrays import CLIP, Floats, Indices, Labels
 from stageguard.fitting.material import FitNight
-from stageguard.fitting.scoring import decode_prepared, prepare
+from stageguard.fitting.scoring import Tempered, decode_prepared
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
@@ -62,21 +62,21 @@ def fit_biases(epochs: ScoredEpochs) -> Calibration:
     one_hot = (epochs.stages == np.arange(n_stages)[:, None]).astype(np.float64)
     best = np.zeros(n_stages + 1)  # biases, then the inverse temperature
     best[-1] = epochs.inverse_temperature
-    loss = _loss(epochs.logs, epochs.stages, best)
+    loss, p = _loss(epochs.logs, epochs.stages, best)
     for _ in range(_MOST_STEPS):
-        step = _newton_step(epochs.logs, one_hot, best)
+        step = _newton_step(epochs.logs, one_hot, best, p)
         scale = 1.0
         while True:
             tried = best - scale * step
             tried[-1] = np.clip(tried[-1], 1.0 / HIGHEST_TEMPERATURE, 1.0 / LOWEST_TEMPERATURE)
-            tried_loss = _loss(epochs.logs, epochs.stages, tried)
+            tried_loss, tried_p = _loss(epochs.logs, epochs.stages, tried)
             if tried_loss <= loss or scale < 1e-4:
                 break
             scale /= 2.0
         if tried_loss > loss:
             break
         converged = np.abs(tried - best).max() < _SMALL_STEP
-        best, loss = tried, tried_loss
+        best, loss, p = tried, tried_loss, tried_p
         if converged:
             break
     biases = best[:-1] - best[:-1].mean()
@@ -111,9 +111,8 @@ def _inverse_temperature(logs: Floats, stages: Indices) -> float:
     return float(inverse)
 
 
-def _newton_step(logs: Floats, one_hot: Floats, at: Floats) -> Floats:
-    """Return the Newton step for biases and inverse temperature."""
-    p = _softmax(at[-1] * logs + at[:-1, None])  # (n_stages, n_epochs)
+def _newton_step(logs: Floats, one_hot: Floats, at: Floats, p: Floats) -> Floats:
+    """Return the Newton step for biases and inverse temperature, where stages have probabilities `p`."""
     weighted = p * logs
     mean = weighted.sum(axis=0)
     n_stages = len(logs)
@@ -127,12 +126,15 @@ def _newton_step(logs: Floats, one_hot: Floats, at: Floats) -> Floats:
     return np.asarray(np.linalg.solve(hessian, gradient))
 
 
-def _loss(logs: Floats, stages: Indices, at: Floats) -> float:
+def _loss(logs: Floats, stages: Indices, at: Floats) -> tuple[float, Floats]:
+    """Return the loss, and the probability (n_stages, n_epochs) of every stage."""
     scores = at[-1] * logs + at[:-1, None]
     top = scores.max(axis=0)
-    total = np.log(np.exp(scores - top).sum(axis=0)) + top
+    weights = np.exp(scores - top)
+    sums = weights.sum(axis=0)
     at_truth = scores[stages, np.arange(len(stages))]
-    return float((total - at_truth).sum() + 0.5 * BIAS_RIDGE * (at[:-1] ** 2).sum())
+    loss = float((np.log(sums) + top - at_truth).sum() + 0.5 * BIAS_RIDGE * (at[:-1] ** 2).sum())
+    return loss, np.divide(weights, sums, out=weights)
 
 
 def _softmax(scores: Floats) -> Floats:
@@ -148,19 +150,17 @@ BORROWED_EPOCHS = 50.0  # so that a stage never scored, or never shown, does not
 LARGEST_BIAS_NATS = 3.0
 
 
-def totals_biases(
-    nights: Sequence[FitNight], profile: Profile, bare: Profile, temperature: float
-) -> tuple[float, ...]:
+def totals_biases(nights: Sequence[FitNight], profile: Profile, tempered: Tempered) -> tuple[float, ...]:
     """Return one bias per stage, the same for all of NREM; they sum to 0.
 
-    `profile` decodes evidence that is calibrated already, `bare` is without a calibration.
+    `profile` decodes evidence that is calibrated already.
     """
     group = _groups(profile.scheme)
     biases = np.zeros(len(group))
     step, before, moved = np.full(3, FIRST_STEP), np.zeros(3), np.zeros(3)
     for _ in range(MOST_ROUNDS):
-        ready = prepare(nights, Calibration(temperature, tuple(biases.tolist())), bare)
-        wanted, shown = _totals(nights, decode_prepared(profile, ready), group)
+        decoded = decode_prepared(profile, tempered.nights(biases.tolist()))
+        wanted, shown = _totals(nights, decoded, group)
         short = np.log((wanted + BORROWED_EPOCHS) / (shown + BORROWED_EPOCHS))
         if np.abs(short).max() < CLOSE:
             break

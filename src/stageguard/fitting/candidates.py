@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from stageguard.base.arrays import Floats
 from stageguard.fitting.calibration import ScoredEpochs, fit_biases, fit_temperature, totals_biases
 from stageguard.fitting.counts import Counts, supported_durations
 from stageguard.fitting.material import Material
+from stageguard.fitting.scoring import Tempered
 from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.automaton import rescale_transitions
 from stageguard.guard.evidence import best_stages, fragmentation_index
@@ -152,6 +153,7 @@ class Learned:
     biased: Calibration
     totals: Mapping[Rule, tuple[float, ...]]  # biases by rule
     impossible_share: float
+    profiles: dict[Candidate, Profile] = field(default_factory=dict, repr=False)  # made already
 
 
 class Recipe:
@@ -208,10 +210,11 @@ class Recipe:
             totals={},
             impossible_share=impossible,
         )
+        if not totals:
+            return learned
+        tempered = Tempered(material.nights, temperature.temperature, self.bare)
         met = {
-            rule: totals_biases(
-                material.nights, self.profile(Candidate(rule), learned), self.bare, temperature.temperature
-            )
+            rule: totals_biases(material.nights, self.profile(Candidate(rule), learned), tempered)
             for rule in totals
         }
         return replace(learned, totals=met)
@@ -224,8 +227,11 @@ class Recipe:
         return (n_nights * fi_mean + n_borrowed * self.base_target) / (n_nights + n_borrowed)
 
     def profile(self, candidate: Candidate, learned: Learned) -> Profile:
-        """Return a candidate's profile for evidence that is calibrated already."""
-        return self.bare.replace(**self.changes(candidate, learned))
+        """Return a candidate's profile for evidence that is calibrated already: biases make no other one."""
+        key = replace(candidate, biases=False, totals=0.0)
+        if key not in learned.profiles:
+            learned.profiles[key] = self.bare.replace(**self.changes(key, learned))
+        return learned.profiles[key]
 
     def whole_profile(self, candidate: Candidate, learned: Learned) -> Profile:
         """Return a candidate's profile for a stager's own probabilities."""

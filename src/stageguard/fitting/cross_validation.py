@@ -27,11 +27,12 @@ from stageguard.fitting.material import Material
 from stageguard.fitting.scoring import (
     Score,
     Scores,
+    Tempered,
     decode_prepared,
     decode_weights,
     mean_over_subjects,
     paired_error,
-    prepare,
+    paired_errors,
     score_night,
 )
 from stageguard.guard.evidence import Night
@@ -213,7 +214,7 @@ def select(material: Material, choosing: Choosing) -> Selection:
 
 def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
     """Choose and fit on each fold's training nights, and decode the nights held out."""
-    by_number: dict[int, tuple[Labels, Labels, Profile, tuple[Score, Score]]] = {}
+    by_number: dict[int, tuple[Labels, Labels, Profile, list[Score]]] = {}
     chosen = []
     for train, test in folds:
         picked = select(train, choosing)
@@ -224,7 +225,7 @@ def held_out(folds: Folds, whole: Material, choosing: Choosing) -> HeldOut:
         )
         profile = picked.recipe.whole_profile(picked.chosen, learned)
         for night, before, after in zip(test.nights, argmax, guarded, strict=True):
-            scores = score_night(night, before, whole.endpoints), score_night(night, after, whole.endpoints)
+            scores = score_night(night, (before, after), whole.endpoints)
             by_number[night.number] = before, after, profile, scores
         chosen.append(picked.chosen)
     nights = [by_number[night.number] for night in whole.nights]
@@ -247,8 +248,9 @@ def decode_candidate(
     candidate: Candidate, learned: Learned, recipe: Recipe, material: Material
 ) -> list[Labels]:
     """Return every night's labels under a candidate fitted elsewhere."""
-    nights = prepare(material.nights, calibration_of(candidate, learned), recipe.bare)
-    return decode_prepared(recipe.profile(candidate, learned), nights)
+    calibration = calibration_of(candidate, learned)
+    tempered = Tempered(material.nights, calibration.temperature, recipe.bare)
+    return decode_prepared(recipe.profile(candidate, learned), tempered.nights(calibration.biases))
 
 
 def _evaluate(
@@ -262,9 +264,9 @@ def _evaluate(
     """Score every candidate on every night, fitted without it."""
     by_night: dict[int, list[Score]] = {}
     for (_, test), fold_learned in zip(folds, learned, strict=True):
-        for labels in _decode_all(candidates, fold_learned, recipe, test):
-            for night, decoded in zip(test.nights, labels, strict=True):
-                by_night.setdefault(night.number, []).append(score_night(night, decoded, whole.endpoints))
+        decoded = _decode_all(candidates, fold_learned, recipe, test)
+        for night, *outputs in zip(test.nights, *decoded, strict=True):
+            by_night[night.number] = score_night(night, outputs, whole.endpoints)
         if tick is not None:
             tick()
     of_nights = [by_night[night.number] for night in whole.nights]
@@ -275,12 +277,16 @@ def _decode_all(
     candidates: Sequence[Candidate], learned: Learned, recipe: Recipe, material: Material
 ) -> Iterator[list[Labels]]:
     """Yield every candidate's labels in order; those that differ by a fixed weight are solved together."""
+    tempered: dict[float, Tempered] = {}
     ready: dict[Calibration, list[Night]] = {}
     for alike, several in groupby(candidates, key=lambda candidate: replace(candidate, weight=0.0)):
         together = list(several)
         calibration = calibration_of(alike, learned)
         if calibration not in ready:
-            ready[calibration] = prepare(material.nights, calibration, recipe.bare)
+            temperature = calibration.temperature
+            if temperature not in tempered:
+                tempered[temperature] = Tempered(material.nights, temperature, recipe.bare)
+            ready[calibration] = tempered[temperature].nights(calibration.biases)
         nights = ready[calibration]
         if len(together) == 1:
             yield decode_prepared(recipe.profile(together[0], learned), nights)
@@ -304,8 +310,8 @@ def _judge(
     statuses = _statuses(means, values, subjects, criterion)
     is_plain = np.array([candidate.is_plain for candidate in candidates])
     best = _best(means[-1], is_plain & _kept(statuses))
-    for i in np.flatnonzero(~is_plain & _kept(statuses)).tolist():
-        gain, error = paired_error(values[i], values[best], subjects)
+    rivals = np.flatnonzero(~is_plain & _kept(statuses)).tolist()
+    for i, (gain, error) in zip(rivals, paired_errors(values[rivals], values[best], subjects), strict=True):
         statuses[i] = "kept" if gain > SURELY * error else "not surely better"
     others = ~is_plain & _kept(statuses)
     best = _best(means[-1], others) if others.any() else best
@@ -331,8 +337,8 @@ def _statuses(
 ) -> list[Status]:
     kappa, accuracy = means[0], means[1]
     statuses: list[Status] = ["kept"]
-    for i in range(1, len(kappa)):
-        gain, error = paired_error(values[i], values[0], subjects)
+    gains = paired_errors(values[1:], values[0], subjects)
+    for i, (gain, error) in enumerate(gains, start=1):
         if np.isnan(kappa[i]):
             statuses.append("no kappa to judge by")
         elif kappa[i] < LEAST_KAPPA:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 import numpy as np
 
-from stageguard.base.arrays import Labels, Mask
-from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, sleep_statistics
-from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, MOST_UNSCORED
+from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE
 from stageguard.night.stages import StageScheme
 
@@ -38,7 +37,6 @@ class Endpoints:
     scheme: StageScheme
     epoch_seconds: float
     kind: Kind
-    _known: dict[tuple[int, bytes], tuple[float, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def suited(
@@ -54,36 +52,67 @@ class Endpoints:
         """The statistics, in order."""
         return tuple(name for name, _ in _names_and_units(self.kind, self.scheme.names))
 
-    def of(self, labels: Labels) -> tuple[float, ...]:
-        """Return the statistics of labels, -1 unscored; NaN where one does not exist."""
-        begins = (np.diff(labels, prepend=UNSCORED) != 0) & (labels != UNSCORED)
-        if self.kind == "day":
-            n, minutes = self.scheme.n_stages, self.epoch_seconds / 60.0
-            epochs = np.bincount(labels[labels != UNSCORED], minlength=n) * minutes
-            return (*epochs.tolist(), *np.bincount(labels[begins], minlength=n).astype(float).tolist())
-        statistics = sleep_statistics(Hypnogram(labels, self.scheme, self.epoch_seconds))
-        return (*(float(getattr(statistics, name)) for name in OF_A_NIGHT), float(np.count_nonzero(begins)))
+    def of(self, labels: Labels) -> Floats:
+        """Return the statistics (n_outputs, n_statistics) of outputs (n_outputs, n_epochs), -1 unscored.
 
-    def errors(self, number: int, expert: Labels, labels: Labels, both: Mask) -> tuple[float, ...]:
-        """Return how far labels are off the expert's night `number`, over the epochs both have scored.
+        NaN where one does not exist; `stageguard.sleep_statistics` says the same of each.
+        """
+        scored = labels != UNSCORED
+        begins = scored.copy()
+        begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
+        if self.kind == "night":
+            columns = (*self._of_night(labels, scored), begins.sum(axis=1))
+        else:
+            stages = [labels == stage for stage in range(self.scheme.n_stages)]
+            minutes = self.epoch_seconds / 60.0
+            columns = (
+                *(stage.sum(axis=1) * minutes for stage in stages),
+                *((stage & begins).sum(axis=1) for stage in stages),
+            )
+        return np.stack(columns, axis=1).astype(np.float64)
+
+    def _of_night(self, labels: Labels, scored: Mask) -> list[Floats]:
+        """Return what is reported of a night, without bouts, in the order of OF_A_NIGHT."""
+        n_epochs, minutes = labels.shape[1], self.epoch_seconds / 60.0
+        if self.scheme.wake is None:
+            return [np.full(len(labels), np.nan) for _ in OF_A_NIGHT]
+        wake = labels == self.scheme.wake_index
+        asleep = scored & ~wake
+        n_asleep, n_scored = asleep.sum(axis=1), scored.sum(axis=1)
+        sleeps, epochs = n_asleep > 0, np.arange(n_epochs)
+        onset, stop = asleep.argmax(axis=1), n_epochs - asleep[:, ::-1].argmax(axis=1)
+        inside = wake & (epochs >= onset[:, None]) & (epochs < stop[:, None])
+        awakes = inside.copy()
+        awakes[:, 1:] &= ~inside[:, :-1]
+        rem = labels == self.scheme.rem_index if self.scheme.rem is not None else np.zeros_like(wake)
+        has_bedtime = n_epochs * minutes < LONGEST_NIGHT_HOURS * 60.0
+        is_half_scored = n_scored >= (1.0 - MOST_UNSCORED) * n_epochs
+        values = {
+            "tst_minutes": (n_asleep * minutes, n_scored > 0),
+            "se_percent": (100.0 * n_asleep / n_epochs, (n_scored > 0) & is_half_scored & has_bedtime),
+            "sol_minutes": (onset * minutes, sleeps & has_bedtime),
+            "rem_latency_minutes": ((rem.argmax(axis=1) - onset) * minutes, rem.any(axis=1) & has_bedtime),
+            "waso_minutes": (inside.sum(axis=1) * minutes, sleeps),
+            "awakenings": (awakes.sum(axis=1), sleeps),
+        }
+        return [np.where(exists, value, np.nan) for value, exists in map(values.__getitem__, OF_A_NIGHT)]
+
+    def errors(self, expert: Labels, labels: Labels, both: Mask) -> Floats:
+        """Return how far outputs (n_outputs, n_epochs) are off an expert's night, over what both scored.
 
         In steps: epochs for minutes, counts, tenths of a percent. NaN where the expert's night has no such
         statistic; where only the output has none, sleep or REM that never comes counts as coming at the end,
         and anything else as 0.
         """
-        key = (number, both.tobytes())  # the same for every candidate: outputs differ in no gap
-        if key not in self._known:
-            self._known[key] = self.of(np.where(both, expert, UNSCORED).astype(np.int8))
-        output = self.of(np.where(both, labels, UNSCORED).astype(np.int8))
-        end = len(labels) * self.epoch_seconds / 60.0
-        steps = []
-        step_of = {"min": self.epoch_seconds / 60.0, "%": ONE_PERCENT_STEP}
+        same_gaps = both[:1] if (both == both[0]).all() else both
+        wanted = self.of(np.where(same_gaps, expert, np.int8(UNSCORED)))
+        shown = self.of(np.where(both, labels, np.int8(UNSCORED)))
+        end = labels.shape[1] * self.epoch_seconds / 60.0
         names = _names_and_units(self.kind, self.scheme.names)
-        for (name, unit), shown, wanted in zip(names, output, self._known[key], strict=True):
-            if math.isnan(shown):
-                shown = end if name in LATENCIES else 0.0
-            steps.append(abs(shown - wanted) / step_of.get(unit, 1.0))
-        return tuple(steps)
+        never = np.array([end if name in LATENCIES else 0.0 for name, _ in names])
+        step_of = {"min": self.epoch_seconds / 60.0, "%": ONE_PERCENT_STEP}
+        steps = np.array([step_of.get(unit, 1.0) for _, unit in names])
+        return np.abs(np.where(np.isnan(shown), never, shown) - wanted) / steps
 
 
 @cache

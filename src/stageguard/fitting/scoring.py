@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
-from stageguard.guard.evidence import Night, log_probabilities
+from stageguard.guard.evidence import Night
 from stageguard.guard.solver import Job, Trial, solver_for
 from stageguard.guard.strength import run_searches
-from stageguard.measures.agreement import cohen_kappa
-from stageguard.measures.bouts import contingency
-from stageguard.profile.parts import Calibration
+from stageguard.measures.agreement import cohen_kappas
 from stageguard.profile.profile import Profile
 
 
@@ -36,16 +35,26 @@ class Score:
         return abs(self.fi - self.fi_expert)
 
 
-def prepare(nights: Sequence[FitNight], calibration: Calibration, bare: Profile) -> list[Night]:
-    """Return nights ready to decode, their probabilities calibrated once and for all candidates.
+class Tempered:
+    """Nights at one temperature, ready to be decoded with any stage biases."""
 
-    `bare` is a profile without a calibration of its own, at the nights' epoch length.
-    """
-    matrices = [night.matrix for night in nights if night.matrix is not None]
-    if calibration != Calibration():
-        matrices = [np.exp(log_probabilities(matrix, calibration)) for matrix in matrices]
-    stagers = [inputs.NightInput(matrix, bare.epoch_seconds) for matrix in matrices]
-    return inputs.check_nights(stagers, bare, is_batch=True)
+    def __init__(self, nights: Sequence[FitNight], temperature: float, bare: Profile) -> None:
+        matrices = [night.matrix for night in nights if night.matrix is not None]
+        self.bare = bare  # a profile without a calibration of its own, at the nights' epoch length
+        self.edges = np.cumsum([0, *map(len, matrices)]).tolist()
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(np.concatenate(matrices), 0.0))
+        logs /= temperature
+        self.weights = np.exp(logs, out=logs)  # (n_epochs of all, n_stages)
+
+    def nights(self, biases: Sequence[float] | None = None) -> list[Night]:
+        """Return the nights calibrated: biases in nats, renormalised and clipped."""
+        weights = self.weights if biases is None else self.weights * np.exp(biases)
+        rows = weights / (weights @ np.ones(weights.shape[1]))[:, None]
+        np.maximum(rows, CLIP, out=rows)
+        seconds = self.bare.epoch_seconds
+        given = [inputs.NightInput(rows[start:stop], seconds) for start, stop in pairwise(self.edges)]
+        return inputs.check_nights(given, self.bare, is_batch=True, wants_paths=False)
 
 
 def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:
@@ -61,27 +70,40 @@ def decode_weights(profile: Profile, nights: Sequence[Night], weights: Sequence[
     return [[next(paths).labels for _ in nights] for _ in weights]
 
 
-def score_night(night: FitNight, labels: Labels, endpoints: Endpoints) -> Score:
-    """Compare labels with a night's expert over the epochs both scored; of several experts, their consensus.
+def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints) -> list[Score]:
+    """Compare outputs with a night's expert over the epochs both scored; of several experts, their consensus.
 
     The expert's fragmentation is counted over the same pairs of epochs, and is the mean over experts.
     """
+    labels = np.stack(outputs)  # (n_outputs, n_epochs)
     both = (night.truth >= 0) & (labels >= 0)
-    confusion = contingency(night.truth, labels, endpoints.scheme.n_stages)
-    accuracy = float(np.trace(confusion)) / float(confusion.sum()) if both.any() else np.nan
-    pairs = both[1:] & both[:-1]
-    experts = [
-        _fragmentation(scoring, pairs & (scoring[1:] >= 0) & (scoring[:-1] >= 0))
-        for scoring in night.scorings
+    n_stages = endpoints.scheme.n_stages
+    cells = (night.truth * np.int64(n_stages) + labels + np.arange(len(labels))[:, None] * n_stages**2)[both]
+    confusions = np.bincount(cells, minlength=len(labels) * n_stages**2).reshape(-1, n_stages, n_stages)
+    n_both = both.sum(axis=1)
+    n_right = np.trace(confusions, axis1=1, axis2=2)
+    pairs = both[:, 1:] & both[:, :-1]
+    fi = _fragmentation(labels, pairs)
+    fi_expert = np.mean(
+        [_fragmentation(scoring[None], pairs & _pairs(scoring)) for scoring in night.scorings], axis=0
+    )
+    errors = endpoints.errors(night.truth, labels, both)
+    with np.errstate(invalid="ignore"):
+        accuracy = n_right / n_both
+    columns = (cohen_kappas(confusions), accuracy, fi, fi_expert, errors)
+    return [
+        Score(*row, tuple(steps)) for *row, steps in zip(*(each.tolist() for each in columns), strict=True)
     ]
-    errors = endpoints.errors(night.number, night.truth, labels, both)
-    fi, fi_expert = _fragmentation(labels, pairs), float(np.mean(experts))
-    return Score(cohen_kappa(confusion), accuracy, fi, fi_expert, errors)
 
 
-def _fragmentation(labels: Labels, pairs: Mask) -> float:
-    n_pairs = int(np.count_nonzero(pairs))
-    return int(np.count_nonzero((labels[1:] != labels[:-1]) & pairs)) / n_pairs if n_pairs else np.nan
+def _pairs(scoring: Labels) -> Mask:
+    return np.asarray((scoring[1:] >= 0) & (scoring[:-1] >= 0))
+
+
+def _fragmentation(labels: Labels, pairs: Mask) -> Floats:
+    changes = ((labels[:, 1:] != labels[:, :-1]) & pairs).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(changes / pairs.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,8 +174,15 @@ def mean_over_subjects(values: Floats, subjects: Sequence[str]) -> Floats:
 
 def paired_error(first: Floats, second: Floats, subjects: Sequence[str]) -> tuple[float, float]:
     """Return the mean difference over subjects, first minus second, and its standard error."""
-    values = by_subject((first - second)[None, :], subjects)[0]
-    values = values[~np.isnan(values)]
+    return paired_errors(first[None], second, subjects)[0]
+
+
+def paired_errors(rows: Floats, second: Floats, subjects: Sequence[str]) -> list[tuple[float, float]]:
+    """Return the mean difference over subjects, and its standard error, of each candidate to `second`."""
+    return [_mean_and_error(row[~np.isnan(row)]) for row in by_subject(rows - second, subjects)]
+
+
+def _mean_and_error(values: Floats) -> tuple[float, float]:
     if not len(values):
         return np.nan, np.nan
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf

@@ -67,7 +67,8 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         cohort a profile was fitted on is left out on any other, and where none is said.
     stager : str, optional
         Whose probabilities these are. What belongs to the stager a profile was tuned or fitted to is left
-        out on any other; where none is said, a night is compared with the profile's fingerprint.
+        out on any other, and of a fitted one where none is said; with a tuned one, such a night is compared
+        with the profile's fingerprint.
     trained : "natural" or "balanced", optional
         Whether the stager was trained on natural class frequencies. Unknown counts as balanced.
     logits, log : bool
@@ -129,7 +130,7 @@ def read_all(
         for night in given:
             night.assumed.append(f"the clock does not run for {options.cohort!r}")
     profiles = [profile] * len(given)
-    if options.stager is not None or profile.fingerprint is not None:
+    if profile.stager is not None or profile.fingerprint is not None:
         profiles = [_for_stager(profile, *pair) for pair in zip(given, nights, strict=True)]
     return Asked(profile, profiles, given, nights, batch)
 

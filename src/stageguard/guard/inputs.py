@@ -300,7 +300,12 @@ def assumptions(profile: Profile, given: NightInput) -> tuple[str, ...]:
     if profile.cohort is not None:
         assumed += _about_cohort(profile, cohort)
     if not profile.is_by(stager := given.options.stager):
-        assumed.append(f"stager {stager!r} is not {profile.stager!r}: {_other_stager_steps(profile)}")
+        who = (
+            f"stager {stager!r} is not"
+            if stager is not None
+            else "the stager is not said: taken as another than"
+        )
+        assumed.append(f"{who} {profile.stager!r}: {_other_stager_steps(profile)}")
     if given.epoch_seconds != profile.epoch_seconds:
         assumed.append(_conversion(profile, given.epoch_seconds))
     return tuple(assumed)

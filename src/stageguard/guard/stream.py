@@ -98,7 +98,9 @@ class StreamingDecoder:
         check_cohort(profile, cohort, stacklevel=3)
         self._given = profile
         self.profile = profile.for_cohort(cohort)
-        if stager is not None and not profile.is_by(checks.text(stager, "stager", empty=False)):
+        if stager is not None:
+            checks.text(stager, "stager", empty=False)
+        if not profile.is_by(stager):
             self.profile = self.profile.for_other_stager()
         if self.profile.transition_weight is None:
             rule = self.profile.strength.rule if self.profile.strength else ""

@@ -377,7 +377,8 @@ def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
 
 
 def _match(profile: Profile, fi_before: float, target: float, stager_fi: float) -> Search:
-    trials = [Trial(tau, fixed_log_weight(profile)) for tau in TRANSITION_WEIGHTS]
+    log_weight = fixed_log_weight(profile)
+    trials = [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
     indices = yield trials
     distances = [abs(fi - target) for fi in indices]
     best = int(np.argmin(distances))  # the first of equals: the weaker prior

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Ints, Labels, Mask
+from stageguard.base.arrays import NAN, Floats, Ints, Labels, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import ScoredNight, check_aligned, contingency, hypnogram_of
@@ -190,11 +190,16 @@ def _pair(pair: object, scheme: StageScheme) -> tuple[str, str]:
 
 def cohen_kappa(confusion: Ints) -> float:
     """Return Cohen's unweighted kappa of a confusion matrix; NaN for one and the same stage, or nothing."""
-    n_epochs = int(confusion.sum())
-    by_chance = float(confusion.sum(axis=0) @ confusion.sum(axis=1)) / max(n_epochs, 1)
-    if by_chance == n_epochs:
-        return NAN
-    return (float(np.trace(confusion)) - by_chance) / (n_epochs - by_chance)
+    return float(cohen_kappas(confusion[None])[0])
+
+
+def cohen_kappas(confusions: Ints) -> Floats:
+    """Return Cohen's unweighted kappa of each of several confusion matrices; see `cohen_kappa`."""
+    n_epochs = confusions.sum(axis=(1, 2))
+    met = (confusions.sum(axis=1) * confusions.sum(axis=2)).sum(axis=1)
+    by_chance = met / np.maximum(n_epochs, 1)
+    beyond = np.where(by_chance == n_epochs, NAN, n_epochs - by_chance)
+    return np.asarray((np.trace(confusions, axis1=1, axis2=2) - by_chance) / beyond)
 
 
 def _recalled(truth: Labels, labels: Labels, both: Mask, pairs: list[tuple[int, int]]) -> tuple[Mask, Mask]:

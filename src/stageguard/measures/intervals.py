@@ -285,7 +285,9 @@ def coverage(errors: Sequence[float], groups: Sequence[str], level: float = DEFA
 def origin_of(night: Decoding) -> str:
     """Return whose errors a profile holds, and that the night is of others, in words."""
     if night.is_of_other_stager:
-        return f"{night.profile.stager or 'one stager'}, the night is not of it"
+        unsaid = night.stager is None and not night.profile.is_by(None)
+        whose = "of a stager that is not said" if unsaid else "not of it"
+        return f"{night.profile.stager or 'one stager'}, the night is {whose}"
     cohort = "a cohort that is not said" if night.cohort is None else repr(night.cohort)
     return f"{night.profile.cohort!r}, the night is of {cohort}"
 
@@ -298,8 +300,13 @@ def is_foreign(night: Decoding) -> bool:
 def _withheld_words(night: Decoding) -> Message:
     """Return why a night gets no conformal intervals, and what to do."""
     parts: list[object] = [f"conformal intervals are withheld: the errors are from {origin_of(night)}. "]
-    if not night.is_of_other_stager and night.cohort is None and night.profile.cohort is not None:
-        parts += ["If it is theirs, say so (", Argument("cohort", night.profile.cohort), "); else ask for "]
+    profile, said = night.profile, list[object]()
+    if night.is_of_other_stager and night.stager is None and profile.stager is not None:
+        said.append(Argument("stager", profile.stager))
+    if (said or not night.is_of_other_stager) and night.cohort is None and profile.cohort is not None:
+        said += [", ", Argument("cohort", profile.cohort)] if said else [Argument("cohort", profile.cohort)]
+    if said:
+        parts += ["If it is theirs, say so (", *said, "); else ask for "]
     else:
         parts.append("Fit a profile to it, or ask for ")
     return Message(*parts, Argument("method", "model"), ".")

@@ -224,8 +224,16 @@ class Profile(Document):
         return self.cohort is None or (cohort is not None and words_of(cohort) == words_of(self.cohort))
 
     def is_by(self, stager: str | None) -> bool:
-        """Whether the profile may belong to this stager: to it, or either of them is not said."""
-        return None in (self.stager, stager) or words_of(stager or "") == words_of(self.stager or "")
+        """Whether the profile may belong to this stager: to it, to none in particular, or to any unsaid one.
+
+        A profile fitted to scored nights of a stager, which names their cohort or holds errors on them,
+        belongs to no unsaid one: None is then another's.
+        """
+        if self.stager is None:
+            return True
+        if stager is None:
+            return self.cohort is None and not self.intervals
+        return words_of(stager) == words_of(self.stager)
 
     def for_cohort(self, cohort: str | None) -> Profile:
         """Return the profile to use for a cohort: itself, unless it was fitted on another one.

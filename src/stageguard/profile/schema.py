@@ -157,7 +157,7 @@ _TABLE = (
     Key(
         "stager",
         "the stager a tuned or fitted profile belongs to; `decode(..., stager=...)` with any other leaves "
-        "out what belongs to that stager alone",
+        "out what belongs to that stager alone, and so does a fitted profile where none is said",
         parts.by_check(checks.text, empty=False),
         shown="none",
         decodes=False,
