@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import json
 import os
@@ -101,6 +102,12 @@ def read_file(path: Path, kind: str) -> bytes:
     if len(data) > LIMITS[kind]:
         raise _too_large(path, kind, len(data))
     return data
+
+
+def file_sha256(path: Path, kind: str) -> str:
+    """Return the SHA-256 of a file that may be larger than the memory."""
+    with open_file(path, kind) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -374,6 +381,26 @@ def _create(temporary: Path) -> BinaryIO | None:
         stream.close()
         return None
     return stream
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file while the block runs; BlockingIOError where another process holds it.
+
+    A lock ends with its process, however that ends. On a file system without locks there is none.
+    """
+    with path.open("ab") as stream:
+        if fcntl is not None:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError:
+                pass
+            else:
+                if not _is_same(stream, path):  # who held it has just removed it
+                    raise BlockingIOError(errno.EAGAIN, "locked by another process", str(path))
+        yield
 
 
 def _is_same(stream: BinaryIO, path: Path) -> bool:

@@ -213,6 +213,13 @@ def _describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, A
 
 
 def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
+    columns = table_columns(decoding, quality)
+    rows = ["\t".join(columns), *map("\t".join, zip(*columns.values(), strict=True))]
+    return "\n".join(rows) + "\n"
+
+
+def table_columns(decoding: Decoding, quality: npt.ArrayLike | None) -> dict[str, list[str]]:
+    """Return the columns of a decoding as text, by their names; see `COLUMNS`."""
     hypnogram = decoding.hypnogram
     labels, names = hypnogram.labels, (*hypnogram.scheme.names, "?")  # index -1 is "?"
     seconds = float(hypnogram.epoch_seconds)
@@ -224,12 +231,11 @@ def _table_text(decoding: Decoding, quality: npt.ArrayLike | None) -> str:
         "argmax_stage": [names[label] for label in decoding.argmax.tolist()],
         "changed": [str(int(flag)) for flag in decoding.changed.tolist()],
         "filled": [str(int(flag)) for flag in decoding.filled.tolist()],
-        "probability": _chosen_probabilities(decoding.density.probabilities, labels),
+        "probability": _chosen_probabilities(decoding.night.probabilities, labels),
     }
     if quality is not None:
         columns["quality"] = [repr(float(value)) for value in np.asarray(quality, dtype=np.float64)]
-    rows = ["\t".join(columns), *map("\t".join, zip(*columns.values(), strict=True))]
-    return "\n".join(rows) + "\n"
+    return columns
 
 
 @lru_cache(maxsize=4)
@@ -412,9 +418,13 @@ CHANGE_COLUMNS = (
 
 def changes_text(changes: Sequence[Change]) -> str:
     """Return a TSV with one row per change; n/a where there is no clock or no path keeps the original."""
-    rows = [change_row(change) for change in changes]
-    cells = [["n/a" if row[name] is None else str(row[name]) for name in CHANGE_COLUMNS] for row in rows]
-    return "".join("\t".join(line) + "\n" for line in [CHANGE_COLUMNS, *cells])
+    return "".join("\t".join(line) + "\n" for line in [CHANGE_COLUMNS, *map(change_cells, changes)])
+
+
+def change_cells(change: Change) -> list[str]:
+    """Return a change as the cells of a table's row."""
+    row = change_row(change)
+    return ["n/a" if row[name] is None else str(row[name]) for name in CHANGE_COLUMNS]
 
 
 def table_with_codebook(

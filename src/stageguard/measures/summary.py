@@ -193,6 +193,37 @@ UNJUDGED = JointScores()
 
 
 @dataclass(frozen=True, slots=True)
+class NightMeasures:
+    """What a row of a cohort's table says of a night: far less to compute than a summary."""
+
+    joint: JointScores
+    early_rem_removed: tuple[str, ...]
+    estimates: Estimates
+
+
+def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightMeasures:
+    """Return the measures of a decoding for a cohort's table; `options` tell its lights."""
+    return _measures(decoding, options, _validities(decoding, options))
+
+
+def _validities(decoding: Decoding, options: StatisticsOptions | None) -> list[Validity]:
+    """Return the validity before and after decoding."""
+    moments = (None, None) if options is None else options.lights
+    nights = hypnogram_before(decoding), decoding.hypnogram
+    return [validity_of(night, decoding.profile, cuts_of(decoding), moments) for night in nights]
+
+
+def _measures(
+    decoding: Decoding, options: StatisticsOptions | None, valid: Sequence[Validity]
+) -> NightMeasures:
+    return NightMeasures(
+        joint=JointScores(valid[0].joint.value, valid[1].joint.value, valid[1].joint.high),
+        early_rem_removed=early_rem_words(decoding),
+        estimates=estimates_of(decoding, options or StatisticsOptions()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class NightSummary:
     """A decoding in numbers and remarks."""
 
@@ -237,10 +268,11 @@ class NightSummary:
 
 def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightSummary:
     """Return what a person wants to know about a decoding; `options` tell its lights."""
-    hypnogram, profile, cuts = decoding.hypnogram, decoding.profile, cuts_of(decoding)
+    hypnogram, profile = decoding.hypnogram, decoding.profile
     nights = hypnogram_before(decoding), hypnogram
     moments = (None, None) if options is None else options.lights
-    valid = [validity_of(night, profile, cuts, moments) for night in nights]
+    valid = _validities(decoding, options)
+    measures = _measures(decoding, options, valid)
     rows = _rows(nights, valid, options, is_steered=decoding.strength.steers)
     return NightSummary(
         facts=NightFacts.of(hypnogram, profile),
@@ -249,7 +281,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         n_changed=int(np.count_nonzero(decoding.changed)),
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
-        joint=JointScores(valid[0].joint.value, valid[1].joint.value, valid[1].joint.high),
+        joint=measures.joint,
         verdict=valid[1].verdict,
         indicators=tuple(rows),
         strength=str(decoding.strength),
@@ -258,6 +290,6 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         range_note=range_note(decoding, rows),
         lights=lights_words(hypnogram, *moments),
         aside=aside_words(decoding, valid[1]),
-        early_rem_removed=early_rem_words(decoding),
-        estimates=estimates_of(decoding, options or StatisticsOptions()),
+        early_rem_removed=measures.early_rem_removed,
+        estimates=measures.estimates,
     )

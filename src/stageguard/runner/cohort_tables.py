@@ -13,9 +13,10 @@ from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message, StageGuardError, error_message
 from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
 from stageguard.base.version import __version__
-from stageguard.formats.outputs import output_paths
+from stageguard.formats.outputs import output_paths, plain
+from stageguard.measures.estimates import Estimates
 from stageguard.measures.summary import JointScores
-from stageguard.runner.decode_files import DecodedNight
+from stageguard.runner.decode_files import DecodedNight, StrengthUsed
 from stageguard.runner.run import Outcome
 
 COHORT_TABLE, FAILURES_TABLE = "cohort.tsv", "failures.tsv"
@@ -43,6 +44,58 @@ class NightRow(NamedTuple):
     rem_latency_estimate_minutes: float
     rem_latency_estimator: str
     expected: Mapping[str, float]  # a column each: minutes by probabilities, of sleep and of every stage
+
+    @classmethod
+    def of(
+        cls,
+        night_id: str,
+        file: str,
+        n_epochs: int,
+        n_changed: int,
+        *,
+        strength: StrengthUsed,
+        joint: JointScores,
+        n_early_rem_removed: int,
+        estimates: Estimates | None,
+    ) -> NightRow:
+        """Return the row of a decoded night."""
+        numbers = (strength.transition_weight, strength.fi_before, strength.fi_after)
+        weight, before, after = (NAN if value is None else float(value) for value in numbers)
+        latency, estimator, expected = NAN, "n/a", dict[str, float]()
+        if estimates is not None:
+            latency, estimator = estimates.rem_latency_minutes, estimates.rem_latency_estimator
+            values = estimates.after.values(estimates.wake).items()
+            expected = {key: value for key, value in values if not key.startswith("expected_percent")}
+        return cls(
+            id=night_id,
+            file=file,
+            n_epochs=n_epochs,
+            n_changed=n_changed,
+            rule=strength.rule,
+            step=strength.step,
+            transition_weight=weight,
+            fi_before=before,
+            fi_after=after,
+            joint_before=joint.before,
+            joint_after=joint.after,
+            joint_threshold=joint.threshold,
+            early_rem_removed=n_early_rem_removed,
+            rem_latency_estimate_minutes=latency,
+            rem_latency_estimator=estimator,
+            expected=expected,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types, as `from_dict` takes them."""
+        values: dict[str, Any] = plain(self._asdict())
+        return values
+
+    @classmethod
+    def from_dict(cls, recorded: Mapping[str, Any]) -> NightRow:
+        """Return what `to_dict` gave."""
+        values = {key: NAN if value is None else value for key, value in recorded.items()}
+        expected = {key: NAN if value is None else value for key, value in recorded["expected"].items()}
+        return cls(**{**values, "expected": expected})
 
     @property
     def joint(self) -> JointScores:
@@ -83,34 +136,14 @@ class Tally:
             self.failures.append(outcome)
             return
         night = outcome.result
-        used = night.strength_used
-        numbers = (used.transition_weight, used.fi_before, used.fi_after)
-        weight, before, after = (NAN if value is None else float(value) for value in numbers)
-        latency, estimator, expected = NAN, "n/a", dict[str, float]()
-        if night.estimates is not None:
-            latency, estimator = night.estimates.rem_latency_minutes, night.estimates.rem_latency_estimator
-            values = night.estimates.after.values(night.estimates.wake).items()
-            expected = {key: value for key, value in values if not key.startswith("expected_percent")}
-        self.nights.append(
-            NightRow(
-                id=outcome.id,
-                file=outcome.file,
-                n_epochs=night.facts.n_epochs,
-                n_changed=night.n_changed,
-                rule=used.rule,
-                step=used.step,
-                transition_weight=weight,
-                fi_before=before,
-                fi_after=after,
-                joint_before=night.joint.before,
-                joint_after=night.joint.after,
-                joint_threshold=night.joint.threshold,
-                early_rem_removed=night.n_early_rem_removed,
-                rem_latency_estimate_minutes=latency,
-                rem_latency_estimator=estimator,
-                expected=expected,
-            )
+        row = NightRow.of(
+            *(outcome.id, outcome.file, night.facts.n_epochs, night.n_changed),
+            strength=night.strength_used,
+            joint=night.joint,
+            n_early_rem_removed=night.n_early_rem_removed,
+            estimates=night.estimates,
         )
+        self.nights.append(row)
         self.notes.update(night.notes)
         self.warnings.update(outcome.warnings)
         if night.summary is None:
@@ -144,7 +177,7 @@ def write_tables(
                 remarks.append(f"{path} is no table of decode's, so it was left as it is")
             elif rows:
                 folder.mkdir(parents=True, exist_ok=True)
-                write_text_atomic(path, _tsv(rows), overwrite=True)
+                write_text_atomic(path, table_text(rows), overwrite=True)
                 written.append(path)
             elif name == FAILURES_TABLE:
                 path.unlink(missing_ok=True)
@@ -181,8 +214,10 @@ def _header(path: Path) -> tuple[str, ...]:
         return ()
 
 
-def _tsv(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return rows under every column that one of them has."""
+def table_text(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows, as a TSV, under every column that one of them has; nothing of none."""
+    if not rows:
+        return ""
     columns = list(dict.fromkeys(column for row in (*rows[-1:], *rows) for column in row))
     lines = [columns, *([row.get(column, "n/a") for column in columns] for row in rows)]
     return "\n".join(map("\t".join, lines)) + "\n"

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from stageguard.base.errors import Message
+from stageguard.base.errors import InputError, Message
 from stageguard.base.lazy import load
 from stageguard.cli.inputs import decode_options, find_densities
 from stageguard.cli.options import (
@@ -44,6 +44,7 @@ from stageguard.cli.terminal import (
     print_error,
     print_list,
     progress,
+    progress_bar,
     table,
 )
 from stageguard.formats.outputs import output_paths
@@ -51,6 +52,7 @@ from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, Tally, write_tables
 from stageguard.runner.decode_files import DecodeTask, decode_task
+from stageguard.runner.decode_table import TableResult, TableTask, decode_table, is_table_name
 from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
 
@@ -83,9 +85,16 @@ def decode(
 
     Writes NAME.hypnogram.tsv and NAME.hypnogram.json for each file, and prints what changed. A second call
     skips what was decoded before. With several files and --output also cohort.tsv, failures.tsv where any
-    failed, and with --tune the profile as tuned-profile.toml.
+    failed, and with --tune the profile as tuned-profile.toml. A cohort in one table with the column id goes
+    to one table: --output out.parquet, or out.csv.
     """
     loaded, options = Profile.load(profile), decode_options(given)
+    if output is not None and is_table_name(output):
+        _check_table(files, samples, given, is_too_much=svg or tune)
+        task = TableTask(files[0], output, loaded, options, overwrite=overwrite, explain=explain)  # type: ignore[index]
+        result = _run_table(task, as_json=as_json)
+        _end(result.tally, [], [], list(result.written), as_json=as_json, in_one_table=True)
+        return
     inputs = find_densities(files, samples, loaded, options)
     given.check_one_file(len(inputs.nights))
     check_folder(output)
@@ -118,10 +127,23 @@ def decode(
     if inputs.is_cohort and output is not None:
         tables, remarks, problems = write_tables(tally, output, one_line)
         written, notes = [*tables, *written], [*notes, *remarks]
+    _end(tally, notes, problems, written, as_json=as_json)
+
+
+def _end(
+    tally: Tally,
+    notes: Sequence[str],
+    problems: Sequence[Message],
+    written: Sequence[Path],
+    *,
+    as_json: bool,
+    in_one_table: bool = False,
+) -> None:
+    """Print what became of the nights, and fail where one of them did."""
     if not as_json:
-        _print(tally, written)
+        _print(tally, written, in_one_table=in_one_table)
     print_notes(notes, as_json=as_json)
-    failures = next((path for path in written if path.name == FAILURES_TABLE), None)
+    failures = next((path for path in written if path.name.endswith(FAILURES_TABLE)), None)
     print_problems(tally.failures, as_json=as_json, n_files=tally.n_nights, listed_in=failures)
     for problem in problems:
         print_error(problem)
@@ -154,17 +176,65 @@ def _run(tasks: Sequence[DecodeTask], jobs: int, *, as_json: bool) -> Tally:
     return tally
 
 
+def _check_table(
+    files: Sequence[Path] | None, samples: Path | None, given: DecodingGiven, *, is_too_much: bool
+) -> None:
+    """Refuse what one table of many nights has no room for."""
+    if samples is not None or files is None or len(files) != 1 or files[0].is_dir():
+        raise InputError(
+            "--output names a table, expected one table with the column id to decode. Name a folder."
+        )
+    given.check_one_file(2)
+    if is_too_much:
+        raise InputError(
+            "--svg and --tune do not go with a table as --output: name a folder, or `stageguard tune`."
+        )
+
+
+def _run_table(task: TableTask, *, as_json: bool) -> TableResult:
+    """Decode a cohort's table, with a bar on a terminal."""
+    n_done = 0
+    with progress_bar("Decoding", quiet=as_json) as move:
+
+        def on_block(tally: Tally) -> None:
+            nonlocal n_done
+            n_done = tally.n_nights
+            if move is not None:
+                move(completed=n_done)
+
+        try:
+            result = decode_table(task, say=one_line, on_block=on_block)
+        except Stopped as stopped:
+            stopped.done = f"{count(n_done, 'night')} done. The same command goes on from there."
+            raise
+    with JsonList(wanted=as_json) as printed:
+        for row in result.tally.nights:
+            printed.add({"ok": True} | row.to_dict())
+        for outcome in result.tally.failures:
+            printed.add(outcome.to_dict())
+    return result
+
+
 def _written(tasks: Sequence[DecodeTask]) -> set[tuple[Path, int]]:
     """Return the outputs there are, and when each was written: workers may have done more than they said."""
     sidecars = [output_paths(task.output).sidecar for task in tasks]
     return {(path, path.stat().st_mtime_ns) for path in sidecars if path.is_file()}
 
 
-def _print(tally: Tally, written: Sequence[Path]) -> None:
+def _print(tally: Tally, written: Sequence[Path], *, in_one_table: bool = False) -> None:
     """Print one night in full, a row of each of a few, or what very many have in common."""
     out = console()
-    if tally.n_nights > 1:
-        if tally.n_decoded <= MOST_ROWS:
+    if in_one_table and not tally.n_nights:
+        out.print(
+            f"{written[0]} was decoded before, with the same profile and options: nothing to do. "
+            "--overwrite decodes it again."
+        )
+    elif tally.n_nights > 1 or in_one_table:
+        if in_one_table and tally.nights:
+            _print_common(tally, out)
+        elif in_one_table:
+            pass
+        elif tally.n_decoded <= MOST_ROWS:
             print_cohort(tally.first, out)
         else:
             _print_common(tally, out)

@@ -195,7 +195,7 @@ def rows_below(
     expected = f"expected {len(header)}: {', '.join(header)}." if header_line < 0 else (
         f"the header has {len(header)}. Every row needs one cell per column."
     )  # fmt: skip
-    _check_widths(path, rows, begins, len(header), expected)
+    check_widths(path, rows, begins, len(header), expected)
     note = f"{n_empty} row{'s' * (n_empty != 1)} of empty cells at the end left out"
     return TextTable(path, tuple(header), rows, begins, delimiter, (note,) if n_empty else ())
 
@@ -262,7 +262,7 @@ def read_delimited(
     numbers, lines = zip(*numbered, strict=True)
     mark = delimiter or max(DELIMITERS, key=lines[0].count)
     rows, begins = split_rows(path, lines, mark, numbers, quotes=quotes)
-    _check_widths(path, rows, begins, len(rows[0]), f"the header has {len(rows[0])}.")
+    check_widths(path, rows, begins, len(rows[0]), f"the header has {len(rows[0])}.")
     return TextTable(path, tuple(rows[0]), rows[1:], begins[1:], mark)
 
 
@@ -296,7 +296,8 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def _check_widths(path: Where, rows: Sequence[Row], lines: Sequence[int], width: int, expected: str) -> None:
+def check_widths(path: Where, rows: Sequence[Row], lines: Sequence[int], width: int, expected: str) -> None:
+    """Refuse a row that has more or fewer cells than the header."""
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
             raise file_error(path, f"line {line} has {len(row)} cell{'s' * (len(row) != 1)}, {expected}")

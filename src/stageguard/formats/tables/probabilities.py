@@ -80,10 +80,14 @@ def read_table(
     unless `expected`. A row whose stage cells are all empty or NaN is an epoch without evidence. So are whole
     epochs before the first row if `fills_lead`.
     """
-    table = load_table(path, options, expected=expected)
+    return density_of_table(load_table(path, options, expected=expected), options, fills_lead=fills_lead)
+
+
+def density_of_table(table: Table, options: DensityOptions, *, fills_lead: bool = True) -> RawDensity:
+    """Return the probabilities of a table's rows, at the times that its columns tell."""
+    path, lines = table.text.path, table.text.lines
     times = row_times(path, [*table.index.columns, *table.times], table.index.meanings)
     notes = table.notes + table.index.notes
-    lines = table.text.lines
     return timed_density(
         path, table.values, table.names, times, lines, options, notes=notes, fills_lead=fills_lead
     )
@@ -124,17 +128,27 @@ def load_table(
     if not text or text.isspace():
         raise file_error(path, "holds nothing but blank space. Expected a header such as W,N1,N2,N3,R.")
     lines = text.split("\n")
-    _refuse_wide(path, lines[:HEADER_SEARCH_LINES])
-    layout = _find_layout(path, lines[:HEADER_SEARCH_LINES], options)
+    layout = find_layout(path, lines[:HEADER_SEARCH_LINES], options)
     cells = rows_below(path, lines, layout.header_line, layout.delimiter, layout.header)
+    return table_of(cells, layout, epoch_column, expected, ("cells are separated by spaces",) * is_spaced)
+
+
+def table_of(
+    cells: TextTable,
+    layout: Layout,
+    epoch_column: str | None = None,
+    expected: Sequence[str] = (),
+    remarks: tuple[str, ...] = (),
+) -> Table:
+    """Numbers of the rows of one night; see `load_table`."""
     values, has_commas = _stage_values(cells, layout)
     for column, name in enumerate(layout.header):
         if is_night_column(name):
-            refuse_many(path, name, cells.column(column))
+            refuse_many(cells.path, name, cells.column(column))
     times, index, ignored = _other_columns(cells, layout, epoch_column, expected)
     notes = (
         *layout.notes,
-        *(("cells are separated by spaces",) if is_spaced else ()),
+        *remarks,
         *cells.notes,
         *((f"columns ignored: {listed(ignored)}",) if ignored else ()),
         *(("decimal commas were read as points",) if has_commas else ()),
@@ -167,8 +181,9 @@ def stage_of(cell: str) -> str | None:
     return canonical_name(cell)
 
 
-def _find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> Layout:
-    """Header line and delimiter: the pair under which most cells are stage names."""
+def find_layout(path: Path, lines: Sequence[str], options: DensityOptions) -> Layout:
+    """Header line and delimiter among the first lines: the pair under which most cells are stage names."""
+    _refuse_wide(path, lines)
     wanted = {stage.casefold() for stage in options.stages or ()}
     profile_stages = {*options.scheme.names} if options.scheme and options.stages is None else set()
 

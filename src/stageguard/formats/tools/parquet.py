@@ -65,7 +65,7 @@ def _is_own(names: Sequence[str]) -> bool:
 
 def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
     """Write nights below each other: id, onset, duration, time, stage, probabilities and scorer per epoch."""
-    arrow, parquet = _pyarrow(path, "writing")
+    arrow, parquet = pyarrow_modules(path, "writing")
     schemes = list(dict.fromkeys(night.scheme.names for night in nights))
     if len(schemes) > 1:
         raise InputError(
@@ -104,7 +104,7 @@ def write_cohort(nights: Sequence[Outgoing], path: Path) -> Content:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """Give the table that a file holds; what pyarrow says about a damaged one becomes one line."""
-    arrow, parquet = _pyarrow(path, "reading")
+    arrow, parquet = pyarrow_modules(path, "reading")
     if b"PAR1PAR1" in read_file(path, "an array"):
         raise file_error(path, "is two Parquet files, one behind the other. Are two files joined in it?")
     try:
@@ -118,7 +118,8 @@ def _opened(path: Path) -> Iterator[Any]:
         raise file_error(path, f"is damaged or cut short ({reason}). Save it again.") from None
 
 
-def _pyarrow(path: Path, doing: str) -> tuple[Any, Any]:
+def pyarrow_modules(path: Path, doing: str) -> tuple[Any, Any]:
+    """Return `pyarrow` and `pyarrow.parquet`; where they are not installed, say what to install."""
     try:
         import pyarrow  # type: ignore[import-untyped]
         from pyarrow import parquet

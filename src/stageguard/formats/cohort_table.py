@@ -1,0 +1,295 @@
+"""A cohort in one table: the rows of many nights below each other, named by the column `id`.
+
+Parquet and delimited text are read a block of rows at a time, so that memory does not grow with the number
+of nights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stageguard.base.checks import MISSING_WORDS
+from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
+from stageguard.base.files import checked_file, file_error, open_text
+from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, build_density, listed
+from stageguard.formats.sniffing import read_head
+from stageguard.formats.tables.delimited import (
+    HEADER_SEARCH_LINES,
+    Row,
+    TextTable,
+    check_widths,
+    is_night_column,
+    split_rows,
+)
+from stageguard.formats.tables.frames import density_of_columns
+from stageguard.formats.tables.probabilities import (
+    Layout,
+    choose_columns,
+    density_of_table,
+    find_layout,
+    table_of,
+)
+from stageguard.formats.tables.row_times import cell_text, meaning_of
+from stageguard.formats.tools.parquet import pyarrow_modules
+from stageguard.night.hypnodensity import Hypnodensity
+
+ID = "id"
+BLOCK_ROWS = 2**17  # read at a time: of five stages some 6 MB
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TEXT_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *TEXT_DELIMITERS)
+OWN_COLUMNS = ("onset", "duration", "stage", "label", "argmax_stage", "changed", "filled", "probability")
+
+Codes = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableNight:
+    """A night of a cohort's table, or why it cannot be read."""
+
+    id: str
+    density: Hypnodensity | None = None
+    notes: tuple[str, ...] = ()
+    error: Message | None = None
+
+
+@dataclass(slots=True)
+class _Ids:
+    """The ids that were there so far: rows of one night stand together."""
+
+    path: Path
+    finished: set[str] = field(default_factory=set)
+
+    def check(self, name: str, row: int) -> None:
+        """Refuse a row without an id, and an id that other nights stand between."""
+        if name.strip().casefold() in MISSING_WORDS:
+            raise file_error(
+                self.path,
+                f"row {row:,} has no {ID}, expected the name of its night in every row. Are cells merged? "
+                "Fill them down.",
+            )
+        if name in self.finished:
+            raise file_error(
+                self.path,
+                f"night {name[:40]!r} begins again at row {row:,}, after other nights. Expected the rows of "
+                f"a night together: sort the table by {ID} first, and by time within it.",
+            )
+
+    def check_length(self, name: str, n_rows: int) -> None:
+        """Refuse a night that nobody recorded, before it fills the memory."""
+        if n_rows > MOST_EPOCHS:
+            raise file_error(
+                self.path,
+                f"night {name[:40]!r} has more than {MOST_EPOCHS:,} rows, expected the {ID} of one night. "
+                "Are several nights under one id?",
+            )
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet by its content."""
+    return read_head(path).startswith(b"PAR1")
+
+
+def read_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight]]:
+    """Yield the nights of a cohort's table, those of a block of rows at a time.
+
+    A night whose rows are wrong has an error in its place. What is wrong with the table itself, such as a
+    row without an id, is a FileFormatError.
+    """
+    return _parquet_nights(path, options) if is_parquet(path) else _text_nights(path, options)
+
+
+def id_column(path: Path, header: Sequence[str]) -> int:
+    """Return which column names the nights; a table without one, or with two, is refused."""
+    if {*OWN_COLUMNS} <= {*header}:
+        raise file_error(path, "is a table that decode wrote, expected the stager's probabilities.")
+    columns = [column for column, name in enumerate(header) if name.strip().casefold() == ID]
+    if len(columns) == 1:
+        return columns[0]
+    if columns:
+        raise file_error(path, f"has {len(columns)} columns {ID!r}, expected one. Keep one of them.")
+    others = [name for name in header if is_night_column(name)]
+    rename = f" Rename {others[0]!r} to it, if that names the nights." if others else ""
+    raise file_error(
+        path, f"has no column {ID!r} that names the night of each row. Columns: {listed(header)}.{rename}"
+    )
+
+
+def _night(
+    path: Path,
+    name: str,
+    read: Callable[[], RawDensity],
+    options: DensityOptions,
+    remarks: tuple[str, ...] = (),
+) -> TableNight:
+    """Return the night that `read` finds, or what is wrong with it."""
+    try:
+        density = build_density(path, read(), options)
+    except FileFormatError as error:
+        return TableNight(name, error=Message(f"{path.name}, night {name[:40]}: ", error.reason or error))
+    except StageGuardError as error:
+        return TableNight(name, error=error_message(error))
+    return TableNight(name, density.density, density.notes + remarks)
+
+
+# Parquet
+
+
+def _parquet_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight]]:
+    arrow, parquet = pyarrow_modules(path, "reading")
+    try:
+        with parquet.ParquetFile(checked_file(path, "a recording"), memory_map=True) as file:
+            yield from _batched_nights(path, file, options)
+    except StageGuardError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise file_error(path, f"is damaged or cut short ({reason}). Save it again.") from None
+
+
+def _batched_nights(path: Path, file: Any, options: DensityOptions) -> Iterator[list[TableNight]]:
+    header = tuple(file.schema_arrow.names)
+    id_name = header[id_column(path, header)]
+    stages, _ = choose_columns(path, header, options)
+    if len(stages) < 2:
+        raise file_error(
+            path, f"names no stages (got: {listed(header)}). Expected columns such as W, N1, N2, N3, R."
+        )
+    wanted = [
+        name for column, name in enumerate(header)
+        if name != id_name and (column in stages or meaning_of(name) is not None or is_night_column(name))
+    ]  # fmt: skip
+    ignored = [name for name in header if name not in wanted and name != id_name]
+    remarks = (f"columns ignored: {listed(ignored)}",) if ignored else ()
+    ids, first_row = _Ids(path), 0
+    carried: tuple[str, list[npt.NDArray[Any]]] | None = None
+    for batch in file.iter_batches(batch_size=BLOCK_ROWS, columns=[id_name, *wanted], use_threads=False):
+        names, starts = _runs(ids, batch.column(id_name), first_row)
+        columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in wanted]
+        if carried is not None:
+            name, before = carried
+            if names[:1] == [name]:
+                starts[0] = -len(before[0])
+            else:
+                names, starts = [name, *names], [-len(before[0]), *starts]
+            columns = [np.concatenate(pair) for pair in zip(before, columns, strict=True)]
+            starts = [start + len(before[0]) for start in starts]
+        ends = [*starts[1:], len(columns[0])]
+        for name, begin, end in zip(names, starts, ends, strict=True):
+            ids.check_length(name, end - begin)
+        carried = names[-1], [values[starts[-1] :] for values in columns]
+        yield [
+            _columns_night(path, name, wanted, [values[begin:end] for values in columns], options, remarks)
+            for name, begin, end in zip(names[:-1], starts, ends, strict=False)
+        ]
+        first_row += batch.num_rows
+    if carried is None:
+        raise file_error(path, "has no rows.")
+    yield [_columns_night(path, carried[0], wanted, carried[1], options, remarks)]
+
+
+def _runs(ids: _Ids, column: Any, first_row: int) -> tuple[list[str], list[int]]:
+    """Return the name of each night in a column of ids, and the row of the column that it begins at."""
+    if column.null_count:
+        ids.check("", first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))))
+    encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
+    codes: Codes = encoded.indices.to_numpy(zero_copy_only=False)
+    starts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()] if len(codes) else []
+    names: list[str] = []
+    for start in starts:
+        name = cell_text(encoded.dictionary[int(codes[start])].as_py())
+        ids.check(name, first_row + start)
+        names.append(name)
+        ids.finished.update(names[-2:-1])
+    return names, starts
+
+
+def _columns_night(
+    path: Path,
+    name: str,
+    header: Sequence[str],
+    columns: Sequence[npt.NDArray[Any]],
+    options: DensityOptions,
+    remarks: tuple[str, ...],
+) -> TableNight:
+    named = list(zip(header, columns, strict=True))
+    return _night(path, name, lambda: density_of_columns(path, named, options), options, remarks)
+
+
+# delimited text
+
+
+def _text_nights(path: Path, options: DensityOptions) -> Iterator[list[TableNight]]:
+    try:
+        with open_text(path, "a recording", encoding="utf-8-sig") as file:
+            lines = (line.rstrip("\r\n") for line in file)
+            head = list(islice(lines, HEADER_SEARCH_LINES))
+            if not any(line.strip() for line in head):
+                raise file_error(path, f"is empty. Expected a header such as {ID},W,N1,N2,N3,R.")
+            yield from _line_nights(path, head, lines, options)
+    except UnicodeDecodeError as error:
+        raise file_error(path, f"is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
+
+
+def _line_nights(
+    path: Path, head: list[str], lines: Iterator[str], options: DensityOptions
+) -> Iterator[list[TableNight]]:
+    layout = find_layout(path, head, options)
+    column = id_column(path, layout.header)
+    ids, carried = _Ids(path), None
+    number = layout.header_line + 2  # of the next line, as editors count
+    waiting = head[layout.header_line + 1 :]
+    while waiting:
+        more = list(islice(lines, BLOCK_ROWS))
+        block, waiting = [*waiting, *more], []
+        while more and sum(line.count('"') for line in block) % 2:  # a cell that goes on in the next line
+            more = list(islice(lines, 1))
+            block += more
+        rows, begins = split_rows(path, block, layout.delimiter, range(number, number + len(block)))
+        number += len(block)
+        filled = [(row, line) for row, line in zip(rows, begins, strict=True) if any(row)]
+        check_widths(
+            path, [row for row, _ in filled], [line for _, line in filled], len(layout.header),
+            f"the header has {len(layout.header)}. Every row needs one cell per column.",
+        )  # fmt: skip
+        nights = []
+        for row, line in filled:
+            name = row[column]
+            if carried is None or name != carried.name:
+                if carried is not None:
+                    nights.append(_rows_night(path, carried, layout, options))
+                    ids.finished.add(carried.name)
+                ids.check(name, line)
+                carried = _Rows(name)
+            carried.rows.append(row)
+            carried.lines.append(line)
+        if carried is not None:
+            ids.check_length(carried.name, len(carried.rows))
+        yield nights
+        waiting = list(islice(lines, 1))
+    if carried is None:
+        raise file_error(path, "has a header but no rows. Expected one row per epoch.")
+    yield [_rows_night(path, carried, layout, options)]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a night that may go on."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+def _rows_night(path: Path, night: _Rows, layout: Layout, options: DensityOptions) -> TableNight:
+    cells = TextTable(path, layout.header, night.rows, night.lines, layout.delimiter)
+    return _night(
+        path, night.name, lambda: density_of_table(table_of(cells, layout, expected=(ID,)), options), options
+    )

@@ -1,0 +1,389 @@
+"""A cohort in one table, decoded to one table: block by block, resumable, whole or not at all under its name.
+
+Each block of nights becomes a part in a hidden folder beside the output. A run that is killed leaves its
+finished parts, and the same call goes on from there; the last step puts them together and removes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stageguard.base.errors import (
+    OVERWRITE,
+    Message,
+    OutputError,
+    OutputExistsError,
+    StageGuardError,
+    StageGuardWarning,
+    error_message,
+)
+from stageguard.base.files import (
+    check_apart,
+    check_places,
+    file_sha256,
+    load_json,
+    locked,
+    new_temporary,
+    write_together,
+)
+from stageguard.base.version import __version__
+from stageguard.formats.cohort_output import column_meanings, join_parts, part_bytes, part_suffix
+from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableNight, read_nights
+from stageguard.formats.outputs import (
+    CHANGE_COLUMNS,
+    LAYOUT_VERSION,
+    REVIEW_SENTENCE,
+    change_cells,
+    describe_profile,
+    plain,
+)
+from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding, many_changes_advice
+from stageguard.guard.explain import explain
+from stageguard.measures.summary import measures_of
+from stageguard.profile.profile import Profile
+from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, table_text
+from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
+from stageguard.runner.run import Outcome
+
+LOCK, RUN, JOINING = "lock", "run.json", "joining"
+
+
+@dataclass(frozen=True, slots=True)
+class TableTask:
+    """A cohort's table to decode, and the table to write."""
+
+    path: Path
+    output: Path
+    profile: Profile
+    options: DecodeOptions
+    overwrite: bool = False
+    explain: bool = False
+
+    @property
+    def parts(self) -> Path:
+        """The folder of the parts."""
+        return self.output.with_name(f".{self.output.name}.parts")
+
+    def beside(self, what: str) -> Path:
+        """Return a file beside the output; its name holds all of the output's, which may be out.csv too."""
+        return self.output.with_name(f"{self.output.name}.{what}")
+
+    @property
+    def sidecar(self) -> Path:
+        """What the output is and how it was made."""
+        return self.beside("json")
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that shapes the output, in JSON types."""
+        return {
+            "stageguard": __version__,
+            "input": {
+                "file": self.path.name,
+                "bytes": self.path.stat().st_size,
+                "sha256": file_sha256(self.path, "a recording"),
+            },
+            "profile_sha256": self.profile.sha256,
+            "options": plain(self.options.to_dict()),
+            "explain": self.explain,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """What became of the nights of a table, and the files that hold it."""
+
+    tally: Tally
+    written: tuple[Path, ...]
+    is_done_before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Nights of one block: their rows for the tables; their epochs are in a file."""
+
+    nights: list[NightRow]
+    failures: list[tuple[str, str]]  # id and error
+    notes: dict[str, int]
+    warnings: dict[str, int]
+    changes: list[list[str]]
+
+    def to_json(self) -> str:
+        """Return what `from_dict` takes, as JSON."""
+        content = asdict(self) | {"nights": [row.to_dict() for row in self.nights]}
+        return json.dumps(content, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, recorded: dict[str, Any]) -> Part:
+        """Return what `to_json` wrote."""
+        nights = [NightRow.from_dict(row) for row in recorded["nights"]]
+        failures = [(night, error) for night, error in recorded["failures"]]
+        return cls(nights, failures, recorded["notes"], recorded["warnings"], recorded["changes"])
+
+
+def is_table_name(path: Path) -> bool:
+    """Whether an output is named as a table, and not as a folder."""
+    return path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
+
+
+def decode_table(
+    task: TableTask, *, say: Callable[[object], str] = str, on_block: Callable[[Tally], None] | None = None
+) -> TableResult:
+    """Decode a cohort's table; failures are in the words of `say`, `on_block` hears of every block.
+
+    Raises
+    ------
+    OutputExistsError
+        The output is there, and is not what this call would write.
+    OutputError
+        It cannot be written, or another run is writing it.
+    """
+    outputs = [task.output, task.sidecar, *map(task.beside, ("nights.tsv", "failures.tsv", "changes.tsv"))]
+    check_apart(outputs, [task.path])
+    check_places(outputs, overwrite=True)
+    identity = task.identity()
+    done = None if task.overwrite else _done_before(task, identity)
+    if done is not None:
+        return done
+    with _parts_folder(task, identity):
+        tally, parts = Tally(), list[Path]()
+        changes: list[list[str]] = []
+        for number, nights in enumerate(_blocks(task)):
+            stem = task.parts / f"{number:06d}"
+            part, is_old = _part(task, stem, nights, say)
+            _count(tally, part, task, is_old=is_old)
+            changes += part.changes
+            if part.nights:
+                parts.append(stem.with_suffix(part_suffix(task.output)))
+            if on_block is not None:
+                on_block(tally)
+        written = _join(task, identity, tally, parts, changes)
+    return TableResult(tally, written)
+
+
+def _blocks(task: TableTask) -> Iterator[list[TableNight]]:
+    """Yield the nights of a block, which are the same in every run."""
+    for nights in read_nights(task.path, reading_with(task.profile, task.options.density)):
+        if nights:
+            yield nights
+
+
+def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | None:
+    """Return what an earlier call wrote, if it is what this one would; refuse to replace anything else."""
+    if not task.output.exists() and not task.sidecar.exists():
+        return None
+    reason = "it is not known how it was made"
+    if task.sidecar.is_file() and task.output.is_file():
+        try:
+            record = load_json(task.sidecar)["stageguard"]
+            differing = [key for key in identity if record["run"].get(key) != identity[key]]
+            if not differing:
+                if record["table"]["sha256"] == file_sha256(task.output, "a recording"):
+                    tally = Tally(n_before=record["table"]["n_nights"])
+                    return TableResult(tally, (task.output,), is_done_before=True)
+                reason = "was changed after it was written"
+            else:
+                reason = f"was decoded with other {', '.join(differing)}".replace("_", " ")
+        except (StageGuardError, KeyError, TypeError, AttributeError):
+            pass
+    elif _is_joining(task, identity):
+        return None
+    raise OutputExistsError(
+        Message(f"{task.output} exists already, and {reason}. ", OVERWRITE, " to decode the table again.")
+    )
+
+
+def _is_joining(task: TableTask, identity: dict[str, Any]) -> bool:
+    """Whether the same run was killed while it moved its outputs to their names."""
+    try:
+        return (task.parts / JOINING).is_file() and load_json(task.parts / RUN) == identity
+    except (StageGuardError, OSError):
+        return False
+
+
+@contextlib.contextmanager
+def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
+    """Hold the folder of the parts, with those of the same run; remove it when the block succeeds."""
+    folder = task.parts
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / LOCK):
+            record = folder / RUN
+            with contextlib.suppress(StageGuardError, OSError):
+                if load_json(record) != identity:
+                    record.unlink()
+            if not record.is_file():
+                for path in folder.iterdir():
+                    if path.name != LOCK:
+                        path.unlink()
+                write_together({record: json.dumps(identity)})
+            yield
+            shutil.rmtree(folder)
+    except BlockingIOError:
+        raise OutputError(
+            f"cannot write {task.output}: another run is writing it. Wait for it, or choose another name."
+        ) from None
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {task.output}: {error.strerror or error}. Choose a folder you can write to."
+        ) from error
+
+
+def _part(
+    task: TableTask, stem: Path, nights: Sequence[TableNight], say: Callable[[object], str]
+) -> tuple[Part, bool]:
+    """Return a part of this run, made now unless it was before, and whether it was."""
+    record, data = stem.with_suffix(".json"), stem.with_suffix(part_suffix(task.output))
+    if record.is_file():
+        with contextlib.suppress(StageGuardError, KeyError, TypeError, ValueError):
+            content = load_json(record)
+            is_whole = content["sha256"] is None or content["sha256"] == file_sha256(data, "a recording")
+            if is_whole:
+                return Part.from_dict(content["part"]), True
+    part, decoded = _decode_block(task, nights, say)
+    sha256 = None
+    if decoded:
+        write_together({data: part_bytes(task.output, decoded)}, overwrite=True, durable=False)
+        sha256 = file_sha256(data, "a recording")
+    text = f'{{"sha256": {json.dumps(sha256)}, "part": {part.to_json()}}}'
+    write_together({record: text}, overwrite=True, durable=False)
+    return part, False
+
+
+def _decode_block(
+    task: TableTask, nights: Sequence[TableNight], say: Callable[[object], str]
+) -> tuple[Part, list[tuple[str, Decoding]]]:
+    """Decode the nights of a block, all at once where none of them fails."""
+    part = Part([], [], {}, {}, [])
+    readable = [night for night in nights if night.density is not None]
+    decodings = _decode_nights(task, readable)
+    decoded: list[tuple[str, Decoding]] = []
+    results = dict(zip((night.id for night in readable), decodings, strict=True))
+    for night in nights:
+        result = results.get(night.id, night.error)
+        if isinstance(result, Decoding):
+            try:
+                part.nights.append(_row(task, night.id, result))
+            except StageGuardError as error:
+                result = error
+        if not isinstance(result, Decoding):
+            where = f"{task.path.name}, night {night.id[:40]}"
+            error = result if isinstance(result, Message) else error_message(result, where)
+            part.failures.append((night.id, say(error)))
+            continue
+        decoded.append((night.id, result))
+        for note in night.notes:
+            part.notes[note] = part.notes.get(note, 0) + 1
+        if result.changed_share > result.many_changes:
+            text = f"more than {result.many_changes:.0%} of scored epochs were changed: "
+            text += many_changes_advice(result.profile)
+            part.warnings[text] = part.warnings.get(text, 0) + 1
+        if task.explain:
+            part.changes.extend([night.id, *change_cells(change)] for change in explain(result))
+    return part, decoded
+
+
+def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decoding | StageGuardError]:
+    said = {"cohort": task.options.cohort, "stager": task.options.stager, "trained": task.options.trained}
+    densities = [night.density for night in nights if night.density is not None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)  # of many changes, which each night's row tells
+        try:
+            return list(decode(densities, task.profile, **said))  # type: ignore[arg-type]
+        except StageGuardError:
+            results: list[Decoding | StageGuardError] = []
+            for density in densities:
+                try:
+                    results.append(decode(density, task.profile, **said))  # type: ignore[arg-type]
+                except StageGuardError as error:
+                    results.append(error)
+            return results
+
+
+def _row(task: TableTask, night_id: str, decoding: Decoding) -> NightRow:
+    measures = measures_of(decoding)
+    return NightRow.of(
+        *(night_id, task.path.name, decoding.hypnogram.n_epochs, int(decoding.changed.sum())),
+        strength=StrengthUsed.of(asdict(decoding.strength)),
+        joint=measures.joint,
+        n_early_rem_removed=len(measures.early_rem_removed),
+        estimates=measures.estimates,
+    )
+
+
+def _count(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None:
+    tally.nights += part.nights
+    tally.failures += [Outcome(task.path.name, night, error=Message(error)) for night, error in part.failures]
+    tally.notes.update(part.notes)
+    tally.warnings.update(part.warnings)
+    if is_old:
+        tally.n_before += len(part.nights)
+    else:
+        tally.n_decoded += len(part.nights)
+
+
+def _join(
+    task: TableTask, identity: dict[str, Any], tally: Tally, parts: Sequence[Path], changes: list[list[str]]
+) -> tuple[Path, ...]:
+    """Put the parts together, and give everything its name: the sidecar last."""
+    failures = [
+        dict(zip(FAILURE_COLUMNS, (each.id, each.file, str(each.error), __version__), strict=True))
+        for each in tally.failures
+    ]
+    texts = {
+        task.beside("nights.tsv"): table_text([row.cells for row in tally.nights]),
+        task.beside("failures.tsv"): table_text(failures),
+        task.beside("changes.tsv"): _changes_text(changes) if task.explain else "",
+    }
+    tables = {path: text for path, text in texts.items() if text}
+    (task.parts / JOINING).touch()
+    for path in texts.keys() - tables.keys():
+        path.unlink(missing_ok=True)
+    if not parts:
+        write_together(tables, overwrite=True)
+        return tuple(tables)
+    temporary, stream = new_temporary(task.output)
+    try:
+        with stream:
+            join_parts(task.output, parts, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        sidecar = _sidecar(task, identity, tally, file_sha256(temporary, "a recording"))
+        task.sidecar.unlink(missing_ok=True)  # of what is replaced: where it is, the table is whole
+        temporary.replace(task.output)
+    finally:
+        temporary.unlink(missing_ok=True)
+    write_together({**tables, task.sidecar: sidecar}, overwrite=True)
+    return task.output, *tables, task.sidecar
+
+
+def _sidecar(task: TableTask, identity: dict[str, Any], tally: Tally, sha256: str) -> str:
+    own = {
+        "layout": LAYOUT_VERSION,
+        "review": REVIEW_SENTENCE,
+        "table": {
+            "file": task.output.name,
+            "sha256": sha256,
+            "n_nights": len(tally.nights),
+            "n_failed": len(tally.failures),
+            "n_epochs": sum(row.n_epochs for row in tally.nights),
+        },
+        "run": identity,
+        "profile": describe_profile(task.profile, task.profile.to_dict()),
+        "assumptions": dict(tally.notes),
+    }
+    meanings = column_meanings(task.profile.scheme.names)
+    return json.dumps({**meanings, "stageguard": plain(own)}, indent=2, allow_nan=False) + "\n"
+
+
+def _changes_text(changes: Sequence[Sequence[str]]) -> str:
+    rows = [dict(zip((ID, *CHANGE_COLUMNS), cells, strict=True)) for cells in changes]
+    return table_text(rows)

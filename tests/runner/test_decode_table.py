@@ -1,0 +1,346 @@
+"""`stageguard decode cohort.parquet -o out.parquet`: one table in, one out, equal to night by night."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import stageguard as sg
+from cli_runner import Runner, error_line
+from nights import decode as decode_quietly
+from stageguard.base.files import locked
+from stageguard.formats import cohort_table
+from stageguard.runner import decode_table as runs
+
+PROFILE = "human-psg-5"
+STAGES = ("W", "N1", "N2", "N3", "R")
+
+
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Several blocks, whose borders fall within nights."""
+    monkeypatch.setattr(cohort_table, "BLOCK_ROWS", 50)
+
+
+def nights_of(n: int, n_epochs: int = 60) -> list[np.ndarray]:
+    rng = np.random.default_rng(n)
+    return [rng.dirichlet(np.full(5, 0.4), n_epochs + 7 * i) for i in range(n)]
+
+
+def cohort(path: Path, nights, ids, **more) -> Path:
+    """Write nights below each other; the suffix says how."""
+    column = [name for name, night in zip(ids, nights, strict=True) for _ in range(len(night))]
+    values = dict(zip(STAGES, np.concatenate(nights).T, strict=True))
+    table = {"id": column, **values, **more}
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(table), path, row_group_size=90)
+        return path
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
+    return path
+
+
+def decoded(path: Path) -> dict[str, list[str]]:
+    """Stages by night of an output, read without this package."""
+    if path.suffix == ".parquet":
+        rows = pq.read_table(path).to_pylist()
+    else:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    stages: dict[str, list[str]] = {}
+    for row in rows:
+        stages.setdefault(row["id"], []).append(row["stage"])
+    return stages
+
+
+def table_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+@pytest.mark.parametrize("source", ["in.parquet", "in.csv"])
+@pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
+def test_one_table_gives_what_single_nights_give(run, tmp_path, small_blocks, source, output):
+    nights, ids = nights_of(5), [f"p{i}" for i in range(5)]
+    path = cohort(tmp_path / source, nights, ids)
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / output)
+    assert ran.code == 0, ran.err
+    assert "5 nights: 5 decoded." in ran.out
+    expected = {name: decode_quietly(night, PROFILE) for name, night in zip(ids, nights, strict=True)}
+    assert decoded(tmp_path / output) == {name: each.stages.tolist() for name, each in expected.items()}
+    rows = table_rows(tmp_path / f"{output}.nights.tsv")
+    assert [row["id"] for row in rows] == ids
+    assert [int(row["n_changed"]) for row in rows] == [each.changed.sum() for each in expected.values()]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_all_columns_are_those_of_the_decoding(run, tmp_path):
+    (night,) = nights_of(1)
+    night[20:23] = np.nan
+    path = cohort(tmp_path / "in.parquet", [night], ["a"])
+    assert run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet").code == 0
+    rows = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    result = decode_quietly(night, PROFILE)
+    assert rows["onset"] == [30.0 * i for i in range(len(night))]
+    assert set(rows["duration"]) == {30.0}
+    assert rows["label"] == result.hypnogram.labels.tolist()
+    assert rows["changed"] == result.changed.tolist()
+    assert rows["filled"] == result.filled.tolist()
+    assert rows["argmax_stage"][20] == "?"
+    chosen = night[np.arange(len(night)), result.hypnogram.labels]
+    assert [value is None for value in rows["probability"]] == np.isnan(chosen).tolist()
+    known = [value for value in rows["probability"] if value is not None]
+    np.testing.assert_array_equal(known, chosen[~np.isnan(chosen)].astype(np.float32))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_bad_night_is_a_row_of_the_failures_and_the_others_go_on(run, tmp_path, suffix):
+    nights = nights_of(3)
+    nights[1][4] = [0.5, 0.5, 0.5, 0.0, 0.0]
+    path = cohort(tmp_path / f"in{suffix}", nights, ["a", "b", "c"])
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert ran.code == 1
+    assert set(decoded(tmp_path / "out.parquet")) == {"a", "c"}
+    (row,) = table_rows(tmp_path / "out.parquet.failures.tsv")
+    assert row["id"] == "b"
+    assert row["error"].startswith(f"in{suffix}, night b: ")
+    assert "sums to 1.5" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "written"),
+    [
+        ([3, 1, 2], ["3", "1", "2"]),
+        ([1.0, 2.5, 3.0], ["1", "2.5", "3"]),
+        (["-x", "+1", "=2+2"], ["-x", "+1", "=2+2"]),
+        (["a,b", 'c"d', "e f"], ["a,b", 'c"d', "e f"]),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_ids_of_any_kind_name_the_nights(run, tmp_path, ids, written, suffix):
+    path = cohort(tmp_path / f"in{suffix}", nights_of(3), ids)
+    if suffix == ".csv":
+        written = [str(each) for each in ids]
+    for output in ("out.parquet", "out.csv"):
+        assert run("decode", path, "-p", PROFILE, "-o", tmp_path / output).code == 0
+    assert list(decoded(tmp_path / "out.parquet")) == written
+    quoted = [f"'{name}" if name[0] in "-+=" else name for name in written]
+    assert list(decoded(tmp_path / "out.csv")) == quoted
+    assert [row["id"] for row in table_rows(tmp_path / "out.csv.nights.tsv")] == quoted
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize(
+    ("ids", "line"),
+    [
+        (["a", None, "c"], "has no id, expected the name of its night in every row. Are cells merged?"),
+        (["a", "b", "a"], "night 'a' begins again at row"),
+    ],
+)
+def test_rows_without_an_id_and_scattered_nights_are_refused(run, tmp_path, suffix, ids, line):
+    path = cohort(tmp_path / f"in{suffix}", nights_of(3), ids)
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert line in error_line(ran)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_nan_id_is_missing(run, tmp_path):
+    path = cohort(tmp_path / "in.parquet", nights_of(2), [1.0, float("nan")])
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert "row 60 has no id" in error_line(ran)
+
+
+def test_a_table_without_id_says_which_column_may_be_it(run, tmp_path):
+    table = pa.table({"subject": ["a"] * 9} | dict(zip(STAGES, nights_of(1, 9)[0].T, strict=True)))
+    pq.write_table(table, tmp_path / "in.parquet")
+    ran = run("decode", tmp_path / "in.parquet", "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert "has no column 'id' that names the night of each row." in error_line(ran)
+    assert "Rename 'subject' to it" in ran.err
+
+
+def test_missing_stages_are_said(run, tmp_path):
+    pq.write_table(pa.table({"id": ["a"], "x": [1.0]}), tmp_path / "in.parquet")
+    ran = run("decode", tmp_path / "in.parquet", "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert "names no stages (got: id, x)" in error_line(ran)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_each_night_has_its_own_epoch_length_and_other_columns_are_named(run, tmp_path, suffix):
+    nights = [night[:60] for night in nights_of(2)]
+    durations = [30.0] * 60 + [20.0] * 60
+    more = {"duration": durations, "onset": [30.0 * i for i in range(60)] + [20.0 * i for i in range(60)]}
+    path = cohort(tmp_path / f"in{suffix}", nights, ["a", "b"], site=["x"] * 120, **more)
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert ran.code == 0, ran.err
+    rows = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    assert rows["duration"] == durations
+    assert rows["onset"] == more["onset"]
+    assert "columns ignored: site" in ran.out
+
+
+def test_the_same_call_again_has_nothing_to_do_and_another_is_refused(run, tmp_path):
+    path = cohort(tmp_path / "in.parquet", nights_of(3), ["a", "b", "c"])
+    call = ("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    run(*call)
+    before = (tmp_path / "out.parquet").stat().st_mtime_ns
+    again = run(*call)
+    assert again.code == 0
+    assert "was decoded before" in again.out
+    assert "was decoded with other options" in error_line(run(*call, "--trained", "natural"))
+    assert (tmp_path / "out.parquet").stat().st_mtime_ns == before
+    cohort(path, nights_of(4), ["a", "b", "c", "d"])
+    assert "was decoded with other input" in error_line(run(*call))
+    assert run(*call, "--overwrite").code == 0
+    assert set(decoded(tmp_path / "out.parquet")) == {"a", "b", "c", "d"}
+
+
+def test_a_file_of_somebody_else_is_not_replaced(run, tmp_path):
+    path = cohort(tmp_path / "in.parquet", nights_of(2), ["a", "b"])
+    (tmp_path / "out.csv").write_text("mine")
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.csv")
+    assert "exists already, and it is not known how it was made" in error_line(ran)
+    assert (tmp_path / "out.csv").read_text() == "mine"
+
+
+def test_parquet_and_text_of_one_name_share_nothing(run, tmp_path):
+    path = cohort(tmp_path / "in.parquet", nights_of(2), ["a", "b"])
+    for output in ("out.parquet", "out.csv"):
+        assert run("decode", path, "-p", PROFILE, "-o", tmp_path / output).code == 0
+    for output in ("out.parquet", "out.csv"):
+        record = json.loads((tmp_path / f"{output}.json").read_text())["stageguard"]
+        assert record["table"]["file"] == output
+        assert "was decoded before" in run("decode", path, "-p", PROFILE, "-o", tmp_path / output).out
+
+
+def test_what_decode_wrote_is_no_input_for_it(run, tmp_path):
+    path = cohort(tmp_path / "in.parquet", nights_of(2), ["a", "b"])
+    for output in ("out.parquet", "out.csv"):
+        run("decode", path, "-p", PROFILE, "-o", tmp_path / output)
+        ran = run("decode", tmp_path / output, "-p", PROFILE, "-o", tmp_path / "again.parquet")
+        assert ran.code == 1
+        assert "Traceback" not in ran.err
+
+
+def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_blocks, monkeypatch):
+    path = cohort(tmp_path / "in.parquet", nights_of(6), list("abcdef"))
+    call = ("decode", path, "-p", PROFILE, "--explain", "-o")
+    assert run(*call, tmp_path / "whole.parquet").code == 0
+    n_blocks, decode_block = 0, runs._decode_block
+
+    def fail_later(*arguments):
+        nonlocal n_blocks
+        n_blocks += 1
+        if n_blocks == 4:
+            raise KeyboardInterrupt
+        return decode_block(*arguments)
+
+    monkeypatch.setattr(runs, "_decode_block", fail_later)
+    with pytest.raises(KeyboardInterrupt):
+        runs.decode_table(task_of(path, tmp_path / "out.parquet"))
+    assert not (tmp_path / "out.parquet").exists()
+    n_blocks = 10
+    ran = run(*call, tmp_path / "out.parquet")
+    assert ran.code == 0, ran.err
+    assert "3 done before, 3 decoded" in ran.out
+    for suffix in ("", ".nights.tsv", ".changes.tsv"):
+        made, whole = (tmp_path / f"{name}.parquet{suffix}" for name in ("out", "whole"))
+        assert made.read_bytes() == whole.read_bytes()
+    changes = table_rows(tmp_path / "out.parquet.changes.tsv")
+    assert {row["id"] for row in changes} == set("abcdef")
+
+
+def task_of(path, output):
+    profile = sg.Profile.load(PROFILE)
+    return runs.TableTask(path, output, profile, runs.DecodeOptions(), explain=True)
+
+
+def test_two_runs_on_one_output_are_one_line(run, tmp_path):
+    path = cohort(tmp_path / "in.parquet", nights_of(2), ["a", "b"])
+    task = task_of(path, tmp_path / "out.parquet")
+    task.parts.mkdir()
+    with locked(task.parts / runs.LOCK):
+        ran = run("decode", path, "-p", PROFILE, "-o", task.output)
+    assert "another run is writing it" in error_line(ran)
+
+
+def test_a_full_disk_leaves_nothing_under_the_name(run, tmp_path, monkeypatch):
+    path = cohort(tmp_path / "in.parquet", nights_of(2), ["a", "b"])
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs, "join_parts", full)
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert "out.parquet: No space left on device." in error_line(ran)
+    assert {each.name for each in tmp_path.iterdir()} == {"in.parquet", ".out.parquet.parts"}
+    monkeypatch.undo()
+    assert (
+        "2 nights: 2 done before, 0 decoded."
+        in run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet").out
+    )
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_is_one_line(run, tmp_path):
+    path = cohort(tmp_path / "in.parquet", nights_of(2), ["a", "b"])
+    (tmp_path / "closed").mkdir(mode=0o500)
+    ran = run("decode", path, "-p", PROFILE, "-o", tmp_path / "closed" / "out.parquet")
+    assert "Permission denied" in error_line(ran)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_a_killed_run_goes_on_and_no_half_table_is_ever_seen(tmp_path):
+    nights = nights_of(40, 1000)
+    path = cohort(tmp_path / "in.parquet", nights, [f"n{i}" for i in range(40)])
+    script = (
+        "import sys\nfrom stageguard.formats import cohort_table\ncohort_table.BLOCK_ROWS = 2000\n"
+        "from stageguard.cli import main\nmain(sys.argv[1:])"
+    )
+
+    def start(name):
+        command = [
+            sys.executable,
+            "-c",
+            script,
+            "decode",
+            str(path),
+            "-p",
+            PROFILE,
+            "-o",
+            str(tmp_path / name),
+        ]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    assert start("whole.parquet").wait() == 0
+    parts, rng = tmp_path / ".out.parquet.parts", np.random.default_rng(3)
+    n_kills = 0
+    for wanted in sorted(rng.choice(18, 3, replace=False) + 1):
+        process = start("out.parquet")
+        while process.poll() is None and len(list(parts.glob("*.json"))) <= wanted:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        n_kills += process.wait() == -signal.SIGKILL
+        if (tmp_path / "out.parquet").exists():
+            assert len(decoded(tmp_path / "out.parquet")) == 40
+    assert n_kills
+    assert start("out.parquet").wait() == 0
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert not parts.exists()
