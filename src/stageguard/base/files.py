@@ -106,8 +106,11 @@ def read_file(path: Path, kind: str) -> bytes:
 
 def file_sha256(path: Path, kind: str) -> str:
     """Return the SHA-256 of a file that may be larger than the memory."""
-    with open_file(path, kind) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with open_file(path, kind, buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_text(path: Path, kind: str, *, encoding: str = "utf-8", errors: str = "strict") -> str:
