@@ -224,15 +224,30 @@ def test_output_must_be_a_folder(run, night, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "Missing option '--profile'"),
-        (["-p", "human-psg-5", "--trained", "often"], "'often' is not one of 'natural', 'balanced'"),
+        ([], "missing option --profile"),
+        (
+            ["-p", "human-psg-5", "--trained", "often"],
+            "is 'often', expected one of 'natural', 'balanced'.",
+        ),
         (["-p", "human-psg-5", "--logits", "--log"], "--logits and --log exclude each other"),
         (["-p", "human-psg-5", "second.csv", "--pins", "1=R"], "--quality and --pins belong to one file"),
-        (["-p", "human-psg-5", "--jobs", "-1"], "Invalid value for '--jobs'"),
-        (["-p", "human-psg-5", "--epoch-seconds", "0"], "0 is not a length of 0.1 to 3600 seconds"),
-        (["-p", "human-psg-5", "--epoch-seconds=-30"], "-30 is not a length of 0.1 to 3600 seconds"),
-        (["-p", "human-psg-5", "--epoch-seconds", "nan"], "nan is not a length of 0.1 to 3600 seconds"),
-        (["-p", "human-psg-5", "--epoch-seconds", "3601"], "3601 is not a length of 0.1 to 3600 seconds"),
+        (["-p", "human-psg-5", "--jobs", "-1"], "--jobs is '-1', expected a whole number, 0 or more."),
+        (
+            ["-p", "human-psg-5", "--epoch-seconds", "0"],
+            "is '0', expected a number, 0.1 to 3,600.",
+        ),
+        (
+            ["-p", "human-psg-5", "--epoch-seconds=-30"],
+            "is '-30', expected a number, 0.1 to 3,600.",
+        ),
+        (
+            ["-p", "human-psg-5", "--epoch-seconds", "nan"],
+            "is 'nan', expected a number, 0.1 to 3,600.",
+        ),
+        (
+            ["-p", "human-psg-5", "--epoch-seconds", "3601"],
+            "is '3601', expected a number, 0.1 to 3,600.",
+        ),
     ],
 )
 def test_wrong_usage_exits_2(run, night, arguments, expected):

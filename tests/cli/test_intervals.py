@@ -191,10 +191,10 @@ def test_a_bad_file_among_good_ones_is_a_failure_of_its_own(run, night, fitted, 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "Missing option '--profile'"),
-        (("--level", "0.3"), "Invalid value for '--level'"),
+        ((), "missing option --profile"),
+        (("--level", "0.3"), "--level is '0.3', expected a number, 0.5 to 0.99."),
         (("--output", "here.csv"), "expected the name of a .tsv file"),
-        (("--method", "bayes"), "'bayes' is not one of"),
+        (("--method", "bayes"), "--method is 'bayes', expected one of"),
     ],
 )
 def test_wrong_usage_exits_2(run, night, options, words):

@@ -146,7 +146,7 @@ def test_an_expert_of_another_length_is_one_line(run, night, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "Missing option '--profile'"),
+        ([], "missing option --profile"),
         (["-p", PROFILE, "--logits", "--log"], "--logits and --log exclude each other"),
         (["-p", PROFILE, "--start", "22:30"], "expected a date and a time such as 2024-05-01T22:30"),
     ],

@@ -10,11 +10,10 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import stageguard as sg
+from cli_runner import Runner
 from stageguard.base.errors import InputError, StageGuardWarning
-from stageguard.cli import app
 from stageguard.formats import registry
 from stageguard.formats.outputs import write_decoding
 from stageguard.night.stages import AASM5
@@ -65,10 +64,9 @@ def rows_of(path, delimiter: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter=delimiter))
 
 
-def run(*arguments) -> str:
-    result = CliRunner().invoke(app, [str(each) for each in arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
+@pytest.fixture
+def run(capsys):
+    return Runner(capsys)
 
 
 # ---- the field
@@ -282,45 +280,44 @@ def test_a_hypnogram_of_yasa_begins_with_its_recording():
 
 
 @pytest.mark.parametrize("offset", [0.0, 12.5, 30.0])
-def test_commands_keep_the_times_of_a_table(tmp_path, offset):
+def test_commands_keep_the_times_of_a_table(run, tmp_path, offset):
     source = write_csv(tmp_path / "night.csv", offset)
-    run("decode", source, "-p", "human-psg-5", "-o", tmp_path / "out")
+    assert run("decode", source, "-p", "human-psg-5", "-o", tmp_path / "out").code == 0
     tsv = tmp_path / "out" / "night.hypnogram.tsv"
     scored = [row for row in rows_of(tsv, "\t") if row["filled"] == "0"]  # epochs before the first row are
     assert [float(row["onset"]) for row in scored] == [offset + SECONDS * i for i in range(len(LABELS))]
-    run("verify", tsv, "--input", source)
-    run("convert", tsv, "--output", tmp_path / "n.annot")
+    assert run("verify", tsv, "--input", source).code == 0
+    assert run("convert", tsv, "--output", tmp_path / "n.annot").code == 0
     names = [AASM5.names[label] for label in LABELS]
     found = timed(sg.read_hypnogram(tmp_path / "n.annot"))
     assert [found[offset + SECONDS * i] for i in range(len(LABELS))] == names
-    run("posterior", source, "-p", "human-psg-5", "-o", tmp_path / "out")
+    assert run("posterior", source, "-p", "human-psg-5", "-o", tmp_path / "out").code == 0
     rows = rows_of(tmp_path / "out" / "night.posterior.csv", ",")
     assert [float(row["onset"]) for row in rows][-len(LABELS)] == offset
     other = write_csv(tmp_path / "other.csv", offset)
-    run("combine", source, other, "-o", tmp_path / "both.csv")
+    assert run("combine", source, other, "-o", tmp_path / "both.csv").code == 0
     known = [row for row in rows_of(tmp_path / "both.csv", ",") if row["W"]]
     assert float(known[0]["onset"]) == offset
 
 
-def test_an_output_of_another_onset_is_not_verified(tmp_path):
+def test_an_output_of_another_onset_is_not_verified(run, tmp_path):
     source = write_csv(tmp_path / "night.csv", 12.5)
-    run("decode", source, "-p", "human-psg-5", "-o", tmp_path)
+    assert run("decode", source, "-p", "human-psg-5", "-o", tmp_path).code == 0
     sidecar = tmp_path / "night.hypnogram.json"
     content = json.loads(sidecar.read_text(encoding="utf-8"))
     content["stageguard"]["hypnogram"]["offset_seconds"] = 0.0
     sidecar.write_text(json.dumps(content), encoding="utf-8")
-    result = CliRunner().invoke(app, ["verify", str(sidecar)])
-    assert result.exit_code == 1
-    assert "offset_seconds is 12.5, but 0 is recorded" in " ".join(result.output.split())
+    ran = run("verify", sidecar)
+    assert ran.code == 1
+    assert "offset_seconds is 12.5, but 0 is recorded" in " ".join(ran.out.split())
 
 
-def test_a_scoring_of_other_times_is_not_compared(tmp_path):
-    run("decode", write_csv(tmp_path / "night.csv", 12.5), "-p", "human-psg-5", "-o", tmp_path)
-    hypnogram().save(tmp_path / "expert.csv", format="stageguard-csv")
-    result = CliRunner().invoke(
-        app, ["compare", str(tmp_path / "expert.csv"), str(tmp_path / "night.hypnogram.tsv")]
+def test_a_scoring_of_other_times_is_not_compared(run, tmp_path):
+    assert (
+        run("decode", write_csv(tmp_path / "night.csv", 12.5), "-p", "human-psg-5", "-o", tmp_path).code == 0
     )
-    assert result.exit_code == 1
+    hypnogram().save(tmp_path / "expert.csv", format="stageguard-csv")
+    assert run("compare", tmp_path / "expert.csv", tmp_path / "night.hypnogram.tsv").code == 1
 
 
 def test_yasa_without_a_start_loses_the_offset_aloud():

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -153,6 +152,8 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 
     The comparison ignores case. The leading space lets the result end any sentence.
     """
+    from difflib import get_close_matches  # loaded for misspelt words only
+
     by_lower_case = {option.lower(): option for option in options}
     nearest = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.6)
     return f" Did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""

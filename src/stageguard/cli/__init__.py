@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from stageguard.cli.app import app
+from stageguard.cli.app import run
 from stageguard.cli.terminal import print_error, print_warning
 from stageguard.runner.stopping import Stopped, stoppable
 
@@ -28,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         with stoppable():
-            app(args=None if arguments is None else list(arguments), prog_name="stageguard")
+            sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except Stopped as stopped:
         print_error(stopped)
         sys.exit(stopped.exit_code)

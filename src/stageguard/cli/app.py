@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Annotated, Any
 
-import typer
-from typer.core import TyperGroup
-
+from stageguard.base.errors import did_you_mean
 from stageguard.base.version import __version__
-from stageguard.cli.options import PlainCommand
+from stageguard.cli.console import width_of
+from stageguard.cli.parser import HELP, Command, Exit, UsageError, page
+from stageguard.cli.terminal import print_error
 
 # Commands by what they are about, and the line about each in the help: `decode` is the function `decode` of
 # `stageguard.cli.commands.decode`, or there is an `app` with commands of its own.
@@ -53,58 +54,64 @@ COMMANDS = {
 SHORT_HELP = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
 
 
-class LazyGroup(TyperGroup):
-    """The commands of the table, under its headings. The types typer passes here are private to it."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands: Any = dict.fromkeys(SHORT_HELP)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, imported now."""
-        return load_command(cmd_name) if cmd_name in SHORT_HELP else None
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the headings and their commands, none of which is imported for that."""
-        width = max(map(len, SHORT_HELP))
-        for heading, commands in COMMANDS.items():
-            with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+ABOUT = "Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out."
+GENERAL = {"    --version": "Print the version and exit.", "-h, --help": "Show this message and exit."}
+EXAMPLES = ("stageguard demo", "stageguard decode night.csv --profile human-psg-5")
+HELP_WIDTH = 100  # lines that are longer are hard to read
 
 
-def load_command(name: str) -> Any:
-    """Import a command's module and return the command."""
+def run(words: Sequence[str]) -> int:
+    """Run the command that the words name; returns the exit code."""
+    path = "stageguard"
+    try:
+        if not words or words[0] in HELP:
+            print(page("stageguard COMMAND [OPTIONS] [ARGUMENTS]", ABOUT, _overview(), EXAMPLES, _width()))
+            return 0 if words else 2
+        if words[0] == "--version":
+            print(f"stageguard {__version__}")
+            return 0
+        path = f"stageguard {words[0]}" if words[0] in SHORT_HELP else path
+        command, rest = find_command(words)
+        path = command.path
+        if asks_for_help(rest):
+            print(command.help(_width()))
+            return 0
+        command.run(rest)
+    except UsageError as error:
+        print_error(f"{error} Help: {path} -h")
+        return 2
+    except Exit as done:
+        return done.code
+    return 0
+
+
+def find_command(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
+    """Return the command that the first words name, imported now, and the words that are left."""
+    name, *rest = words
+    if name not in SHORT_HELP:
+        what = "option" if name.startswith("-") else "command"
+        hint = did_you_mean(name, [*SHORT_HELP, "--version", "--help"])
+        raise UsageError(f"there is no {what} {name!r}.{hint}")
     module = import_module(f"stageguard.cli.commands.{name}")
-    sub_app: Any = getattr(module, "app", None)
-    if sub_app is not None:
-        return typer.main.get_group(sub_app)
-    single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, cls=PlainCommand)(getattr(module, name))
-    return typer.main.get_command(single)
+    subcommands: dict[str, Callable[..., None]] = getattr(module, "SUBCOMMANDS", {})
+    if rest and rest[0] in subcommands:
+        return Command(f"stageguard {name} {rest[0]}", subcommands[rest[0]]), rest[1:]
+    if subcommands and rest and not rest[0].startswith("-"):
+        hint = did_you_mean(rest[0], subcommands)
+        raise UsageError(
+            f"there is no command {name} {rest[0]!r}, expected one of {', '.join(subcommands)}.{hint}"
+        )
+    return Command(f"stageguard {name}", getattr(module, name), subcommands), rest
 
 
-app = typer.Typer(
-    cls=LazyGroup,
-    help="Physiologically constrained sleep staging: stage probabilities in, a plausible hypnogram out.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+def asks_for_help(words: Sequence[str]) -> bool:
+    """Return whether help is asked for, before what may follow ``--``."""
+    return any(word in HELP for word in (words[: words.index("--")] if "--" in words else words))
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"stageguard {__version__}")
-        raise typer.Exit
+def _overview() -> dict[str, dict[str, str]]:
+    return {"Options": GENERAL} | COMMANDS
 
 
-@app.callback()
-def options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
-    ] = False,
-) -> None:
-    """Physiologically constrained sleep staging."""
+def _width() -> int:
+    return min(width_of(sys.stdout, HELP_WIDTH), HELP_WIDTH)

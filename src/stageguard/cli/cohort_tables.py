@@ -6,9 +6,9 @@ from math import isnan
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from stageguard.base.arrays import NAN
+from stageguard.cli.console import Console
 from stageguard.cli.group_tables import shown_rows, titled
 from stageguard.cli.present import length_words
 from stageguard.cli.terminal import count, one_line, print_heading, print_list, table

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
-from rich.console import Console
-
+from stageguard.cli.console import Console
 from stageguard.cli.terminal import one_line, print_heading, print_list, table
 from stageguard.formats.cohort_files import scoring_names
 from stageguard.measures.cohort import CohortTable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-import typer
-
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import file_error, real_path
 from stageguard.cli.options import DecodingGiven, Reading, column_names
+from stageguard.cli.parser import UsageError
 from stageguard.formats.companions import (
     MOMENT_WORDS,
     START_WORDS,
@@ -134,7 +132,7 @@ def find_inputs(arguments: Sequence[Path] | None, samples: Path | None, wanted: 
     """
     if not arguments:
         if samples is None:
-            raise typer.BadParameter("Missing argument 'FILES...': name files, folders, or a list (--list).")
+            raise UsageError("missing argument FILES: name files, folders, or a list (--list).")
         return Inputs(tuple(read_samples(samples, wanted.kind)))
     wanted.check()
     nights: list[Input] = []
@@ -209,6 +207,8 @@ def _matching(pattern: Path, wanted: Wanted) -> list[Path]:
 
     Outputs are among them where the pattern itself ends like one: `*.posterior.csv`.
     """
+    import glob
+
     asked = tuple(suffix for suffix in OWN_SUFFIXES if pattern.name.endswith(suffix))
     paths = map(Path, glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - pathlib's matches hidden files
     files = [

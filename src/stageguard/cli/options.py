@@ -3,84 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, ClassVar, Literal
 
-import typer
-from typer.core import TyperCommand
-
-
-class PlainCommand(TyperCommand):
-    """A command whose help tells what arguments are for, not which Python types they have."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        for own in self.params:
-            if own.param_type_name == "argument":
-                own.display_type_rich = lambda ctx: None  # type: ignore[attr-defined]
-
+from stageguard.cli.parser import Argument, Option, UsageError
 
 SchemeNames = Literal["aasm5", "wldr4", "wnr3", "ws2"]
 
 
-def given_path(text: str) -> Path:
-    """Return a path; an empty one, such as a variable that was never set, is no folder to work in."""
-    if not text.strip():
-        raise typer.BadParameter("an empty name, expected a file or a folder.")
-    return Path(text)
-
-
-def one_of(names: Iterable[str]) -> dict[str, Any]:
-    """Return what makes an option one of some names, for names that stand in a table."""
-    known = tuple(names)
-
-    def parse(text: str) -> str:
-        if text not in known:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, known))}.")
-        return text
-
-    return {"parser": parse, "metavar": f"<{'|'.join(known)}>"}
-
-
-def check_epoch_seconds(seconds: float | None) -> float | None:
-    """Refuse what is no length of an epoch."""
-    if seconds is not None and not 0.1 <= seconds <= 3600:  # NaN is neither
-        raise typer.BadParameter(f"{seconds:g} is not a length of 0.1 to 3600 seconds, for example 30.")
-    return seconds
-
-
-def path_argument(metavar: str, help: str) -> Any:
-    """Return an argument that names files."""
-    return typer.Argument(metavar=metavar, parser=given_path, help=help)
-
-
-def path_option(metavar: str, help: str, *names: str) -> Any:
-    """Return an option that names a file or a folder."""
-    return typer.Option(*names, metavar=metavar, parser=given_path, help=help)
-
-
-def output_option(metavar: str, help: str) -> Any:
+def output_option(metavar: str, help: str) -> Option:
     """Return the option that says where to write."""
-    return path_option(metavar, help, "--output", "-o")
+    return Option("--output", "-o", metavar=metavar, help=help)
 
 
-def profile_option(help: str) -> Any:
+def profile_option(help: str) -> Option:
     """Return the option that names a profile."""
-    return typer.Option("--profile", "-p", metavar="NAME", help=help)
+    return Option("--profile", "-p", metavar="NAME", help=help)
 
 
-def seconds_option(help: str) -> Any:
+def seconds_option(help: str) -> Option:
     """Return an option that is a length of epochs."""
-    return typer.Option(metavar="SECONDS", callback=check_epoch_seconds, help=help)
+    return Option(metavar="SECONDS", min=0.1, max=3600, help=help)
 
 
-def text_option(metavar: str, help: str, *names: str) -> Any:
+def text_option(metavar: str, help: str, *names: str) -> Option:
     """Return an option that is a text, or something that is read from it."""
-    return typer.Option(*names, metavar=metavar, help=help)
+    return Option(*names, metavar=metavar, help=help)
 
 
 Text = str | None
@@ -104,7 +54,7 @@ Stager = Annotated[
 ]
 TrainedOn = Annotated[
     Literal["natural", "balanced"] | None,
-    typer.Option(help="How the stager was trained; unknown counts as balanced."),
+    Option(help="How the stager was trained; unknown counts as balanced."),
 ]
 FormatName = Annotated[
     Text,
@@ -115,28 +65,26 @@ FormatName = Annotated[
 Pool = Annotated[
     float | None, seconds_option("Average shorter rows of probabilities to epochs of this length.")
 ]
-Logits = Annotated[bool, typer.Option("--logits", help="Probability files hold logits.")]
-Log = Annotated[bool, typer.Option("--log", help="Probability files hold log-probabilities.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing outputs.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
+Logits = Annotated[bool, Option("--logits", help="Probability files hold logits.")]
+Log = Annotated[bool, Option("--log", help="Probability files hold log-probabilities.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace existing outputs.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON only.")]
+Jobs = Annotated[int, Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
 DensityFiles = Annotated[
     list[Path] | None,
-    path_argument(
+    Argument(
         "FILES",
         "Probabilities (CSV, .npy, YASA JSON ...), folders of them, quoted patterns, or a sample list.",
     ),
 ]
 ScoredFiles = Annotated[
     list[Path] | None,
-    path_argument(
-        "FILES", "Hypnograms or probabilities, folders of them, quoted patterns, or a sample list."
-    ),
+    Argument("FILES", "Hypnograms or probabilities, folders of them, quoted patterns, or a sample list."),
 ]
 OutputFolder = Annotated[File, output_option("FOLDER", "For the outputs. Default: beside each file.")]
 SampleList = Annotated[
     File,
-    path_option(
+    text_option(
         "SAMPLES.tsv",
         "Columns id, probabilities, scoring, edf, start, lights_off, lights_on. FILES: about these.",
         "--list",
@@ -147,7 +95,7 @@ ScoringFormat = Annotated[
 ]
 SchemeName = Annotated[
     SchemeNames | None,
-    typer.Option("--scheme", help="Scheme of the hypnograms; finer stages are merged into it."),
+    Option("--scheme", help="Scheme of the hypnograms; finer stages are merged into it."),
 ]
 LightsOff = Annotated[
     Text, text_option("TIME", "Lights off: 22:30, or seconds since the beginning of the recording.")
@@ -175,9 +123,9 @@ def parse_pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[
     for text in texts or ():
         key, mark, value = (part.strip() for part in text.partition("="))
         if not mark or not key or not value:
-            raise typer.BadParameter(f"{option} is {text!r}, expected {example}.")
+            raise UsageError(f"{option} is {text!r}, expected {example}.")
         if pairs.setdefault(key, value) != value:
-            raise typer.BadParameter(f"{option} says {key!r} twice. Keep one.")
+            raise UsageError(f"{option} says {key!r} twice. Keep one.")
     return pairs
 
 
@@ -207,6 +155,8 @@ class LightsTimes:
 class Rows:
     """What rows of probabilities are: logits, log-probabilities or neither, of which epoch length."""
 
+    HEADING: ClassVar = "How files are read"
+
     epoch_seconds: EpochSeconds = None
     logits: Logits = False
     log: Log = False
@@ -214,7 +164,7 @@ class Rows:
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
         if self.logits and self.log:
-            raise typer.BadParameter("--logits and --log exclude each other: give the one the files hold.")
+            raise UsageError("--logits and --log exclude each other: give the one the files hold.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +188,8 @@ class ScoredReading(Reading):
 class DecodingGiven(Reading):
     """How files of probabilities are read, and what goes into their decoding besides."""
 
+    HEADING: ClassVar = "What else is known of a night"
+
     quality: Quality = None
     pins: Pins = None
     cohort: Cohort = None
@@ -253,36 +205,4 @@ class DecodingGiven(Reading):
     def check_one_file(self, n_files: int) -> None:
         """Refuse several files where something belongs to one of them."""
         if n_files > 1 and (self.quality is not None or self.pins):
-            raise typer.BadParameter("--quality and --pins belong to one file: take the files one by one.")
-
-
-def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options of a group in the place of a parameter that is a group.
-
-    Typer makes an option of each parameter; a parameter whose type is a dataclass of options, such as
-    `Reading`, stands for all of them, so that commands list them once and pass them on together.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    parameters: list[Parameter] = []
-    groups: dict[str, Any] = {}
-    for parameter in signature(command).parameters.values():
-        hint = hints[parameter.name]
-        if not is_dataclass(hint):
-            parameters.append(parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
-            continue
-        groups[parameter.name] = hint
-        kinds = get_type_hints(hint, include_extras=True)
-        parameters += [
-            Parameter(item.name, Parameter.KEYWORD_ONLY, default=item.default, annotation=kinds[item.name])
-            for item in fields(hint)
-        ]
-
-    @wraps(command)
-    def spread_out(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{item.name: given.pop(item.name) for item in fields(group)})
-        command(**given)
-
-    spread_out.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    spread_out.__annotations__ = {each.name: each.annotation for each in parameters}
-    return spread_out
+            raise UsageError("--quality and --pins belong to one file: take the files one by one.")

@@ -8,10 +8,9 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console
-from rich.text import Text
-
+from stageguard.cli.console import Console, Text
+from stageguard.cli.parser import Exit, UsageError
+from stageguard.cli.progress import progress
 from stageguard.cli.terminal import (
     console,
     count,
@@ -20,7 +19,6 @@ from stageguard.cli.terminal import (
     print_heading,
     print_json,
     print_list,
-    progress,
     table,
 )
 from stageguard.formats.outputs import REVIEW_SENTENCE
@@ -50,7 +48,7 @@ def run_shown(
     jobs: int = 1,
 ) -> list[Outcome[Value]]:
     """Return what became of each file, with a progress bar on a terminal."""
-    found = run_files(work, tasks, output_of=output_of, jobs=jobs, fatal=(typer.BadParameter,))
+    found = run_files(work, tasks, output_of=output_of, jobs=jobs, fatal=(UsageError,))
     return list(progress(found, what, len(tasks), quiet=quiet))
 
 
@@ -96,7 +94,7 @@ def end(outcomes: Outcomes, *, as_json: bool) -> None:
     """Print what failed, and exit with 1 where anything did."""
     print_problems(outcomes, as_json=as_json)
     if not all(outcome.ok for outcome in outcomes):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def print_night(
@@ -177,7 +175,7 @@ def print_headline(file: str, night: NightFacts, out: Console, link: str, lights
     """Name the file, the profile and what was recorded."""
     length = length_words(night.n_epochs, night.epoch_seconds)
     about = f" {link} {one_line(night.profile_name)}: {length}, stages {one_line(' '.join(night.stages))}"
-    out.print(Text.assemble((one_line(Path(file).name), "bold"), about))
+    out.print(Text((one_line(Path(file).name), "bold"), about))
     if lights:
         out.print(f"Measured between lights: {lights}")
 
@@ -241,7 +239,7 @@ def looking_like_experts(judged: Sequence[bool | None]) -> str:
 
 def marked(cell: str) -> Text:
     """Return a cell in the colour of the place it ends with."""
-    return Text(cell, style=PLACE_STYLE.get(cell.rpartition(" ")[2], ""))
+    return Text((cell, PLACE_STYLE.get(cell.rpartition(" ")[2], "")))
 
 
 def print_review(out: Console) -> None:

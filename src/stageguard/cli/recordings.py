@@ -10,38 +10,37 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.cli.options import parse_dataset_options, parse_pairs
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.datasets import dataset as described
 from stageguard.formats.recordings.read import SUFFIXES, read_recording_file
 from stageguard.night.recording import Recording
 
 Recordings = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="RECORDINGS",
         help="EDF, EDF+ or WFDB (.hea) files or folders of them; with --dataset the dataset's folder.",
     ),
 ]
 Channel = Annotated[
     list[str] | None,
-    typer.Option("--channel", metavar="ROLE=NAME", help="Which channel is eeg, emg, radar_i, ... Repeat it."),
+    Option("--channel", metavar="ROLE=NAME", help="Which channel is eeg, emg, radar_i, ... Repeat it."),
 ]
 DatasetName = Annotated[
     str | None,
-    typer.Option("--dataset", metavar="NAME", help="Read the folders as this dataset (stageguard data)."),
+    Option("--dataset", metavar="NAME", help="Read the folders as this dataset (stageguard data)."),
 ]
 DatasetOption = Annotated[
     list[str] | None,
-    typer.Option("--dataset-option", metavar="KEY=VALUE", help="An option of the dataset's. Repeat it."),
+    Option("--dataset-option", metavar="KEY=VALUE", help="An option of the dataset's. Repeat it."),
 ]
 Scoring = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Expert scoring of the one recording, where it holds none."),
+    Option(metavar="FILE", help="Expert scoring of the one recording, where it holds none."),
 ]
-Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Recordings at a time; 0 means one per core.")]
+Jobs = Annotated[int, Option(min=0, metavar="N", help="Recordings at a time; 0 means one per core.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +98,18 @@ def find_sources(paths: Sequence[Path], given: RecordingOptions, output: Path | 
     options = parse_dataset_options(given.dataset_option, "--dataset-option")
     if dataset is None:
         if options:
-            raise typer.BadParameter("--dataset-option needs --dataset: say which dataset it is.")
+            raise UsageError("--dataset-option needs --dataset: say which dataset it is.")
         files = [file for path in paths for file in _files(path)]
         if scoring is not None and len(files) != 1:
-            raise typer.BadParameter("--scoring belongs to one recording: give the recordings one by one.")
+            raise UsageError("--scoring belongs to one recording: give the recordings one by one.")
         return [
             Source(str(file), file.stem, output or file.parent, partial(_read_file, file, channels, scoring))
             for file in files
         ]
     if scoring is not None:
-        raise typer.BadParameter("--scoring is for files; a dataset brings its own scorings.")
+        raise UsageError("--scoring is for files; a dataset brings its own scorings.")
     if output is None:
-        raise typer.BadParameter("--dataset needs --output: say where to write, the dataset stays as it is.")
+        raise UsageError("--dataset needs --output: say where to write, the dataset stays as it is.")
 
     about = described(dataset)
     modality = "" if about.modality == "any" else about.modality

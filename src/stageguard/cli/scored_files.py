@@ -9,12 +9,11 @@ from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
 
-import typer
-
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error
 from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
 from stageguard.cli.options import LightsTimes, ScoredReading
+from stageguard.cli.parser import UsageError
 from stageguard.formats.companions import MOMENT_WORDS, START_WORDS, parse_moment, parse_start
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.file_format import Kind
@@ -295,10 +294,10 @@ def decode_night(
     """
     if night.name.endswith((TSV_SUFFIX, JSON_SUFFIX)):
         if profile is not None or options.to_dict() != DecodeOptions().to_dict():
-            raise typer.BadParameter(
+            raise UsageError(
                 f"{night.name} records its profile and options: leave them out, or name the probabilities."
             )
         return decode_recorded(night, start, source)
     if profile is None:
-        raise typer.BadParameter("Missing option '--profile' / '-p': probabilities come without one.")
+        raise UsageError("missing option --profile / -p: probabilities come without one.")
     return decode_file(night, profile, options, start)

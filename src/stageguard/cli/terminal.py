@@ -1,17 +1,13 @@
-"""What every command says to the user: errors, tables, JSON, progress."""
+"""What every command says to the user: errors, lists, tables, JSON."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any
 
 from stageguard.base.errors import (
     Argument,
@@ -20,16 +16,8 @@ from stageguard.base.errors import (
     error_message,
     message_of,
 )
+from stageguard.cli.console import Console, Table, Text
 from stageguard.runner.stopping import unstopped
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-Item = TypeVar("Item")
-
-PIPE_WIDTH = 110
-LONGEST_WORD = 40  # that a column makes room for; longer ones, such as paths, are broken
 
 # Arguments whose option is not called like them.
 _OPTIONS = {
@@ -148,97 +136,19 @@ class JsonList:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that takes text as it is: brackets in a file name are no markup."""
-    from rich.console import Console
-    from rich.table import Table
-
-    class Roomy(Console):
-        """Makes itself as wide as a table needs: of a narrow terminal's lines none loses a column."""
-
-        def print(self, *objects: Any, **options: Any) -> None:
-            needed = max((_least_width(one) for one in objects if isinstance(one, Table)), default=0)
-            before = self.width
-            self.width = max(before, needed)
-            try:
-                super().print(*objects, **options)
-            finally:
-                self.width = before
-
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    file = None if stream.isatty() else cast("IO[str]", _Trimmed(stream))
-    return Roomy(
-        file=file, stderr=stderr, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False
-    )
+    """Return standard output, or standard error, as it is now."""
+    return Console(stderr=stderr)
 
 
-def _least_width(shown: Table) -> int:
-    """Give each column room for its longest word; returns what the table then needs."""
-    from rich.cells import cell_len
-
-    for column in shown.columns:
-        texts = [str(one) for one in (column.header, *column.cells)]
-        if column.justify == "right":  # a number stays on its line, with its sign and its unit
-            words = texts[1:] + texts[0].split()
-        else:
-            words = [word for text in texts for word in text.split()]
-        column.min_width = min(max(map(cell_len, words), default=1), LONGEST_WORD)
-    gaps = 3 * (len(shown.columns) - 1)
-    return sum(column.min_width or 1 for column in shown.columns) + gaps
-
-
-class _Trimmed:
-    """A stream whose lines end without blanks, which wrapped lines and tables leave behind."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        return self._stream.write(re.sub(r" +(?=\n)", "", text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def progress(items: Iterable[Item], what: str, n_items: int, *, quiet: bool) -> Iterable[Item]:
-    """Return the items, with a progress bar on stderr when there are several and a person is watching."""
-    if n_items < 2 or quiet or not sys.stderr.isatty():
-        return items
-    from rich.progress import track
-
-    return track(items, description=what, total=n_items, console=console(stderr=True), transient=True)
-
-
-@contextmanager
-def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Yield what moves a bar on stderr (total, completed, description), or None where nobody is watching."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        yield partial(bar.update, bar.add_task(what, total=None))
-
-
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Return an empty table in the house style; the columns named in `right` are numbers."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
+def table(*columns: str, right: tuple[str, ...] = (), headed: bool = True) -> Table:
+    """Return an empty table; the columns named in `right` are numbers."""
+    return Table(*columns, right=right, headed=headed)
 
 
 def print_heading(out: Console, heading: str) -> None:
     """Print a heading with a blank line before it."""
-    from rich.text import Text
-
     out.print()
-    out.print(Text(heading, "bold"))
+    out.print(heading, "bold")
 
 
 def print_list(out: Console, heading: str, items: Any, *, whole_lines: bool = False) -> None:
@@ -246,18 +156,12 @@ def print_list(out: Console, heading: str, items: Any, *, whole_lines: bool = Fa
 
     `whole_lines` leaves it to the terminal to break long lines, so that a command in them can be copied.
     """
-    from rich.padding import Padding
-    from rich.text import Text
-
     items = [one_line(item) for item in items]
     if not items:
         return
     if len(items) == 1:
-        out.print(Text.assemble((f"{heading}: ", "bold"), items[0]), soft_wrap=whole_lines)
+        out.print(Text((f"{heading}: ", "bold"), items[0]), whole_line=whole_lines)
         return
-    out.print(Text(heading, "bold"))
+    out.print(heading, "bold")
     for item in items:
-        if whole_lines:
-            out.print(Text(f"  - {item}"), soft_wrap=True)
-        else:
-            out.print(Padding(Text(f"- {item}"), (0, 0, 0, 2), expand=False))
+        out.print(f"- {item}", indent=2, whole_line=whole_lines)

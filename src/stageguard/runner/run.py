@@ -6,12 +6,11 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stageguard.base.errors import (
     Argument,
@@ -23,7 +22,9 @@ from stageguard.base.errors import (
     fault_text,
     message_of,
 )
-from stageguard.runner.processes import LOST, run_all
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Value = TypeVar("Value")
 
@@ -127,14 +128,27 @@ def run_files(
     claimed = {} if output_of is None else claim_outputs(tasks, output_of)
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
     ready = [task for task, problem in zip(tasks, problems, strict=True) if problem is None]
-    with closing(
-        run_all(partial(_attempt, work, fatal), ready, jobs, lost=_lost, executor=executor)
-    ) as results:
+    attempt = partial(_attempt, work, fatal)
+    with closing(_results(attempt, ready, jobs, executor)) as results:
         for task, problem in zip(tasks, problems, strict=True):
             if problem is None:
                 yield next(results)
             else:
                 yield Outcome(task.file, task.id, error=Message(problem))
+
+
+def _results(
+    attempt: Callable[[TaskType], Outcome[Value]],
+    tasks: Sequence[TaskType],
+    jobs: int,
+    executor: Executor | None,
+) -> Generator[Outcome[Value], None, None]:
+    if executor is None and (jobs == 1 or len(tasks) < 2):
+        yield from map(attempt, tasks)
+        return
+    from stageguard.runner.processes import run_all  # loads what starts processes
+
+    yield from run_all(attempt, tasks, jobs, lost=_lost, executor=executor)
 
 
 def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Path]) -> dict[int, str]:
@@ -186,6 +200,8 @@ def _attempt(
 
 
 def _lost(task: Task) -> Outcome[Any]:
+    from stageguard.runner.processes import LOST
+
     problem = Message(f"{LOST} It can be tried again; ", Argument("jobs", 1), " needs the least memory.")
     return Outcome(task.file, task.id, error=error_message(problem, task.file))
 

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.table import Table
-
 from stageguard.base.errors import InputError
+from stageguard.cli.console import Console, Table
 from stageguard.cli.inputs import Input, find_inputs, lights_of
 from stageguard.cli.options import (
     AsJson,
@@ -20,8 +17,8 @@ from stageguard.cli.options import (
     ScoredFiles,
     ScoredReading,
     profile_option,
-    spread,
 )
+from stageguard.cli.parser import Exit, Option
 from stageguard.cli.present import (
     MOST_ROWS,
     PLACE_STYLE,
@@ -42,12 +39,9 @@ from stageguard.measures.validity import Indicator, Validity, validity
 from stageguard.runner.run import Outcome
 
 BandsOf = Annotated[str | None, profile_option("Whose bands. Default: the one recorded by decode.")]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Exit 1 unless every night looks like expert scoring.")
-]
+Strict = Annotated[bool, Option("--strict", help="Exit 1 unless every night looks like expert scoring.")]
 
 
-@spread
 def check(
     files: ScoredFiles = None,
     samples: SampleList = None,
@@ -61,6 +55,11 @@ def check(
     One joint score of all indicators decides: nine of ten expert nights stay under its threshold. The bands
     show where a night differs, from both sides; each holds nine of ten expert nights, so one or two
     indicators outside are nothing unusual. Of probabilities, the most probable stage per epoch is checked.
+
+    Examples
+    --------
+    stageguard check night.hypnogram.tsv
+    stageguard check night.csv --profile human-psg-5 --strict
     """
     options = read_options(reading, profile=profile)
     inputs = find_inputs(files, samples, options.wanted)
@@ -74,7 +73,7 @@ def check(
         notes=inputs.notes,
     )
     if strict and not all(outcome.result.validity.looks_like_experts for outcome in outcomes):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @dataclass(frozen=True, slots=True)

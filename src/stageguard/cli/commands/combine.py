@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from stageguard.base.errors import InputError
 from stageguard.cli.inputs import Wanted, density_options, find_inputs
 from stageguard.cli.options import (
@@ -15,11 +13,10 @@ from stageguard.cli.options import (
     Reading,
     SchemeNames,
     output_option,
-    path_argument,
     seconds_option,
-    spread,
     text_option,
 )
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import MOST_ROWS, print_read_notes
 from stageguard.cli.terminal import console, count, in_options, print_json, print_list
 from stageguard.formats.convert import save
@@ -30,26 +27,23 @@ from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.timing import reepoch as change_epochs
 from stageguard.runner.run import collect_warnings
 
-Files = Annotated[
-    list[Path], path_argument("FILES", "Probabilities of one night: two or more, or a pattern.")
-]
+Files = Annotated[list[Path], Argument("FILES", "Probabilities of one night: two or more, or a pattern.")]
 Output = Annotated[Path, output_option("FILE", "File to write: .csv, .npz or .parquet.")]
 Method = Annotated[
     Literal["mean", "log-pool"],
-    typer.Option(help="The mean, or the geometric mean, which excludes more."),
+    Option(help="The mean, or the geometric mean, which excludes more."),
 ]
 Weights = Annotated[
     str | None, text_option("2,1,...", "One weight per file; only their ratios count. Default: equal.")
 ]
 To = Annotated[str | None, text_option("FORMAT", "Format to write. Default: by the output's name.")]
-Merge = Annotated[SchemeNames | None, typer.Option(help="Merge all into a coarser scheme first.")]
+Merge = Annotated[SchemeNames | None, Option(help="Merge all into a coarser scheme first.")]
 Reepoch = Annotated[float | None, seconds_option("Change all to this epoch length first.")]
 Align = Annotated[
-    bool, typer.Option("--align", help="Cut nights of other lengths or starts to the epochs all have.")
+    bool, Option("--align", help="Cut nights of other lengths or starts to the epochs all have.")
 ]
 
 
-@spread
 def combine(
     files: Files,
     output: Output,
@@ -63,20 +57,23 @@ def combine(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Combine the probabilities of several stagers or channels into one file that every command reads."""
+    """Combine the probabilities of several stagers or channels into one file that every command reads.
+
+    Examples
+    --------
+    stageguard combine c3.csv c4.csv --weights 2,1 --output combined.csv
+    """
     shares = None if weights is None else parse_weights(weights)
     options = density_options(reading)
     inputs = find_inputs(files, None, Wanted("density", options.format, options.stages or ()))
     if any(night.is_listed for night in inputs.nights):
-        raise typer.BadParameter(
-            "a sample list names different nights, expected the files of one night to combine."
-        )
+        raise UsageError("a sample list names different nights, expected the files of one night to combine.")
     paths = [night.path for night in inputs.nights]
     names = [path.name for path in paths]
     if len(paths) < 2:
-        raise typer.BadParameter("one file, expected two or more to combine.")
+        raise UsageError("one file, expected two or more to combine.")
     if shares is not None and len(shares) != len(paths):
-        raise typer.BadParameter(f"--weights has {len(shares)}, expected one for each of {len(paths)} files.")
+        raise UsageError(f"--weights has {len(shares)}, expected one for each of {len(paths)} files.")
     with collect_warnings() as warned:
         for night in inputs.nights:
             night.refuse()
@@ -123,7 +120,7 @@ def parse_weights(text: str) -> list[float]:
     try:
         return [float(part.replace("_", "?")) for part in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"--weights is {text!r}, expected numbers such as 2,1,1.") from None
+        raise UsageError(f"--weights is {text!r}, expected numbers such as 2,1,1.") from None
 
 
 def _prepared(

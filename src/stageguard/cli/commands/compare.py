@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
-from rich.console import Console
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
 from stageguard.cli.options import (
     AsJson,
     SampleList,
     ScoredReading,
-    path_argument,
     profile_option,
-    spread,
 )
+from stageguard.cli.parser import Argument, UsageError
 from stageguard.cli.present import MOST_ROWS, print_warnings, run_and_show, short_names
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_night, read_options
 from stageguard.cli.terminal import console, one_line, print_heading, print_list, table
@@ -34,13 +32,11 @@ from stageguard.runner.run import Outcome
 
 Expert = Annotated[
     Path | None,
-    path_argument(
-        "EXPERT", "The expert's hypnogram, or a folder with one for each night. Left out with --list."
-    ),
+    Argument("EXPERT", "The expert's hypnogram, or a folder with one for each night. Left out with --list."),
 ]
 Others = Annotated[
     list[Path] | None,
-    path_argument(
+    Argument(
         "OTHER",
         "What to compare with it: hypnograms or probabilities, folders of them, or quoted patterns.",
     ),
@@ -48,7 +44,6 @@ Others = Annotated[
 PairsOf = Annotated[str | None, profile_option("Whose uncommon transitions to look for.")]
 
 
-@spread
 def compare(
     expert: Expert = None,
     others: Others = None,
@@ -61,16 +56,18 @@ def compare(
 
     What decode wrote is compared before and after decoding. The accuracy of naming only the expert's most
     frequent stage stands beside each.
+
+    Examples
+    --------
+    stageguard compare expert.txt night.hypnogram.tsv
     """
     options = read_options(reading, profile=profile)
     files = [*([] if expert is None else [expert]), *(others or ())]
     if samples is None and files and is_sample_list(files[0]):
         samples, files = files[0], files[1:]
     if samples is None and len(files) < 2:
-        missing = (
-            "OTHER...': name what to compare with it" if files else "EXPERT': name it, or a list (--list)"
-        )
-        raise typer.BadParameter(f"Missing argument '{missing}.")
+        missing = "OTHER: name what to compare with it" if files else "EXPERT: name it, or a list (--list)"
+        raise UsageError(f"missing argument {missing}.")
     experts = Experts(files.pop(0) if samples is None else None)
     inputs = find_inputs(files, samples, options.wanted)
     run_and_show(

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-import typer
-from rich.console import Console
 
 from stageguard.base.errors import InputError, StageGuardError
 from stageguard.base.files import real_path, write_text_atomic
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import find_inputs
 from stageguard.cli.options import (
     AsJson,
@@ -22,9 +21,9 @@ from stageguard.cli.options import (
     ScoredReading,
     ScoringFormat,
     output_option,
-    path_argument,
-    path_option,
+    text_option,
 )
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import print_notes
 from stageguard.cli.scored_files import ReadOptions, read_options, read_scored
 from stageguard.cli.terminal import (
@@ -45,16 +44,16 @@ from stageguard.night.hypnogram import Hypnogram
 
 Scorings = Annotated[
     list[Path],
-    path_argument(
+    Argument(
         "SCORINGS", "Two or more experts' hypnograms of one night, a folder of them, or a quoted pattern."
     ),
 ]
 Method = Annotated[
     Literal["soft-agreement", "majority"],
-    typer.Option(help="Ties go to the scorer most agree with, or by majority stay unscored."),
+    Option(help="Ties go to the scorer most agree with, or by majority stay unscored."),
 ]
 Night = Annotated[
-    Path | None, path_option("FILE", "A stager's hypnogram or probabilities, to place among them.")
+    Path | None, text_option("FILE", "A stager's hypnogram or probabilities, to place among them.")
 ]
 Output = Annotated[Path | None, output_option("FILE.tsv", "Where to write the consensus.")]
 
@@ -73,6 +72,10 @@ def consensus(
     """Merge several experts' scorings of one night, and show how far each agrees with the others.
 
     With --night, where a stager stands among them.
+
+    Examples
+    --------
+    stageguard consensus expert.txt expert-2.txt --night night.csv --output consensus.tsv
     """
     options = read_options(
         ScoredReading(epoch_seconds=epoch_seconds, scheme=scheme, scoring_format=scoring_format)
@@ -80,7 +83,7 @@ def consensus(
     _refuse_repeats(scorings)
     inputs = find_inputs(scorings, None, options.wanted)
     if any(one.is_listed for one in inputs.nights):
-        raise typer.BadParameter("a sample list names different nights, expected scorings of one night.")
+        raise UsageError("a sample list names different nights, expected scorings of one night.")
     files = [one.path for one in inputs.nights]
     for one in inputs.nights:
         one.refuse()
@@ -159,7 +162,7 @@ def _refuse_repeats(scorings: list[Path]) -> None:
     for path in scorings:
         first = seen.setdefault(real_path(path), path)
         if first is not path:
-            raise typer.BadParameter(
+            raise UsageError(
                 f"{str(first)!r} and {str(path)!r} are one file, expected each scorer once. Leave one out."
             )
 

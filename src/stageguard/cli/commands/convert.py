@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from stageguard.cli.inputs import Input, Inputs, Wanted, find_inputs
 from stageguard.cli.options import (
     AsJson,
@@ -20,12 +18,10 @@ from stageguard.cli.options import (
     SchemeNames,
     column_names,
     output_option,
-    path_argument,
-    path_option,
     seconds_option,
-    spread,
     text_option,
 )
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import MOST_ROWS, end, print_notes, print_read, print_warnings, run_shown
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list, table
 from stageguard.formats.companions import SOME_DAY
@@ -38,7 +34,7 @@ from stageguard.runner.run import Outcome, check_folder, succeeded
 
 Sources = Annotated[
     list[Path] | None,
-    path_argument(
+    Argument(
         "SOURCES", "Hypnograms or probabilities of any format, folders, quoted patterns, or a sample list."
     ),
 ]
@@ -52,13 +48,13 @@ Output = Annotated[
 To = Annotated[
     str | None, text_option("FORMAT", "Format to write (docs/formats.md). Default: by the target's name.")
 ]
-Merge = Annotated[SchemeNames | None, typer.Option(help="Merge stages into a coarser scheme on the way.")]
+Merge = Annotated[SchemeNames | None, Option(help="Merge stages into a coarser scheme on the way.")]
 Reepoch = Annotated[
     float | None, seconds_option("Write epochs of this length; the sources' own is --epoch-seconds.")
 ]
 AnnotationsFrom = Annotated[
     Path | None,
-    path_option(
+    text_option(
         "FILE", "Add arousals, apnoeas and other annotations of this EDF+, XML, .annot or events.tsv."
     ),
 ]
@@ -73,7 +69,6 @@ class SourceReading(Reading):
     ] = None
 
 
-@spread
 def convert(
     sources: Sources = None,
     output: Output = None,
@@ -90,10 +85,14 @@ def convert(
     """Convert hypnograms and probabilities from any tool's format to another's.
 
     Annotations that are no stages go with them. What a format cannot carry is said for each file.
+
+    Examples
+    --------
+    stageguard convert night.hypnogram.tsv --output night.edf
     """
     inputs = find_inputs(sources, samples, Wanted("hypnogram", reading.format))
     if annotations_from is not None and len(inputs.nights) > 1:
-        raise typer.BadParameter("--annotations-from belongs to one file: convert the files one by one.")
+        raise UsageError("--annotations-from belongs to one file: convert the files one by one.")
     write = partial(
         convert_night,
         target_format=to,
@@ -145,7 +144,7 @@ def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input,
     """Return where each source goes: the one file that was named, or a file in a folder."""
     if output is not None and not output.is_dir() and (output.suffix != "" or to is None):
         if inputs.is_cohort:
-            raise typer.BadParameter(
+            raise UsageError(
                 f"{output.name} is one file, and there may be several nights: name a folder with --output, "
                 "or a .parquet file."
             )
@@ -153,7 +152,7 @@ def _targets(inputs: Inputs, output: Path | None, to: str | None) -> dict[Input,
             _refuse_suffix(output, to)
         return {inputs.nights[0]: output}
     if to is None:
-        raise typer.BadParameter("say which format to write with --to, or name the file with --output.")
+        raise UsageError("say which format to write with --to, or name the file with --output.")
     suffix = named(to, "write").written_suffix
     check_folder(output)
     return {
@@ -167,7 +166,7 @@ def _refuse_suffix(output: Path, to: str) -> None:
     wanted = named(to, "write")
     by_name = [form for form in formats() if output.name.lower().endswith(form.suffixes)]
     if by_name and not any(set(form.suffixes) & set(wanted.suffixes) for form in by_name):
-        raise typer.BadParameter(
+        raise UsageError(
             f"{output.name} is the name of {by_name[0].title}, but --to says {to}: name it "
             f"{output.stem}{wanted.suffixes[0]}."
         )

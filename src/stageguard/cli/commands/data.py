@@ -9,23 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich import progress
-from rich.console import Console
-from rich.filesize import decimal
-from rich.padding import Padding
-from rich.text import Text
-
+from stageguard.cli.console import Console, Text
 from stageguard.cli.options import AsJson, parse_dataset_options, text_option
+from stageguard.cli.parser import Argument, Exit, Option
+from stageguard.cli.progress import Bar, size_words
 from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
 from stageguard.datasets import Dataset, RemoteFile, dataset, dataset_names
 from stageguard.datasets.local_copy import Check, Got, list_remote
 from stageguard.datasets.local_copy import check as check_copy
 from stageguard.datasets.local_copy import get as fetch
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset: see stageguard data list.")]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the local copy is.")]
-Target = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put it.")]
+Name = Annotated[str, Argument(metavar="NAME", help="Name of a dataset: see stageguard data list.")]
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="Where the local copy is.")]
+Target = Annotated[Path, Argument(metavar="FOLDER", help="Where to put it.")]
 Said = Annotated[
     list[str] | None,
     text_option("KEY=VALUE", "An option of the dataset's reader: see data show.", "--option"),
@@ -34,27 +30,30 @@ Only = Annotated[
     list[str] | None,
     text_option("PATTERN", "Only files that match, such as 'labels/*'. Repeatable.", "--only"),
 ]
-JustList = Annotated[bool, typer.Option("--list", help="List the files and their sizes, and fetch nothing.")]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace files that differ from those published.")
-]
-NoUnpack = Annotated[bool, typer.Option("--no-unpack", help="Keep archives as they are.")]
-Deep = Annotated[bool, typer.Option("--deep", help="Read every sample, not only the ends of each signal.")]
-NoDigests = Annotated[bool, typer.Option("--no-digests", help="Do not compare with published digests.")]
-
-app = typer.Typer(help="Datasets: list them, check a local copy, fetch open ones.", rich_markup_mode=None)
+JustList = Annotated[bool, Option("--list", help="List the files and their sizes, and fetch nothing.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that differ from those published.")]
+NoUnpack = Annotated[bool, Option("--no-unpack", help="Keep archives as they are.")]
+Deep = Annotated[bool, Option("--deep", help="Read every sample, not only the ends of each signal.")]
+NoDigests = Annotated[bool, Option("--no-digests", help="Do not compare with published digests.")]
 
 
-@app.callback(invoke_without_command=True)
-def data(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the datasets, check a local copy, or fetch an open one."""
-    if context.invoked_subcommand is None:
-        list_datasets(as_json)
+def data(as_json: AsJson = False) -> None:
+    """List the datasets, check a local copy, or fetch an open one.
+
+    Examples
+    --------
+    stageguard data
+    """
+    list_datasets(as_json)
 
 
-@app.command("list")
 def list_datasets(as_json: AsJson = False) -> None:
-    """List the datasets that are read in their native layouts."""
+    """List the datasets that are read in their native layouts.
+
+    Examples
+    --------
+    stageguard data list --json
+    """
     known = [dataset(name) for name in dataset_names()]
     if as_json:
         print_json([facts(each) for each in known])
@@ -68,17 +67,20 @@ def list_datasets(as_json: AsJson = False) -> None:
     out.print("More about one, and how to get it: stageguard data show NAME")
 
 
-@app.command("show")
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show what a dataset is, who may have it, and how it is read."""
+    """Show what a dataset is, who may have it, and how it is read.
+
+    Examples
+    --------
+    stageguard data show sleep-accel
+    """
     named = dataset(name)
     if as_json:
         print_json(facts(named))
         return
     out = console()
-    out.print(Text.assemble((named.name, "bold"), f"  {named.title}"))
-    shown = table("", "")
-    shown.show_header = False
+    out.print(Text((named.name, "bold"), f"  {named.title}"))
+    shown = table("", "", headed=False)
     for label, text in lines(named).items():
         if text:
             shown.add_row(label, escaped(text))
@@ -86,10 +88,9 @@ def show(name: Name, as_json: AsJson = False) -> None:
     if named.options:
         print_heading(out, "Options of its reader (--option KEY=VALUE)")
         for key, text in named.options.items():
-            out.print(Padding(escaped(f"{key}: {text}"), (0, 0, 0, 2), expand=False))
+            out.print(escaped(f"{key}: {text}"), indent=2)
 
 
-@app.command("check")
 def check(
     name: Name,
     folder: Folder,
@@ -101,6 +102,10 @@ def check(
     """Check a local copy: what is there, whether it is as published, and what cannot be read.
 
     Exits with 1 when something is wrong with what is there. A part of a dataset is fine.
+
+    Examples
+    --------
+    stageguard data check sleep-accel ~/sleep-accel
     """
     with _steps(quiet=as_json) as step:
         result = check_copy(
@@ -116,10 +121,9 @@ def check(
     else:
         print_check(result, console())
     if not result.is_fine:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
-@app.command("get")
 def get(
     name: Name,
     folder: Target,
@@ -129,7 +133,12 @@ def get(
     no_unpack: NoUnpack = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch an open dataset. What broke off goes on where it stopped; what is there is not fetched again."""
+    """Fetch an open dataset. What broke off goes on where it stopped; what is there is not fetched again.
+
+    Examples
+    --------
+    stageguard data get sleep-accel ~/sleep-accel --only 'labels/*'
+    """
     found = dataset(name)
     files = list_remote(found, tuple(only or ()))
     if just_list:
@@ -151,7 +160,7 @@ def get(
     else:
         print_got(found, folder, got, console())
     if any(each.state == "failed" for each in got):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 MOST_ROWS = 40
@@ -201,51 +210,42 @@ def _steps(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class Transfers:
-    """Progress of the files that are fetched: bars on a terminal, a line per file elsewhere."""
+    """Progress of the files that are fetched: a bar each on a terminal, a line per file elsewhere."""
 
     def __init__(self, n_files: int, *, quiet: bool) -> None:
         self._n_files, self._n_done, self._quiet = n_files, 0, quiet
-        self._bar: Any = None
-        self._task: Any = None
+        self._is_watched = not quiet and sys.stderr.isatty()
+        self._bar: Bar | None = None
 
     def __enter__(self) -> Transfers:
         """Begin."""
-        if not self._quiet and sys.stderr.isatty():
-            self._bar = progress.Progress(
-                progress.TextColumn("{task.description}", markup=False),
-                progress.BarColumn(),
-                progress.DownloadColumn(),
-                progress.TransferSpeedColumn(),
-                progress.TimeRemainingColumn(),
-                console=console(stderr=True),
-                transient=True,
-            )
-            self._bar.start()
         return self
 
     def __call__(self, file: RemoteFile, have: int, total: int | None) -> None:
         """Say how far a file has come."""
-        if self._bar is None:
+        if not self._is_watched:
             return
-        if self._task is None:
+        if self._bar is None:
             text = f"{self._n_done + 1} of {self._n_files}  {escaped(file.path)[-50:]}"
-            self._task = self._bar.add_task(text, total=total)
-        self._bar.update(self._task, completed=have, total=total)
+            self._bar = Bar(text, size_words)
+        self._bar.update(completed=have, total=total)
 
     def done(self, got: Got) -> None:
         """Say what became of a file."""
         self._n_done += 1
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
-        if self._bar is None and not self._quiet:
+        self._clear()
+        if not self._is_watched and not self._quiet:
             text = f"{self._n_done} of {self._n_files}: {escaped(got.file.path)} ({got.state})"
             print(text, file=sys.stderr)
 
     def __exit__(self, *_: object) -> None:
         """Clear the terminal."""
+        self._clear()
+
+    def _clear(self) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.clear()
+            self._bar = None
 
 
 def report(result: Check) -> dict[str, Any]:
@@ -297,10 +297,10 @@ def print_check(result: Check, out: Console) -> None:
 
 def print_files(files: Sequence[RemoteFile], out: Console) -> None:
     """Print what could be fetched."""
-    rows = [(file.path, "" if file.size is None else decimal(file.size)) for file in files]
+    rows = [(file.path, "" if file.size is None else size_words(file.size)) for file in files]
     _print_rows(out, rows, "file", "size", right=("size",))
     known = [file.size for file in files if file.size is not None]
-    total = f", {decimal(sum(known))}" if known else ""
+    total = f", {size_words(sum(known))}" if known else ""
     out.print(f"{count(len(files), 'file')}{total}. Without --list they are fetched.")
 
 
@@ -333,3 +333,6 @@ def _print_rows(
     out.print(shown)
     if len(rows) > MOST_ROWS:
         out.print(f"... and {len(rows) - MOST_ROWS:,} more: --json lists all.")
+
+
+SUBCOMMANDS = {"list": list_datasets, "show": show, "check": check, "get": get}

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import typer
-from rich.console import Console
 
 from stageguard.base.errors import InputError, Message
 from stageguard.base.lazy import load
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import decode_options, find_densities
 from stageguard.cli.options import (
     AsJson,
@@ -24,8 +23,8 @@ from stageguard.cli.options import (
     Overwrite,
     ProfileName,
     SampleList,
-    spread,
 )
+from stageguard.cli.parser import Exit, Option
 from stageguard.cli.present import (
     MOST_NOTES,
     MOST_ROWS,
@@ -36,6 +35,7 @@ from stageguard.cli.present import (
     print_problems,
     print_review,
 )
+from stageguard.cli.progress import progress, progress_bar
 from stageguard.cli.terminal import (
     JsonList,
     console,
@@ -43,8 +43,6 @@ from stageguard.cli.terminal import (
     one_line,
     print_error,
     print_list,
-    progress,
-    progress_bar,
     table,
 )
 from stageguard.formats.outputs import output_paths
@@ -52,22 +50,23 @@ from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURES_TABLE, Tally, write_tables
 from stageguard.runner.decode_files import DecodeTask, decode_task
-from stageguard.runner.decode_table import TableResult, TableTask, decode_table, is_table_name
 from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
 
 PERCENTILES = (5, 50, 95)
 
-Svg = Annotated[bool, typer.Option("--svg", help="Also draw each night as an SVG picture.")]
+if TYPE_CHECKING:
+    from stageguard.runner.decode_table import TableResult, TableTask
+
+Svg = Annotated[bool, Option("--svg", help="Also draw each night as an SVG picture.")]
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Also write which epochs changed, why, and what keeping them costs.")
+    bool, Option("--explain", help="Also write which epochs changed, why, and what keeping them costs.")
 ]
 Tune = Annotated[
-    bool, typer.Option("--tune", help="Tune the profile to the stager first, on these nights if ten or more.")
+    bool, Option("--tune", help="Tune the profile to the stager first, on these nights if ten or more.")
 ]
 
 
-@spread
 def decode(
     profile: ProfileName,
     files: DensityFiles = None,
@@ -87,11 +86,17 @@ def decode(
     skips what was decoded before. With several files and --output also cohort.tsv, failures.tsv where any
     failed, and with --tune the profile as tuned-profile.toml. A cohort in one table with the column id goes
     to one table: --output out.parquet, or out.csv.
+
+    Examples
+    --------
+    stageguard decode night.csv --profile human-psg-5
+    stageguard decode nights --profile human-psg-5 --output decoded --jobs 0
     """
     loaded, options = Profile.load(profile), decode_options(given)
-    if output is not None and is_table_name(output):
+    if output is not None and output.suffix and load("runner.decode_table:is_table_name")(output):
         _check_table(files, samples, given, is_too_much=svg or tune)
-        task = TableTask(files[0], output, loaded, options, overwrite=overwrite, explain=explain)  # type: ignore[index]
+        make = load("runner.decode_table:TableTask")
+        task = make(files[0], output, loaded, options, overwrite=overwrite, explain=explain)  # type: ignore[index]
         result = _run_table(task, as_json=as_json)
         _end(result.tally, [], [], list(result.written), as_json=as_json, in_one_table=True)
         return
@@ -148,7 +153,7 @@ def _end(
     for problem in problems:
         print_error(problem)
     if tally.failures or problems:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _draw(decoding: Decoding) -> str:
@@ -203,7 +208,9 @@ def _run_table(task: TableTask, *, as_json: bool) -> TableResult:
                 move(completed=n_done)
 
         try:
-            result = decode_table(task, say=one_line, on_block=on_block)
+            result: TableResult = load("runner.decode_table:decode_table")(
+                task, say=one_line, on_block=on_block
+            )
         except Stopped as stopped:
             stopped.done = f"{count(n_done, 'night')} done. The same command goes on from there."
             raise

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stageguard.base.files import write_together
 from stageguard.cli.options import AsJson, text_option
+from stageguard.cli.parser import Option
 from stageguard.cli.present import print_night
 from stageguard.cli.terminal import console, print_json
 from stageguard.formats.outputs import write_decoding
@@ -41,7 +40,7 @@ Check the output:    stageguard verify synthetic-night.hypnogram.tsv
 
 
 Output = Annotated[Path, text_option("FOLDER", "Folder for the outputs.", "--output", "-o")]
-OverwriteOther = Annotated[bool, typer.Option("--overwrite", help="Write into a folder that no demo made.")]
+OverwriteOther = Annotated[bool, Option("--overwrite", help="Write into a folder that no demo made.")]
 
 
 def demo(
@@ -50,6 +49,10 @@ def demo(
     """Decode a synthetic night and show what changed.
 
     A folder that an earlier demo made is written again; files of yours never without --overwrite.
+
+    Examples
+    --------
+    stageguard demo
     """
     again = (output / MARKER).is_file()
     night = simulate_night(Profile.load(PROFILE), seed=SEED)

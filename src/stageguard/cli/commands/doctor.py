@@ -11,11 +11,10 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from timeit import repeat
 
-import typer
-
 from stageguard.base.errors import ProfileError, StageGuardError
 from stageguard.base.version import __version__
 from stageguard.cli.options import AsJson
+from stageguard.cli.parser import Exit
 from stageguard.cli.terminal import console, print_json, print_list, table
 from stageguard.guard.decode import decode
 from stageguard.guard.kernels import TO_COMPILE
@@ -38,7 +37,12 @@ class Finding:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Say what is installed, what is missing and how to get it, and decode a test night."""
+    """Say what is installed, what is missing and how to get it, and decode a test night.
+
+    Examples
+    --------
+    stageguard doctor
+    """
     findings = [*_versions(), *_libraries(), *_extras(), _profiles(), *_self_test()]
     ok = all(finding.ok for finding in findings)
     if as_json:
@@ -54,7 +58,7 @@ def doctor(as_json: AsJson = False) -> None:
         print_list(out, "To do", todo, whole_lines=True)
         out.print(_verdict(findings), style="bold")
     if not ok:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _verdict(findings: list[Finding]) -> str:
@@ -80,8 +84,6 @@ def _version(name: str) -> str | None:
 # What each library is for; the base install brings all of them.
 LIBRARIES = {
     "numpy": "arrays",
-    "typer": "command line",
-    "rich": "tables on the terminal",
     "jinja2": "the HTML report",
     "defusedxml": "scorings in XML",
     "edfio": "EDF and EDF+",

@@ -9,10 +9,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from stageguard.base.errors import InputError, did_you_mean
-from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option, spread, text_option
+from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option, text_option
+from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
 from stageguard.cli.terminal import console, count, one_line, print_list, table
@@ -27,19 +26,17 @@ from stageguard.signals.features import write_features
 from stageguard.signals.features.recipe import Recipe, recipes
 
 
-def _print_recipes(wanted: bool) -> None:
-    if wanted:
-        shown = table("recipe", "modality", "epoch", "what", right=("epoch",))
-        for recipe in map(Recipe.load, recipes()):
-            shown.add_row(recipe.name, recipe.modality, f"{recipe.epoch_seconds:g} s", recipe.summary)
-        console().print(shown)
-        raise typer.Exit
+def _print_recipes() -> None:
+    shown = table("recipe", "modality", "epoch", "what", right=("epoch",))
+    for recipe in map(Recipe.load, recipes()):
+        shown.add_row(recipe.name, recipe.modality, f"{recipe.epoch_seconds:g} s", recipe.summary)
+    console().print(shown)
 
 
 RecipeName = Annotated[str, text_option("NAME", "Name (see --recipes) or a .toml file.", "--recipe", "-r")]
 ListRecipes = Annotated[
     bool,
-    typer.Option("--recipes", callback=_print_recipes, is_eager=True, help="List built-in recipes and exit."),
+    Option("--recipes", at_once=_print_recipes, help="List built-in recipes and exit."),
 ]
 Output = Annotated[Path, output_option("FOLDER", "For the feature tables.")]
 EpochSeconds = Annotated[float | None, seconds_option("Epoch length. Default: the recipe's.")]
@@ -49,12 +46,9 @@ Calibration = Annotated[
 Scorer = Annotated[
     str | None, text_option("NAME", "Whose stages to write. Default: the only one's, or the consensus.")
 ]
-FormatOption = Annotated[
-    Literal["npz", "tsv"], typer.Option("--format", help="TSV where an epoch is one frame.")
-]
+FormatOption = Annotated[Literal["npz", "tsv"], Option("--format", help="TSV where an epoch is one frame.")]
 
 
-@spread
 def features(
     recordings: Recordings,
     recipe: RecipeName,
@@ -72,11 +66,15 @@ def features(
     """Turn recordings into feature tables, with their stages where they are scored.
 
     Writes NAME.npz for each recording: what `train` and `predict` read.
+
+    Examples
+    --------
+    stageguard features wrists --dataset sleep-accel --recipe actigraphy --output tables
     """
     loaded = Recipe.load(recipe)
     sources = find_sources(recordings, given, output)
     if calibration is not None and len(sources) != 1:
-        raise typer.BadParameter("--calibration belongs to one recording: give the recordings one by one.")
+        raise UsageError("--calibration belongs to one recording: give the recordings one by one.")
     run_and_show(
         partial(_extract, loaded, epoch_seconds, calibration, scorer, f".{format}", overwrite),
         sources,

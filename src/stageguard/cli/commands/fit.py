@@ -8,11 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.console import Console
-
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs, scoring_of
 from stageguard.cli.options import (
     AsJson,
@@ -22,12 +20,11 @@ from stageguard.cli.options import (
     ScoredReading,
     ScoringFormat,
     output_option,
-    path_argument,
-    path_option,
-    spread,
     text_option,
 )
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import end, print_notes, run_shown
+from stageguard.cli.progress import progress_bar
 from stageguard.cli.scored_files import Experts, ReadOptions, read_expert, read_options, read_scoring
 from stageguard.cli.terminal import (
     console,
@@ -36,7 +33,6 @@ from stageguard.cli.terminal import (
     print_heading,
     print_json,
     print_list,
-    progress_bar,
     table,
 )
 from stageguard.fitting.cross_validation import Row
@@ -55,7 +51,7 @@ from stageguard.runner.run import collect_warnings, succeeded
 
 Files = Annotated[
     list[Path] | None,
-    path_argument(
+    Argument(
         "FILES", "The stager's probabilities, or experts' hypnograms alone; folders, quoted patterns, a list."
     ),
 ]
@@ -63,7 +59,7 @@ Base = Annotated[str, text_option("NAME", "Profile to start from: a name or a .t
 Output = Annotated[Path, output_option("FILE.toml", "The fitted profile.")]
 Expert = Annotated[
     list[Path] | None,
-    path_option("FOLDER", "Experts' hypnograms by night. Once for each of several experts."),
+    text_option("FOLDER", "Experts' hypnograms by night. Once for each of several experts."),
 ]
 Subjects = Annotated[
     Path | None, text_option("TABLE", "Whose each night is: columns id and subject; group and expert may be.")
@@ -75,23 +71,23 @@ StagerName = Annotated[
     str | None, text_option("NAME", "The stager, with version and channels: used on no other.", "--stager")
 ]
 KeepAccuracy = Annotated[
-    bool, typer.Option("--keep-accuracy", help="Also drop whatever falls below argmax's accuracy.")
+    bool, Option("--keep-accuracy", help="Also drop whatever falls below argmax's accuracy.")
 ]
 FragmentationWeight = Annotated[
-    float, typer.Option(min=0.0, metavar="NUMBER", help="Kappa that a unit of distance in FI is worth.")
+    float, Option(min=0.0, metavar="NUMBER", help="Kappa that a unit of distance in FI is worth.")
 ]
 StatisticsWeight = Annotated[
-    float, typer.Option(min=0.0, metavar="NUMBER", help="Kappa that argmax's errors of statistics are worth.")
+    float, Option(min=0.0, metavar="NUMBER", help="Kappa that argmax's errors of statistics are worth.")
 ]
 Reported = Annotated[
     str | None, text_option("night|day", "What is reported. Default: by the recordings.", "--statistics")
 ]
-Folds = Annotated[int, typer.Option("--folds", min=2, metavar="N", help="Folds of cross-validation.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same profile.")]
+Folds = Annotated[int, Option("--folds", min=2, metavar="N", help="Folds of cross-validation.")]
+Seed = Annotated[int, Option(min=0, metavar="N", help="Same seed, same profile.")]
 Curve = Annotated[
-    bool, typer.Option("--learning-curve/--no-learning-curve", help="Find how many nights are enough.")
+    bool, Option("--learning-curve/--no-learning-curve", help="Find how many nights are enough.")
 ]
-All = Annotated[bool, typer.Option("--all", help="Show every candidate, not the best of each kind.")]
+All = Annotated[bool, Option("--all", help="Show every candidate, not the best of each kind.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,6 @@ class Choice:
     learning_curve: Curve = True
 
 
-@spread
 def fit(
     base: Base,
     output: Output,
@@ -129,9 +124,13 @@ def fit(
     Calibrates, counts, and chooses how strongly to guard by cross-validation over subjects. Argmax is
     always a candidate: where nothing is better, the profile steps aside. Hypnograms alone give
     transitions, bout lengths and bands.
+
+    Examples
+    --------
+    stageguard fit nights --expert experts --base human-psg-5 --output lab.toml
     """
     if output.suffix != ".toml":
-        raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
+        raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
     options = read_options(ScoredReading(**asdict(reading), scoring_format=scoring_format), profile=base)
     who = {} if subjects is None else read_subjects(subjects)
     named = {name: row.expert for name, row in who.items() if row.expert is not None}

@@ -9,11 +9,9 @@ from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-from rich.console import Console
-
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
+from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, Wanted, decode_options, find_densities, find_inputs, lights_of
 from stageguard.cli.options import (
     AsJson,
@@ -23,10 +21,9 @@ from stageguard.cli.options import (
     SampleList,
     Start,
     output_option,
-    path_argument,
     profile_option,
-    spread,
 )
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import finish, print_headline, print_read, print_review, run_shown
 from stageguard.cli.scored_files import decode_night, read_lights, read_start
 from stageguard.cli.terminal import console, count, one_line, print_list, table
@@ -43,7 +40,7 @@ from stageguard.runner.run import Outcome, succeeded
 
 Files = Annotated[
     list[Path] | None,
-    path_argument(
+    Argument(
         "FILES",
         "Probabilities with --profile, or outputs of decode; folders, quoted patterns, a sample list.",
     ),
@@ -51,24 +48,19 @@ Files = Annotated[
 FittedProfile = Annotated[str | None, profile_option("A profile that fit made; an output records its own.")]
 Method = Annotated[
     Literal["conformal", "model", "both"],
-    typer.Option(help="From errors on scored nights (conformal) or from draws (model)."),
+    Option(help="From errors on scored nights (conformal) or from draws (model)."),
 ]
-Level = Annotated[
-    float, typer.Option(min=0.5, max=0.99, metavar="SHARE", help="Coverage wanted, 0.5 to 0.99.")
-]
-NumberOfDraws = Annotated[int, typer.Option("--draws", min=10, metavar="N", help="For model intervals.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the draws.")]
-ByConvention = Annotated[Convention, typer.Option(help="Whose definitions; coverage was measured by AASM's.")]
+Level = Annotated[float, Option(min=0.5, max=0.99, metavar="SHARE", help="Coverage wanted, 0.5 to 0.99.")]
+NumberOfDraws = Annotated[int, Option("--draws", min=10, metavar="N", help="For model intervals.")]
+Seed = Annotated[int, Option(min=0, metavar="N", help="Of the draws.")]
+ByConvention = Annotated[Convention, Option(help="Whose definitions; coverage was measured by AASM's.")]
 MinFirstRem = Annotated[
     float | None,
-    typer.Option(
-        min=0.0, metavar="SECONDS", help="First REM bout that lasts. Default: the profile's, else 120."
-    ),
+    Option(min=0.0, metavar="SECONDS", help="First REM bout that lasts. Default: the profile's, else 120."),
 ]
 Output = Annotated[Path | None, output_option("FILE.tsv", "One row per night, statistic and kind.")]
 
 
-@spread
 def intervals(
     files: Files = None,
     profile: FittedProfile = None,
@@ -90,9 +82,13 @@ def intervals(
 
     Conformal ones are as wide as the errors on scored nights were, and need a profile that fit made. Model
     ones come from draws of the posterior: they know only the stager's own doubt and promise no coverage.
+
+    Examples
+    --------
+    stageguard intervals night.csv --profile lab.toml --method both --output intervals.tsv
     """
     if output is not None and output.suffix != ".tsv":
-        raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .tsv file.")
+        raise UsageError(f"--output is {str(output)!r}, expected the name of a .tsv file.")
     loaded = None if profile is None else Profile.load(profile)
     if loaded is not None and method != "model" and not loaded.intervals.get("errors"):
         raise InputError(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from stageguard.cli.inputs import Input, decode_options, find_densities
 from stageguard.cli.options import (
@@ -19,8 +18,8 @@ from stageguard.cli.options import (
     Overwrite,
     ProfileName,
     SampleList,
-    spread,
 )
+from stageguard.cli.parser import Option
 from stageguard.cli.present import print_headline, print_read, print_review, run_and_show, short_names
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.posteriors import MEANING, Draws, WrittenPosterior, write_posterior
@@ -35,14 +34,11 @@ UNSURE_BELOW = 0.9  # an epoch whose most probable stage is less probable than t
 
 NumberOfDraws = Annotated[
     int | None,
-    typer.Option(
-        "--draws", min=1, max=MOST_DRAWS, metavar="N", help="Also draw N whole nights: NAME.draws.npz."
-    ),
+    Option("--draws", min=1, max=MOST_DRAWS, metavar="N", help="Also draw N whole nights: NAME.draws.npz."),
 ]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, same draws.")]
+Seed = Annotated[int, Option(min=0, metavar="N", help="Same seed, same draws.")]
 
 
-@spread
 def posterior(
     profile: ProfileName,
     files: DensityFiles = None,
@@ -58,6 +54,10 @@ def posterior(
 
     Writes NAME.posterior.csv, which every command reads as probabilities, and NAME.posterior.json with
     the log-evidence and where it all comes from.
+
+    Examples
+    --------
+    stageguard posterior night.csv --profile human-psg-5 --draws 100
     """
     loaded, options = Profile.load(profile), decode_options(given)
     inputs = find_densities(files, samples, loaded, options)
@@ -154,10 +154,9 @@ def describe_posterior(
 def _print_one(outcome: Outcome[SmoothedNight]) -> None:
     out, night = console(), outcome.result
     print_headline(outcome.file, night.facts, out, "under")
-    shown = table("", "value", right=("value",))
+    shown = table("", "value", right=("value",), headed=False)
     for title, cell in _rows(night):
         shown.add_row(title, cell)
-    shown.show_header = False
     out.print(shown)
     numbers = ("expected min", "decoded min")
     minutes = table("stage", *numbers, right=numbers)

@@ -9,8 +9,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
 from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.cli.options import (
     AsJson,
@@ -22,6 +20,7 @@ from stageguard.cli.options import (
     profile_option,
     text_option,
 )
+from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import print_cohort, print_night, run_and_show
 from stageguard.cli.recordings import Channel, DatasetName
 from stageguard.datasets import entries
@@ -43,10 +42,10 @@ if TYPE_CHECKING:
 
 DENSITY_SUFFIX = ".hypnodensity.csv"
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder `train` wrote.")]
+Model = Annotated[Path, Argument(metavar="MODEL", help="The folder `train` wrote.")]
 Recordings = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="RECORDINGS",
         help="Recordings (EDF, WFDB), feature tables (CSV, TSV, .npz), or folders of them.",
     ),
@@ -61,7 +60,7 @@ Rules = Annotated[
         "--quality",
     ),
 ]
-ComputeOn = Annotated[Device, typer.Option("--device", help="Where to compute.")]
+ComputeOn = Annotated[Device, Option("--device", help="Where to compute.")]
 
 
 def predict(
@@ -81,12 +80,16 @@ def predict(
 
     A recording's signal quality and features are computed first, by the recipe the network was trained with.
     Writes NAME.hypnodensity.csv, NAME.hypnogram.tsv and NAME.hypnogram.json for each recording.
+
+    Examples
+    --------
+    stageguard predict model tables --output staged
     """
     from stageguard.nn.checkpoint import load_model  # loads torch, as the next
     from stageguard.nn.training import pick_device
 
     if quality not in (None, "graded", "kdd2026", "none"):
-        raise typer.BadParameter(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
+        raise UsageError(f"--quality is {quality!r}, expected graded, kdd2026 or none.")
     network = load_model(model, device=pick_device(device))
     guard = network.card.profile if profile is None else Profile.load(profile)
     channels = parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")

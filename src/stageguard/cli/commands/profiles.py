@@ -6,19 +6,14 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
-
+from stageguard.cli.console import Console, Text
 from stageguard.cli.options import AsJson
+from stageguard.cli.parser import Argument
 from stageguard.cli.terminal import console, count, escaped, print_heading, print_json, table
 from stageguard.profile.profile import FOLDER, Profile
 from stageguard.profile.profile import profiles as names
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of a built-in profile, or path of a .toml file.")
-]
+Name = Annotated[str, Argument(metavar="NAME", help="Name of a built-in profile, or path of a .toml file.")]
 
 STAY = {"self": "log of the self-transition", "free": "free"}
 ENDS = {
@@ -26,19 +21,24 @@ ENDS = {
     "paper": "the first must reach its minimum, the last may be short",
 }
 
-app = typer.Typer(help="List the built-in profiles, or show one.", rich_markup_mode=None)
+
+def profiles(as_json: AsJson = False) -> None:
+    """List the built-in profiles, or show one.
+
+    Examples
+    --------
+    stageguard profiles
+    """
+    list_profiles(as_json)
 
 
-@app.callback(invoke_without_command=True)
-def profiles(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the built-in profiles, or show one."""
-    if context.invoked_subcommand is None:
-        list_profiles(as_json)
-
-
-@app.command("list")
 def list_profiles(as_json: AsJson = False) -> None:
-    """List the built-in profiles."""
+    """List the built-in profiles.
+
+    Examples
+    --------
+    stageguard profiles list --json
+    """
     loaded = [Profile.load(name) for name in names()]
     if as_json:
         print_json([_headline(profile) for profile in loaded])
@@ -53,9 +53,13 @@ def list_profiles(as_json: AsJson = False) -> None:
     out.print("More about one: stageguard profiles show NAME")
 
 
-@app.command("show")
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show everything one profile assumes, and whom it is not for."""
+    """Show everything one profile assumes, and whom it is not for.
+
+    Examples
+    --------
+    stageguard profiles show human-psg-5
+    """
     profile = Profile.load(name)
     if as_json:
         print_json({**_headline(profile), "definition": profile.to_dict()})
@@ -79,9 +83,13 @@ def show(name: Name, as_json: AsJson = False) -> None:
         _print_nested(profile.provenance, out, 0)
 
 
-@app.command("path")
 def path(name: Name, as_json: AsJson = False) -> None:
-    """Print where a profile's file is, to copy it and make it your own."""
+    """Print where a profile's file is, to copy it and make it your own.
+
+    Examples
+    --------
+    stageguard profiles path human-psg-5
+    """
     Profile.load(name)  # complains about unknown names
     built_in = FOLDER / f"{name}.toml"
     file = (built_in if built_in.is_file() else Path(name)).resolve()
@@ -103,7 +111,7 @@ def _headline(profile: Profile) -> dict[str, Any]:
 
 
 def _print_words(profile: Profile, out: Console) -> None:
-    out.print(Text.assemble((escaped(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
+    out.print(Text((escaped(profile.name), "bold"), f"  sha256 {profile.sha256[:12]}"))
     for line in (profile.summary, f"For: {profile.intended_for}" if profile.intended_for else ""):
         if line:
             out.print(escaped(line))
@@ -192,13 +200,13 @@ def _print_nested(mapping: Any, out: Console, depth: int) -> None:
     """One entry per line; entries within an entry are indented."""
     for key, value in mapping.items():
         if hasattr(value, "items"):
-            out.print(Padding(f"{escaped(key)}:", (0, 0, 0, 2 * depth), expand=False))
+            out.print(f"{escaped(key)}:", indent=2 * depth)
             _print_nested(value, out, depth + 1)
         elif key == "rows" and "columns" in mapping:
-            out.print(Padding(_rows_table(mapping["columns"], value), (0, 0, 0, 2 * depth), expand=False))
+            out.print(_rows_table(mapping["columns"], value), indent=2 * depth)
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            out.print(Padding(escaped(f"{key}: {text}"), (0, 0, 0, 2 * depth), expand=False))
+            out.print(escaped(f"{key}: {text}"), indent=2 * depth)
 
 
 def _rows_table(columns: Any, rows: Any) -> Any:
@@ -208,3 +216,6 @@ def _rows_table(columns: Any, rows: Any) -> Any:
     for row in rows:
         shown.add_row(*(escaped(f"{cell:.4g}" if isinstance(cell, float) else cell) for cell in row))
     return shown
+
+
+SUBCOMMANDS = {"list": list_profiles, "show": show, "path": path}

@@ -12,13 +12,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-from rich.text import Text
-
 from stageguard.base.errors import InputError
 from stageguard.base.files import write_together
 from stageguard.base.version import __version__
-from stageguard.cli.options import AsJson, Overwrite, one_of, output_option, seconds_option, spread
+from stageguard.cli.console import Text
+from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option
+from stageguard.cli.parser import Option
 from stageguard.cli.present import length_words, run_and_show
 from stageguard.cli.recordings import Jobs, RecordingOptions, Recordings, Source, find_sources
 from stageguard.cli.terminal import console, count, one_line, print_list, table
@@ -34,16 +33,16 @@ JSON_SUFFIX = ".quality.json"
 
 ModalityOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--modality",
         "-m",
-        **one_of(MODALITIES),
+        choices=MODALITIES,
         help="What was recorded. Default: what the channels or dataset say.",
     ),
 ]
 RulesOption = Annotated[
     Literal["kdd2026", "graded"],
-    typer.Option("--rules", help="The paper's thresholds, or the share of each epoch that is bad."),
+    Option("--rules", help="The paper's thresholds, or the share of each epoch that is bad."),
 ]
 EpochSeconds = Annotated[
     float | None,
@@ -52,7 +51,6 @@ EpochSeconds = Annotated[
 Output = Annotated[Path | None, output_option("FOLDER", "For the tables. Default: beside each file.")]
 
 
-@spread
 def quality(
     recordings: Recordings,
     modality: ModalityOption = None,
@@ -67,6 +65,10 @@ def quality(
     """Say how far each epoch of a recording can be trusted, and why not.
 
     Writes NAME.quality.tsv and NAME.quality.json for each recording: what `decode --quality` takes.
+
+    Examples
+    --------
+    stageguard quality wrists --dataset sleep-accel --rules graded --output quality
     """
     run_and_show(
         partial(_assess, modality, rules, epoch_seconds, overwrite),
@@ -235,11 +237,11 @@ def _show_one(outcome: Outcome[AssessedRecording]) -> None:
     synthetic = " (synthetic)" if made.is_synthetic else ""
     length = length_words(n_epochs, seconds)
     about = f"{synthetic}: {quality.modality}, {length}, rules {quality.rules}"
-    out.print(Text.assemble((one_line(quality.recording), "bold"), about))
+    out.print(Text((one_line(quality.recording), "bold"), about))
     out.print()
     for time, marks in chart(quality.beta.tolist(), seconds, made.start):
-        out.print(Text.assemble((f"{time:>6} ", "dim"), _coloured(marks)))
-    out.print(Text(f"{'':7}{CLEAN} clean   {BARS[0]} to {BARS[-1]} share that is lost", "dim"))
+        out.print(Text((f"{time:>6} ", "dim"), _coloured(marks)))
+    out.print(f"{'':7}{CLEAN} clean   {BARS[0]} to {BARS[-1]} share that is lost", "dim")
     out.print()
     out.print(
         f"Clean {made.clean_percent:.1f} % of epochs; lost altogether {count(made.n_lost, 'epoch')}; mean of "
@@ -278,4 +280,4 @@ def _show_many(done: Sequence[Outcome[AssessedRecording]]) -> None:
 
 def _coloured(marks: str) -> Text:
     styles = {CLEAN: "green"} | dict.fromkeys(BARS[:4], "yellow") | dict.fromkeys(BARS[4:], "red")
-    return Text.assemble(*((mark, styles[mark]) for mark in marks))
+    return Text(*((mark, styles[mark]) for mark in marks))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stageguard.base.errors import StageGuardError
 from stageguard.base.files import write_text_atomic
 from stageguard.cli.inputs import Input, decode_options, lights_of, night_id
@@ -18,12 +16,10 @@ from stageguard.cli.options import (
     Overwrite,
     ScoringFormat,
     output_option,
-    path_argument,
-    path_option,
     profile_option,
-    spread,
     text_option,
 )
+from stageguard.cli.parser import Argument, Exit, UsageError
 from stageguard.cli.present import print_review, print_summary
 from stageguard.cli.scored_files import ReadOptions, decode_night, read_expert, read_lights, read_start
 from stageguard.cli.terminal import console, print_error, print_json, print_list
@@ -37,11 +33,11 @@ from stageguard.runner.run import collect_warnings
 SUFFIX = ".report.html"
 
 Night = Annotated[
-    Path, path_argument("NIGHT", "Probabilities, or a .hypnogram.tsv with its probabilities beside it.")
+    Path, Argument("NIGHT", "Probabilities, or a .hypnogram.tsv with its probabilities beside it.")
 ]
 Source = Annotated[
     Path | None,
-    path_option(
+    text_option(
         "FILE", "The probabilities of a .hypnogram.tsv. Default: the recorded name beside it.", "--input"
     ),
 ]
@@ -49,12 +45,11 @@ Output = Annotated[
     Path | None, output_option("NIGHT.html", "The page. Default: NIGHT.report.html beside it.")
 ]
 ProfileName = Annotated[str | None, profile_option("Needed for probabilities; an output records its own.")]
-ExpertFile = Annotated[Path | None, path_option("FILE", "An expert's hypnogram of the night.")]
+ExpertFile = Annotated[Path | None, text_option("FILE", "An expert's hypnogram of the night.")]
 Title = Annotated[str | None, text_option("TEXT", "Headline. Default: the file's name.")]
 Start = Annotated[str | None, text_option("TIME", "When the recording began: 2024-05-01T22:30.")]
 
 
-@spread
 def report(
     night: Night,
     output: Output = None,
@@ -73,16 +68,18 @@ def report(
     """Write one night as one HTML file: pictures, measures against experts, statistics, methods.
 
     The file needs no network and holds everything it shows.
+
+    Examples
+    --------
+    stageguard report night.csv --profile human-psg-5 --expert expert.txt --output night.html
     """
     options = decode_options(given)
     if start is not None and "-" not in start:
-        raise typer.BadParameter(
-            f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30."
-        )
+        raise UsageError(f"--start is {start!r}, expected a date and a time such as 2024-05-01T22:30.")
     off, on = read_lights(times)
     is_output = night.name.endswith((TSV_SUFFIX, JSON_SUFFIX))
     if source is not None and not is_output:
-        raise typer.BadParameter(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
+        raise UsageError(f"--input goes with a .hypnogram.tsv, and {night.name} is none.")
     name = night_id(night)
     page = output or night.parent / (name + SUFFIX)
     try:
@@ -108,7 +105,7 @@ def report(
         summary = summary_of(decoding, StatisticsOptions(lights_off=lights.off, lights_on=lights.on))
     except (StageGuardError, OSError) as error:
         print_error(error, night)
-        raise typer.Exit(1) from None
+        raise Exit(1) from None
     if as_json:
         about = {"file": str(night), "ok": True, "notes": list(notes), "warnings": warned}
         print_json(summary.to_dict() | about | {"outputs": {"html": str(page)}})

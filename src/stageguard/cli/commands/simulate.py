@@ -7,30 +7,26 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from stageguard.cli.options import AsJson, Overwrite, one_of, output_option, text_option
-from stageguard.cli.terminal import console, count, print_json, progress, table
+from stageguard.cli.options import AsJson, Overwrite, output_option, text_option
+from stageguard.cli.parser import Option
+from stageguard.cli.progress import progress
+from stageguard.cli.terminal import console, count, print_json, table
 from stageguard.runner.processes import run_all
 from stageguard.signals.modalities import MODALITIES
 from stageguard.synthetic.cohort import Plan, Subject, simulate_cohort
 
-ModalityName = Annotated[
-    str, typer.Option("--modality", "-m", **one_of(MODALITIES), help="What is recorded.")
-]
+ModalityName = Annotated[str, Option("--modality", "-m", choices=MODALITIES, help="What is recorded.")]
 Output = Annotated[Path, output_option("FOLDER", "For the cohort; a new or empty folder.")]
-Subjects = Annotated[int, typer.Option("--subjects", "-n", metavar="N", help="How many, up to 999.")]
+Subjects = Annotated[int, Option("--subjects", "-n", metavar="N", help="How many, up to 999.")]
 Hours = Annotated[
     float | None, text_option("H", "Length of each recording. Default: 4 for mice, 8 for people.")
 ]
-Seed = Annotated[int, typer.Option(metavar="S", help="Same seed, same cohort, to the byte.")]
-VariantName = Annotated[
-    Literal["adult", "narcolepsy", "infant"], typer.Option("--variant", help="Whose sleep.")
-]
+Seed = Annotated[int, Option(metavar="S", help="Same seed, same cohort, to the byte.")]
+VariantName = Annotated[Literal["adult", "narcolepsy", "infant"], Option("--variant", help="Whose sleep.")]
 Layout = Annotated[
     str | None, text_option("KIND", "Files of eeg-emg: mat, parquet, csv; of bioradar: npz, edf.")
 ]
-Jobs = Annotated[int, typer.Option(min=0, metavar="N", help="Subjects at a time; 0 means one per core.")]
+Jobs = Annotated[int, Option(min=0, metavar="N", help="Subjects at a time; 0 means one per core.")]
 
 
 def simulate(
@@ -49,6 +45,10 @@ def simulate(
 
     The folder appears when it is complete. With --overwrite an earlier simulation in it is replaced; a folder
     that holds anything else is never touched.
+
+    Examples
+    --------
+    stageguard simulate --modality actigraphy --subjects 3 --hours 1 --seed 1 --output wrists
     """
     plan = Plan(modality, subjects, hours, seed, variant, layout)
 
@@ -95,5 +95,5 @@ def _print(plan: Plan, made: Sequence[Subject], folder: Path) -> None:
     out.print(f"Wrote {folder}. What is in it: {folder / 'README.txt'}")
     out.print(
         f"Go on:  stageguard quality {folder} --dataset {plan.recorded.dataset}{unit} -o QUALITY",
-        soft_wrap=True,
+        whole_line=True,
     )

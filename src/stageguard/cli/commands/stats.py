@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from stageguard.base.errors import InputError, Message, message_of
 from stageguard.cli.cohort_tables import print_means, print_nights, print_one
@@ -25,9 +24,9 @@ from stageguard.cli.options import (
     Start,
     output_option,
     profile_option,
-    spread,
     text_option,
 )
+from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import MOST_ROWS, end, run_shown
 from stageguard.cli.scored_files import (
     Experts,
@@ -65,10 +64,10 @@ Output = Annotated[
     Path | None, output_option("COHORT.tsv", "Write one row per night, and a codebook beside it.")
 ]
 DecodeWith = Annotated[str | None, profile_option("Decode probabilities with it; count its transitions.")]
-ByConvention = Annotated[Convention, typer.Option(help="Whose definitions, where they differ.")]
+ByConvention = Annotated[Convention, Option(help="Whose definitions, where they differ.")]
 MinFirstRem = Annotated[
     float,
-    typer.Option(
+    Option(
         metavar="SECONDS",
         min=0,
         help="How long the first REM bout lasts that ends REM latency to a lasting bout.",
@@ -92,7 +91,6 @@ Correlate = Annotated[
 ]
 
 
-@spread
 def stats(
     files: ScoredFiles = None,
     samples: SampleList = None,
@@ -115,9 +113,14 @@ def stats(
 
     What decode wrote has a before and an after; probabilities have them with --profile. A hypnogram from
     elsewhere counts as after.
+
+    Examples
+    --------
+    stageguard stats decoded --output cohort.tsv
+    stageguard stats decoded --by groups.tsv --expert experts
     """
     if output is not None and output.suffix.lower() != ".tsv":
-        raise typer.BadParameter(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
+        raise UsageError(f"--output is {str(output)!r}, expected a name that ends in .tsv.")
     covariates = _covariates(by, expert, scored, correlate or ())
     expert = expert or scored
     options = read_options(
@@ -128,7 +131,7 @@ def stats(
     )
     inputs = find_inputs(files, samples, options.wanted)
     if expert is not None and len(inputs.nights) > 1 and expert.is_file():
-        raise typer.BadParameter("--expert names one file for several nights: name the folder with one each.")
+        raise UsageError("--expert names one file for several nights: name the folder with one each.")
     measuring = StatisticsOptions(convention, *read_lights(times), min_first_rem_seconds, lights_on_phase)
     groups = {} if by is None else read_groups(by)
     named = {name: row.expert for name, row in groups.items() if row.expert is not None}
@@ -290,11 +293,11 @@ def _covariates(
 ) -> dict[str, dict[str, float]]:
     """Return the numbers to correlate with, by column and night; refuse options that do not go together."""
     if scored is not None and expert is not None:
-        raise typer.BadParameter("--scored and --expert both name experts' hypnograms: keep one.")
+        raise UsageError("--scored and --expert both name experts' hypnograms: keep one.")
     if scored is not None and not scored.is_dir():
-        raise typer.BadParameter(f"--scored is {str(scored)!r}, expected a folder of hypnograms.")
+        raise UsageError(f"--scored is {str(scored)!r}, expected a folder of hypnograms.")
     if columns and (by is None or scored is None):
-        raise typer.BadParameter("--correlate needs --scored and --by, whose table has the column.")
+        raise UsageError("--correlate needs --scored and --by, whose table has the column.")
     return {name: read_column(by, name) for name in columns if by is not None}
 
 

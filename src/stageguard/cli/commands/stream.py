@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import numpy as np
-import typer
 
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
@@ -28,9 +27,9 @@ from stageguard.cli.options import (
     Stager,
     Stages,
     column_names,
-    spread,
     text_option,
 )
+from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.terminal import count, one_line, print_warning
 from stageguard.guard.stream import StreamingDecoder
 from stageguard.profile.profile import Profile
@@ -38,13 +37,13 @@ from stageguard.runner.stopping import Stopped
 
 MaxLag = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--max-lag-seconds", min=0.0, metavar="SECONDS", help="Longest wait for a stage. Default: no limit."
     ),
 ]
 Weight = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--transition-weight",
         min=0.0,
         metavar="NUMBER",
@@ -53,7 +52,7 @@ Weight = Annotated[
     ),
 ]
 State = Annotated[Path | None, text_option("FILE", "Go on from it if it exists; the state is kept in it.")]
-Finish = Annotated[bool, typer.Option("--finish", help="With --state: the recording ends with this input.")]
+Finish = Annotated[bool, Option("--finish", help="With --state: the recording ends with this input.")]
 
 LONGEST_LINE = 65_536  # bytes: an epoch has a handful of numbers
 DELIMITERS = (";", "\t", ",")
@@ -72,7 +71,6 @@ class DecoderOptions(Rows):
     stager: Stager = None
 
 
-@spread
 def stream(
     profile: ProfileName,
     transition_weight: Weight = None,
@@ -86,9 +84,13 @@ def stream(
     Prints a line per epoch, its number from 0 and its stage, as soon as the stage is certain or the lag
     limit is reached. A header may name the columns; NaN throughout means no evidence; a column "quality"
     says how far the epoch's signal is lost, 0 to 1.
+
+    Examples
+    --------
+    stageguard stream --profile human-psg-5 --transition-weight 0.15 --max-lag-seconds 300 < rows.txt
     """
     if finish and state is None:
-        raise typer.BadParameter("--finish goes with --state: without one, the end of input is the end.")
+        raise UsageError("--finish goes with --state: without one, the end of input is the end.")
     loaded = Profile.load(profile)
     if transition_weight is not None:
         if loaded.clock is not None:

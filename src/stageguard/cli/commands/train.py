@@ -8,16 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stageguard.cli.options import AsJson, Device, Overwrite, output_option
+from stageguard.cli.parser import Argument, Option
+from stageguard.cli.progress import progress_bar
 from stageguard.cli.terminal import (
     console,
     error_text,
     print_error,
     print_json,
     print_list,
-    progress_bar,
 )
 from stageguard.datasets import Entry
 from stageguard.nn.data import dataset_tables, read_folder
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from stageguard.nn.checkpoint import ModelCard
     from stageguard.nn.training import Progress
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
+Config = Annotated[Path, Argument(metavar="CONFIG.toml", help="What to train, and on what.")]
 Output = Annotated[Path | None, output_option("FOLDER", "For the network. Default: what the file says.")]
-Small = Annotated[bool, typer.Option("--small", help="The size for a computer without a GPU.")]
+Small = Annotated[bool, Option("--small", help="The size for a computer without a GPU.")]
 ComputeOn = Annotated[
-    Device | None, typer.Option("--device", help="Where to compute. Default: what the file says.")
+    Device | None, Option("--device", help="Where to compute. Default: what the file says.")
 ]
 
 
@@ -50,6 +49,10 @@ def train(
     """Train a staging network on feature tables, or on the recordings of a dataset.
 
     Writes model.safetensors, model.json and log.jsonl. An interrupted run goes on where it was.
+
+    Examples
+    --------
+    stageguard train config.toml --small
     """
     from stageguard.nn.run_state import check_output  # loads torch, as the next
     from stageguard.nn.training import pick_device

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
 from stageguard.cli.inputs import Inputs, density_options, find_densities
@@ -19,9 +17,9 @@ from stageguard.cli.options import (
     Reading,
     SampleList,
     output_option,
-    spread,
     text_option,
 )
+from stageguard.cli.parser import UsageError
 from stageguard.cli.present import end, print_notes, run_shown
 from stageguard.cli.terminal import console, count, one_line, print_json, print_list
 from stageguard.fitting.tune import FEWEST_NIGHTS, check_base, decision, tuned_profile
@@ -37,7 +35,6 @@ StagerName = Annotated[
 ]
 
 
-@spread
 def tune(
     base: Base,
     output: Output,
@@ -54,9 +51,13 @@ def tune(
     Decides once whether the stager flickers, by the median fragmentation of its argmax. If it does, its
     nights are brought towards the experts' fragmentation, and half of the differences between people are
     kept; if not, none is smoothed.
+
+    Examples
+    --------
+    stageguard tune unscored --base human-psg-5 --stager "YASA 0.8 C4-M1" --output yasa-c4.toml
     """
     if output.suffix != ".toml":
-        raise typer.BadParameter(f"--output is {str(output)!r}, expected the name of a .toml file.")
+        raise UsageError(f"--output is {str(output)!r}, expected the name of a .toml file.")
     profile, options = Profile.load(base), density_options(reading)
     check_base(profile)
     inputs = find_densities(files, samples, profile, DecodeOptions(options))

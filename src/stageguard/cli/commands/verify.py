@@ -5,24 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stageguard.cli.options import AsJson
+from stageguard.cli.parser import Argument, Exit, Option
 from stageguard.cli.terminal import console, one_line, print_json, table
 from stageguard.runner.verify import verify_output
 
 
 def verify(
     output: Annotated[
-        Path, typer.Argument(metavar="OUTPUT", help="A .hypnogram.tsv or .hypnogram.json that decode wrote.")
+        Path, Argument(metavar="OUTPUT", help="A .hypnogram.tsv or .hypnogram.json that decode wrote.")
     ],
     source: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE", help="The probabilities. Default: the recorded file."),
+        Option("--input", metavar="FILE", help="The probabilities. Default: the recorded file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that an output is what its profile and its input give, by decoding again."""
+    """Check that an output is what its profile and its input give, by decoding again.
+
+    Examples
+    --------
+    stageguard verify night.hypnogram.tsv
+    """
     verification = verify_output(output, source)
     if as_json:
         print_json(verification.to_dict())
@@ -36,4 +40,4 @@ def verify(
             out.print(f"Note: {one_line(note)}")
         out.print(f"{output.name}: {'verified' if verification.ok else 'NOT verified'}", style="bold")
     if not verification.ok:
-        raise typer.Exit(1)
+        raise Exit(1)

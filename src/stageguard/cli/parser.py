@@ -1,0 +1,362 @@
+"""The parser of the command line: a command is a function, its annotated parameters what may be typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter as Signed
+from inspect import cleandoc, signature
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from stageguard.base.errors import did_you_mean
+
+HELP = ("-h", "--help")
+OPTIONS_HEADING = "Options"
+
+
+class UsageError(Exception):
+    """What was typed cannot be what was meant: one line, and exit code 2."""
+
+
+class Exit(Exception):
+    """The command is done before its end, with an exit code."""
+
+    def __init__(self, code: int = 0) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What stands on the command line by its place."""
+
+    metavar: str
+    help: str
+
+
+class Option:
+    """What is given by its name: a flag where the parameter is a bool, else a name and a value.
+
+    Without names it is called like the parameter; ``--x/--no-x`` is a flag that can be taken back.
+    `choices` are the values there are, where they stand in a table and not in a `Literal`; `at_once` prints
+    something instead of running the command.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        help: str,
+        metavar: str = "",
+        min: float | None = None,
+        max: float | None = None,
+        choices: Iterable[str] = (),
+        at_once: Callable[[], None] | None = None,
+    ) -> None:
+        self.names, self.help, self.metavar = names, help, metavar
+        self.least, self.most, self.choices, self.at_once = min, max, tuple(choices), at_once
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a command, as it is typed."""
+
+    name: str
+    declared: Argument | Option
+    kind: type
+    choices: tuple[str, ...]
+    is_list: bool
+    default: Any
+    heading: str
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the command cannot do without."""
+        return self.default is Signed.empty
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it has no value."""
+        return self.kind is bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the option, the short one first."""
+        assert isinstance(self.declared, Option)
+        names = [name.partition("/")[0] for name in self.declared.names] or [_dashed(self.name)]
+        return tuple(sorted(names, key=lambda name: name.startswith("--")))
+
+    @property
+    def negation(self) -> str:
+        """The name that takes a flag back, or nothing."""
+        assert isinstance(self.declared, Option)
+        return next((name.partition("/")[2] for name in self.declared.names if "/" in name), "")
+
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in the help."""
+        if self.declared.metavar or self.is_flag:
+            return self.declared.metavar
+        return (
+            f"<{'|'.join(self.choices)}>"
+            if self.choices
+            else {int: "N", float: "NUMBER"}.get(self.kind, "TEXT")
+        )
+
+    def read(self, text: str, called: str) -> Any:
+        """Return the value that a text stands for."""
+        if self.choices and text not in self.choices:
+            known = ", ".join(map(repr, self.choices))
+            hint = did_you_mean(text, self.choices)
+            raise UsageError(f"{called} is {text!r}, expected one of {known}.{hint}")
+        if (
+            self.kind is Path and not text.strip()
+        ):  # such as a variable that was never set: no folder to work in
+            raise UsageError(f"{called} is an empty name, expected a file or a folder.")
+        try:
+            value = self.kind(text.replace("_", "?") if self.kind in (int, float) else text)
+        except ValueError:
+            value = None
+        if value is None or not self._is_allowed(value):
+            noun = "a whole number" if self.kind is int else "a number"
+            raise UsageError(
+                f"{called} is {text!r}, expected {', '.join(filter(None, (noun, self.bounds)))}."
+            )
+        return value
+
+    def _is_allowed(self, value: Any) -> bool:
+        """Return whether a number lies within its bounds, which NaN never does."""
+        if not isinstance(self.declared, Option):
+            return True
+        least, most = self.declared.least, self.declared.most
+        return (least is None or value >= least) and (most is None or value <= most)
+
+    @property
+    def bounds(self) -> str:
+        """Which numbers are allowed, as in `0 or more`."""
+        assert isinstance(self.declared, Option)
+        least, most = self.declared.least, self.declared.most
+        if least is None:
+            return ""
+        return f"{_plain(least)} or more" if most is None else f"{_plain(least)} to {_plain(most)}"
+
+    @property
+    def help(self) -> str:
+        """What it is for, and what holds where it is not given."""
+        said = []
+        if isinstance(self.declared, Option):
+            if self.is_required:
+                said.append("required")
+            elif self.default is True and self.negation:
+                said.append(f"default: {self.names[-1].lstrip('-')}")
+            elif self.default not in (None, False):
+                said.append(f"default: {self.default}")
+            if self.bounds:
+                said.append(self.bounds)
+        return f"{self.declared.help}  [{'; '.join(said)}]" if said else self.declared.help
+
+
+def _plain(number: float) -> str:
+    return f"{number:,.0f}" if number == int(number) else f"{number:g}"
+
+
+def _dashed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def parameters_of(command: Callable[..., None]) -> tuple[list[Parameter], dict[str, type]]:
+    """Return what a command takes, and the groups among its parameters.
+
+    A parameter whose type is a dataclass of annotated fields stands for all of them: commands share such
+    groups and pass them on together. The attribute `HEADING` of the class is their heading in the help.
+    """
+    found: list[Parameter] = []
+    groups: dict[str, type] = {}
+    hints = get_type_hints(command, include_extras=True)
+    for signed in signature(command).parameters.values():
+        hint = hints[signed.name]
+        if not is_dataclass(hint):
+            found.append(_parameter(signed.name, hint, signed.default, OPTIONS_HEADING))
+            continue
+        assert isinstance(hint, type)
+        groups[signed.name] = hint
+        kinds = get_type_hints(hint, include_extras=True)
+        found += [
+            _parameter(item.name, kinds[item.name], item.default, _heading(hint, item.name))
+            for item in fields(hint)
+        ]
+    return found, groups
+
+
+def _heading(group: type, name: str) -> str:
+    """Return the heading of the class that declares a field."""
+    owner = next(each for each in group.__mro__ if name in vars(each).get("__annotations__", {}))
+    return getattr(owner, "HEADING", OPTIONS_HEADING)
+
+
+def _parameter(name: str, hint: Any, default: Any, heading: str) -> Parameter:
+    kind, declared = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+    if not isinstance(declared, Argument | Option):
+        raise TypeError(f"parameter {name} is {hint}, expected Annotated[type, Option(...) or Argument(...)]")
+    if type(None) in get_args(kind):
+        (kind,) = (one for one in get_args(kind) if one is not type(None))
+    is_list = get_origin(kind) is list
+    if is_list:
+        (kind,) = get_args(kind)
+    choices = declared.choices if isinstance(declared, Option) else ()
+    if get_origin(kind) is Literal:
+        kind, choices = str, get_args(kind)
+    return Parameter(name, declared, kind, choices, is_list, default, heading)
+
+
+class Command:
+    """A function with what may be typed for its parameters."""
+
+    def __init__(
+        self,
+        path: str,
+        function: Callable[..., None],
+        subcommands: Mapping[str, Callable[..., None]] = MappingProxyType({}),
+    ) -> None:
+        self.path, self._function, self.subcommands = path, function, subcommands
+        parameters, self._groups = parameters_of(function)
+        self.arguments = [one for one in parameters if isinstance(one.declared, Argument)]
+        self.options = [one for one in parameters if isinstance(one.declared, Option)]
+        about, _, examples = cleandoc(function.__doc__ or "").partition("Examples\n--------\n")
+        self.about, self.examples = about.strip(), examples.split("\n") if examples else []
+        self._named = {name: one for one in self.options for name in (*one.names, one.negation) if name}
+
+    @property
+    def option_names(self) -> list[str]:
+        """Every name of an option, for those who complete what is typed."""
+        return [*self._named, *HELP]
+
+    def run(self, words: Sequence[str]) -> None:
+        """Read the words and call the function."""
+        values = self.read(words)
+        for name, group in self._groups.items():
+            values[name] = group(**{item.name: values.pop(item.name) for item in fields(group)})
+        self._function(**values)
+
+    def read(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return a value for each parameter."""
+        values: dict[str, Any] = {}
+        places: list[str] = []
+        rest = list(reversed(words))
+        while rest:
+            word = rest.pop()
+            if word == "--":
+                places += reversed(rest)
+                break
+            if word.startswith("-") and word != "-":
+                self._take_option(word, rest, values)
+            else:
+                places.append(word)
+        self._take_places(places, values)
+        for one in (*self.arguments, *self.options):
+            if one.name not in values and one.is_required:
+                raise UsageError(_missing(one))
+            values.setdefault(one.name, one.default)
+        return values
+
+    def _take_option(self, word: str, rest: list[str], values: dict[str, Any]) -> None:
+        called, mark, text = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
+        if called not in self._named:
+            known = did_you_mean(
+                word.partition("=")[0], [name for name in self._named if name.startswith("--")]
+            )
+            raise UsageError(f"there is no option {word.partition('=')[0]}.{known}")
+        one = self._named[called]
+        assert isinstance(one.declared, Option)
+        if one.is_flag:
+            if mark:
+                raise UsageError(f"{called} takes no value, got {word!r}.")
+            if one.declared.at_once is not None:
+                one.declared.at_once()
+                raise Exit
+            values[one.name] = called != one.negation
+            return
+        if not mark:
+            if not rest or rest[-1] in self._named or rest[-1] in HELP:
+                raise UsageError(f"{called} needs a value: {called} {one.metavar}.")
+            text = rest.pop()
+        value = one.read(text, called)
+        values[one.name] = [*values.get(one.name, ()), value] if one.is_list else value
+
+    def _take_places(self, places: list[str], values: dict[str, Any]) -> None:
+        for one in self.arguments:
+            if one.is_list and places:
+                values[one.name] = [one.read(text, one.metavar) for text in places]
+                places = []
+            elif places:
+                values[one.name] = one.read(places[0], one.metavar)
+                places = places[1:]
+        if places:
+            expected = ", ".join(one.metavar for one in self.arguments)
+            raise UsageError(
+                f"{places[0]!r} is one argument too many, expected {expected or 'options only'}."
+            )
+
+    def help(self, width: int) -> str:
+        """Return what `--help` prints."""
+        signs = [f"{one.metavar}{'...' * one.is_list}" for one in self.arguments]
+        typed = [
+            sign if one.is_required else f"[{sign}]" for sign, one in zip(signs, self.arguments, strict=True)
+        ]
+        sections: dict[str, dict[str, str]] = {}
+        for one in self.arguments:
+            sections.setdefault("Arguments", {})[one.metavar] = one.help
+        sections[OPTIONS_HEADING] = {}
+        for one in self.options:
+            names = ", ".join((*one.names, *([one.negation] if one.negation else [])))
+            left = (
+                f"{names} {one.metavar}".rstrip()
+                if one.names[0] != one.names[-1]
+                else f"    {names} {one.metavar}"
+            )
+            sections.setdefault(one.heading, {})[left.rstrip()] = one.help
+        sections[OPTIONS_HEADING]["-h, --help"] = "Show this message and exit."
+        if self.subcommands:
+            sections["Commands"] = {name: _first_line(each) for name, each in self.subcommands.items()}
+            typed.append("[COMMAND]")
+        return page(" ".join((self.path, "[OPTIONS]", *typed)), self.about, sections, self.examples, width)
+
+
+def _first_line(function: Callable[..., None]) -> str:
+    return cleandoc(function.__doc__ or "").partition("\n")[0]
+
+
+def _missing(one: Parameter) -> str:
+    if isinstance(one.declared, Argument):
+        return f"missing argument {one.metavar}: {one.declared.help}"
+    return f"missing option {' / '.join(reversed(one.names))}: {one.declared.help}"
+
+
+def page(
+    usage: str,
+    about: str,
+    sections: Mapping[str, Mapping[str, str]],
+    examples: Sequence[str],
+    width: int,
+) -> str:
+    """Return a page of help: usage, what it is about, examples, and sections of names with their texts."""
+    from stageguard.cli.console import wrapped
+
+    lines = [f"Usage: {usage}", ""]
+    for paragraph in about.split("\n\n"):
+        lines += [*(f"  {line}" for line in wrapped(" ".join(paragraph.split()), width - 2)), ""]
+    if examples:
+        lines += ["Example:", *(f"  {line}" for line in examples), ""]
+    left = min(30, max((len(name) for rows in sections.values() for name in rows), default=0)) + 4
+    for heading, rows in sections.items():
+        lines.append(f"{heading}:")
+        for name, text in rows.items():
+            first, *more = wrapped(text, max(width - left, 20)) or [""]
+            if len(name) + 4 > left:
+                lines.append(f"  {name}")
+                name = ""
+            lines.append(f"  {name}".ljust(left) + first)
+            lines += [" " * left + line for line in more]
+        lines.append("")
+    return "\n".join(lines[:-1])
