@@ -142,19 +142,21 @@ def machine() -> dict[str, Any]:
     }
 
 
-def report(name: str, title: str, rows: Sequence[Row], **extra: Any) -> None:
-    """Print the table and write it to results/<name>.json."""
+def report(name: str | None, title: str, rows: Sequence[Row], **extra: Any) -> None:
+    """Print the table and write it to results/<name>.json, if it has a name."""
     print(f"\n{title}\n{'=' * len(title)}")
     cells = [("", "value", "unit", "goal", "")] + [tuple(cells_of(row)) for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(5)]
     for row in cells:
         aligned = (f"{text:{side}{width}}" for text, side, width in zip(row, "<><><", widths, strict=True))
         print("  ".join(aligned).rstrip())
+    sys.stdout.flush()
+    if name is None:
+        return
     RESULTS.mkdir(exist_ok=True)
     document = {"title": title, "machine": machine(), "rows": [asdict(row) for row in rows], **extra}
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(document, indent=1, default=float) + "\n", "utf-8")
-    sys.stdout.flush()
 
 
 def cells_of(row: Row) -> list[str]:

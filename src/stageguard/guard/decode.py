@@ -136,20 +136,13 @@ def read_all(
 
 
 def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
-    """Decode nights that are checked."""
-    profile, profiles, given, nights, batch = asked
-
-    def solve(key: tuple[bool, float], chosen: list[Night]) -> list[Solved]:
-        is_own, seconds = key
-        used = profile if is_own else profile.for_other_stager()
-        return run_searches(used, solver_for(used, seconds), chosen, options.trained == "natural")
-
-    try:
-        keys = [(used is profile, night.epoch_seconds) for used, night in zip(profiles, given, strict=True)]
-        solved = run_grouped(nights, keys, solve)
-    except NoPathError as failure:
-        index = next(i for i, night in enumerate(nights) if night is failure.job.night)
-        raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
+    """Decode nights that are checked, unless checking them did."""
+    profile, profiles, given, nights, _ = asked
+    solved: Sequence[Solved]
+    if profile.clock is None and all(night.opening is not None for night in nights):
+        solved = [Solved(night, night.opening, None) for night in nights]
+    else:
+        solved = _search(asked, options)
     return [
         Decoding(
             used,
@@ -161,6 +154,23 @@ def decode_asked(asked: Asked, options: GuardOptions) -> list[Decoding]:
         )
         for used, request, (night, path, strength) in zip(profiles, given, solved, strict=True)
     ]
+
+
+def _search(asked: Asked, options: GuardOptions) -> list[Solved]:
+    """Find every night's strength, and its path at that strength."""
+    profile, profiles, given, nights, batch = asked
+
+    def solve(key: tuple[bool, float], chosen: list[Night]) -> list[Solved]:
+        is_own, seconds = key
+        used = profile if is_own else profile.for_other_stager()
+        return run_searches(used, solver_for(used, seconds), chosen, options.trained == "natural")
+
+    try:
+        keys = [(used is profile, night.epoch_seconds) for used, night in zip(profiles, given, strict=True)]
+        return run_grouped(nights, keys, solve)
+    except NoPathError as failure:
+        index = next(i for i, night in enumerate(nights) if night is failure.job.night)
+        raise _explain_no_path(failure, f"night {index}: " if batch else "") from None
 
 
 def _for_stager(profile: Profile, given: NightInput, night: Night) -> Profile:

@@ -172,7 +172,8 @@ class Decoding(ExportableStages):
     @property
     def many_changes(self) -> float:
         """The share of changed epochs beyond which a person should look at this night before using it."""
-        flickers = self.strength.rule == "target" and self.strength.step == "lowered"
+        strength: Strength | None = self._made.get("strength")  # None: fixed, and not asked for yet
+        flickers = strength is not None and (strength.rule, strength.step) == ("target", "lowered")
         return MANY_OF_A_FLICKERING_NIGHT if flickers else MANY_CHANGES
 
     @property

@@ -35,10 +35,10 @@ class Night:
     argmax: Labels  # the stager's own choice, -1 on NaN rows
     n_switches: int  # stage changes of the argmax, within the spans
     spans: tuple[tuple[int, int], ...]  # [start, stop) of each stretch decoded by itself
+    calibration: Calibration | None = None
     filled: Mask | None = None  # NaN rows that are decoded all the same
     quality: Floats | None = None
     pins: Mapping[int, int] = field(default_factory=dict)
-    calibration: Calibration | None = None
     clock: NightClock | None = None
     clock_stop: int | None = None  # where the time since sleep onset is lost: a segment begins
     opening: Any = None  # the path that came with the checks, if the night is plain and the profile fixed

@@ -373,20 +373,22 @@ def check_nights(
         paths, outcomes = argmax, zip(*per_piece, strict=True)
     else:
         argmax, paths, outcomes = kernels.check_and_decode(pieces, *opening, threads)
-    nights, begin = [], 0
+    nights, begin, calibration = [], 0, calibration_of(profile)
     for i, (each, (n_switches, is_bad, *opened)) in enumerate(zip(given, outcomes, strict=True)):
         end = begin + len(each.matrix)
+        night = Night(each.matrix, argmax[begin:end], n_switches, ((0, end - begin),), calibration)
         try:
-            night = _check_night(each, profile, argmax[begin:end], n_switches, is_bad=is_bad)
-            if opened and not is_bad:
+            if is_bad or not each.options.says_nothing_by_epoch:
+                _describe(night, each, profile, is_bad=is_bad)
+            elif opened and opened[0] > -np.inf:
                 score, n_path_switches, n_changed = opened
                 fi = n_path_switches / (end - begin - 1) if end - begin > 1 else NAN
                 night.opening = Path(paths[begin:end], score, fi, n_changed)
-            nights.append(night)
-            begin = end
         except StageGuardError as error:
             message = message_of(error)
             raise type(error)(f"night {i}: " + message if is_batch else message) from None
+        nights.append(night)
+        begin = end
     return nights
 
 
@@ -401,28 +403,22 @@ def _opening(given: Sequence[NightInput], profile: Profile) -> tuple[Any, ...] |
     return solver_for(profile, seconds).opening()
 
 
-def _check_night(
-    given: NightInput, profile: Profile, argmax: Labels, n_switches: int, *, is_bad: bool
-) -> Night:
-    n_epochs, options = len(argmax), given.options
-    night = Night(given.matrix, argmax, n_switches, ((0, n_epochs),))
-    night.calibration = calibration_of(profile)
-    if options.says_nothing_by_epoch and not is_bad:
-        return night
+def _describe(night: Night, given: NightInput, profile: Profile, *, is_bad: bool) -> None:
+    """Add to a night what is said about single epochs, and where it is cut."""
+    n_epochs, options = len(night.argmax), given.options
     night.quality = check_quality(options.quality, n_epochs)
     if options.pins is not None:
         night.pins = check_pins(options.pins, profile.scheme, n_epochs)
     segments = check_segments(options.segments, n_epochs)
     if not is_bad and len(segments) == 1:
-        return night
+        return
     missing = _missing_rows(given.matrix, profile) if is_bad else np.zeros(n_epochs, dtype=bool)
-    night.argmax = np.where(missing, np.int8(-1), argmax)
+    night.argmax = np.where(missing, np.int8(-1), night.argmax)
     missing[list(night.pins)] = False  # a pinned epoch is evidence enough
     night.spans, filled = cut(missing, segments, given.epoch_seconds)
     night.clock_stop = segments[1] if len(segments) > 1 else None
     if filled.any() or (np.isnan(given.matrix[list(night.pins), 0]).any() if night.pins else False):
         night.filled = filled
-    return night
 
 
 def _missing_rows(matrix: Floats, profile: Profile) -> Mask:

@@ -352,7 +352,7 @@ def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> lis
     late = [
         i
         for i, (night, path) in enumerate(zip(nights, opened, strict=True))
-        if path is None or path.score == -math.inf or not night.is_plain
+        if path is None or not night.is_plain
     ]
     if late:
         trial = fixed_trial(profile)
