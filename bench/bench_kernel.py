@@ -1,4 +1,4 @@
-"""The decoder's own speed and size against its goals. Peers are in bench_peers.py."""
+"""The decoder's own speed and size. What people call is in bench_goals.py, peers are in bench_peers.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ import stageguard as sg
 from stageguard.synthetic.night import simulate_night
 
 N_NIGHTS = 5_800
-WHOLE_CALL_GOALS = {"fixed": 1.0, "band, untouched": 1.5, "band, acting": 2.5, "kdd2026": 2.5}
+WHOLE_CALL_GOALS = {"fixed": 1.0, "band, untouched": 1.5}
 
 
 def kernel_alone() -> list[Row]:
@@ -63,17 +63,13 @@ def whole_call() -> list[Row]:
     """`sg.decode` from a float64 array to the result object, beside one pass of NumPy over that array."""
     mouse = sg.Profile.load("mouse-eeg-emg-3")
     night = np.array(simulate_night(mouse, hours=24, seed=1).density.probabilities)
-    acting = sg.decode(night, mouse)
-    calm = 0.1 * night + 0.9 * np.eye(3)[acting.hypnogram.labels]
+    calm = 0.1 * night + 0.9 * np.eye(3)[sg.decode(night, mouse).hypnogram.labels]
     assert len(night) == MOUSE["n_epochs"]
-    assert (acting.strength.step, sg.decode(calm, mouse).strength.step) == ("lowered", "untouched")
+    assert sg.decode(calm, mouse).strength.step == "untouched"
     bouts = {"W": 8.0, "N": 12.0, "R": 8.0}
     cases = {
-        "fixed, minimum bouts 2,3,2": (night, mouse.replace(transition_weight=0.3, min_bout_seconds=bouts)),
         "fixed, no minimum bouts": (night, mouse.replace(transition_weight=0.3)),
         "band, untouched": (calm, mouse),
-        f"band, acting (weight {acting.strength.transition_weight:g})": (night, mouse),
-        "kdd2026-mouse-eeg-emg (greedy)": (night, sg.Profile.load("kdd2026-mouse-eeg-emg")),
         "exact flip-flop, m = 2,3,2": (
             night,
             mouse.replace(transition_weight=0.3, min_bout_seconds=bouts, flip_flop=FLIP_FLOP),
@@ -89,23 +85,6 @@ def whole_call() -> list[Row]:
     return rows
 
 
-def clocked() -> list[Row]:
-    """`sg.decode` of one night with the profile's clock, beside the same without."""
-    timed = sg.Profile.load("human-psg-5")
-    night = np.array(simulate_night(timed, hours=HUMAN["n_epochs"] / 120, seed=1).density.probabilities)
-    rows = []
-    for what, changes in (("by its rule", {}), ("fixed", {"transition_weight": 0.3})):
-        with_clock, without = timed.replace(**changes), timed.replace(clock=None, **changes)
-        runners = {
-            "with": lambda p=with_clock: sg.decode(night, p),
-            "without": lambda p=without: sg.decode(night, p),
-        }
-        best = race(runners, rounds=25)
-        name = f"sg.decode, T = {len(night):,}, human-psg-5, {what}, with its clock"
-        rows.append(Row(name, best["with"] / best["without"], "× without", 2.5))
-    return rows
-
-
 def many_nights() -> list[Row]:
     """5,800 nights in one call: the kernel on one thread, and `sg.decode` with 5,800 result objects."""
     n_epochs, minimum = HUMAN["n_epochs"], HUMAN["minimum"]
@@ -115,14 +94,13 @@ def many_nights() -> list[Row]:
         "sum": stack.sum,
         "kernel on one thread, minimum bouts 2,2,3,3,2": structured_kernel(with_bouts, stack),
         "kernel on one thread, no minimum bouts": structured_kernel(without, stack),
-        "sg.decode(list), minimum bouts 2,2,3,3,2": lambda: sg.decode(list(stack), with_bouts),
         "sg.decode(list), human-psg-5 (band)": lambda: sg.decode(list(stack), "human-psg-5"),
     }
     best = race(runners, rounds=5)
     yardstick = best.pop("sum")
     rows = [Row("array.sum() of 5,800 × 1,000 × 5", 1e3 * yardstick, "ms")]
     for name, seconds in best.items():
-        goal = 8.0 if "kernel" in name else 60.0 if "human-psg-5" in name else 12.0
+        goal = 8.0 if "kernel" in name else 60.0
         unit = "× array.sum()" if "kernel" in name else "× array.sum(), all threads' time"
         rows.append(Row(f"5,800 nights, {name}", seconds / yardstick, unit, goal))
     return rows
@@ -209,7 +187,6 @@ def main() -> None:
         *kernel_alone(),
         *exact_flip_flop(),
         *whole_call(),
-        *clocked(),
         *many_nights(),
         *start_up(),
         *memory(),

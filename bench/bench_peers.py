@@ -23,8 +23,6 @@ from stageguard.guard.automaton import compile_tables
 Runner = Callable[[], Any]
 
 PUBLISHED_AGES = 10
-N_LIST = 1_000
-OURS = "× our sg.decode"
 GOALS = {"hmmlearn,": 60.0, "pytorch-crf": 2000.0}
 
 
@@ -200,47 +198,6 @@ def one_night(n_epochs: int, minimum: Sequence[int]) -> list[Row]:
     return rows
 
 
-def whole_call() -> list[Row]:
-    """What people call, on one night and on a list, beside the fastest that others offer for it."""
-    from scipy.ndimage import median_filter
-
-    n_epochs, minimum = HUMAN["n_epochs"], HUMAN["minimum"]
-    k = len(minimum)
-    night, nights = night_of(n_epochs, k), list(night_of(N_LIST * n_epochs, k).reshape(N_LIST, n_epochs, k))
-    plain, bouts = profile_of((1,) * k), profile_of(minimum)
-    chains = {"plain chain": (plain, chain_of(plain)), "minimum bouts": (bouts, chain_of(bouts))}
-    runners: dict[str, Runner] = {"median": lambda: median_filter(night.argmax(axis=1), 5)}
-    for name, (profile, chain) in chains.items():
-        peer = hmmlearn_core(chain, lambda c=chain: c.evidence(night))
-        ours = sg.decode(night, profile)
-        assert_same_optimum(chain, chain.evidence(night), ours, {"hmmlearn": peer()})
-        runners |= {f"hmmlearn, {name}": peer, f"ours, {name}": lambda p=profile: sg.decode(night, p)}
-        runners[f"kernel, {name}"] = structured_kernel(profile, [night])
-    best = race(runners, rounds=40)
-    shape = f"one night, T = {n_epochs:,}, K = {k}"
-    rows = []
-    for name, goal in (("plain chain", 1.5), ("minimum bouts", 4.0)):
-        ours, kernel = best[f"ours, {name}"], best[f"kernel, {name}"]
-        what = f"{shape}, {name}"
-        rows.append(
-            Row(f"{what}: hmmlearn from the array", best[f"hmmlearn, {name}"] / ours, OURS, goal, "more")
-        )
-        rows.append(Row(f"{what}: scipy's median filter of argmax", best["median"] / ours, OURS, 1.0, "more"))
-        rows.append(Row(f"{what}: sg.decode", ours / kernel, "× our kernel", 3.0))
-    chain = chains["plain chain"][1]
-    step, start = np.exp(chain.step), np.exp(chain.start)
-    from hmmlearn import _hmmc
-
-    of_list = {
-        "hmmlearn": lambda: [_hmmc.viterbi(start, step, chain.evidence(each)) for each in nights],
-        "ours": lambda: sg.decode(nights, plain),
-    }
-    best = race(of_list, rounds=5)
-    unit = "× our sg.decode(list), all threads' time"
-    what = f"{N_LIST:,} nights, plain chain: hmmlearn from the arrays"
-    return [*rows, Row(what, best["hmmlearn"] / best["ours"], unit, 4.0, "more")]
-
-
 def many_nights(n_nights: int = 200) -> list[Row]:
     """pytorch-crf at its best: many nights share one batch, so that its loop over epochs is paid once."""
     n_epochs, minimum = HUMAN["n_epochs"], HUMAN["minimum"]
@@ -272,7 +229,7 @@ def many_nights(n_nights: int = 200) -> list[Row]:
 def main() -> None:
     warnings.simplefilter("ignore")  # torch has something to say about pytorch-crf's mask
     rows = [row for size in (MOUSE, HUMAN) for row in one_night(size["n_epochs"], size["minimum"])]
-    report("peers", "Beside its peers, same optimum", [*whole_call(), *rows, *many_nights()])
+    report("peers", "Beside its peers, same optimum", [*rows, *many_nights()])
 
 
 if __name__ == "__main__":

@@ -114,7 +114,6 @@ def one_night(n_epochs: int, minimum: Sequence[int]) -> list[Row]:
         per_epoch = nanoseconds(best[name], n_epochs * N_DRAWS)
         rows.append(Row(f"{size} {name}", per_epoch, "ns/epoch and draw", goal))
     kernel = best[f"forward–backward kernel, minimum bouts {shown}"]
-    rows.append(Row(f"{size} sg.posterior", best["sg.posterior"] / kernel, "× our kernel", 3.0))
     for name in peers:
         unit = f"× our kernel ({nanoseconds(best[name], n_epochs):,.0f} ns/epoch)"
         rows.append(Row(f"{size} {name}", best[name] / kernel, unit, better="more"))

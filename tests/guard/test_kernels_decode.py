@@ -58,19 +58,22 @@ def test_trials_with_other_stage_weights_are_kept_apart(backend):
     assert together[1:] == by_itself[1:]
 
 
-@pytest.mark.parametrize("longest", [1, 3])
-@pytest.mark.parametrize("n_stages", [2, 3, 5, 8])
-def test_opening_is_argmax_and_the_path_in_one(backend, n_stages, longest):
+@pytest.mark.parametrize("censored", [True, False])
+@pytest.mark.parametrize("longest", [1, 3, 8])
+@pytest.mark.parametrize("n_stages", range(2, 9))
+def test_nights_checked_and_decoded_at_once_are_each_by_itself(backend, n_stages, longest, censored):
     rng = np.random.default_rng([7, n_stages, longest])
     stay, change, minimum = rules_of(rng, n_stages, longest, (0.5,))
-    pieces = [probabilities_of(rng, n, n_stages) for n in (50, 1, 30, 20)]
+    pieces = [probabilities_of(rng, n, n_stages) for n in (50, 1, 30, 20, 50, 9, 2, 50, 33, 21)]
     pieces[2][4] = np.nan
-    table, weight = np.zeros(1, dtype=np.int32), np.ones((1, n_stages))
+    pieces[4][49, 0] = -0.1
+    pieces[8] *= 1.01
+    table, weight = np.zeros(1, dtype=np.int32), np.exp(rng.normal(size=(1, n_stages)))
     own, paths, outcomes = kernels.active.check_and_decode(
-        pieces, table, weight, stay, change, minimum, True, 2
+        pieces, table, weight, stay, change, minimum, censored, 2
     )
-    argmax, switches, bad = kernels.active.argmax(pieces, weight, 1)
-    assert bad == [False, False, True, False]
+    argmax, switches, bad = kernels.active.argmax(pieces, np.ones((1, n_stages)), 1)
+    assert np.flatnonzero(bad).tolist() == [2, 4, 8]
     assert own.tobytes() == argmax.tobytes()
     ends = np.cumsum([len(piece) for piece in pieces])
     for i, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
@@ -79,7 +82,7 @@ def test_opening_is_argmax_and_the_path_in_one(backend, n_stages, longest):
         if bad[i]:
             assert outcomes[i][2:] == (-np.inf, 0, 0)
             continue
-        rules = (table, weight, stay, change, minimum, True)
+        rules = (table, weight, stay, change, minimum, censored)
         labels, (score,), (n_switches,) = kernels.active.structured([piece], True, *rules, 1)
         n_changed = np.count_nonzero(labels != own[here])
         assert paths[here].tobytes() == labels.tobytes()
@@ -97,3 +100,31 @@ def test_both_implementations_find_the_same_trials():
     assert ours[0].tolist() == theirs[0].tolist()
     assert ours[1] == pytest.approx(theirs[1], abs=1e-9)
     assert ours[2] == theirs[2]
+
+
+@pytest.mark.parametrize("longest", [1, 3])
+@pytest.mark.parametrize("n_stages", [2, 3, 5, 8])
+def test_a_clock_multiplies_the_first_rows(n_stages, longest):
+    rng = np.random.default_rng([13, n_stages, longest])
+    stay, change, minimum = rules_of(rng, n_stages, longest, (0.1, 0.5))
+    night, other = probabilities_of(rng, 60, n_stages), probabilities_of(rng, 40, n_stages)
+    factors, table = np.exp(rng.normal(size=(25, n_stages))), np.array([0, 1, 1], dtype=np.int32)
+    pieces, clock = [night, night, other], [factors, factors, np.empty((0, n_stages))]
+    timed = night / night.sum(axis=1, keepdims=True)
+    timed[:25] *= factors
+    logs, bouts = [np.log(timed), np.log(timed), np.log(other)], (minimum, True)
+    weight = np.ones((1, n_stages))
+    with np.errstate(divide="ignore"):
+        expected = reference.structured(
+            logs, False, table, weight, np.log(stay), np.log(change), *bouts, 1
+        )
+    for kernel in (kernels.active, reference):
+        found = kernel.structured(pieces, True, table, weight, stay, change, *bouts, 1, clock=clock)
+        assert found[0].tolist() == expected[0].tolist()
+        assert found[1] == pytest.approx(expected[1], abs=1e-9)
+        assert found[2] == expected[2]
+        labels, switches, _ = kernel.argmax(pieces, weight, 1, clock=clock)
+        own = [timed.argmax(axis=1)] * 2 + [other.argmax(axis=1)]
+        assert labels.tolist() == np.concatenate(own).tolist()
+        assert switches == [int(np.count_nonzero(np.diff(each))) for each in own]
+    assert found[0].tolist() != reference.structured(pieces, True, table, weight, stay, change, *bouts, 1)[0].tolist()

@@ -29,10 +29,13 @@ class NightClock:
     nats : array, shape (n_epochs, n_stages)
         What is added to the evidence; 0 beyond the horizon. Before the first onset, stages of sleep that are
         rarer than usual at onset count as there: an epoch of them would itself be the onset.
+    factors : array, shape (up to n_epochs, n_stages)
+        The same up to the last horizon, as what likelihoods are multiplied by.
     """
 
     onsets: tuple[int, ...]
     nats: Floats
+    factors: Floats
 
     def epochs_since_onset(self, epoch: int) -> int | None:
         """Return how many epochs after the last onset an epoch is, None before the first."""
@@ -80,4 +83,4 @@ def night_clock(
     for onset, end in pairwise((*onsets, n_epochs if stop is None else stop)):
         n_timed = min(end - onset, len(rows))
         nats[onset : onset + n_timed] = rows[:n_timed]
-    return NightClock(onsets, nats)
+    return NightClock(onsets, nats, np.exp(nats[: onset + n_timed]))

@@ -47,13 +47,12 @@ class Night:
     @property
     def is_plain(self) -> bool:
         """Whether the evidence is the probabilities as they stand."""
-        return (
-            self.calibration is None
-            and self.clock is None
-            and self.quality is None
-            and self.filled is None
-            and not self.pins
-        )
+        return self.clock is None and self.is_plain_but_for_clock
+
+    @property
+    def is_plain_but_for_clock(self) -> bool:
+        """Whether the evidence is the probabilities, times what the clock says where there is one."""
+        return self.calibration is None and self.quality is None and self.filled is None and not self.pins
 
     @property
     def is_whole(self) -> bool:

@@ -93,7 +93,11 @@ class Solver:
         )
         # At transition weight 0 nothing else ties one epoch to the next.
         self.is_free_at_zero = has_only_bouts and longest == 1
-        self._clock_rows: Floats | None = None
+        self.clock_rows: Floats | None = None  # what the clock adds to each stage, epoch by epoch since onset
+        self._clock_spread = 0.0
+        if profile.clock is not None:
+            self.clock_rows = curve_rows(profile.clock, profile.scheme, epoch_seconds)
+            self._clock_spread = float(np.ptp(self.clock_rows)) if self.clock_rows.size else 0.0
         self._opening: tuple[Any, ...] | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         self._reach_epochs = _reach_epochs(self.tables)
@@ -128,8 +132,10 @@ class Solver:
 
     def _route(self, job: Job) -> Route:
         """Name the kernel for a job, products of probabilities where they cannot underflow."""
-        route = self._plain_route(job.trial)
-        if job.night.is_plain or route in ("greedy", "automaton"):
+        night, route = job.night, self._plain_route(job.trial)
+        if route in ("greedy", "automaton") or night.is_plain:
+            return route
+        if night.is_plain_but_for_clock and night.is_whole:
             return route
         return "free" if route == "argmax" else "logarithms"
 
@@ -147,7 +153,7 @@ class Solver:
             return "automaton"
         added = trial.log_weight
         spread = max(added) - min(added) if added else 0.0
-        worst = -LOG_CLIP + spread + trial.transition_weight * self._largest_score
+        worst = -LOG_CLIP + spread + self._clock_spread + trial.transition_weight * self._largest_score
         return "products" if worst * self._reach_epochs <= _PRODUCT_RANGE_NATS else "logarithms"
 
     def _run(self, route: Route, jobs: Sequence[Job]) -> list[Path]:
@@ -156,7 +162,8 @@ class Solver:
         kernels = kernels_module.for_stages(self.n_stages)
         weight = _of_pieces(stage_weights(jobs, self.n_stages), owners)
         if route == "argmax":
-            labels, switches, _ = kernels.argmax(pieces, weight, threads)
+            clock = _clocks(jobs, owners)
+            labels, switches, _ = kernels.argmax(pieces, weight, threads, clock=clock)
             return _assemble(jobs, owners, labels, switches)
         job_table, transition_weights = table_rows(jobs)
         table = _of_pieces(job_table, owners)
@@ -171,7 +178,8 @@ class Solver:
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
             bouts = (stay, change, minimum, censored)
-            result = kernels.structured(pieces, products, table, weight, *bouts, threads)
+            clock = _clocks(jobs, owners) if products else []  # logarithms have it already
+            result = kernels.structured(pieces, products, table, weight, *bouts, threads, clock=clock)
         labels, scores, switches = result
         if route == "free":
             labels, switches = _chosen_by_epoch(jobs, labels)
@@ -197,13 +205,6 @@ class Solver:
             change = weigh(self.tables.change, transition_weight).reshape(1, -1)
             self._kept[key] = (np.exp(stay), np.exp(change)) if products else (stay, change)
         return self._kept[key]
-
-    def clock_rows(self) -> Floats:
-        """Return what the profile's clock adds to each stage, epoch by epoch since sleep onset."""
-        if self._clock_rows is None:
-            assert self.profile.clock is not None
-            self._clock_rows = curve_rows(self.profile.clock, self.profile.scheme, self.epoch_seconds)
-        return self._clock_rows
 
     def automaton_tables(self, transition_weights: Sequence[float]) -> tuple[npt.NDArray[Any], ...]:
         """Return an automaton's arrays, weights with a row per transition weight."""
@@ -304,6 +305,16 @@ def _pieces(jobs: Sequence[Job], *, probabilities: bool) -> tuple[list[Floats], 
         pieces += [matrix[start:stop] for start, stop in night.spans]
         owners += [i] * len(night.spans)
     return pieces, np.array(owners, dtype=np.intp)
+
+
+def _clocks(jobs: Sequence[Job], owners: Indices | None) -> list[Floats]:
+    """Return what multiplies the first rows of each piece; nights that have a clock are one piece each."""
+    clocks = [job.night.clock for job in jobs]
+    if not any(clocks):
+        return []
+    untimed = np.empty((0, jobs[0].night.probabilities.shape[1]))
+    factors = [untimed if clock is None else clock.factors for clock in clocks]
+    return factors if owners is None else [factors[i] for i in owners.tolist()]
 
 
 def _of_pieces(rows: npt.NDArray[Any], owners: Indices | None) -> npt.NDArray[Any]:

@@ -271,9 +271,9 @@ def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natu
 
 def _clock(profile: Profile, solver: Solver, night: Night, onsets: tuple[int, ...]) -> NightClock:
     wake = profile.scheme.wake_index
-    assert wake is not None
+    assert wake is not None and solver.clock_rows is not None
     n_epochs = len(night.probabilities)
-    return night_clock(solver.clock_rows(), onsets, n_epochs, wake, night.clock_stop)
+    return night_clock(solver.clock_rows, onsets, n_epochs, wake, night.clock_stop)
 
 
 def _onsets(profile: Profile, solver: Solver, night: Night, path: Path) -> tuple[int, ...]:

@@ -29,7 +29,9 @@ labels, regions : int8 (n_epochs of all pieces,), int64 (n_regions, 3)
 streams : uint64 (n_pieces, n_draws)
     The seed of each draw.
 n_threads : int
-    The last argument of every function. It changes no result.
+    The last positional argument of every function. It changes no result.
+clock : list of float64 (up to n_epochs, n_stages), one per piece; by keyword
+    What multiplies the first rows of `argmax`, and of `structured` (is added to them, of logarithms).
 
 Functions
 ---------
@@ -58,7 +60,7 @@ Labels of all pieces come as one flat int8 array, piece after piece; of draws, d
 What decoders say of each piece comes as lists. `Stream` decodes one row at a time: see `reference_stream`.
 `structured` takes up to MOST_STAGES stages and minimum bouts of LONGEST_MINIMUM epochs; of products, pieces
 that are one night under several tables, one after the other, are decoded LANES at a time, in about the time
-of one. Ties: prefer to stay, then the stage that comes first in the scheme, then the older bout.
+of one; `check_and_decode` takes as many nights at a time, whatever their lengths. Ties: prefer to stay, then the stage that comes first in the scheme, then the older bout.
 """
 
 from __future__ import annotations

@@ -31,11 +31,13 @@ LANES = 1
 
 
 def argmax(
-    pieces: Sequence[Floats], weight: Floats, n_threads: int = 1
+    pieces: Sequence[Floats], weight: Floats, n_threads: int = 1, clock: Sequence[Floats] = ()
 ) -> tuple[Labels, list[int], list[bool]]:
     """Return labels, stage changes and whether some row is not a distribution, per piece."""
-    weights = _each(weight, pieces)
-    labels = [np.argmax(p * w, axis=1).astype(np.int8) for p, w in zip(pieces, weights, strict=True)]
+    weighted = [p * w for p, w in zip(pieces, _each(weight, pieces), strict=True)]
+    for rows, factors in zip(weighted, clock, strict=False):
+        rows[: len(factors)] *= factors
+    labels = [np.argmax(rows, axis=1).astype(np.int8) for rows in weighted]
     bad = [
         not (np.all(np.abs(p.sum(axis=1) - 1.0) <= SUM_TOLERANCE) and np.all(p >= -ROUNDING)) for p in pieces
     ]
@@ -60,10 +62,17 @@ def check_and_decode(
     return own, paths, outcomes
 
 
-def structured(pieces: Sequence[Floats], products: bool, *arguments: Any) -> Result:
+def structured(
+    pieces: Sequence[Floats], products: bool, *arguments: Any, clock: Sequence[Floats] = ()
+) -> Result:
     """Viterbi for minimum bouts and a transition matrix."""
     *rules, _ = arguments
-    return _collect(_viterbi_bouts(*bouts) for bouts in Bouts.of_pieces(pieces, products, CLIP, *rules))
+    all_bouts = list(Bouts.of_pieces(pieces, products, CLIP, *rules))
+    for i, rows in enumerate(clock):
+        evidence = all_bouts[i].evidence.copy()
+        evidence[: len(rows)] += np.log(rows) if products else rows
+        all_bouts[i] = all_bouts[i]._replace(evidence=evidence)
+    return _collect(_viterbi_bouts(*bouts) for bouts in all_bouts)
 
 
 def _viterbi_bouts(

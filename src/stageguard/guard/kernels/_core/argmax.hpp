@@ -41,13 +41,25 @@ Choice choose_each(const double* probabilities, std::int64_t n_epochs, const dou
     return {switches - 1, bad};
 }
 
-// `weight` multiplies each stage; ones leave the stager's choice alone. Ties go to the earlier stage.
+// `weight` multiplies each stage, and `clock` (n_timed, K) those of the first epochs; ones leave the stager's choice alone.
+// Ties go to the earlier stage.
 template <int K>
-Choice argmax(const double* probabilities, std::int64_t n_epochs, const double* weight, std::int8_t* labels) {
+Choice argmax(const double* probabilities, std::int64_t n_epochs, const double* weight, const double* clock,
+              std::int64_t n_timed, std::int8_t* labels) {
     bool is_weighted = false;
     for (int s = 0; s < K; ++s) is_weighted |= weight[s] != 1.0;
-    return is_weighted ? choose_each<K, true>(probabilities, n_epochs, weight, labels)
-                       : choose_each<K, false>(probabilities, n_epochs, weight, labels);
+    Choice choice = is_weighted ? choose_each<K, true>(probabilities, n_epochs, weight, labels)
+                                : choose_each<K, false>(probabilities, n_epochs, weight, labels);
+    for (std::int64_t t = 0; t < n_timed; ++t) {
+        double timed[K];
+        for (int s = 0; s < K; ++s) timed[s] = weight[s] * clock[t * K + s];
+        const int before = labels[t];
+        choose_each<K, true>(probabilities + t * K, 1, timed, labels + t);
+        const int now = labels[t];
+        if (t > 0) choice.switches += (now != labels[t - 1]) - (before != labels[t - 1]);
+        if (t + 1 < n_epochs) choice.switches += (now != labels[t + 1]) - (before != labels[t + 1]);
+    }
+    return choice;
 }
 
 }  // namespace STAGEGUARD_VARIANT

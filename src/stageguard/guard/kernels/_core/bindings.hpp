@@ -53,6 +53,24 @@ struct Batch {
     }
 };
 
+// What the clock says of the first epochs of each piece; an empty list is no clock.
+struct Clocks {
+    std::vector<Matrix> owners;
+
+    Clocks(const nb::list& list, const Batch& batch) {
+        if (list.size() != 0 && list.size() != batch.pieces.size()) throw std::invalid_argument("a clock per piece expected");
+        owners.reserve(list.size());
+        for (nb::handle item : list) {
+            owners.push_back(nb::cast<Matrix>(item));
+            const Matrix& m = owners.back();
+            const bool fits = static_cast<std::int64_t>(m.shape(0)) <= batch.pieces[owners.size() - 1].n_epochs;
+            if (!fits || static_cast<std::int64_t>(m.shape(1)) != batch.n_stages) throw std::invalid_argument("a clock is no longer than its piece");
+        }
+    }
+    const double* rows(std::size_t piece) const { return owners.empty() ? nullptr : owners[piece].data(); }
+    std::int64_t n_rows(std::size_t piece) const { return owners.empty() ? 0 : static_cast<std::int64_t>(owners[piece].shape(0)); }
+};
+
 template <class T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(T* data, std::size_t n) {
     nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
@@ -166,10 +184,12 @@ struct RuleTables {
     const Indices &minimum, &table;
     bool censored;
     double clip = 0.0;
+    const Clocks* clocks = nullptr;
 
     BoutRules operator()(std::size_t piece) const {
         const std::size_t i = static_cast<std::size_t>(table.data()[row_of(table, piece)]), k = stay.shape(1);
-        return {weight.data() + row_of(weight, piece) * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, clip};
+        return {weight.data() + row_of(weight, piece) * k, stay.data() + i * k, change.data() + i * k * k, minimum.data(), censored, clip,
+                clocks ? clocks->rows(piece) : nullptr, clocks ? clocks->n_rows(piece) : 0};
     }
     int longest_minimum() const {
         int longest = 1;

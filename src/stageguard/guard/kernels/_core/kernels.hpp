@@ -45,7 +45,9 @@ StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool produ
 template <int K, int M>
 void run_lanes(const BoutRules* rules, Workspace& work, const double* evidence, std::int64_t n_epochs,
                std::int8_t* const* labels, Outcome* outcomes) {
-    StructuredLanes<K, M>(rules, work).run(evidence, n_epochs, labels, outcomes);
+    OneNight<K> night(rules[0], evidence);
+    const std::int64_t lengths[kLanes] = {n_epochs, n_epochs, n_epochs, n_epochs};
+    StructuredLanes<K, M, OneNight<K>>(rules, work).run(night, lengths, labels, outcomes);
 }
 
 template <int K>
@@ -67,6 +69,31 @@ LanesKernel lanes_kernel(int n_stages, int longest) {
         default: return nullptr;
     }
 }
+
+#if defined(__AVX2__)
+template <int K, int M>
+void run_nights(const BoutRules& rules, Workspace& work, const NightRows* nights, bool* bad, Outcome* outcomes) {
+    std::int64_t lengths[kLanes];
+    std::int8_t* paths[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) lengths[lane] = nights[lane].n_epochs, paths[lane] = nights[lane].path;
+    const BoutRules same[kLanes] = {rules, rules, rules, rules};
+    FourNights<K> rows(rules, work, nights, *std::max_element(lengths, lengths + kLanes));
+    StructuredLanes<K, M, FourNights<K>>(same, work).run(rows, lengths, paths, outcomes);
+    rows.bad_rows(bad);
+}
+
+// What most profiles have: up to six stages, and minimum bouts of up to three epochs.
+NightsKernel nights_kernel(int n_stages, int longest) {
+    switch (longest <= 3 ? n_stages : 0) {
+        case 2: return longest <= 1 ? run_nights<2, 1> : run_nights<2, 3>;
+        case 3: return longest <= 1 ? run_nights<3, 1> : run_nights<3, 3>;
+        case 4: return longest <= 1 ? run_nights<4, 1> : run_nights<4, 3>;
+        case 5: return longest <= 1 ? run_nights<5, 1> : run_nights<5, 3>;
+        case 6: return longest <= 1 ? run_nights<6, 1> : run_nights<6, 3>;
+        default: return nullptr;
+    }
+}
+#endif
 
 ArgmaxKernel argmax_kernel(int n_stages) {
     switch (n_stages) {

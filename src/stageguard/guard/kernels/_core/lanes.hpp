@@ -1,11 +1,15 @@
-// The same night under four transition weights at once, a lane each: a search over weights takes hardly longer than one trial.
-// Lane by lane the operations of structured.hpp on products, in its order, so that both give the same bytes.
+// Four decodings at once, a lane each: one night under four transition weights, so that a search over weights takes hardly
+// longer than one trial, or four nights under one. Lane by lane the operations of structured.hpp on products, in its order, so
+// that both give the same bytes.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "algebra.hpp"
+#include "argmax.hpp"
 #include "rules.hpp"
 #include "structured.hpp"
 
@@ -27,8 +31,116 @@ using Lanes = AvxPack<kLanes>;
 using Lanes = PlainPack<kLanes>;
 #endif
 
-// K stages; every minimum is at most M epochs. Rules differ in `stay` and `change` alone.
-template <int K, int M>
+// The evidence of one night, the same in every lane.
+template <int K>
+class OneNight {
+  public:
+    OneNight(const BoutRules& rules, const double* evidence) : rules_(rules), evidence_(evidence) {}
+
+    void read(std::int64_t t, Lanes* e) const {
+        const double* row = evidence_ + t * K;
+        const double* clock = t < rules_.n_timed ? rules_.clock + t * K : nullptr;
+        double total = row[0];
+        STAGEGUARD_UNROLL
+        for (int s = 1; s < K; ++s) total += row[s];
+        const double inverse = 1.0 / total;
+        STAGEGUARD_UNROLL
+        for (int s = 0; s < K; ++s) {
+            const double share = larger(row[s] * inverse, kClip) * rules_.weight[s];
+            e[s] = Lanes::all(clock ? share * clock[s] : share);
+        }
+    }
+    void finish(std::int64_t) {}
+
+  private:
+    const BoutRules& rules_;
+    const double* evidence_;
+};
+
+#if defined(__AVX2__)
+// The evidence of four nights, whose rows are checked and whose own choices are written on the way, as argmax.hpp does.
+template <int K>
+class FourNights {
+  public:
+    FourNights(const BoutRules& rules, Workspace& work, const NightRows* nights, std::int64_t most_epochs)
+        : rules_(rules), nights_(nights), spare_(work.spare.need(most_epochs)) {
+        for (int lane = 0; lane < kLanes; ++lane) row_[lane] = nights[lane].probabilities, own_[lane] = nights[lane].own;
+        for (int s = 0; s < K; ++s) uniform_[s] = 1.0 / K;
+    }
+
+    void read(std::int64_t t, Lanes* e) {
+        Lanes x[K];
+        load(x);
+        Lanes best = x[0], sum = x[0], least = smaller(least_, x[0]);
+        __m256d stage = _mm256_setzero_pd();
+        STAGEGUARD_UNROLL
+        for (int s = 1; s < K; ++s) {
+            stage = _mm256_blendv_pd(stage, _mm256_set1_pd(s), _mm256_cmp_pd(x[s].x[0], best.x[0], _CMP_GT_OQ));
+            best = larger(x[s], best);
+            sum = sum + x[s];
+            least = smaller(least, x[s]);
+        }
+        least_ = least;
+        total_ = total_ + sum;
+        const __m256d off = _mm256_andnot_pd(_mm256_set1_pd(-0.0), _mm256_sub_pd(sum.x[0], _mm256_set1_pd(1.0)));
+        farthest_.x[0] = _mm256_max_pd(off, farthest_.x[0]);
+        alignas(16) std::int32_t chosen[kLanes];
+        _mm_store_si128(reinterpret_cast<__m128i*>(chosen), _mm256_cvttpd_epi32(stage));
+        STAGEGUARD_UNROLL
+        for (int lane = 0; lane < kLanes; ++lane) own_[lane][t] = static_cast<std::int8_t>(chosen[lane]);
+        const Lanes inverse = Lanes::all(1.0) / sum;
+        STAGEGUARD_UNROLL
+        for (int s = 0; s < K; ++s) e[s] = larger(x[s] * inverse, Lanes::all(kClip)) * Lanes::all(rules_.weight[s]);
+    }
+
+    // From here on, lanes whose night has ended read the same harmless row again and again.
+    void finish(std::int64_t n_epochs) {
+        for (int lane = 0; lane < kLanes; ++lane)
+            if (nights_[lane].n_epochs == n_epochs) row_[lane] = uniform_, step_[lane] = 0, own_[lane] = spare_;
+    }
+
+    void bad_rows(bool* bad) const {
+        double least[kLanes], total[kLanes], farthest[kLanes];
+        least_.store(least), total_.store(total), farthest_.store(farthest);
+        for (int lane = 0; lane < kLanes; ++lane)
+            bad[lane] = farthest[lane] > kSumTolerance || std::isnan(total[lane]) || least[lane] < -kRounding;
+    }
+
+  private:
+    static Lanes smaller(Lanes a, Lanes b) {  // a where b is NaN
+        a.x[0] = _mm256_min_pd(b.x[0], a.x[0]);
+        return a;
+    }
+
+    // The next row of each night, stage by stage.
+    void load(Lanes* x) {
+        const double *a = row_[0], *b = row_[1], *c = row_[2], *d = row_[3];
+        STAGEGUARD_UNROLL
+        for (int s = 0; s + 4 <= K; s += 4) {
+            const __m256d r0 = _mm256_loadu_pd(a + s), r1 = _mm256_loadu_pd(b + s), r2 = _mm256_loadu_pd(c + s), r3 = _mm256_loadu_pd(d + s);
+            const __m256d low01 = _mm256_unpacklo_pd(r0, r1), high01 = _mm256_unpackhi_pd(r0, r1);
+            const __m256d low23 = _mm256_unpacklo_pd(r2, r3), high23 = _mm256_unpackhi_pd(r2, r3);
+            x[s].x[0] = _mm256_permute2f128_pd(low01, low23, 0x20), x[s + 1].x[0] = _mm256_permute2f128_pd(high01, high23, 0x20);
+            x[s + 2].x[0] = _mm256_permute2f128_pd(low01, low23, 0x31), x[s + 3].x[0] = _mm256_permute2f128_pd(high01, high23, 0x31);
+        }
+        STAGEGUARD_UNROLL
+        for (int s = K - K % 4; s < K; ++s) x[s].x[0] = _mm256_set_pd(d[s], c[s], b[s], a[s]);
+        STAGEGUARD_UNROLL
+        for (int lane = 0; lane < kLanes; ++lane) row_[lane] += step_[lane];
+    }
+
+    const BoutRules& rules_;
+    const NightRows* nights_;
+    std::int8_t *spare_, *own_[kLanes];
+    const double* row_[kLanes];
+    std::int64_t step_[kLanes] = {K, K, K, K};
+    double uniform_[K];
+    Lanes least_ = Lanes::all(0.0), total_ = Lanes::all(0.0), farthest_ = Lanes::all(0.0);
+};
+#endif
+
+// K stages; every minimum is at most M epochs. `Rows` has the evidence; rules differ in `stay` and `change` alone.
+template <int K, int M, class Rows>
 class StructuredLanes {
     static constexpr int kLast = M - 1;
     static constexpr int kSlots = M > 1 ? M - 1 : 1;
@@ -38,18 +150,19 @@ class StructuredLanes {
         for (int s = 0; s < K; ++s) entry_[s] = M - rules[0].minimum[s];
     }
 
-    void run(const double* evidence, std::int64_t n_epochs, std::int8_t* const* labels, Outcome* outcomes) {
-        bits_ = work_.lanes.need(n_epochs);
-        mature_ = work_.scores.need(n_epochs * K * kLanes);
-        forward(evidence, n_epochs);
+    void run(Rows& rows, const std::int64_t* n_epochs, std::int8_t* const* labels, Outcome* outcomes) {
+        const std::int64_t most = *std::max_element(n_epochs, n_epochs + kLanes);
+        bits_ = work_.lanes.need(most);
+        mature_ = work_.scores.need(most * K * kLanes);
+        forward(rows, n_epochs);
         for (int lane = 0; lane < kLanes; ++lane)
-            outcomes[lane] = failed_[lane] ? Outcome{kImpossibleScore, 0} : backtrace(lane, n_epochs, labels[lane]);
+            outcomes[lane] = ended_[lane].failed ? Outcome{kImpossibleScore, 0} : backtrace(lane, n_epochs[lane], labels[lane]);
     }
 
   private:
     double scores_of(int r, int s, int lane) const { return r == s ? 0.0 : rules_[lane].change[r * K + s]; }
 
-    void forward(const double* evidence, std::int64_t n_epochs) {
+    void forward(Rows& rows, const std::int64_t* n_epochs) {
         const BoutRules& rule = rules_[0];
         Lanes change[K][K], stay[K], v[K], young[K][kSlots];
         const Lanes none = Lanes::all(0.0);
@@ -62,61 +175,64 @@ class StructuredLanes {
                 change[r][s] = Lanes::load(each);
             }
         }
-        double e[K];
-        weigh(evidence, e);
+        Lanes e[K];
+        rows.read(0, e);
         for (int s = 0; s < K; ++s) {
-            const Lanes first = Lanes::all(e[s]);
+            const Lanes first = e[s];
             v[s] = rule.censored || entry_[s] == kLast ? first : none;
             for (int slot = 0; slot < kSlots; ++slot)
                 young[s][slot] = !rule.censored && M > 1 && entry_[s] == slot ? first : none;
             v[s].store(mature_ + s * kLanes);
         }
         bits_[0] = 0;
-        for (std::int64_t t = 1; t < n_epochs; ++t) {
-            weigh(evidence + t * K, e);
-            Lanes enter[K];
-            STAGEGUARD_UNROLL
-            for (int s = 0; s < K; ++s) {
-                enter[s] = v[s == 0 ? 1 : 0] * change[s == 0 ? 1 : 0][s];
+        std::int64_t ends[kLanes], t = 1;
+        std::copy_n(n_epochs, kLanes, ends);
+        std::sort(ends, ends + kLanes);
+        for (const std::int64_t end : ends) {
+            for (; t < end; ++t) {
+                rows.read(t, e);
+                Lanes enter[K];
                 STAGEGUARD_UNROLL
-                for (int r = s == 0 ? 2 : 1; r < K; ++r)
-                    if (r != s) enter[s] = larger(v[r] * change[r][s], enter[s]);
-            }
-            std::uint32_t bits = 0;
-            double* row = mature_ + t * K * kLanes;
-            STAGEGUARD_UNROLL
-            for (int s = 0; s < K; ++s) {
-                const Lanes now = Lanes::all(e[s]), old = v[s] * stay[s];
-                Lanes fresh = enter[s];
-                if constexpr (M > 1)
-                    if (entry_[s] != kLast) fresh = young[s][kLast - 1] * stay[s];
-                bits |= static_cast<std::uint32_t>(at_least(old, fresh)) << (kLanes * s);  // ties stay
-                v[s] = larger(old, fresh) * now;
-                if constexpr (M > 1) {
+                for (int s = 0; s < K; ++s) {
+                    enter[s] = v[s == 0 ? 1 : 0] * change[s == 0 ? 1 : 0][s];
                     STAGEGUARD_UNROLL
-                    for (int slot = kLast - 1; slot > 0; --slot)
-                        young[s][slot] = (entry_[s] == slot ? enter[s] : young[s][slot - 1] * stay[s]) * now;
-                    young[s][0] = (entry_[s] == 0 ? enter[s] : none) * now;
+                    for (int r = s == 0 ? 2 : 1; r < K; ++r)
+                        if (r != s) enter[s] = larger(v[r] * change[r][s], enter[s]);
                 }
+                std::uint32_t bits = 0;
+                double* row = mature_ + t * K * kLanes;
+                STAGEGUARD_UNROLL
+                for (int s = 0; s < K; ++s) {
+                    const Lanes now = e[s], old = v[s] * stay[s];
+                    Lanes fresh = enter[s];
+                    if constexpr (M > 1)
+                        if (entry_[s] != kLast) fresh = young[s][kLast - 1] * stay[s];
+                    bits |= static_cast<std::uint32_t>(at_least(old, fresh)) << (kLanes * s);  // ties stay
+                    v[s] = larger(old, fresh) * now;
+                    if constexpr (M > 1) {
+                        STAGEGUARD_UNROLL
+                        for (int slot = kLast - 1; slot > 0; --slot)
+                            young[s][slot] = (entry_[s] == slot ? enter[s] : young[s][slot - 1] * stay[s]) * now;
+                        young[s][0] = (entry_[s] == 0 ? enter[s] : none) * now;
+                    }
+                }
+                bits_[t] = bits;
+                if (t % kRescaleEvery == 0) rescale(v, young);
+                STAGEGUARD_UNROLL
+                for (int s = 0; s < K; ++s) v[s].store(row + s * kLanes);
             }
-            bits_[t] = bits;
-            if (t % kRescaleEvery == 0) rescale(v, young);
-            STAGEGUARD_UNROLL
-            for (int s = 0; s < K; ++s) v[s].store(row + s * kLanes);
+            for (int lane = 0; lane < kLanes; ++lane)
+                if (n_epochs[lane] == end) keep_end(lane, young);
+            rows.finish(end);
         }
-        STAGEGUARD_UNROLL
-        for (int s = 0; s < K; ++s)
-            STAGEGUARD_UNROLL
-            for (int slot = 0; slot < kSlots; ++slot) young[s][slot].store(young_[s][slot]);
     }
 
-    void weigh(const double* row, double* e) const {
-        double total = row[0];
-        STAGEGUARD_UNROLL
-        for (int s = 1; s < K; ++s) total += row[s];
-        const double inverse = 1.0 / total;
-        STAGEGUARD_UNROLL
-        for (int s = 0; s < K; ++s) e[s] = larger(row[s] * inverse, kClip) * rules_[0].weight[s];
+    // What the last epoch of a lane's night leaves behind.
+    void keep_end(int lane, Lanes (*young)[kSlots]) {
+        double each[kLanes];
+        ended_[lane] = {failed_[lane], exponent_[lane]};
+        for (int s = 0; s < K; ++s)
+            for (int slot = 0; slot < kSlots; ++slot) young[s][slot].store(each), young_[s][slot][lane] = each[lane];
     }
 
     void rescale(Lanes* v, Lanes (*young)[kSlots]) {
@@ -176,7 +292,7 @@ class StructuredLanes {
             start = bout_start(lane, end, s);
             ++switches;
         }
-        return {Product::log_score(best, exponent_[lane]), switches};
+        return {Product::log_score(best, ended_[lane].exponent), switches};
     }
 
     int came_from(int lane, std::int64_t t, int s) const {
@@ -196,6 +312,10 @@ class StructuredLanes {
     double* mature_ = nullptr;       // (T, K, kLanes)
     double young_[K][kSlots][kLanes];
     int entry_[K];
+    struct End {
+        bool failed;
+        std::int64_t exponent;
+    } ended_[kLanes];
     bool failed_[kLanes] = {};
     std::int64_t exponent_[kLanes] = {};
 };

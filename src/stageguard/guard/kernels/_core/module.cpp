@@ -1,5 +1,6 @@
 // Python bindings: lists of pieces (contiguous float64 matrices) in, flat labels out, the interpreter lock released.
 #include <cstring>
+#include <numeric>
 
 #include "bindings.hpp"
 #include "greedy.hpp"
@@ -60,6 +61,13 @@ LanesKernel lanes_kernel(int n_stages, int longest_minimum) {
     return plain::lanes_kernel(n_stages, longest_minimum);
 }
 
+NightsKernel nights_kernel([[maybe_unused]] int n_stages, [[maybe_unused]] int longest_minimum) {
+#if defined(STAGEGUARD_HAS_AVX2)
+    if (has_avx2()) return avx2::nights_kernel(n_stages, longest_minimum);
+#endif
+    return nullptr;
+}
+
 ArgmaxKernel argmax_kernel(int n_stages) {
 #if defined(STAGEGUARD_HAS_AVX2)
     if (has_avx2()) return avx2::argmax_kernel(n_stages);
@@ -68,15 +76,17 @@ ArgmaxKernel argmax_kernel(int n_stages) {
 }
 
 // (labels, switches, bad)
-nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads) {
+nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads, const nb::list& clock) {
     const Batch batch(pieces);
+    const Clocks clocks(clock, batch);
     const ArgmaxKernel kernel = argmax_kernel(static_cast<int>(batch.n_stages));
     if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
     auto* labels = new std::int8_t[static_cast<std::size_t>(batch.n_labels)];
     nb::object owner = nb::cast(owned(labels, static_cast<std::size_t>(batch.n_labels)));
     const auto choices = spread<Choice>(batch, n_threads, labels, [&] {
         return [&](std::size_t i, const Piece& p, std::int8_t* out) {
-            return kernel(p.evidence, p.n_epochs, weight.data() + row_of(weight, i) * static_cast<std::size_t>(batch.n_stages), out);
+            const double* own = weight.data() + row_of(weight, i) * static_cast<std::size_t>(batch.n_stages);
+            return kernel(p.evidence, p.n_epochs, own, clocks.rows(i), clocks.n_rows(i), out);
         };
     });
     return nb::make_tuple(owner, listed(choices, [](const Choice& c) { return c.switches; }),
@@ -85,33 +95,75 @@ nb::tuple argmax(const nb::list& pieces, const Tables& weight, int n_threads) {
 
 // What one pass over a piece says: the stager's own choice, and the best path if that choice can be trusted.
 struct Opened {
-    Choice own{0, true};
-    Outcome path{kImpossibleScore, 0};
-    std::int64_t changed = 0;  // epochs in which the two differ
+    Choice own;
+    Outcome path;
+    std::int64_t changed;  // epochs in which the two differ
 };
+
+Opened opened(const NightRows& night, bool is_bad, const Outcome& path) {
+    Opened result{{0, is_bad}, path, 0};
+    for (std::int64_t t = 1; t < night.n_epochs; ++t) result.own.switches += night.own[t] != night.own[t - 1];
+    if (is_bad) return {result.own, {kImpossibleScore, 0}, 0};
+    for (std::int64_t t = 0; t < night.n_epochs; ++t) result.changed += night.own[t] != night.path[t];
+    return result;
+}
+
+// Pieces that are decoded at once: four of about the same length, or one.
+struct Together {
+    std::size_t n;
+    std::size_t pieces[kLanes];
+};
+
+std::vector<Together> by_length(const Batch& batch, std::size_t most) {
+    const std::size_t n = batch.pieces.size();
+    std::vector<std::size_t> order(n);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (most > 1)
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return batch.pieces[a].n_epochs < batch.pieces[b].n_epochs; });
+    std::vector<Together> groups;
+    for (std::size_t i = 0; i < n; i += groups.back().n) {
+        Together group{n - i < most ? 1 : most, {}};
+        std::copy_n(order.begin() + static_cast<std::ptrdiff_t>(i), group.n, group.pieces);
+        groups.push_back(group);
+    }
+    return groups;
+}
 
 // (labels of the stager, labels of the paths, a tuple per piece)
 nb::tuple check_and_decode(const nb::list& pieces, const Indices& table, const Tables& weight, const Tables& stay, const Tables& change,
                const Indices& minimum, bool censored, int n_threads) {
     const Batch batch(pieces);
     const RuleTables rules{weight, stay, change, minimum, table, censored};
-    const int n_stages = static_cast<int>(batch.n_stages);
+    const int n_stages = static_cast<int>(batch.n_stages), longest = rules.longest_minimum();
     const ArgmaxKernel choose = argmax_kernel(n_stages);
-    const StructuredKernel kernel = structured_kernel(n_stages, rules.longest_minimum(), true);
+    const StructuredKernel kernel = structured_kernel(n_stages, longest, true);
     if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
+    const NightsKernel nights = table.shape(0) == 1 && weight.shape(0) == 1 ? nights_kernel(n_stages, longest) : nullptr;
     double ones[kMostStages];
     std::fill_n(ones, kMostStages, 1.0);
     auto* labels = new std::int8_t[static_cast<std::size_t>(2 * batch.n_labels)];
     nb::capsule owner(labels, [](void* p) noexcept { delete[] static_cast<std::int8_t*>(p); });
-    const auto all = spread<Opened>(batch, n_threads, labels, [&] {
-        return [&](std::size_t i, const Piece& p, std::int8_t* own) {
-            Opened opened;
-            opened.own = choose(p.evidence, p.n_epochs, ones, own);
-            if (opened.own.bad_rows) return opened;
-            std::int8_t* path = own + batch.n_labels;
-            opened.path = kernel(rules(i), workspace(), p.evidence, p.n_epochs, path);
-            for (std::int64_t t = 0; t < p.n_epochs; ++t) opened.changed += own[t] != path[t];
-            return opened;
+    const std::vector<Together> groups = by_length(batch, nights ? kLanes : 1);
+    std::vector<Opened> all(batch.pieces.size());
+    spread_items<char>(groups.size(), n_threads, [&] {
+        return [&](std::size_t index) {
+            const Together& group = groups[index];
+            NightRows rows[kLanes];
+            for (std::size_t lane = 0; lane < group.n; ++lane) {
+                const Piece& p = batch.pieces[group.pieces[lane]];
+                rows[lane] = {p.evidence, p.n_epochs, labels + p.offset, labels + batch.n_labels + p.offset};
+            }
+            bool bad[kLanes];
+            Outcome outcomes[kLanes] = {};
+            if (group.n == kLanes) {
+                nights(rules(0), workspace(), rows, bad, outcomes);
+            } else {
+                bad[0] = choose(rows[0].probabilities, rows[0].n_epochs, ones, nullptr, 0, rows[0].own).bad_rows;
+                if (!bad[0]) outcomes[0] = kernel(rules(group.pieces[0]), workspace(), rows[0].probabilities, rows[0].n_epochs, rows[0].path);
+            }
+            for (std::size_t lane = 0; lane < group.n; ++lane)
+                all[group.pieces[lane]] = opened(rows[lane], bad[lane], outcomes[lane]);
+            return char{1};
         };
     });
     nb::list rows;
@@ -131,6 +183,7 @@ std::vector<Trials> trials_of(const Batch& batch, const RuleTables& rules) {
     for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
         const Piece &own = batch.pieces[i], *first = groups.empty() ? nullptr : &batch.pieces[groups.back().first];
         if (first && groups.back().n < kLanes && own.evidence == first->evidence && own.n_epochs == first->n_epochs &&
+            rules(i).clock == rules(groups.back().first).clock &&
             std::memcmp(rules(i).weight, rules(groups.back().first).weight, bytes) == 0)
             ++groups.back().n;
         else
@@ -140,9 +193,10 @@ std::vector<Trials> trials_of(const Batch& batch, const RuleTables& rules) {
 }
 
 nb::tuple structured(const nb::list& pieces, bool products, const Indices& table, const Tables& weight, const Tables& stay,
-                     const Tables& change, const Indices& minimum, bool censored, int n_threads) {
+                     const Tables& change, const Indices& minimum, bool censored, int n_threads, const nb::list& clock) {
     const Batch batch(pieces);
-    const RuleTables rules{weight, stay, change, minimum, table, censored};
+    const Clocks clocks(clock, batch);
+    const RuleTables rules{weight, stay, change, minimum, table, censored, 0.0, &clocks};
     const StructuredKernel kernel = structured_kernel(static_cast<int>(batch.n_stages), rules.longest_minimum(), products);
     if (!kernel) throw std::invalid_argument("2 to 8 stages and minimum bouts of 1 to 8 epochs expected");
     const std::vector<Trials> groups = products ? trials_of(batch, rules) : std::vector<Trials>{};
@@ -294,10 +348,10 @@ NB_MODULE(_native, m) {
     m.attr("MOST_STAGES") = kMostStages;
     m.attr("LANES") = kLanes;
     m.attr("SIMD") = has_avx2() ? "AVX2" : "none";
-    m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a);
+    m.def("argmax", &argmax, "pieces"_a, "weight"_a, "n_threads"_a, "clock"_a = nb::list());
     m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
-          "censored"_a, "n_threads"_a);
+          "censored"_a, "n_threads"_a, "clock"_a = nb::list());
     m.def("greedy", &greedy, "pieces"_a, "table"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,
           "window_epochs"_a, "n_threads"_a);
     m.def("automaton", &automaton, "pieces"_a, "table"_a, "stage"_a, "first"_a, "source"_a, "weight"_a, "initial"_a,

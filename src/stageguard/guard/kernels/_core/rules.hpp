@@ -37,6 +37,15 @@ struct BoutRules {
     const std::int32_t* minimum;  // (K,)   epochs a complete bout must last
     bool censored;                // the recording's start may cut a bout: it has no minimum
     double clip = 0.0;            // smallest share of a row that counts (sums of products only)
+    const double* clock = nullptr;  // (n_timed, K) multiplies, or is added to, the evidence of the first epochs (decoders only)
+    std::int64_t n_timed = 0;
+};
+
+// A night of several that are checked and decoded at once: what is read of it, and where its labels go.
+struct NightRows {
+    const double* probabilities;
+    std::int64_t n_epochs;
+    std::int8_t *own, *path;
 };
 
 // Memory that grows and is never cleared: every cell is written before it is read.
@@ -64,7 +73,8 @@ class Scratch {
 struct Workspace {
     Scratch<double> scores;        // (T, stride) structured: best score of a path whose bout has reached its minimum
     Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already
-    Scratch<std::uint32_t> lanes;  // (T,) the same of several transition weights
+    Scratch<std::uint32_t> lanes;  // (T,) the same of several transition weights, or nights
+    Scratch<std::int8_t> spare;    // (T,) what lanes without a night write
     Scratch<double> heads;         // (n_blocks, n_states) automaton: each block's first row
     Scratch<double> stays;         // (T, stride) structured: chance that the mature bout of s at t was mature at t-1
     Scratch<double> scales;        // (T / 8,) structured: by what the scores were multiplied
@@ -74,6 +84,7 @@ struct Workspace {
         scores.trim(kMostKept);
         stayed.trim(kMostKept);
         lanes.trim(kMostKept);
+        spare.trim(kMostKept);
         heads.trim(kMostKept);
         stays.trim(kMostKept);
         scales.trim(kMostKept);
@@ -85,10 +96,11 @@ using LanesKernel = void (*)(const BoutRules*, Workspace&, const double*, std::i
 using SmoothKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, double*);
 using DrawKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, const std::uint64_t*, std::int64_t,
                            std::int8_t*);
-using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, std::int8_t*);
+using NightsKernel = void (*)(const BoutRules&, Workspace&, const NightRows*, bool*, Outcome*);
+using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, const double*, std::int64_t, std::int8_t*);
 
 constexpr int kMostStages = 8;
-constexpr int kLanes = 4;  // transition weights tried at once
+constexpr int kLanes = 4;  // transition weights tried, or nights decoded, at once
 constexpr int kLongestMinimum = 8;
 
 // Compiled once for any processor and once more for AVX2; null where K or the longest minimum is out of range.
@@ -105,6 +117,7 @@ DrawKernel draw_logarithms_kernel(int n_stages, int longest_minimum);
 namespace avx2 {
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 LanesKernel lanes_kernel(int n_stages, int longest_minimum);
+NightsKernel nights_kernel(int n_stages, int longest_minimum);  // null also where one night after the other is as fast
 ArgmaxKernel argmax_kernel(int n_stages);
 SmoothKernel smooth_kernel(int n_stages, int longest_minimum);
 DrawKernel draw_kernel(int n_stages, int longest_minimum);

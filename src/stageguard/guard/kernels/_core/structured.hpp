@@ -53,7 +53,7 @@ class Structured {
         std::uint8_t* stayed = work_.stayed.data();
 
         // The first epoch: a bout cut by the recording's start is as old as it needs to be.
-        const Pack<K> first = A::evidence(Pack<K>::load(evidence), weight);
+        const Pack<K> first = timed(A::evidence(Pack<K>::load(evidence), weight), 0);
         Pack<K> v = rules_.censored ? first : choose<K>(at_once, first, impossible);
         for (int slot = 0; slot < kSlots; ++slot)
             young[slot] = rules_.censored || M == 1 ? impossible : choose<K>(enters_at[slot], first, impossible);
@@ -61,7 +61,7 @@ class Structured {
         stayed[0] = 0;
 
         for (std::int64_t t = 1; t < n_epochs; ++t) {
-            const Pack<K> e = A::evidence(Pack<K>::load(evidence + t * K), weight);
+            const Pack<K> e = timed(A::evidence(Pack<K>::load(evidence + t * K), weight), t);
             const double* before = mature + (t - 1) * kStride;
             Pack<K> enter = A::combine(v.spread(0, before), change[0]);
             for (int r = 1; r < K; ++r) enter = larger(A::combine(v.spread(r, before), change[r]), enter);
@@ -84,6 +84,11 @@ class Structured {
             std::memcpy(young_[slot], lanes, K * sizeof(double));
         }
         return true;
+    }
+
+    // the evidence of an epoch with what the clock says
+    Pack<K> timed(Pack<K> e, std::int64_t t) const {
+        return t < rules_.n_timed ? A::combine(e, Pack<K>::load(rules_.clock + t * K)) : e;
     }
 
     // the stages whose bouts enter at this slot
