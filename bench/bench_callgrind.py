@@ -66,7 +66,7 @@ def subjects() -> dict[str, Subject]:
             f"exact flip-flop, K = {k}, m = {shown}": Subject(
                 automaton_kernel(flips, [np.log(night)]), n, 20
             ),
-            f"greedy flip-flop, K = {k}, m = {shown}": Subject(_greedy(bouts, np.log(night)), n, 20),
+            f"greedy flip-flop, K = {k}, m = {shown}": Subject(_greedy(bouts, night), n, 100),
             f"argmax and checks, K = {k}": Subject(_argmax(night, weight), n, 600),
         }
     short, profile = night_of(100, 5), profile_of(HUMAN["minimum"])
@@ -89,11 +89,11 @@ def _trials(night: np.ndarray) -> Callable[[], object]:
     return lambda: kernels.active.structured([night] * 4, True, *rules, *bouts, 1)
 
 
-def _greedy(profile: sg.Profile, evidence: np.ndarray) -> Callable[[], object]:
-    tables = solver_for(profile, profile.epoch_seconds).tables
-    stay, change, table = tables.stay[None], tables.change.reshape(1, -1), np.zeros(1, dtype=np.int32)
-    rules = (stay, change, tables.minimum_epochs, True, FLIP_FLOP["penalty_nats"], FLIP_FLOP["window_epochs"])
-    return lambda: kernels.active.greedy([evidence], table, *rules, 1)
+def _greedy(profile: sg.Profile, night: np.ndarray) -> Callable[[], object]:
+    solver, table = solver_for(profile, profile.epoch_seconds), np.zeros(1, dtype=np.int32)
+    rules = (table, np.ones((1, solver.n_stages)), *solver.bouts([1.0], products=True))
+    flip_flop = (FLIP_FLOP["penalty_nats"], FLIP_FLOP["window_epochs"])
+    return lambda: kernels.active.greedy([night], True, *rules, *flip_flop, 1)
 
 
 def drive(chosen: str) -> None:

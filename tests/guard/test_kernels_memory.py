@@ -30,7 +30,7 @@ automaton = [np.arange(2, dtype=np.int32), np.array([0, 1, 2], dtype=np.int32), 
              np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2))]
 calls = {
     "structured": lambda k: k.structured(pieces, False, table, ones, stay, change, minimum, True, 2),
-    "greedy": lambda k: k.greedy(pieces, table, stay, change, minimum, True, 1.0, 3, 2),
+    "greedy": lambda k: k.greedy(pieces, False, table, ones, stay, change, minimum, True, 1.0, 3, 2),
     "automaton": lambda k: k.automaton(pieces, table, *automaton, 2),
     "smooth": lambda k: k.smooth(pieces, False, 1e-12, table, ones, stay, change, minimum, True, 2),
     "draw": lambda k: k.draw(pieces, False, 1e-12, table, ones, stay, change, minimum, True, streams, 2),

@@ -18,7 +18,7 @@ from stageguard.profile.profile import Profile
 
 # Nats a product of doubles may span before it underflows (log 2**1022 = 708), with something to spare.
 _PRODUCT_RANGE_NATS = 690.0
-_RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp
+_RESCALE_EVERY_EPOCHS = 8  # as in _core/structured.hpp; the greedy pass does so twice as often
 
 # What the compiled sums take without an automaton; the reference keeps to it, so that both draw alike.
 SUMS_STAGES = 8
@@ -34,7 +34,7 @@ NO_PATH = (
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
-Route = Literal["argmax", "free", "greedy", "automaton", "products", "logarithms"]
+Route = Literal["argmax", "free", "greedy", "greedy logarithms", "automaton", "products", "logarithms"]
 
 
 class Trial(NamedTuple):
@@ -100,7 +100,8 @@ class Solver:
             self._clock_spread = float(np.ptp(self.clock_rows)) if self.clock_rows.size else 0.0
         self._opening: tuple[Any, ...] | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
-        self._reach_epochs = _reach_epochs(self.tables)
+        window = flip.window_epochs if self.is_greedy else 1
+        self._reach_epochs = _reach_epochs(self.tables, window)
         scores = np.concatenate([self.tables.stay, self.tables.change[self.tables.change > -np.inf]])
         self._largest_score = float(np.abs(scores).max())
 
@@ -133,8 +134,10 @@ class Solver:
     def _route(self, job: Job) -> Route:
         """Name the kernel for a job, products of probabilities where they cannot underflow."""
         night, route = job.night, self._plain_route(job.trial)
-        if route in ("greedy", "automaton") or night.is_plain:
+        if route == "automaton" or night.is_plain:
             return route
+        if self.is_greedy and route != "argmax":
+            return "greedy logarithms"
         if night.is_plain_but_for_clock and night.is_whole:
             return route
         return "free" if route == "argmax" else "logarithms"
@@ -147,17 +150,21 @@ class Solver:
         """Name the kernel for a night whose evidence is its probabilities."""
         if self.is_free(trial):
             return "argmax"
-        if self.is_greedy:
-            return "greedy"
-        if not self.is_structured:
+        if not self.is_greedy and not self.is_structured:
             return "automaton"
         added = trial.log_weight
         spread = max(added) - min(added) if added else 0.0
         worst = -LOG_CLIP + spread + self._clock_spread + trial.transition_weight * self._largest_score
-        return "products" if worst * self._reach_epochs <= _PRODUCT_RANGE_NATS else "logarithms"
+        if self.is_greedy:
+            worst += self.profile.flip_flop.penalty_nats
+        fits = worst * self._reach_epochs <= _PRODUCT_RANGE_NATS
+        if self.is_greedy:
+            return "greedy" if fits else "greedy logarithms"
+        return "products" if fits else "logarithms"
 
     def _run(self, route: Route, jobs: Sequence[Job]) -> list[Path]:
-        pieces, owners = _pieces(jobs, probabilities=route in ("argmax", "products"))
+        products = route in ("products", "greedy")
+        pieces, owners = _pieces(jobs, probabilities=products or route == "argmax")
         threads = kernels_module.threads_for(len(pieces))
         kernels = kernels_module.for_stages(self.n_stages)
         weight = _of_pieces(stage_weights(jobs, self.n_stages), owners)
@@ -170,10 +177,12 @@ class Solver:
         if route == "automaton":
             tables = self.automaton_tables(transition_weights)
             result = kernels_module.active.automaton(pieces, table, *tables, threads)
-        elif route == "greedy":
-            result = kernels.greedy(pieces, table, *self._greedy_rules(transition_weights), threads)
+        elif route.startswith("greedy"):
+            rules = self._greedy_rules(transition_weights, products=products)
+            if not products:  # it is in the evidence already
+                weight = kernels_module.no_weight(self.n_stages)
+            result = kernels.greedy(pieces, products, table, weight, *rules, threads)
         else:
-            products = route == "products"
             stay, change, minimum, censored = self.bouts(transition_weights, products=products)
             if route == "free":
                 stay, change, minimum = np.zeros_like(stay), np.zeros_like(change), np.ones_like(minimum)
@@ -193,9 +202,9 @@ class Solver:
         stay, change = rows[0] if len(rows) == 1 else map(np.concatenate, zip(*rows, strict=True))
         return stay, change, self.tables.minimum_epochs, self.profile.ends == "censored"
 
-    def _greedy_rules(self, transition_weights: Sequence[float]) -> tuple[Any, ...]:
+    def _greedy_rules(self, transition_weights: Sequence[float], *, products: bool) -> tuple[Any, ...]:
         flip = self.profile.flip_flop
-        return *self.bouts(transition_weights, products=False), flip.penalty_nats, flip.window_epochs
+        return *self.bouts(transition_weights, products=products), flip.penalty_nats, flip.window_epochs
 
     def _scores_at(self, transition_weight: float, products: bool) -> tuple[Floats, Floats]:
         """Return a one-row table at one transition weight, kept for the next night."""
@@ -236,7 +245,7 @@ class Solver:
         rules: tuple[Any, ...]
         if self.is_greedy:
             kernel = kernels_module.for_stages(self.n_stages).keep_greedy
-            rules = self._greedy_rules([trial.transition_weight])
+            rules = self._greedy_rules([trial.transition_weight], products=False)
         else:
             kernel = kernels_module.active.keep_automaton
             rules = self.automaton_tables([trial.transition_weight])
@@ -279,14 +288,17 @@ def _keep_free(job: Job, labels: Labels, regions: Sequence[tuple[int, int]]) -> 
     )
 
 
-def _reach_epochs(tables: Tables) -> float:
-    """Bound how many worst epochs any stage can lag behind the best path: inf where one cannot be reached."""
+def _reach_epochs(tables: Tables, window_epochs: int) -> float:
+    """Bound how many worst epochs any survivor can lag behind the best path: inf where one cannot be reached.
+
+    Survivors are kept apart up to the age of their minimum, of the greedy pass also of its window.
+    """
     n = len(tables.stay)
     hops = np.where(tables.change > -np.inf, 1.0, np.inf)
     np.fill_diagonal(hops, 0.0)
     for via in range(n):  # shortest ways between stages (Floyd and Warshall)
         hops = np.minimum(hops, hops[:, via : via + 1] + hops[via : via + 1, :])
-    longest = int(tables.minimum_epochs.max())
+    longest = max(int(tables.minimum_epochs.max()), window_epochs)
     if np.any(tables.stay == -np.inf):
         return np.inf
     return float(hops.max()) * (longest + 1) + longest + _RESCALE_EVERY_EPOCHS

@@ -41,8 +41,8 @@ check_and_decode(pieces, table, weight, *bouts)
     Both together, of probabilities: the stager's own labels, those of the best paths, and per piece the stage
     changes of the former, whether some row is not a distribution (then no path is looked for), score and
     stage changes of the path, and how many labels differ.
-structured(pieces, products, table, weight, *bouts), greedy(pieces, table, *bouts, *flip_flop),
-automaton(pieces, table, *automaton)
+structured(pieces, products, table, weight, *bouts),
+greedy(pieces, products, table, weight, *bouts, *flip_flop), automaton(pieces, table, *automaton)
     labels, score per piece (-inf where no path exists), stage changes per piece: Viterbi.
 keep_greedy(pieces, labels, regions, table, ...), keep_automaton(pieces, labels, regions, table, ...)
     score per piece, score per region with the region pinned to its labels.

@@ -67,12 +67,15 @@ def structured(
 ) -> Result:
     """Viterbi for minimum bouts and a transition matrix."""
     *rules, _ = arguments
-    all_bouts = list(Bouts.of_pieces(pieces, products, CLIP, *rules))
-    for i, rows in enumerate(clock):
-        evidence = all_bouts[i].evidence.copy()
-        evidence[: len(rows)] += np.log(rows) if products else rows
-        all_bouts[i] = all_bouts[i]._replace(evidence=evidence)
-    return _collect(_viterbi_bouts(*bouts) for bouts in all_bouts)
+    clock = clock or [np.empty((0, pieces[0].shape[1]))] * len(pieces)
+
+    def timed(bouts: Bouts, rows: Floats) -> Bouts:
+        added = np.zeros_like(bouts.evidence)
+        added[: len(rows)] = np.log(rows) if products else rows
+        return bouts._replace(evidence=bouts.evidence + added)
+
+    all_bouts = Bouts.of_pieces(pieces, products, CLIP, *rules)
+    return _collect(_viterbi_bouts(*timed(*each)) for each in zip(all_bouts, clock, strict=True))
 
 
 def _viterbi_bouts(
@@ -127,13 +130,12 @@ def _viterbi_bouts(
     return labels, float(best)
 
 
-def greedy(pieces: Sequence[Floats], table: Ints32, *arguments: Any) -> Result:
+def greedy(pieces: Sequence[Floats], products: bool, *arguments: Any) -> Result:
     """Viterbi with the paper's greedy flip-flop: the penalty is read off each survivor's own past."""
-    stay, change, minimum, censored, penalty_nats, window_epochs, _ = arguments
-    shape, rules = (len(minimum), len(minimum)), (minimum, censored, penalty_nats, window_epochs)
+    *rules, penalty_nats, window_epochs, _ = arguments
     return _collect(
-        _viterbi_greedy(piece, stay[row], change[row].reshape(shape), *rules)
-        for piece, row in zip(pieces, _each(table, pieces), strict=True)
+        _viterbi_greedy(*bouts, penalty_nats, window_epochs)
+        for bouts in Bouts.of_pieces(pieces, products, CLIP, *rules)
     )
 
 
@@ -221,7 +223,10 @@ def keep_greedy(
     pieces: Sequence[Floats], labels: Labels, regions: Ints, table: Ints32, *rules: Any
 ) -> tuple[Floats, Floats]:
     """Return the pieces' scores, and the score with each region pinned to its labels; see `greedy`."""
-    return _keep(pieces, labels, regions, table, lambda *pinned: greedy(*pinned, *rules)[1])
+    no_weight = np.zeros((1, pieces[0].shape[1]))
+    return _keep(
+        *(pieces, labels, regions, table), lambda p, table: greedy(p, False, table, no_weight, *rules)[1]
+    )
 
 
 def keep_automaton(

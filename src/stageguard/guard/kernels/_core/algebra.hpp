@@ -59,6 +59,7 @@ struct Logarithmic {
         return row;
     }
     static double log_score(double score, std::int64_t) { return score; }
+    static double of_nats(double nats) { return nats; }
 };
 
 // Scores are products of probabilities; evidence rows are probabilities, renormalised, clipped and weighted on the way in.
@@ -86,6 +87,7 @@ struct Product {
     static P evidence(P row, P weight) {
         return larger(row * P::all(1.0 / row.sum()), P::all(kClip)) * weight;
     }
+    static double of_nats(double nats) { return std::exp(nats); }
     static double log_score(double score, std::int64_t exponent) {
         return std::log(score) + static_cast<double>(exponent) * 0.6931471805599453;
     }

@@ -6,43 +6,56 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <vector>
 
+#include "algebra.hpp"
 #include "rules.hpp"
 
 namespace stageguard {
+namespace STAGEGUARD_VARIANT {
 
-struct FlipFlop {
-    double penalty_nats;
-    std::int32_t window_epochs;
-};
+constexpr int kGreedyRescaleEvery = 4;  // as in solver.py
 
 // Survivors are kept apart by (stage, age of the bout) up to `depth` = max(longest minimum, window): beyond it no stage
 // other than the bout's own is left in the window, so older bouts of a stage are interchangeable and merge. No bout gets
 // older than the piece, so that memory is bounded by its epochs however long a minimum is.
-template <int K>
+template <int K, class A>
 class Greedy {
+#if defined(__AVX2__)
+    using P = std::conditional_t<(K > 2), AvxPack<K>, PlainPack<K>>;
+#else
+    using P = PlainPack<K>;
+#endif
+    static constexpr int kStride = P::kStride;
+
   public:
     Greedy(const BoutRules& rules, const FlipFlop& flip_flop, std::int64_t n_epochs)
-        : rules_(rules), flip_(flip_flop), n_epochs_(n_epochs), depth_(flip_flop.window_epochs) {
+        : rules_(rules), n_epochs_(n_epochs), window_epochs_(flip_flop.window_epochs), depth_(flip_flop.window_epochs) {
         for (int s = 0; s < K; ++s) depth_ = std::max<std::int64_t>(depth_, rules.minimum[s]);
         depth_ = std::min(depth_, n_epochs + 1);
-        penalty_[1] = flip_flop.penalty_nats;
         young_.assign(static_cast<std::size_t>(std::min(8 * depth_, n_epochs + 1)), Cohort{});
+        for (int r = 0; r < K; ++r)
+            for (int s = 0; s < K; ++s) {
+                const double change = r == s ? A::impossible : rules.change[r * K + s];
+                change_[r][s] = change;
+                penalised_[r][s] = A::combine(change, A::of_nats(-flip_flop.penalty_nats));
+            }
     }
 
-    Outcome run(const double* evidence, std::int8_t* labels) {
-        origin_.resize(static_cast<std::size_t>(n_epochs_ * K));
-        stayed_.resize(static_cast<std::size_t>(n_epochs_));
-        begin(evidence);
-        for (std::int64_t t = 1; t < n_epochs_; ++t) step(evidence + t * K, t);
+    Outcome run(Workspace& work, const double* evidence, std::int8_t* labels) {
+        origin_ = work.lanes.need(n_epochs_ * K);
+        stayed_ = work.stayed.need(n_epochs_);
+        begin(row_of(evidence));
+        for (std::int64_t t = 1; t < n_epochs_; ++t) {
+            step(row_of(evidence + t * K), t);
+            if (A::rescales && t % kGreedyRescaleEvery == 0 && !rescale()) return {kImpossibleScore, 0};
+        }
         return backtrace(labels);
     }
 
     // Scores of the greedy pass with the given labels pinned from region.first up to region.end, for each region; the score
     // of the pass without pins in `base`. Pass and pinned pass go on together until they differ by a constant and by nothing
-    // else, which is then the difference of their scores.
+    // else, which is then the difference of their scores. Logarithms alone.
     void keep(const double* evidence, const std::int8_t* labels, const std::vector<Region>& regions, double& base, double* kept) {
         std::size_t i = 0;
         for (std::int64_t t = 0; t < n_epochs_; ++t) {
@@ -51,7 +64,7 @@ class Greedy {
                 kept[i] = free.difference(pinned, evidence, labels, regions[i]);
                 ++i;
             }
-            go(evidence + t * K, t);
+            go(P::load(evidence + t * K), t);
         }
         base = best_score();
         for (i = 0; i < regions.size(); ++i) kept[i] += base;
@@ -59,53 +72,46 @@ class Greedy {
 
   private:
     static constexpr double kSameNats = 1e-9;  // what rounding may part two equal differences by
-    static constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::min() / 2;
+    static constexpr double kNever = -1e18;
+    static constexpr int kAge = kMostStages;  // a survivor is named by its stage + kAge * its age, the age of merged ones being 0
 
     // The bouts that began in the same epoch, one a stage, and when their paths last saw each other stage.
     struct Cohort {
-        double score[K];
-        std::int32_t last_seen[K][K];  // [stage of the bout][other stage]
+        double score[kStride];
+        double last_seen[K][kStride];  // [stage of the bout][other stage]
         Cohort() {
-            for (int s = 0; s < K; ++s) {
-                score[s] = kImpossibleScore;
-                for (int r = 0; r < K; ++r) last_seen[s][r] = kNever;
-            }
+            std::fill_n(score, kStride, A::impossible);
+            std::fill_n(last_seen[0], K * kStride, kNever);
         }
-    };
-    struct Origin {  // which survivor a bout that begins here continues
-        std::int8_t stage;
-        std::int32_t age;  // 0 = merged
     };
 
     // Cohorts lie oldest first in young_[oldest_ .. newest_]; both ends move right and are carried back now and then.
     Cohort& aged(std::int64_t age) { return young_[static_cast<std::size_t>(newest_ + 1 - age)]; }
     std::int64_t n_young() const { return newest_ - oldest_ + 1; }
 
-    void begin(const double* row) {
-        Cohort& now = young_[0];
-        for (int s = 0; s < K; ++s) {
-            merged_[s] = rules_.censored ? row[s] : kImpossibleScore;  // a cut bout is as old as it needs to be
-            now.score[s] = rules_.censored ? kImpossibleScore : row[s];
-        }
-        if (!stayed_.empty()) stayed_[0] = 0;
+    P row_of(const double* row) const { return A::evidence(P::load(row), P::load(rules_.weight)); }
+
+    void begin(P row) {
+        (rules_.censored ? row : P::all(A::impossible)).store(merged_);  // a cut bout is as old as it needs to be
+        (rules_.censored ? P::all(A::impossible) : row).store(young_[0].score);
+        if (stayed_) stayed_[0] = 0;
     }
 
-    void step(const double* row, std::int64_t t) {
+    void step(P row, std::int64_t t) {
         Cohort next;
-        for (int s = 0; s < K; ++s) enter_best(s, t, next);
-        unsigned stayed = 0;
+        enter_best(t, next);
+        const P stay = P::load(rules_.stay), grown = A::combine(stay, row);
         const bool matures = n_young() == depth_ - 1;  // the oldest cohort reaches age `depth` now and merges
-        for (int s = 0; s < K; ++s) {
-            const double old = merged_[s] + rules_.stay[s];
-            const double fresh = matures ? young_[static_cast<std::size_t>(oldest_)].score[s] + rules_.stay[s] : kImpossibleScore;
-            stayed |= static_cast<unsigned>(old >= fresh) << s;
-            merged_[s] = std::max(old, fresh) + row[s];
-        }
-        if (!stayed_.empty()) stayed_[static_cast<std::size_t>(t)] = static_cast<std::uint8_t>(stayed);
+        const P old = A::combine(P::load(merged_), stay);
+        const P fresh = matures ? A::combine(P::load(young_[static_cast<std::size_t>(oldest_)].score), stay) : P::all(A::impossible);
+        if (stayed_) stayed_[t] = static_cast<std::uint8_t>(at_least(old, fresh));
+        A::combine(larger(old, fresh), row).store(merged_);
         if (matures) ++oldest_;
-        for (std::int64_t i = oldest_; i <= newest_; ++i)
-            for (int s = 0; s < K; ++s) young_[static_cast<std::size_t>(i)].score[s] += rules_.stay[s] + row[s];
-        for (int s = 0; s < K; ++s) next.score[s] += row[s];
+        for (std::int64_t i = oldest_; i <= newest_; ++i) {
+            double* score = young_[static_cast<std::size_t>(i)].score;
+            A::combine(P::load(score), grown).store(score);
+        }
+        A::combine(P::load(next.score), row).store(next.score);
         if (newest_ + 1 == static_cast<std::int64_t>(young_.size())) {
             std::copy(young_.begin() + oldest_, young_.end(), young_.begin());
             newest_ -= oldest_;
@@ -114,38 +120,53 @@ class Greedy {
         young_[static_cast<std::size_t>(++newest_)] = next;
     }
 
-    // The best survivor to leave for stage s at t. Ties go to the earlier stage, then to the older bout.
-    void enter_best(int s, std::int64_t t, Cohort& next) {
-        double best = kImpossibleScore;
-        std::int64_t chosen = -1;  // from + K * age, so that one conditional move keeps both
-        const auto window_start = static_cast<std::int32_t>(t - flip_.window_epochs);
+    // The best survivor to leave for each stage at t. Ties go to the earlier stage, then to the older bout.
+    void enter_best(std::int64_t t, Cohort& next) {
+        P best = P::all(A::impossible), chosen = P::all(-1.0);
+        const P before_window = P::all(static_cast<double>(t - window_epochs_ - 1));
         const Cohort* newest = &young_[static_cast<std::size_t>(newest_)];
+        const auto leave = [&](P candidate, double survivor) {
+            chosen = where_more(candidate, best, P::all(survivor), chosen);
+            best = larger(candidate, best);
+        };
         for (int from = 0; from < K; ++from) {
-            if (from == s) continue;
-            const double change = rules_.change[from * K + s];
-            const double from_merged = merged_[from] + change;
-            chosen = from_merged > best ? from : chosen;
-            best = std::max(best, from_merged);
+            const P change = P::load(change_[from]), penalised = P::load(penalised_[from]);
+            leave(A::combine(P::all(merged_[from]), change), from);
             for (std::int64_t age = n_young(); age >= rules_.minimum[from]; --age) {
                 const Cohort& bout = newest[1 - age];
-                const double penalty = penalty_[bout.last_seen[from][s] >= window_start];
-                const double candidate = bout.score[from] + change - penalty;
-                chosen = candidate > best ? from + K * age : chosen;
-                best = std::max(best, candidate);
+                const P score = where_more(P::load(bout.last_seen[from]), before_window, penalised, change);
+                leave(A::combine(P::all(bout.score[from]), score), static_cast<double>(from + kAge * age));
             }
         }
-        const Origin origin{static_cast<std::int8_t>(chosen < 0 ? -1 : chosen % K),
-                            static_cast<std::int32_t>(chosen < 0 ? 0 : chosen / K)};
-        if (!origin_.empty()) origin_[static_cast<std::size_t>(t * K + s)] = origin;
-        next.score[s] = best;
-        if (origin.stage < 0) return;
-        if (origin.age > 0)
-            std::memcpy(next.last_seen[s], aged(origin.age).last_seen[static_cast<int>(origin.stage)], sizeof next.last_seen[s]);
-        next.last_seen[s][static_cast<int>(origin.stage)] = static_cast<std::int32_t>(t - 1);
+        best.store(next.score);
+        double survivors[kStride];
+        chosen.store(survivors);
+        for (int s = 0; s < K; ++s) {
+            const auto survivor = static_cast<std::int32_t>(survivors[s]);
+            if (origin_) origin_[t * K + s] = static_cast<std::uint32_t>(survivor);
+            if (survivor < 0) continue;
+            const int from = survivor % kAge, age = survivor / kAge;
+            if (age > 0) std::memcpy(next.last_seen[s], aged(age).last_seen[from], sizeof next.last_seen[s]);
+            next.last_seen[s][from] = static_cast<double>(t - 1);
+        }
+    }
+
+    bool rescale() {
+        P most = P::load(merged_);
+        for (std::int64_t i = oldest_; i <= newest_; ++i) most = larger(most, P::load(young_[static_cast<std::size_t>(i)].score));
+        const double top = most.top();
+        if (!(top > 0.0)) return false;
+        const P scale = P::all(unit_scale(top, exponent_));
+        (P::load(merged_) * scale).store(merged_);
+        for (std::int64_t i = oldest_; i <= newest_; ++i) {
+            double* score = young_[static_cast<std::size_t>(i)].score;
+            (P::load(score) * scale).store(score);
+        }
+        return true;
     }
 
     Outcome backtrace(std::int8_t* labels) {
-        double best = kImpossibleScore;
+        double best = A::impossible;
         int s = -1;
         std::int64_t start = -1;
         for (int stage = 0; stage < K; ++stage) {
@@ -167,16 +188,16 @@ class Greedy {
         for (;;) {
             std::memset(labels + start, s, static_cast<std::size_t>(end - start + 1));
             if (start == 0) break;
-            const Origin origin = origin_[static_cast<std::size_t>(start * K + s)];
+            const std::uint32_t survivor = origin_[start * K + s];
             end = start - 1;
-            s = origin.stage;
-            start = origin.age > 0 ? end - origin.age + 1 : merged_start(end, s);
+            s = static_cast<int>(survivor % kAge);
+            start = survivor >= kAge ? end - survivor / kAge + 1 : merged_start(end, s);
             ++switches;
         }
-        return {best, switches};
+        return {A::log_score(best, exponent_), switches};
     }
 
-    void go(const double* row, std::int64_t t) { t == 0 ? begin(row) : step(row, t); }
+    void go(P row, std::int64_t t) { t == 0 ? begin(row) : step(row, t); }
 
     double best_score() {
         double best = kImpossibleScore;
@@ -194,8 +215,8 @@ class Greedy {
             const double* own = evidence + t * K;
             const bool is_pinned = t < region.end;
             for (int s = 0; s < K; ++s) row[s] = !is_pinned || s == labels[t] ? own[s] : kImpossibleScore;
-            go(own, t);
-            pinned.go(row, t);
+            go(P::load(own), t);
+            pinned.go(P::load(row), t);
             if (pinned.best_score() == kImpossibleScore) return kImpossibleScore;
             if (!is_pinned && differs_by_constant(pinned, t, shift)) return shift;
         }
@@ -210,7 +231,7 @@ class Greedy {
             if (!is_known) shift = theirs - own, is_known = true;
             return std::fabs(theirs - own - shift) <= kSameNats;
         };
-        const auto oldest_asked = static_cast<std::int32_t>(t + 1 - flip_.window_epochs);
+        const auto before_asked = static_cast<double>(t - window_epochs_);
         for (int s = 0; s < K; ++s)
             if (!same(merged_[s], other.merged_[s])) return false;
         for (std::int64_t age = n_young(); age >= 1; --age) {
@@ -219,29 +240,66 @@ class Greedy {
                 if (!same(own.score[s], theirs.score[s])) return false;
                 if (own.score[s] == kImpossibleScore) continue;
                 for (int r = 0; r < K; ++r)
-                    if (std::max(own.last_seen[s][r], oldest_asked - 1) != std::max(theirs.last_seen[s][r], oldest_asked - 1))
-                        return false;
+                    if (std::max(own.last_seen[s][r], before_asked) != std::max(theirs.last_seen[s][r], before_asked)) return false;
             }
         }
         return true;
     }
 
     std::int64_t merged_start(std::int64_t t, int s) const {
-        while (t > 0 && (stayed_[static_cast<std::size_t>(t)] >> s & 1u)) --t;
+        while (t > 0 && (stayed_[t] >> s & 1u)) --t;
         const std::int64_t start = t - depth_ + 1;
         return start > 0 ? start : 0;
     }
 
     const BoutRules& rules_;
-    const FlipFlop& flip_;
-    const std::int64_t n_epochs_;
-    std::int64_t depth_;
+    const std::int64_t n_epochs_, window_epochs_;
+    std::int64_t depth_, exponent_ = 0;
     std::vector<Cohort> young_;
     std::int64_t oldest_ = 0, newest_ = 0;
-    double merged_[K];
-    double penalty_[2] = {0.0, 0.0};  // [does this switch flip back?]
-    std::vector<Origin> origin_;  // (T, K)
-    std::vector<std::uint8_t> stayed_;
+    double merged_[kStride];
+    double change_[K][kStride] = {}, penalised_[K][kStride] = {};  // [from][to], without and with the penalty for flipping back
+    std::uint32_t* origin_ = nullptr;  // (T, K) which survivor a bout that begins here continues; none while scores alone are asked for
+    std::uint8_t* stayed_ = nullptr;  // (T,)
 };
 
+template <int K, class A>
+Outcome run_greedy(const BoutRules& rules, const FlipFlop& flip_flop, Workspace& work, const double* evidence,
+                   std::int64_t n_epochs, std::int8_t* labels) {
+    return Greedy<K, A>(rules, flip_flop, n_epochs).run(work, evidence, labels);
+}
+
+template <int K>
+void keep_greedy(const BoutRules& rules, const FlipFlop& flip_flop, const double* evidence, std::int64_t n_epochs,
+                 const std::int8_t* labels, const std::vector<Region>& regions, double& base, double* kept) {
+    Greedy<K, Logarithmic>(rules, flip_flop, n_epochs).keep(evidence, labels, regions, base, kept);
+}
+
+GreedyKernel greedy_kernel(int n_stages, bool products) {
+    switch (n_stages) {
+        case 2: return products ? run_greedy<2, Product> : run_greedy<2, Logarithmic>;
+        case 3: return products ? run_greedy<3, Product> : run_greedy<3, Logarithmic>;
+        case 4: return products ? run_greedy<4, Product> : run_greedy<4, Logarithmic>;
+        case 5: return products ? run_greedy<5, Product> : run_greedy<5, Logarithmic>;
+        case 6: return products ? run_greedy<6, Product> : run_greedy<6, Logarithmic>;
+        case 7: return products ? run_greedy<7, Product> : run_greedy<7, Logarithmic>;
+        case 8: return products ? run_greedy<8, Product> : run_greedy<8, Logarithmic>;
+        default: return nullptr;
+    }
+}
+
+KeepGreedyKernel keep_greedy_kernel(int n_stages) {
+    switch (n_stages) {
+        case 2: return keep_greedy<2>;
+        case 3: return keep_greedy<3>;
+        case 4: return keep_greedy<4>;
+        case 5: return keep_greedy<5>;
+        case 6: return keep_greedy<6>;
+        case 7: return keep_greedy<7>;
+        case 8: return keep_greedy<8>;
+        default: return nullptr;
+    }
+}
+
+}  // namespace STAGEGUARD_VARIANT
 }  // namespace stageguard

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "bindings.hpp"
-#include "greedy.hpp"
 
 using namespace nb::literals;
 
@@ -32,26 +31,25 @@ nb::tuple decode(const Batch& batch, int n_threads, MakeWorker make_worker) {
                           listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
 
-// Calls f with the number of stages as a compile-time constant.
-template <class F>
-nb::tuple with_stages(std::int64_t n_stages, F f) {
-    switch (n_stages) {
-        case 2: return f(std::integral_constant<int, 2>{});
-        case 3: return f(std::integral_constant<int, 3>{});
-        case 4: return f(std::integral_constant<int, 4>{});
-        case 5: return f(std::integral_constant<int, 5>{});
-        case 6: return f(std::integral_constant<int, 6>{});
-        case 7: return f(std::integral_constant<int, 7>{});
-        case 8: return f(std::integral_constant<int, 8>{});
-        default: throw std::invalid_argument("2 to 8 stages expected");
-    }
-}
-
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products) {
 #if defined(STAGEGUARD_HAS_AVX2)
     if (has_avx2()) return avx2::structured_kernel(n_stages, longest_minimum, products);
 #endif
     return plain::structured_kernel(n_stages, longest_minimum, products);
+}
+
+GreedyKernel greedy_kernel(int n_stages, bool products) {
+#if defined(STAGEGUARD_HAS_AVX2)
+    if (has_avx2()) return avx2::greedy_kernel(n_stages, products);
+#endif
+    return plain::greedy_kernel(n_stages, products);
+}
+
+KeepGreedyKernel keep_greedy_kernel(int n_stages) {
+#if defined(STAGEGUARD_HAS_AVX2)
+    if (has_avx2()) return avx2::keep_greedy_kernel(n_stages);
+#endif
+    return plain::keep_greedy_kernel(n_stages);
 }
 
 LanesKernel lanes_kernel(int n_stages, int longest_minimum) {
@@ -232,18 +230,17 @@ nb::tuple structured(const nb::list& pieces, bool products, const Indices& table
                           listed(outcomes, [](const Outcome& o) { return o.switches; }));
 }
 
-nb::tuple greedy(const nb::list& pieces, const Indices& table, const Tables& stay, const Tables& change,
-                 const Indices& minimum, bool censored, double penalty_nats, int window_epochs, int n_threads) {
+nb::tuple greedy(const nb::list& pieces, bool products, const Indices& table, const Tables& weight, const Tables& stay,
+                 const Tables& change, const Indices& minimum, bool censored, double penalty_nats, int window_epochs, int n_threads) {
     const Batch batch(pieces);
-    const RuleTables rules{stay, stay, change, minimum, table, censored};
+    const RuleTables rules{weight, stay, change, minimum, table, censored};
     const FlipFlop flip_flop{penalty_nats, window_epochs};
-    return with_stages(batch.n_stages, [&](auto k) {
-        return decode(batch, n_threads, [&] {
-            return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
-                const BoutRules own = rules(i);
-                return Greedy<decltype(k)::value>(own, flip_flop, p.n_epochs).run(p.evidence, labels);
-            };
-        });
+    const GreedyKernel kernel = greedy_kernel(static_cast<int>(batch.n_stages), products);
+    if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
+    return decode(batch, n_threads, [&] {
+        return [&](std::size_t i, const Piece& p, std::int8_t* labels) {
+            return kernel(rules(i), flip_flop, workspace(), p.evidence, p.n_epochs, labels);
+        };
     });
 }
 
@@ -305,15 +302,13 @@ nb::tuple keep_greedy(const nb::list& pieces, const Labels& labels, const Rows& 
     const Kept kept(batch, labels, regions);
     const RuleTables rules{stay, stay, change, minimum, table, censored};
     const FlipFlop flip_flop{penalty_nats, window_epochs};
-    return with_stages(batch.n_stages, [&](auto k) {
-        return keep_with(batch, kept, regions.shape(0), n_threads,
-                         [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,
-                             double& base, double* scores) {
-                             const BoutRules rules_of = rules(i);
-                             Greedy<decltype(k)::value>(rules_of, flip_flop, p.n_epochs)
-                                 .keep(p.evidence, own, regions_of, base, scores);
-                         });
-    });
+    const KeepGreedyKernel kernel = keep_greedy_kernel(static_cast<int>(batch.n_stages));
+    if (!kernel) throw std::invalid_argument("2 to 8 stages expected");
+    return keep_with(batch, kept, regions.shape(0), n_threads,
+                     [&](std::size_t i, const Piece& p, const std::int8_t* own, const std::vector<Region>& regions_of,
+                         double& base, double* scores) {
+                         kernel(rules(i), flip_flop, p.evidence, p.n_epochs, own, regions_of, base, scores);
+                     });
 }
 
 nb::tuple keep_automaton(const nb::list& pieces, const Labels& labels, const Rows& regions, const Indices& table,
@@ -352,7 +347,7 @@ NB_MODULE(_native, m) {
     m.def("check_and_decode", &check_and_decode, "pieces"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "n_threads"_a);
     m.def("structured", &structured, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a,
           "censored"_a, "n_threads"_a, "clock"_a = nb::list());
-    m.def("greedy", &greedy, "pieces"_a, "table"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,
+    m.def("greedy", &greedy, "pieces"_a, "products"_a, "table"_a, "weight"_a, "stay"_a, "change"_a, "minimum"_a, "censored"_a, "penalty_nats"_a,
           "window_epochs"_a, "n_threads"_a);
     m.def("automaton", &automaton, "pieces"_a, "table"_a, "stage"_a, "first"_a, "source"_a, "weight"_a, "initial"_a,
           "final_weight"_a, "n_threads"_a);

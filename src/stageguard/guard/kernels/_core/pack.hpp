@@ -81,6 +81,12 @@ inline PlainPack<K> choose(const typename PlainPack<K>::Mask& mask, PlainPack<K>
         if (!mask.x[s]) a.x[s] = b.x[s];
     return a;
 }
+// x where a > b, else y
+template <int K>
+inline PlainPack<K> where_more(PlainPack<K> a, PlainPack<K> b, PlainPack<K> x, PlainPack<K> y) {
+    for (int s = 0; s < K; ++s) y.x[s] = a.x[s] > b.x[s] ? x.x[s] : y.x[s];
+    return y;
+}
 // bit s: a >= b
 template <int K>
 inline unsigned at_least(PlainPack<K> a, PlainPack<K> b) {
@@ -176,6 +182,12 @@ template <int K>
 inline AvxPack<K> choose(const typename AvxPack<K>::Mask& mask, AvxPack<K> a, AvxPack<K> b) {
     for (int i = 0; i < AvxPack<K>::kRegisters; ++i) a.x[i] = _mm256_blendv_pd(b.x[i], a.x[i], mask.x[i]);
     return a;
+}
+template <int K>
+inline AvxPack<K> where_more(AvxPack<K> a, AvxPack<K> b, AvxPack<K> x, AvxPack<K> y) {
+    for (int i = 0; i < AvxPack<K>::kRegisters; ++i)
+        y.x[i] = _mm256_blendv_pd(y.x[i], x.x[i], _mm256_cmp_pd(a.x[i], b.x[i], _CMP_GT_OQ));
+    return y;
 }
 template <int K>
 inline unsigned at_least(AvxPack<K> a, AvxPack<K> b) {

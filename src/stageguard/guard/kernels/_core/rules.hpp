@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <vector>
 
 namespace stageguard {
 
@@ -41,6 +42,11 @@ struct BoutRules {
     std::int64_t n_timed = 0;
 };
 
+struct FlipFlop {
+    double penalty_nats;
+    std::int32_t window_epochs;
+};
+
 // A night of several that are checked and decoded at once: what is read of it, and where its labels go.
 struct NightRows {
     const double* probabilities;
@@ -73,7 +79,7 @@ class Scratch {
 struct Workspace {
     Scratch<double> scores;        // (T, stride) structured: best score of a path whose bout has reached its minimum
     Scratch<std::uint8_t> stayed;  // (T,) bit s: the mature bout of s at t was mature at t-1 already
-    Scratch<std::uint32_t> lanes;  // (T,) the same of several transition weights, or nights
+    Scratch<std::uint32_t> lanes;  // (T,) the same of several transition weights, or nights; (T, K) survivors of the greedy pass
     Scratch<std::int8_t> spare;    // (T,) what lanes without a night write
     Scratch<double> heads;         // (n_blocks, n_states) automaton: each block's first row
     Scratch<double> stays;         // (T, stride) structured: chance that the mature bout of s at t was mature at t-1
@@ -96,6 +102,9 @@ using LanesKernel = void (*)(const BoutRules*, Workspace&, const double*, std::i
 using SmoothKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, double*);
 using DrawKernel = Sum (*)(const BoutRules&, Workspace&, const double*, std::int64_t, const std::uint64_t*, std::int64_t,
                            std::int8_t*);
+using GreedyKernel = Outcome (*)(const BoutRules&, const FlipFlop&, Workspace&, const double*, std::int64_t, std::int8_t*);
+using KeepGreedyKernel = void (*)(const BoutRules&, const FlipFlop&, const double*, std::int64_t, const std::int8_t*,
+                                  const std::vector<Region>&, double&, double*);
 using NightsKernel = void (*)(const BoutRules&, Workspace&, const NightRows*, bool*, Outcome*);
 using ArgmaxKernel = Choice (*)(const double*, std::int64_t, const double*, const double*, std::int64_t, std::int8_t*);
 
@@ -105,6 +114,8 @@ constexpr int kLongestMinimum = 8;
 
 // Compiled once for any processor and once more for AVX2; null where K or the longest minimum is out of range.
 namespace plain {
+GreedyKernel greedy_kernel(int n_stages, bool products);
+KeepGreedyKernel keep_greedy_kernel(int n_stages);
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 LanesKernel lanes_kernel(int n_stages, int longest_minimum);
 ArgmaxKernel argmax_kernel(int n_stages);
@@ -115,6 +126,8 @@ DrawKernel draw_logarithms_kernel(int n_stages, int longest_minimum);
 }  // namespace plain
 #if defined(STAGEGUARD_HAS_AVX2)
 namespace avx2 {
+GreedyKernel greedy_kernel(int n_stages, bool products);
+KeepGreedyKernel keep_greedy_kernel(int n_stages);
 StructuredKernel structured_kernel(int n_stages, int longest_minimum, bool products);
 LanesKernel lanes_kernel(int n_stages, int longest_minimum);
 NightsKernel nights_kernel(int n_stages, int longest_minimum);  // null also where one night after the other is as fast

@@ -1,0 +1,3 @@
+// The greedy pass for any processor.
+#define STAGEGUARD_VARIANT plain
+#include "greedy.hpp"
