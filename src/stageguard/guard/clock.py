@@ -26,16 +26,22 @@ class NightClock:
     ----------
     onsets : tuple of int
         Epochs the time is counted from: the first of sleep, and of sleep after a wake that restarts it.
-    nats : array, shape (n_epochs, n_stages)
-        What is added to the evidence; 0 beyond the horizon. Before the first onset, stages of sleep that are
-        rarer than usual at onset count as there: an epoch of them would itself be the onset.
     factors : array, shape (up to n_epochs, n_stages)
-        The same up to the last horizon, as what likelihoods are multiplied by.
+        What multiplies the likelihoods of the first epochs, up to the last horizon. Before the first onset,
+        stages of sleep that are rarer than usual at onset count as there: an epoch of them would itself be
+        the onset.
     """
 
     onsets: tuple[int, ...]
-    nats: Floats
     factors: Floats
+    n_epochs: int
+
+    @property
+    def nats(self) -> Floats:
+        """What is added to the evidence, (n_epochs, n_stages); 0 beyond the horizon."""
+        nats = np.zeros((self.n_epochs, self.factors.shape[1]))
+        np.log(self.factors, out=nats[: len(self.factors)])
+        return nats
 
     def epochs_since_onset(self, epoch: int) -> int | None:
         """Return how many epochs after the last onset an epoch is, None before the first."""
@@ -66,6 +72,8 @@ def sleep_onsets(
         return ()
     restart_epochs = clock.restart_wake_minutes * 60.0 / epoch_seconds
     onsets = [int(asleep[0])]
+    if asleep[-1] - asleep[0] + 1 - len(asleep) < restart_epochs:  # not that much wake in all
+        return (onsets[0],)
     for i in (asleep[1:] - asleep[:-1] > restart_epochs).nonzero()[0].tolist():
         between = labels[asleep[i] + 1 : asleep[i + 1]]
         if np.all(between == scheme.wake_index):
@@ -76,11 +84,12 @@ def sleep_onsets(
 def night_clock(
     rows: Floats, onsets: tuple[int, ...], n_epochs: int, wake: int, stop: int | None = None
 ) -> NightClock:
-    """Return the clock of a night that counts from these epochs."""
-    nats = np.zeros((n_epochs, rows.shape[1]))
-    nats[: onsets[0]] = np.minimum(rows[0], 0.0)
-    nats[: onsets[0], wake] = 0.0
-    for onset, end in pairwise((*onsets, n_epochs if stop is None else stop)):
+    """Return the clock of a night that counts from these epochs; `rows` are what `curve_rows` adds, as factors."""
+    last = n_epochs if stop is None else stop
+    factors = np.ones((min(last, onsets[-1] + len(rows)), rows.shape[1]))
+    factors[: onsets[0]] = np.minimum(rows[0], 1.0)
+    factors[: onsets[0], wake] = 1.0
+    for onset, end in pairwise((*onsets, last)):
         n_timed = min(end - onset, len(rows))
-        nats[onset : onset + n_timed] = rows[:n_timed]
-    return NightClock(onsets, nats, np.exp(nats[: onset + n_timed]))
+        factors[onset : onset + n_timed] = rows[:n_timed]
+    return NightClock(onsets, factors, n_epochs)

@@ -219,13 +219,13 @@ def _explain_no_path(failure: NoPathError, which: str) -> InputError:
 
 
 def _warn_of_many_changes(results: Sequence[Decoding]) -> None:
-    many = [result for result in results if result.changed_share > result.many_changes]
+    many = [(share, result) for result in results if (share := result.changed_share) > result.many_changes]
     if not many:
         return
-    worst = max(many, key=lambda result: result.changed_share)
+    share, worst = max(many, key=lambda pair: pair[0])
     which = "" if len(results) == 1 else f" on {len(many)} of {len(results)} nights"
     warnings.warn(
-        f"{worst.changed_share:.0%} of scored epochs were changed{' at most' if which else ''}{which} "
+        f"{share:.0%} of scored epochs were changed{' at most' if which else ''}{which} "
         f"(more than {worst.many_changes:.0%}): {many_changes_advice(results[0].profile)}",
         StageGuardWarning,
         stacklevel=4,

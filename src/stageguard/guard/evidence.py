@@ -44,6 +44,13 @@ class Night:
     opening: Any = None  # the path that came with the checks, if the night is plain and the profile fixed
     _base: Floats | None = None
 
+    def timed(self, clock: NightClock | None) -> Night:
+        """Return the same night with a clock."""
+        return Night(
+            *(self.probabilities, self.argmax, self.n_switches, self.spans, self.calibration, self.filled),
+            *(self.quality, self.pins, clock, self.clock_stop, self.opening, self._base),
+        )
+
     @property
     def is_plain(self) -> bool:
         """Whether the evidence is the probabilities as they stand."""

@@ -93,11 +93,11 @@ class Solver:
         )
         # At transition weight 0 nothing else ties one epoch to the next.
         self.is_free_at_zero = has_only_bouts and longest == 1
-        self.clock_rows: Floats | None = None  # what the clock adds to each stage, epoch by epoch since onset
+        self.clock_factors: Floats | None = None  # what the clock multiplies each stage by, from onset on
         self._clock_spread = 0.0
         if profile.clock is not None:
-            self.clock_rows = curve_rows(profile.clock, profile.scheme, epoch_seconds)
-            self._clock_spread = float(np.ptp(self.clock_rows)) if self.clock_rows.size else 0.0
+            nats = curve_rows(profile.clock, profile.scheme, epoch_seconds)
+            self.clock_factors, self._clock_spread = np.exp(nats), float(np.ptp(nats))
         self._opening: tuple[Any, ...] | None = None
         self._kept: dict[tuple[float, bool], tuple[Floats, Floats]] = {}
         window = flip.window_epochs if self.is_greedy else 1

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from stageguard.guard.clock import MOST_PASSES, NightClock, night_clock, sleep_onsets
 from stageguard.guard.evidence import Night, best_stages, fragmentation_index
 from stageguard.guard.solver import Job, Path, Solver, Trial, fixed_log_weight, fixed_trial
-from stageguard.profile.parts import StrengthRule
+from stageguard.profile.parts import Clock, StrengthRule
 from stageguard.profile.profile import Profile
 
 TRANSITION_WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
@@ -244,36 +243,41 @@ def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natu
             night, _, strength = solved[i]
             if strength and strength.clock_passes and read[i] == strength.clock_onsets:
                 continue
-            timed[i] = copy(night)
-            timed[i].clock = _clock(profile, solver, night, read[i]) if read[i] else None
+            timed[i] = night.timed(_clock(profile, solver, night, read[i]) if read[i] else None)
         if not timed:
             break
         again = _search_all(profile, solver, list(timed.values()), natural)
         for i, (night, path, strength) in zip(timed, again, strict=True):
             onsets = night.clock.onsets if night.clock else ()
             read[i] = _onsets(profile, solver, night, path)
-            strength = replace(
-                strength or fixed_strength(profile, night, path),
-                fi_after=path.fragmentation_index,
-                clock_onsets=onsets,
-                clock_passes=n_passes,
-                clock_settled=read[i] == onsets,
-                clock_overruled=tuple(
-                    epoch
-                    for epoch, stage in night.pins.items()
-                    if night.clock and night.clock.nats[epoch, stage] < profile.clock.weight * np.log(0.5)
-                ),
-            )
+            told: dict[str, Any] = {
+                "clock_onsets": onsets,
+                "clock_passes": n_passes,
+                "clock_settled": read[i] == onsets,
+                "clock_overruled": _overruled(profile.clock, night),
+            }
+            if strength is None:
+                strength = fixed_strength(profile, night, path, **told)
+            else:
+                strength = replace(strength, fi_after=path.fragmentation_index, **told)
             solved[i] = Solved(night, path, strength)
         open_nights = list(timed)
     return solved
 
 
+def _overruled(clock: Clock, night: Night) -> tuple[int, ...]:
+    """Return the pinned epochs whose stage has less than half its usual share at that time."""
+    if not night.pins or night.clock is None:
+        return ()
+    nats, least = night.clock.nats, clock.weight * np.log(0.5)
+    return tuple(epoch for epoch, stage in night.pins.items() if nats[epoch, stage] < least)
+
+
 def _clock(profile: Profile, solver: Solver, night: Night, onsets: tuple[int, ...]) -> NightClock:
     wake = profile.scheme.wake_index
-    assert wake is not None and solver.clock_rows is not None
+    assert wake is not None and solver.clock_factors is not None
     n_epochs = len(night.probabilities)
-    return night_clock(solver.clock_rows, onsets, n_epochs, wake, night.clock_stop)
+    return night_clock(solver.clock_factors, onsets, n_epochs, wake, night.clock_stop)
 
 
 def _onsets(profile: Profile, solver: Solver, night: Night, path: Path) -> tuple[int, ...]:
@@ -363,7 +367,7 @@ def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> lis
     return [Solved(night, path, None) for night, path in zip(nights, opened, strict=True)]
 
 
-def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
+def fixed_strength(profile: Profile, night: Night, path: Path, **clock: Any) -> Strength:
     """Return how strongly a profile whose strength follows no rule constrained a night."""
     assert profile.transition_weight is not None
     return Strength(
@@ -373,6 +377,7 @@ def fixed_strength(profile: Profile, night: Night, path: Path) -> Strength:
         prior_exponent=profile.prior_exponent,
         fi_before=_argmax_path(night).fragmentation_index,
         fi_after=path.fragmentation_index,
+        **clock,
     )
 
 
