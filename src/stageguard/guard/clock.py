@@ -84,7 +84,7 @@ def sleep_onsets(
 def night_clock(
     rows: Floats, onsets: tuple[int, ...], n_epochs: int, wake: int, stop: int | None = None
 ) -> NightClock:
-    """Return the clock of a night that counts from these epochs; `rows` are what `curve_rows` adds, as factors."""
+    """Return the clock of a night that counts from these epochs; `rows` are its factors from onset on."""
     last = n_epochs if stop is None else stop
     factors = np.ones((min(last, onsets[-1] + len(rows)), rows.shape[1]))
     factors[: onsets[0]] = np.minimum(rows[0], 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Floats, Labels, Mask
+from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import Argument, InputError, Message, RowNumber, StageGuardError, message_of
 from stageguard.guard import kernels as kernels_module
 from stageguard.guard.automaton import minimum_epochs
