@@ -36,7 +36,7 @@ calls = {
     "draw": lambda k: k.draw(pieces, False, 1e-12, table, ones, stay, change, minimum, True, streams, 2),
     "keep_automaton": lambda k: k.keep_automaton(pieces, flat, regions, table, *automaton, 2),
 }
-bound(30)
+bound(15)
 try:
     calls[sys.argv[1]](kernels.active)
 except MemoryError:
