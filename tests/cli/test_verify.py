@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+import stageguard as sg
 from cli_runner import Runner, error_line, write_night
 from stageguard.formats.outputs import sidecar_sha256
 
@@ -281,3 +282,26 @@ def test_an_edited_or_missing_companion_is_named(run, full, suffix):
     assert failed(run("verify", full, "--json")) == {path.name: f"{path.name} was changed after writing"}
     path.unlink()
     assert failed(run("verify", full, "--json")) == {path.name: f"{path.name} is missing"}
+
+
+def test_nights_of_a_cohort_share_their_profile_and_are_verified_where_they_are_moved(run, tmp_path):
+    (tmp_path / "nights").mkdir()
+    for seed in (1, 2):
+        write_night(tmp_path / "nights" / f"n{seed}.csv", hours=1, seed=seed)
+    assert run("decode", tmp_path / "nights", "-p", "human-psg-5", "-o", tmp_path / "out").code == 0
+    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    (profile,) = moved.glob("profile-*.toml")
+    sidecar = moved / "n1.hypnogram.json"
+    assert "definition" not in json.loads(sidecar.read_text())["stageguard"]["profile"]
+    assert sidecar.stat().st_size < 8_000
+    arguments = ("verify", moved / "n1.hypnogram.tsv", "--input", tmp_path / "nights" / "n1.csv")
+    assert run(*arguments).code == 0
+    assert run("stats", moved).code == 0
+    sg.Profile.load(profile).replace(transition_weight=0.9, strength=None).save(profile, overwrite=True)
+    ran = run(*arguments)
+    assert ran.code == 1
+    assert "is recorded" in ran.out
+    profile.unlink()
+    ran = run(*arguments)
+    assert ran.code == 1
+    assert f"n1.hypnogram.json: needs its profile, {profile.name}, which is missing beside it." in ran.err

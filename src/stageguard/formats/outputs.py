@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import StageGuardWarning
+from stageguard.base.errors import OutputExistsError, StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
@@ -36,16 +37,12 @@ TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
 CHANGES_SUFFIX = ".changes.tsv"
+PROFILE_DIGITS = 12  # of its hash, in the name of a profile that nights share
 STRENGTH = (
     *("rule", "step", "transition_weight", "prior_exponent"),
     *("fi_before", "fi_after", "fi_low", "fi_high"),
 )
 
-# Stands for the profile's definition, which is most of a sidecar, until its text is put there.
-_DEFINITION_MARK = "\x00definition of the profile\x00"
-_DEFINITION = json.dumps(_DEFINITION_MARK)
-_SHA256_MARK = "SHA-256 of this sidecar"
-_DEFINITION_INDENT = 6  # of what is within "stageguard", "profile"
 
 COLUMNS: dict[str, dict[str, Any]] = {
     "onset": {"Description": "Start of the epoch, from the start of the recording", "Units": "s"},
@@ -117,6 +114,7 @@ def write_decoding(
     changes: str | None = None,
     measured: Mapping[str, Any] | None = None,
     durable: bool = True,
+    shares_profile: bool = False,
 ) -> WrittenFiles:
     """Write `<path>.hypnogram.tsv` and `<path>.hypnogram.json` together or not at all.
 
@@ -138,6 +136,9 @@ def write_decoding(
         What was measured of the night, in JSON types, for tables that are made from the sidecar.
     durable : bool
         Wait until the disk has them. Whoever writes thousands and looks at them again need not.
+    shares_profile : bool
+        Write the profile to a file of its own in the folder, once for all its nights, and its hash into the
+        sidecar; by default the sidecar holds it.
     """
     files = output_paths(Path(path))
     source = None if source_path is None else Path(source_path)
@@ -148,10 +149,21 @@ def write_decoding(
         file: text for file, text in ((files.svg, svg), (files.changes, changes)) if file and text is not None
     }
     main = output_texts(
-        decoding, files, described, options or {}, quality, notes, beside, joint_score, measured
+        decoding,
+        files,
+        described,
+        options or {},
+        quality,
+        notes,
+        beside,
+        joint_score,
+        measured,
+        shares_profile,
     )
     texts |= beside | main  # the sidecar comes last: where it is, all the others are
     spare = () if source is None or data is not None else (source,)
+    if shares_profile:
+        keep_profile(decoding.profile, files.sidecar.parent)
     write_together(texts, overwrite=overwrite, make_folders=True, spare=spare, durable=durable)
     more = (file if file in beside else None for file in (files.svg, files.changes))
     return WrittenFiles(files.tsv, files.sidecar, *more)
@@ -167,10 +179,11 @@ def output_texts(
     beside: Mapping[Path, str] | None = None,
     joint_score: Mapping[str, float] | None = None,
     measured: Mapping[str, Any] | None = None,
+    shares_profile: bool = False,
 ) -> dict[Path, str | bytes]:
     """Table and sidecar of a decoding; the sidecar tells what is beside it."""
     table = _table_text(decoding, quality)
-    sidecar = _sidecar(decoding, files, table, source, options, notes)
+    sidecar = _sidecar(decoding, files, table, source, options, notes, shares_profile=shares_profile)
     if beside:
         described = [describe_file(file, text.encode()) for file, text in beside.items()]
         sidecar["stageguard"]["beside"] = described
@@ -178,10 +191,23 @@ def output_texts(
         sidecar["stageguard"]["joint_score"] = plain(joint_score)
     if measured is not None:
         sidecar["stageguard"]["measured"] = plain(measured)
-    sidecar["stageguard"]["sha256"] = _SHA256_MARK
-    text = json.dumps(sidecar, indent=2, allow_nan=False).replace(_DEFINITION, _definition(decoding.profile))
-    text = text.replace(_SHA256_MARK, sidecar_sha256(parse_json(text)))
-    return {files.tsv: table, files.sidecar: text + "\n"}
+    sidecar["stageguard"]["sha256"] = sidecar_sha256(sidecar)
+    if shares_profile:
+        return {files.tsv: table, files.sidecar: _compact_text(sidecar)}
+    return {files.tsv: table, files.sidecar: json.dumps(sidecar, indent=2, allow_nan=False) + "\n"}
+
+
+def _compact_text(sidecar: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each entry, which C encodes: indented, a cohort's would take longer."""
+    own = [f"    {json.dumps(key)}: {_dumps(value)}" for key, value in sidecar["stageguard"].items()]
+    entries = [
+        f"  {json.dumps(key)}: {_dumps(value)}" for key, value in sidecar.items() if key != "stageguard"
+    ]
+    entries.append('  "stageguard": {\n' + ",\n".join(own) + "\n  }")
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+_dumps = json.JSONEncoder(allow_nan=False).encode
 
 
 def sidecar_sha256(content: Mapping[str, Any]) -> str:
@@ -192,15 +218,58 @@ def sidecar_sha256(content: Mapping[str, Any]) -> str:
 
 
 def derived_sidecar(
-    decoding: Decoding, files: WrittenFiles, quality: npt.ArrayLike | None, notes: Sequence[str]
+    decoding: Decoding,
+    files: WrittenFiles,
+    quality: npt.ArrayLike | None,
+    notes: Sequence[str],
+    *,
+    shares_profile: bool = False,
 ) -> dict[str, Any]:
     """Return what a sidecar says of a decoding by itself: not of files, options and versions."""
-    content = _sidecar(decoding, files, _table_text(decoding, quality), None, {}, notes)
-    own = content["stageguard"]
+    table = _table_text(decoding, quality)
+    content = _sidecar(decoding, files, table, None, {}, notes, shares_profile=shares_profile)
     for key in ("input", "options", "provenance"):
-        del own[key]
-    own["profile"]["definition"] = plain(decoding.profile.to_dict())
+        del content["stageguard"][key]
     return content
+
+
+def profile_path(folder: Path, sha256: str) -> Path:
+    """Return the file of the profile that nights of a folder share."""
+    return folder / f"profile-{sha256[:PROFILE_DIGITS]}.toml"
+
+
+def keep_profile(profile: Profile, folder: Path) -> None:
+    """Write a profile that nights of a folder share, unless it is there."""
+    path = profile_path(folder, profile.sha256)
+    if path.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OutputExistsError):  # by another process, in the meantime
+        profile.save(path)
+
+
+def recorded_profile(sidecar: Path, recorded: Mapping[str, Any]) -> Profile:
+    """Return the profile that a sidecar records: its own, or the one beside it."""
+    from stageguard.profile.profile import Profile
+
+    if "definition" in recorded:
+        return Profile.from_dict(recorded["definition"])
+    path = profile_path(sidecar.parent, str(recorded["sha256"]))
+    if not path.is_file():
+        raise file_error(
+            sidecar,
+            f"needs its profile, {path.name}, which is missing beside it. Copy it from the folder that the "
+            "cohort was written to.",
+        )
+    return _loaded(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, _: int) -> Profile:
+    """Return a profile that many nights share, read once until its file changes."""
+    from stageguard.profile.profile import Profile
+
+    return Profile.load(path)
 
 
 def _describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:
@@ -245,10 +314,10 @@ def _onsets(n_epochs: int, epoch_seconds: float, offset_seconds: float) -> list[
 
 
 @lru_cache(maxsize=4)
-def _definition(profile: Profile) -> str:
-    """Return a profile as its place in the sidecar wants it; of a cohort every night records the same."""
-    text = json.dumps(plain(profile.to_dict()), indent=2, allow_nan=False)
-    return text.replace("\n", "\n" + " " * _DEFINITION_INDENT)
+def _definition(profile: Profile) -> dict[str, Any]:
+    """Return a profile in JSON types; of a cohort every night has the same."""
+    definition: dict[str, Any] = plain(profile.to_dict())
+    return definition
 
 
 def _seconds(value: float) -> str:
@@ -268,6 +337,8 @@ def _sidecar(
     source: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     notes: Sequence[str],
+    *,
+    shares_profile: bool,
 ) -> dict[str, Any]:
     """Column meanings at the top level, as BIDS has them; everything else under "stageguard"."""
     header = table[: table.index("\n")].split("\t")
@@ -281,7 +352,9 @@ def _sidecar(
         "hypnogram": describe_night(hypnogram, files.tsv, table.encode()),
         "input": source,
         "options": dict(options),
-        "profile": describe_profile(decoding.profile, _DEFINITION_MARK),
+        "profile": describe_profile(
+            decoding.profile, None if shares_profile else _definition(decoding.profile)
+        ),
         "score": decoding.score,
         "n_changed": int(np.count_nonzero(decoding.changed)),
         "n_filled": int(np.count_nonzero(decoding.filled)),
@@ -307,8 +380,9 @@ def describe_night(night: Hypnogram | Posterior, path: Path, data: bytes) -> dic
 
 
 def describe_profile(profile: Profile, definition: Any) -> dict[str, Any]:
-    """Return what a sidecar says about a profile."""
-    return {"name": profile.name, "sha256": profile.sha256, "definition": definition}
+    """Return what a sidecar says about a profile; without its definition, that is beside it."""
+    head = {"name": profile.name, "sha256": profile.sha256}
+    return head if definition is None else head | {"definition": definition}
 
 
 def describe_file(path: Path, data: bytes | None = None) -> dict[str, Any]:

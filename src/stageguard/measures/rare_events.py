@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from stageguard.measures.bouts import bouts_of, cuts_of
 from stageguard.night.stages import StageScheme
 
 Fate = Literal["kept", "lost", "new"]
+SOON_MINUTES = 15.0  # after sleep onset, in which REM is early
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class RareEvent:
         return "new"
 
 
-def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[RareEvent, ...]:
+def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> tuple[RareEvent, ...]:
     """List every rare event of a night before and after decoding.
 
     An event is a change from wake to REM, any other of the profile's ``tvr_pairs``, REM that begins
@@ -95,18 +96,64 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
             "Use the result of decode."
         )
     soon = checks.number(within_minutes, "within_minutes", positive=True)
-    scheme = decoding.hypnogram.scheme
+    scheme, cuts = decoding.hypnogram.scheme, cuts_of(decoding)
     before, after = decoding.argmax, decoding.hypnogram.labels
-    evidence, cuts = decoding.night.calibrated(), cuts_of(decoding)
-    stops_before, stops_after = (bouts.starts + bouts.lengths for bouts in map(bouts_of, (before, after)))
-    events: list[RareEvent] = []
-    onsets = decoding.strength.clock_onsets or _first_sleep(after, scheme)
+    sightings: list[_Sighting] = []
+    wake_to_rem = [(scheme.wake, scheme.rem)] if scheme.wake is not None and scheme.rem is not None else []
+    for a, b in dict.fromkeys([*wake_to_rem, *decoding.profile.tvr_pairs]):
+        pair = scheme.index(a), scheme.index(b)
+        changes = _matched(_changes(before, *pair, cuts), _changes(after, *pair, cuts))
+        sightings += [_Sighting(f"{a}->{b}", *match) for match in changes]
+    return _described(decoding, [*sightings, *_early_sightings(decoding, soon)])
 
-    def add(kind: str, epoch: int, in_before: bool, in_after: bool, *, is_early_rem: bool = False) -> None:
-        labels = before if in_before else after
-        stops = stops_before if in_before else stops_after
-        length = int(stops[np.searchsorted(stops, epoch, side="right")]) - epoch
-        nats = _margin(evidence[epoch : epoch + length], int(labels[epoch]))
+
+def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
+    """Return the stager's early REM that the decoded night no longer has, in order of time."""
+    return _described(decoding, [each for each in _early_sightings(decoding) if each.is_lost])
+
+
+class _Sighting(NamedTuple):
+    """Where an event is, and in which of the two nights."""
+
+    kind: str
+    epoch: int
+    in_before: bool
+    in_after: bool
+    is_early_rem: bool = False
+
+    @property
+    def is_lost(self) -> bool:
+        return self.in_before and not self.in_after
+
+
+def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Sighting]:
+    """Return REM soon after sleep onset, and REM that the clock holds back."""
+    scheme = decoding.hypnogram.scheme
+    nights = decoding.argmax, decoding.hypnogram.labels
+    n_soon = soon * 60.0 / decoding.epoch_seconds
+    early = [_early_rem(labels, scheme, n_soon) for labels in nights]
+    held_back = [
+        [epoch for epoch in _held_back_rem(decoding, labels) if epoch not in known]
+        for labels, known in zip(nights, early, strict=True)
+    ]
+    kinds = {f"REM within {soon:g} min of sleep onset": early, "REM held back by the clock": held_back}
+    return [_Sighting(kind, *match, True) for kind, places in kinds.items() for match in _matched(*places)]
+
+
+def _described(decoding: Decoding, sightings: Sequence[_Sighting]) -> tuple[RareEvent, ...]:
+    """Return events with their length and evidence, in order of time."""
+    if not sightings:
+        return ()
+    before, after = decoding.argmax, decoding.hypnogram.labels
+    evidence = decoding.night.calibrated()
+    bouts_in = {in_before: bouts_of(before if in_before else after) for in_before in (True, False)}
+    onsets = decoding.strength.clock_onsets or _first_sleep(after, decoding.hypnogram.scheme)
+    events: list[RareEvent] = []
+    for kind, epoch, in_before, in_after, is_early_rem in sightings:
+        bouts = bouts_in[in_before]
+        ends = bouts.starts + bouts.lengths
+        length = int(ends[np.searchsorted(ends, epoch, side="right")]) - epoch
+        nats = _margin(evidence[epoch : epoch + length], int((before if in_before else after)[epoch]))
         known = nats[~np.isnan(nats)]
         since = min((epoch - onset for onset in onsets if onset <= epoch), default=NAN)
         events.append(
@@ -123,28 +170,7 @@ def rare_events(decoding: Decoding, *, within_minutes: float = 15.0) -> tuple[Ra
                 minutes_since_onset=since * decoding.epoch_seconds / 60.0,
             )
         )
-
-    wake_to_rem = [(scheme.wake, scheme.rem)] if scheme.wake is not None and scheme.rem is not None else []
-    for a, b in dict.fromkeys([*wake_to_rem, *decoding.profile.tvr_pairs]):
-        pair = scheme.index(a), scheme.index(b)
-        for epoch, *where in _matched(_changes(before, *pair, cuts), _changes(after, *pair, cuts)):
-            add(f"{a}->{b}", epoch, *where)
-    n_soon = soon * 60.0 / decoding.epoch_seconds
-    early = [_early_rem(labels, scheme, n_soon) for labels in (before, after)]
-    for epoch, *where in _matched(*early):
-        add(f"REM within {soon:g} min of sleep onset", epoch, *where, is_early_rem=True)
-    held_back = [
-        [epoch for epoch in _held_back_rem(decoding, labels) if epoch not in known]
-        for labels, known in zip((before, after), early, strict=True)
-    ]
-    for epoch, *where in _matched(*held_back):
-        add("REM held back by the clock", epoch, *where, is_early_rem=True)
     return tuple(sorted(events, key=lambda event: (event.epoch, event.kind)))
-
-
-def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
-    """Return the stager's early REM that the decoded night no longer has, in order of time."""
-    return tuple(event for event in rare_events(decoding) if event.is_early_rem and event.fate == "lost")
 
 
 def _changes(labels: Labels, source: int, target: int, cuts: Sequence[int]) -> list[int]:

@@ -200,10 +200,18 @@ class NightMeasures:
     early_rem_removed: tuple[str, ...]
     estimates: Estimates
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a sidecar keeps for tables that are made from it, in plain types."""
+        return {"early_rem_removed": list(self.early_rem_removed), "estimates": self.estimates.to_dict()}
+
 
 def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightMeasures:
     """Return the measures of a decoding for a cohort's table; `options` tell its lights."""
-    return _measures(decoding, options, _validities(decoding, options))
+    return NightMeasures(
+        joint=_joint(_validities(decoding, options)),
+        early_rem_removed=early_rem_words(decoding),
+        estimates=estimates_of(decoding, options or StatisticsOptions()),
+    )
 
 
 def _validities(decoding: Decoding, options: StatisticsOptions | None) -> list[Validity]:
@@ -213,14 +221,8 @@ def _validities(decoding: Decoding, options: StatisticsOptions | None) -> list[V
     return [validity_of(night, decoding.profile, cuts_of(decoding), moments) for night in nights]
 
 
-def _measures(
-    decoding: Decoding, options: StatisticsOptions | None, valid: Sequence[Validity]
-) -> NightMeasures:
-    return NightMeasures(
-        joint=JointScores(valid[0].joint.value, valid[1].joint.value, valid[1].joint.high),
-        early_rem_removed=early_rem_words(decoding),
-        estimates=estimates_of(decoding, options or StatisticsOptions()),
-    )
+def _joint(valid: Sequence[Validity]) -> JointScores:
+    return JointScores(valid[0].joint.value, valid[1].joint.value, valid[1].joint.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +252,10 @@ class NightSummary:
         """Share of the epochs with evidence that decoding changed."""
         return 100 * self.n_changed / self.n_scored if self.n_scored else 0.0
 
-    def measured(self) -> dict[str, Any]:
-        """Return what a sidecar keeps for tables that are made from it, in plain types."""
-        return {
-            "early_rem_removed": list(self.early_rem_removed),
-            "estimates": self.estimates.to_dict(),
-        }
+    @property
+    def measures(self) -> NightMeasures:
+        """What a row of a cohort's table says of it."""
+        return NightMeasures(self.joint, self.early_rem_removed, self.estimates)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
@@ -272,7 +272,6 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
     nights = hypnogram_before(decoding), hypnogram
     moments = (None, None) if options is None else options.lights
     valid = _validities(decoding, options)
-    measures = _measures(decoding, options, valid)
     rows = _rows(nights, valid, options, is_steered=decoding.strength.steers)
     return NightSummary(
         facts=NightFacts.of(hypnogram, profile),
@@ -281,7 +280,7 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         n_changed=int(np.count_nonzero(decoding.changed)),
         n_filled=int(np.count_nonzero(decoding.filled)),
         n_unscored=int(np.count_nonzero(hypnogram.labels < 0)),
-        joint=measures.joint,
+        joint=_joint(valid),
         verdict=valid[1].verdict,
         indicators=tuple(rows),
         strength=str(decoding.strength),
@@ -290,6 +289,6 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         range_note=range_note(decoding, rows),
         lights=lights_words(hypnogram, *moments),
         aside=aside_words(decoding, valid[1]),
-        early_rem_removed=measures.early_rem_removed,
-        estimates=measures.estimates,
+        early_rem_removed=early_rem_words(decoding),
+        estimates=estimates_of(decoding, options or StatisticsOptions()),
     )

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
 
 from stageguard.base import checks
-from stageguard.base.arrays import NAN, Ints, Ints32, Labels
+from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
@@ -223,10 +224,11 @@ def validity_of(
         check_aligned(expert, night)
     first, stop = lights_window(night, *lights)
     scored = night.merge(profile.scheme)
-    hypnogram = replace(scored, labels=scored.labels[first:stop])
+    is_whole = (first, stop) == (0, scored.n_epochs)
+    hypnogram = scored if is_whole else replace(scored, labels=scored.labels[first:stop])
     # an unscored epoch in every cut between segments: nothing is adjacent across it
     inside = [cut - first for cut in cuts if first < cut < stop]
-    labels = np.insert(hypnogram.labels, inside, UNSCORED)
+    labels = np.insert(hypnogram.labels, inside, UNSCORED) if inside else hypnogram.labels
     epoch_seconds, names = hypnogram.epoch_seconds, profile.scheme.names
     pairs, bouts = pair_counts(labels, len(names)), bouts_of(labels)
     n_scored = int(np.count_nonzero(labels != UNSCORED))
@@ -305,13 +307,21 @@ def _ratio(count: float | None, of: int, if_empty: str, if_none: str = "", scale
 
 def _paper_pairs(pairs: Ints, scheme: StageScheme) -> int | None:
     """Return how many pairs are W to R or R to NREM, or None where stages cannot be told so."""
+    is_paper = _paper_mask(scheme)
+    return None if is_paper is None else int(pairs[is_paper].sum())
+
+
+@lru_cache(maxsize=16)
+def _paper_mask(scheme: StageScheme) -> Mask | None:
+    """Return which pairs of stages are W to R or R to NREM."""
     try:
         merge = scheme.merge_map(WNR3)
     except InputError:
         return None
-    counts = np.zeros((WNR3.n_stages, WNR3.n_stages), dtype=np.int64)
-    np.add.at(counts, (merge[:, None], merge[None, :]), pairs)
-    return int(sum(counts[WNR3.index(a), WNR3.index(b)] for a, b in PAPER_PAIRS))
+    is_paper = np.zeros((WNR3.n_stages, WNR3.n_stages), dtype=bool)
+    for a, b in PAPER_PAIRS:
+        is_paper[WNR3.index(a), WNR3.index(b)] = True
+    return is_paper[merge[:, None], merge[None, :]]
 
 
 def _flips(labels: Labels, hours: float) -> Value:
@@ -328,19 +338,28 @@ def _flips(labels: Labels, hours: float) -> Value:
 
 def _bout_values(bouts: Bouts, names: Iterable[str], epoch_seconds: float) -> dict[str, Value]:
     """Return what is counted on the complete bouts of each stage."""
-    complete, minutes = bouts.complete, epoch_seconds / 60.0
+    minutes = epoch_seconds / 60.0
+    by_stage: dict[int, list[int]] = {}
+    complete = bouts.complete
+    for stage, length in zip(bouts.stages[complete].tolist(), bouts.lengths[complete].tolist(), strict=True):
+        by_stage.setdefault(stage, []).append(length)
     values: dict[str, Value] = {}
     for label, name in enumerate(names):
-        lengths = bouts.lengths[complete & (bouts.stages == label)]
-        single = mean = median = NAN
-        if len(lengths):
-            single = 100.0 * float(np.mean(lengths == 1))
-            mean, median = float(lengths.mean()) * minutes, float(np.median(lengths)) * minutes
+        lengths = by_stage.get(label, [])
+        single = mean = middle = NAN
+        if lengths:
+            single = 100.0 * (lengths.count(1) / len(lengths))
+            mean, middle = sum(lengths) / len(lengths) * minutes, _median(lengths) * minutes
         reason = "" if len(lengths) else f"there is no complete bout of {name}"
         values[f"one_epoch_bouts_percent_{name}"] = single, reason
         values[f"mean_bout_minutes_{name}"] = mean, reason
-        values[f"median_bout_minutes_{name}"] = median, reason
+        values[f"median_bout_minutes_{name}"] = middle, reason
     return values
+
+
+def _median(values: Sequence[int]) -> float:
+    ordered, half = sorted(values), len(values) // 2
+    return (ordered[half] + ordered[~half]) / 2
 
 
 def _indicator(

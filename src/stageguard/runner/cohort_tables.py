@@ -93,7 +93,7 @@ class NightRow(NamedTuple):
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any]) -> NightRow:
         """Return what `to_dict` gave."""
-        values = {key: NAN if value is None else value for key, value in recorded.items()}
+        values: dict[str, Any] = {key: NAN if value is None else value for key, value in recorded.items()}
         expected = {key: NAN if value is None else value for key, value in recorded["expected"].items()}
         return cls(**{**values, "expected": expected})
 
@@ -146,11 +146,11 @@ class Tally:
         self.nights.append(row)
         self.notes.update(night.notes)
         self.warnings.update(outcome.warnings)
-        if night.summary is None:
+        if night.is_done_before:
             self.n_before += 1
             return
         self.n_decoded += 1
-        if len(self.first) <= MOST_IN_FULL:
+        if night.summary is not None and len(self.first) <= MOST_IN_FULL:
             self.first.append(outcome)
 
 

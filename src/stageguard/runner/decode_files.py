@@ -38,7 +38,15 @@ from stageguard.guard.inputs import Training
 from stageguard.measures.day import Moment
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.summary import UNJUDGED, JointScores, NightFacts, NightSummary, summary_of
+from stageguard.measures.summary import (
+    UNJUDGED,
+    JointScores,
+    NightFacts,
+    NightMeasures,
+    NightSummary,
+    measures_of,
+    summary_of,
+)
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
@@ -115,6 +123,8 @@ class DecodeTask:
     lights_on: Moment | None = None
     start: datetime | None = None  # when it began, where neither its file nor its edf says so
     durable: bool = True
+    shares_profile: bool = False  # with the other nights in the folder of its outputs
+    in_full: bool = True  # whether all is measured that a person wants to see of a single night
     error: str | None = None  # why it cannot be read
 
     @property
@@ -155,7 +165,7 @@ class StrengthUsed:
 
 @dataclass(frozen=True, slots=True)
 class DecodedNight:
-    """A night that was decoded and written, now or before: then there is no `summary`, only the record."""
+    """A night that was decoded and written, now or before; only what is shown in full has a `summary`."""
 
     facts: NightFacts
     n_changed: int
@@ -169,30 +179,32 @@ class DecodedNight:
     joint: JointScores = UNJUDGED
     n_early_rem_removed: int = 0
     estimates: Estimates | None = None
+    is_done_before: bool = False
 
     @classmethod
     def fresh(
         cls,
         decoding: Decoding,
-        summary: NightSummary,
+        measures: NightMeasures,
         outputs: Mapping[str, Path | None],
         notes: Sequence[str],
         changes: Sequence[Change] | None = None,
+        summary: NightSummary | None = None,
     ) -> DecodedNight:
         """Return a night that was decoded now."""
         return cls(
-            facts=summary.facts,
-            n_changed=summary.n_changed,
-            n_filled=summary.n_filled,
-            strength=summary.strength,
+            facts=NightFacts.of(decoding.hypnogram, decoding.profile),
+            n_changed=int(np.count_nonzero(decoding.changed)),
+            n_filled=int(np.count_nonzero(decoding.filled)),
+            strength=str(decoding.strength),
             strength_used=StrengthUsed.of(asdict(decoding.strength)),
             outputs={kind: path for kind, path in outputs.items() if path is not None},
-            joint=summary.joint,
+            joint=measures.joint,
             notes=tuple(notes),
             summary=summary,
             changes=None if changes is None else tuple(changes),
-            n_early_rem_removed=len(summary.early_rem_removed),
-            estimates=summary.estimates,
+            n_early_rem_removed=len(measures.early_rem_removed),
+            estimates=measures.estimates,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -201,7 +213,7 @@ class DecodedNight:
             said = self.summary.to_dict() | {"done_before": False}
         else:
             counts = {"n_changed": self.n_changed, "n_filled": self.n_filled, "strength": self.strength}
-            said = {"done_before": True} | self.facts.to_dict() | counts
+            said = {"done_before": self.is_done_before} | self.facts.to_dict() | counts
         said |= {
             "strength_used": asdict(self.strength_used),
             "outputs": {kind: str(path) for kind, path in self.outputs.items()},
@@ -322,6 +334,7 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
         ),
         n_early_rem_removed=len(measured["early_rem_removed"]),
         estimates=Estimates.from_dict(measured["estimates"]),
+        is_done_before=True,
     )
 
 
@@ -336,7 +349,8 @@ def _write(
 ) -> DecodedNight:
     lights = StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
     try:  # before anything is written, for the list's lights may not fit the night
-        summary = summary_of(decoding, lights)
+        summary = summary_of(decoding, lights) if task.in_full else None
+        measures = measures_of(decoding, lights) if summary is None else summary.measures
     except InputError as error:
         raise in_list_words(error) from None
     svg = None if task.draw is None else task.draw(decoding)
@@ -358,14 +372,15 @@ def _write(
         options=options,
         quality=task.options.quality,
         notes=notes,
-        joint_score=asdict(summary.joint),
+        joint_score=asdict(measures.joint),
         svg=svg,
         changes=changes_table,
-        measured=summary.measured(),
+        measured=measures.to_dict(),
         durable=task.durable,
+        shares_profile=task.shares_profile,
     )
     outputs = {"tsv": written.tsv, "json": written.sidecar, "svg": written.svg, "changes": written.changes}
-    return DecodedNight.fresh(decoding, summary, outputs, notes, changes)
+    return DecodedNight.fresh(decoding, measures, outputs, notes, changes, summary)
 
 
 def _recorded_before(

@@ -45,14 +45,14 @@ from stageguard.formats.outputs import (
     describe_profile,
     plain,
 )
-from stageguard.guard.decode import decode
+from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.explain import explain
 from stageguard.measures.summary import measures_of
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, table_text
 from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
-from stageguard.runner.run import Outcome
+from stageguard.runner.run import Outcome, collect_warnings
 
 LOCK, RUN, JOINING = "lock", "run.json", "joining"
 
@@ -153,6 +153,8 @@ def decode_table(
     done = None if task.overwrite else _done_before(task, identity)
     if done is not None:
         return done
+    with collect_warnings() as cautions:
+        check_cohort(task.profile, task.options.cohort, stacklevel=2)
     with _parts_folder(task, identity):
         tally, parts = Tally(), list[Path]()
         changes: list[list[str]] = []
@@ -165,6 +167,7 @@ def decode_table(
                 parts.append(stem.with_suffix(part_suffix(task.output)))
             if on_block is not None:
                 on_block(tally)
+        tally.warnings.update(dict.fromkeys(cautions, len(tally.nights)))
         written = _join(task, identity, tally, parts, changes)
     return TableResult(tally, written)
 
@@ -276,8 +279,8 @@ def _decode_block(
                 result = error
         if not isinstance(result, Decoding):
             where = f"{task.path.name}, night {night.id[:40]}"
-            error = result if isinstance(result, Message) else error_message(result, where)
-            part.failures.append((night.id, say(error)))
+            problem = result if isinstance(result, Message) else error_message(result, where)
+            part.failures.append((night.id, say(problem)))
             continue
         decoded.append((night.id, result))
         for note in night.notes:
@@ -292,20 +295,18 @@ def _decode_block(
 
 
 def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decoding | StageGuardError]:
-    said = {"cohort": task.options.cohort, "stager": task.options.stager, "trained": task.options.trained}
     densities = [night.density for night in nights if night.density is not None]
+    said = task.options
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StageGuardWarning)  # of many changes, which each night's row tells
+        warnings.simplefilter("ignore", StageGuardWarning)  # of many changes, which are counted by night
         try:
-            return list(decode(densities, task.profile, **said))  # type: ignore[arg-type]
-        except StageGuardError:
-            results: list[Decoding | StageGuardError] = []
-            for density in densities:
-                try:
-                    results.append(decode(density, task.profile, **said))  # type: ignore[arg-type]
-                except StageGuardError as error:
-                    results.append(error)
-            return results
+            return [
+                *decode(densities, task.profile, cohort=said.cohort, stager=said.stager, trained=said.trained)
+            ]
+        except StageGuardError as error:
+            if len(nights) == 1:
+                return [error]
+    return [result for night in nights for result in _decode_nights(task, [night])]
 
 
 def _row(task: TableTask, night_id: str, decoding: Decoding) -> NightRow:

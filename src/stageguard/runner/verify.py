@@ -28,6 +28,7 @@ from stageguard.formats.outputs import (
     read_hypnogram_tsv,
     read_sidecar,
     read_whole_sidecar,
+    recorded_profile,
     sidecar_sha256,
 )
 from stageguard.profile.profile import Profile, profiles
@@ -87,7 +88,7 @@ def verify_output(output: Path, source: Path | None = None) -> Verification:
         if "sha256" in record:
             is_sidecar = sidecar_sha256(content) == record["sha256"]
             checks.append(_as_written("sidecar", files.sidecar, same=is_sidecar))
-        profile, profile_check = _check_profile(record)
+        profile, profile_check = _check_profile(files.sidecar, record)
         input_path, input_check = _check_input(files.sidecar, record, source)
         checks += [profile_check, input_check]
         if input_path is not None:
@@ -102,7 +103,7 @@ def decode_recorded(
     files = output_paths(output)
     record, table = read_sidecar(files.sidecar), read_hypnogram_tsv(files.tsv)
     with _errors_of_record(files.sidecar):
-        profile, _ = _check_profile(record)
+        profile, _ = _check_profile(files.sidecar, record)
         options = DecodeOptions.from_dict(record["options"], table.quality)
         source, check = _check_input(files.sidecar, record, source)
         if source is None:
@@ -135,10 +136,10 @@ def _as_written(name: str, path: Path, *, same: bool) -> Check:
     return Check(name, same, "as written" if same else f"{path.name} {problem}")
 
 
-def _check_profile(record: dict[str, Any]) -> tuple[Profile, Check]:
+def _check_profile(sidecar: Path, record: dict[str, Any]) -> tuple[Profile, Check]:
     recorded = record["profile"]
     try:
-        profile = Profile.from_dict(recorded["definition"])
+        profile = recorded_profile(sidecar, recorded)
     except ProfileError as error:
         raise ProfileError(f"the recorded profile is not valid: {error}") from None
     same = profile.sha256 == recorded["sha256"]
@@ -191,7 +192,8 @@ def _check_again(
             )
     except StageGuardError as error:
         return [Check("decoded again", False, f"failed: {error}")]
-    fresh = derived_sidecar(decoding, files, options.quality, notes)
+    shares_profile = "definition" not in record["profile"]
+    fresh = derived_sidecar(decoding, files, options.quality, notes, shares_profile=shares_profile)
     fresh["stageguard"]["options"] = options.to_dict()
     return [_check_labels(decoding, table), _check_record(fresh, content)]
 

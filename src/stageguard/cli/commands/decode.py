@@ -48,7 +48,7 @@ from stageguard.cli.terminal import (
 from stageguard.formats.outputs import output_paths
 from stageguard.guard.decoding import Decoding
 from stageguard.profile.profile import Profile
-from stageguard.runner.cohort_tables import FAILURES_TABLE, Tally, write_tables
+from stageguard.runner.cohort_tables import FAILURES_TABLE, MOST_IN_FULL, Tally, write_tables
 from stageguard.runner.decode_files import DecodeTask, decode_task
 from stageguard.runner.run import check_folder, run_files
 from stageguard.runner.stopping import Stopped
@@ -124,6 +124,8 @@ def decode(
             lights_on=night.lights_on,
             start=night.start,
             durable=len(inputs.nights) == 1,
+            shares_profile=inputs.is_cohort and output is not None,
+            in_full=as_json or len(inputs.nights) <= MOST_IN_FULL,
             error=night.error,
         )
         for night in inputs.nights

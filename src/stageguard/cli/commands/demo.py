@@ -93,13 +93,15 @@ def write_demo(
         notes=notes,
         joint_score=asdict(summary.joint),
         svg=hypnogram_svg(decoding, night.expert, TITLE),
-        measured=summary.measured(),
+        measured=summary.measures.to_dict(),
     )
     page = night_report(decoding, expert=night.expert, title=TITLE)
     # the marker comes last: a folder with it holds nothing but a demo's files
     write_together({html_path: page, folder / MARKER: MARKER_TEXT}, overwrite=overwrite)
     outputs = {"csv": csv_path, "tsv": written.tsv, "json": written.sidecar, "svg": written.svg}
-    decoded = DecodedNight.fresh(decoding, summary, outputs | {"html": html_path}, notes)
+    decoded = DecodedNight.fresh(
+        decoding, summary.measures, outputs | {"html": html_path}, notes, summary=summary
+    )
     return Outcome(str(csv_path), csv_path.stem, decoded, warnings=tuple(warned)), decoding
 
 

@@ -195,7 +195,7 @@ def stage_and_write(
         quality=beta,
         notes=staged.notes,
         joint_score=asdict(summary.joint),
-        measured=summary.measured(),
+        measured=summary.measures.to_dict(),
     )
     outputs = {"density": densities, "tsv": written.tsv, "json": written.sidecar}
-    return DecodedNight.fresh(staged.decoding, summary, outputs, staged.notes)
+    return DecodedNight.fresh(staged.decoding, summary.measures, outputs, staged.notes, summary=summary)

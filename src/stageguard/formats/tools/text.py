@@ -33,7 +33,13 @@ from stageguard.formats.hypnogram import (
     stage_numbers,
 )
 from stageguard.formats.outgoing import Content, Event, Outgoing
-from stageguard.formats.outputs import TSV_SUFFIX, check_recorded, output_paths, read_sidecar
+from stageguard.formats.outputs import (
+    TSV_SUFFIX,
+    check_recorded,
+    output_paths,
+    read_sidecar,
+    recorded_profile,
+)
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
 from stageguard.formats.tables.delimited import (
     PART_COLUMNS,
@@ -288,7 +294,7 @@ def _recorded(path: Path, n_rows: int) -> tuple[Profile, datetime | None, Record
     try:
         check_recorded(path, record, n_rows)
         start = record["hypnogram"]["start"]
-        profile = Profile.from_dict(record["profile"]["definition"])
+        profile = recorded_profile(sidecar, record["profile"])
         measured = record.get("measured")  # none in an output that was saved, not decoded from a file
         estimates = None if measured is None else Estimates.from_dict(measured["estimates"])
         told = Recorded(estimates, record["strength"]["step"] in STEERING)
