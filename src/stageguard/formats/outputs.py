@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
@@ -18,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels
-from stageguard.base.errors import OutputExistsError, StageGuardWarning
+from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
+from stageguard.formats.shared_profile import keep_profile
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited
 
@@ -37,7 +37,6 @@ TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
 CHANGES_SUFFIX = ".changes.tsv"
-PROFILE_DIGITS = 12  # of its hash, in the name of a profile that nights share
 STRENGTH = (
     *("rule", "step", "transition_weight", "prior_exponent"),
     *("fi_before", "fi_after", "fi_low", "fi_high"),
@@ -231,45 +230,6 @@ def derived_sidecar(
     for key in ("input", "options", "provenance"):
         del content["stageguard"][key]
     return content
-
-
-def profile_path(folder: Path, sha256: str) -> Path:
-    """Return the file of the profile that nights of a folder share."""
-    return folder / f"profile-{sha256[:PROFILE_DIGITS]}.toml"
-
-
-def keep_profile(profile: Profile, folder: Path) -> None:
-    """Write a profile that nights of a folder share, unless it is there."""
-    path = profile_path(folder, profile.sha256)
-    if path.exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(OutputExistsError):  # by another process, in the meantime
-        profile.save(path)
-
-
-def recorded_profile(sidecar: Path, recorded: Mapping[str, Any]) -> Profile:
-    """Return the profile that a sidecar records: its own, or the one beside it."""
-    from stageguard.profile.profile import Profile
-
-    if "definition" in recorded:
-        return Profile.from_dict(recorded["definition"])
-    path = profile_path(sidecar.parent, str(recorded["sha256"]))
-    if not path.is_file():
-        raise file_error(
-            sidecar,
-            f"needs its profile, {path.name}, which is missing beside it. Copy it from the folder that the "
-            "cohort was written to.",
-        )
-    return _loaded(path, path.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4)
-def _loaded(path: Path, _: int) -> Profile:
-    """Return a profile that many nights share, read once until its file changes."""
-    from stageguard.profile.profile import Profile
-
-    return Profile.load(path)
 
 
 def _describe_input(path: Path, data: bytes | None, folder: Path) -> dict[str, Any]:

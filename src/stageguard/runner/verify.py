@@ -28,9 +28,9 @@ from stageguard.formats.outputs import (
     read_hypnogram_tsv,
     read_sidecar,
     read_whole_sidecar,
-    recorded_profile,
     sidecar_sha256,
 )
+from stageguard.formats.shared_profile import recorded_profile
 from stageguard.profile.profile import Profile, profiles
 from stageguard.runner.decode_files import MALFORMED, DecodeOptions, decode_file, special
 

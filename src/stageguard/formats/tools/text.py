@@ -38,8 +38,8 @@ from stageguard.formats.outputs import (
     check_recorded,
     output_paths,
     read_sidecar,
-    recorded_profile,
 )
+from stageguard.formats.shared_profile import recorded_profile
 from stageguard.formats.sniffing import Sniff, integers, is_number_list, is_text, read_head
 from stageguard.formats.tables.delimited import (
     PART_COLUMNS,

@@ -1,0 +1,50 @@
+"""The profile of a cohort's outputs: one file in their folder, which their sidecars name by its hash."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from stageguard.base.errors import OutputExistsError
+from stageguard.base.files import file_error
+from stageguard.profile.profile import Profile
+
+PROFILE_DIGITS = 12  # of its hash, in its name
+
+
+def profile_path(folder: Path, sha256: str) -> Path:
+    """Return the file of the profile that nights of a folder share."""
+    return folder / f"profile-{sha256[:PROFILE_DIGITS]}.toml"
+
+
+def keep_profile(profile: Profile, folder: Path) -> None:
+    """Write a profile that nights of a folder share, unless it is there."""
+    path = profile_path(folder, profile.sha256)
+    if path.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OutputExistsError):  # by another process, in the meantime
+        profile.save(path)
+
+
+def recorded_profile(sidecar: Path, recorded: Mapping[str, Any]) -> Profile:
+    """Return the profile that a sidecar records: its own, or the one beside it."""
+    if "definition" in recorded:
+        return Profile.from_dict(recorded["definition"])
+    path = profile_path(sidecar.parent, str(recorded["sha256"]))
+    if not path.is_file():
+        raise file_error(
+            sidecar,
+            f"needs its profile, {path.name}, which is missing beside it. Copy it from the folder that the "
+            "cohort was written to.",
+        )
+    return _loaded(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, _: int) -> Profile:
+    """Return a profile that many nights share, read once until its file changes."""
+    return Profile.load(path)
