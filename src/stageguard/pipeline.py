@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 QualityRules = Literal["graded", "kdd2026", "none"]
 
+NO_QUALITY = "a feature table carries no signal quality: all of its epochs are trusted alike"
+
 
 @dataclass(frozen=True, slots=True)
 class Staged:
@@ -51,6 +53,7 @@ def stage(
     profile: Profile | str | None = None,
     *,
     quality: QualityRules | None = None,
+    temperature: bool | None = None,
     cohort: str | None = None,
 ) -> Staged:
     """Stage a recording with a trained network, and guard the stages.
@@ -66,6 +69,9 @@ def stage(
     quality : {"graded", "kdd2026", "none"}, optional
         How to judge the signal of a recording: by default graded, and by the paper's thresholds with a
         profile that reproduces the paper.
+    temperature : bool, optional
+        Whether the network's probabilities are softened by the temperature found in training: by default
+        unless the profile reproduces the paper, which has none.
     cohort : str, optional
         Who was recorded, as in `decode`.
 
@@ -83,14 +89,14 @@ def stage(
     if isinstance(recording, Recording):
         table, judged, notes = _features(recording, model, quality or default_rules(guard))
     else:
-        table, judged, notes = recording, None, _first_epoch(recording)
-    density = model.density(table)
+        table, judged, notes = recording, None, (*_first_epoch(recording), NO_QUALITY)
+    if temperature is None:
+        temperature = not guard.reproduces_paper
+    density = model.density(table, temperature=temperature)
     beta = None if judged is None else judged.beta
     decoding = decode(density, guard, quality=beta, cohort=cohort, trained=card.trained)
-    staged_by = (
-        f"staged by {card.backbone}, trained on {card.trained} stage frequencies, temperature "
-        f"{card.temperature:.3f}"
-    )
+    softened = f"temperature {card.temperature:.3f}" if temperature else "no temperature"
+    staged_by = f"staged by {card.backbone}, trained on {card.trained} stage frequencies, {softened}"
     return Staged(density, decoding, judged, (staged_by, *notes))
 
 

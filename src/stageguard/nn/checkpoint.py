@@ -226,15 +226,20 @@ class TrainedModel:
         """Read the network's features from a file; whatever else is in it does no harm."""
         return read_features(Path(path), choose=self.card.columns)
 
-    def probabilities(self, table: FeatureTable) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Calibrated stage probabilities per row of a table; NaN rows where an epoch has no signal."""
+    def probabilities(
+        self, table: FeatureTable, *, temperature: bool = True
+    ) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Stage probabilities per row of a table; NaN rows where an epoch has no signal.
+
+        With `temperature` they are calibrated by the one found in training, otherwise the network's own.
+        """
         table = self.accept(table)
         card = self.card
         scale, n_stages = card.normalisation, card.scheme.n_stages
         raw = table_probabilities(self.network, table, scale, n_stages, length=card.length)
-        return soften(raw, card.temperature)
+        return soften(raw, card.temperature if temperature else 1.0)
 
-    def density(self, table: FeatureTable) -> Hypnodensity:
+    def density(self, table: FeatureTable, *, temperature: bool = True) -> Hypnodensity:
         """Stage probabilities from the table's first epoch to its last; gaps are rows without evidence."""
         longest = max((b - a for a, b in table.stretches()), default=0)
         if self.card.length is not None and longest < self.card.length:
@@ -243,7 +248,7 @@ class TrainedModel:
                 f"{self.card.length} the network was trained on; the rest was padded."
             )
         assert table.epochs is not None
-        rows = self.probabilities(table)
+        rows = self.probabilities(table, temperature=temperature)
         index = table.epochs - table.epochs[0]
         densities = np.full((int(index[-1]) + 1, rows.shape[1]), np.nan)
         densities[index] = rows

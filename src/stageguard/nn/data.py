@@ -319,11 +319,15 @@ def dataset_tables(
     scheme: StageScheme,
     *,
     epoch_seconds: float | None = None,
+    options: Mapping[str, Any] | None = None,
     on_recording: Callable[[Entry, Exception | None], None] | None = None,
 ) -> list[FeatureTable]:
-    """Return the tables of a dataset's scored recordings; `on_recording` hears of each, and of its error."""
+    """Return the tables of a dataset's scored recordings; `options` are those of the dataset's reader.
+
+    `on_recording` hears of each recording, and of its error.
+    """
     tables, n_found = [], 0
-    for entry in entries(name, folder):
+    for entry in entries(name, folder, **(options or {})):
         n_found += 1
         failure: Exception | None = None
         try:

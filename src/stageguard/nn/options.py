@@ -28,7 +28,9 @@ LARGEST_SEED = 2**32 - 1
 WARM_UP = 0.3  # share of the steps in which the learning rate of one cycle rises
 
 # Options that a recipe answers by itself, beside the clip.
-_OF_RECIPE = ("sequence_epochs", "batch_size", "optimiser", "learning_rate", "weight_decay", "schedule")
+_OF_RECIPE = (
+    *("sequence_epochs", "batch_size", "optimiser", "learning_rate", "weight_decay", "decayed", "schedule"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,19 @@ class TrainingOptions:
     learning_rate: float | None = schema.number(None, positive=True)  # the first, or the peak of one cycle
     momentum: float | None = schema.number(None, low=0, high=1)  # of "sgd"
     weight_decay: float | None = schema.number(None, low=0)  # decoupled from the gradient for "adamw" alone
+    decayed: Sequence[str] | None = schema.declare(None, schema.text_list)  # parameters, wildcards allowed
     clip: float | None = schema.number(None, low=0)  # largest norm of the gradient; 0 for any
     # "decay" multiplies the rate by the factor every so many steps, "drop" once
     schedule: str | None = schema.choice(None, *SCHEDULES)
     schedule_factor: float | None = schema.number(None, positive=True)
     schedule_steps: int | None = schema.count(None)
-    # share of the subjects that decide which weights to keep and when to stop
+    # subjects that the network never sees, to test it on
+    held_out_subjects: Sequence[str] = schema.words()
+    # subjects that decide which weights to keep and when to stop: by name, or by default a share of them
+    validation_subjects: Sequence[str] = schema.words()
     validation_share: float = schema.number(0.2, low=0.01, high=0.9)
+    # whether these also set a temperature; by default unless the profile reproduces the paper, which has none
+    temperature: bool | None = schema.flag(None)
     evaluate_every: int | None = schema.count(None)  # steps
     patience: int | None = schema.count(None)  # evaluations that may pass without a better one
     seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, split, order and dropout
@@ -85,7 +93,7 @@ class TrainingOptions:
         schema.check_fields(self)
         if self.penalty_weight is None:
             object.__setattr__(self, "penalty_weight", 0.5 if self.loss == "penalty" else 0.0)
-        for name in ("balanced", "label_smoothing", "penalty_weight"):
+        for name in ("balanced", "label_smoothing", "penalty_weight", "temperature"):
             if self.loss == "semi-markov" and getattr(self, name):
                 raise _idle(self, name, "loss", "loss 'penalty'")
 
@@ -93,7 +101,8 @@ class TrainingOptions:
         """Return JSON types; a profile is named."""
         said = {item.name: getattr(self, item.name) for item in fields(self)}
         profile = self.profile.name if isinstance(self.profile, Profile) else self.profile
-        return said | {"profile": profile, "absolute": list(self.absolute), "network": dict(self.network)}
+        lists = {name: list(value) for name, value in said.items() if isinstance(value, tuple)}
+        return said | lists | {"profile": profile, "network": dict(self.network)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> TrainingOptions:
@@ -131,6 +140,7 @@ class TrainingConfig:
     output: Path
     options: TrainingOptions
     dataset: str | None = None
+    dataset_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_config(path: Path) -> TrainingConfig:
@@ -148,7 +158,7 @@ def read_config(path: Path) -> TrainingConfig:
 
 
 def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
-    dataset = document.pop("dataset", None)
+    dataset, said = document.pop("dataset", None), document.pop("dataset_options", {})
     folders = {}
     for key in ("data", "output"):
         if key not in document:
@@ -158,10 +168,18 @@ def _config(document: dict[str, Any], path: Path) -> TrainingConfig:
         checks.text(dataset, "dataset", empty=False)
         if "recipe" not in document:
             raise InputError('names a dataset but no recipe for its features. Add recipe = "NAME".')
+    elif said:
+        raise InputError('has dataset_options but names no dataset. Add dataset = "NAME".')
     profile = document.get("profile")
     if isinstance(profile, str) and profile.endswith(".toml"):
         document["profile"] = Profile.load(path.parent / profile)
-    return TrainingConfig(**folders, options=TrainingOptions.from_dict(document), dataset=dataset)
+    options = TrainingOptions.from_dict(document)
+    return TrainingConfig(
+        **folders,
+        options=options,
+        dataset=dataset,
+        dataset_options=checks.mapping(said, "dataset_options"),
+    )
 
 
 def recipe_of(options: TrainingOptions) -> TrainingRecipe:

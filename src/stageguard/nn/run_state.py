@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -93,18 +94,36 @@ def check_output(folder: Path, *, overwrite: bool) -> None:
 
 def start(network: nn.Module, options: TrainingOptions) -> Run:
     """Return a run at its first step."""
-    learned = [p for p in network.parameters() if p.requires_grad]
-    rate, decay = options.learning_rate, options.weight_decay
-    assert rate is not None and decay is not None
+    groups, rate = _decay_groups(network, options), options.learning_rate
+    assert rate is not None
     optimizer: torch.optim.Optimizer
     if options.optimiser == "sgd":
-        optimizer = torch.optim.SGD(learned, lr=rate, momentum=options.momentum or 0.0, weight_decay=decay)
+        optimizer = torch.optim.SGD(groups, lr=rate, momentum=options.momentum or 0.0)
     elif options.optimiser == "adamw":
-        optimizer = torch.optim.AdamW(learned, lr=rate, weight_decay=decay)
+        optimizer = torch.optim.AdamW(groups, lr=rate)
     else:
-        is_amsgrad = options.optimiser == "adam-amsgrad"
-        optimizer = torch.optim.Adam(learned, lr=rate, weight_decay=decay, amsgrad=is_amsgrad)
+        optimizer = torch.optim.Adam(groups, lr=rate, amsgrad=options.optimiser == "adam-amsgrad")
     return Run(network, optimizer, plain_tensors(network.state_dict()))
+
+
+def _decay_groups(network: nn.Module, options: TrainingOptions) -> list[dict[str, Any]]:
+    """Return the parameters that decay and those that do not, either group only if there are any."""
+    decay, patterns = options.weight_decay, options.decayed
+    assert decay is not None and patterns is not None
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            groups[any(fnmatchcase(name, pattern) for pattern in patterns)].append(parameter)
+    if decay and not groups[True]:
+        raise InputError(
+            f"decayed is {list(patterns)}, which is none of the network's parameters, such as "
+            f"{next(iter(dict(network.named_parameters())), 'none')!r}. Set weight_decay to 0 for none."
+        )
+    return [
+        {"params": parameters, "weight_decay": decay if is_decayed else 0.0}
+        for is_decayed, parameters in groups.items()
+        if parameters
+    ]
 
 
 def remember(run: Run, score: Score) -> None:

@@ -195,6 +195,24 @@ def absolute_features(table: FeatureTable) -> tuple[str, ...]:
     return tuple(name for name in table.names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
+def take_subjects(
+    tables: Sequence[FeatureTable], named: Sequence[str], what: str
+) -> tuple[list[FeatureTable], list[FeatureTable]]:
+    """Return the recordings of all other subjects, and those of the subjects named."""
+    subjects = {str(table.subject) for table in tables}
+    for name in named:
+        if name not in subjects:
+            known = ", ".join(sorted(subjects)[:5]) + (", ..." if len(subjects) > 5 else "")
+            raise InputError(
+                f"{what} names {name!r}, of whom there is no recording. There are: {known}."
+                f"{did_you_mean(name, subjects)}"
+            )
+    others = [table for table in tables if table.subject not in named]
+    if not others:
+        raise InputError(f"{what} names every subject, expected others to train on. Leave some out.")
+    return others, [table for table in tables if table.subject in named]
+
+
 def split_subjects(
     tables: Sequence[FeatureTable], share: float, seed: int
 ) -> tuple[list[FeatureTable], list[FeatureTable]]:

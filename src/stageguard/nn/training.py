@@ -37,6 +37,7 @@ from stageguard.nn.tables import (
     make_batch,
     round_of_batches,
     split_subjects,
+    take_subjects,
 )
 from stageguard.profile.profile import Profile, as_profile
 
@@ -132,8 +133,8 @@ def train(
         _loop(run, plan, report)
         run.network.load_state_dict(run.best)
         network, judge = run.network.eval(), plan.judge
-        # the semi-Markov likelihood weighs evidence against transitions: a temperature would undo that
-        temperature = 1.0 if judge.decoder else judge.temperature(network, plan.objective.stage_weights)
+        weights = plan.objective.stage_weights
+        temperature = judge.temperature(network, weights) if plan.options.temperature else 1.0
     results = {"best_step": run.best_step, "best_kappa": run.best_kappa, "stopped_at": run.step}
     about = {**card.training, "options": plan.options.to_dict(), **results}
     model = TrainedModel(network, replace(card, length=judge.length, temperature=temperature, training=about))
@@ -151,7 +152,10 @@ def _set_up(
 ) -> tuple[ModelCard, Run, _Plan]:
     """Return everything at its first step: what is known of the network, the network, what trains it."""
     profile = as_profile(options.profile)
-    training, validation = split_subjects(tables, options.validation_share, options.seed)
+    tables, _ = take_subjects(tables, options.held_out_subjects, "held_out_subjects")
+    training, validation = take_subjects(tables, options.validation_subjects, "validation_subjects")
+    if not validation:
+        training, validation = split_subjects(tables, options.validation_share, options.seed)
     scheme = tables[0].scheme
     if scheme is not None and scheme != profile.scheme:
         raise InputError(
@@ -162,6 +166,10 @@ def _set_up(
     normalisation = Normalisation.fit(training, tuple(options.absolute) or absolute_features(tables[0]))
     recipe = recipe_of(options)
     options = filled(options, recipe)
+    if options.temperature is None:
+        # the semi-Markov likelihood weighs evidence against transitions: a temperature would undo that
+        is_wanted = options.loss == "penalty" and not profile.reproduces_paper
+        options = replace(options, temperature=is_wanted)
     card = _card(options, profile, tables, training, normalisation)
     network = card.build().to(device)
     fixed = getattr(network, "training_length", None)

@@ -277,6 +277,23 @@ class Profile(Document):
             changes["transition_weight"] = 0.0
         return self.replace(**changes)
 
+    def recounted(self, hypnograms: Any, *, name: str | None = None) -> Profile:
+        """Return the profile with its transitions counted on other nights, and every rule kept.
+
+        A transition's probability is its share of the pairs of adjacent scored epochs that begin with its first
+        stage, as in the paper. Rare pairs, minimum bouts, the stay rule and the flip-flop penalty stay; expert
+        ranges and errors that belong to the nights counted before go, and `provenance` says what was counted.
+
+        Parameters
+        ----------
+        hypnograms : list of Hypnogram, of lists of Hypnogram, or of label arrays
+            An expert's scoring of each night, or those of several experts, at the profile's epoch length.
+        name : str, optional
+            Name of the profile; by default this one's with "-recounted".
+        """
+        profile: Profile = load("fitting.recount:recounted")(self, hypnograms, name=name)
+        return profile
+
     def automaton(self, epoch_seconds: float | None = None) -> Any:
         """Return the states and edges this profile compiles to, at its own epoch length or another."""
         return load("guard.automaton:compile_automaton")(self, epoch_seconds)

@@ -86,9 +86,14 @@ def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool
 
     name = said.options.recipe
     recipe = Recipe.load(folder / name if name.endswith(".toml") else name)
-    length = said.options.epoch_seconds
     return dataset_tables(
-        said.dataset, said.data, recipe, profile.scheme, epoch_seconds=length, on_recording=report
+        said.dataset,
+        said.data,
+        recipe,
+        profile.scheme,
+        epoch_seconds=said.options.epoch_seconds,
+        options=said.dataset_options,
+        on_recording=report,
     )
 
 

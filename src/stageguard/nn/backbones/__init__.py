@@ -168,7 +168,9 @@ class TrainingRecipe:
     batch_size: int  # sequences per step
     sequence_epochs: int
     source: str  # where the numbers come from, and what differs
-    weight_decay: float = 0.0  # decoupled from the gradient for "adamw" alone
+    # for a loss that is the mean over epochs; decoupled from the gradient for "adamw" alone
+    weight_decay: float = 0.0
+    decayed: tuple[str, ...] = ("*",)  # parameters that decay, by name, wildcards allowed
     # "decay" multiplies the rate by the factor every so many rounds, "drop" does so once
     schedule: Schedule = "constant"
     rounds: int | None = None  # passes over the training data at most, or
@@ -192,6 +194,7 @@ PUBLISHED = {
         learning_rate=0.015,
         momentum=0.9,
         weight_decay=1e-4,
+        decayed=("*.weight", "picture.[159].bias"),  # no bias but those of normalisation, as in MATLAB
         schedule="decay",
         schedule_factor=0.85,
         batch_size=4,
@@ -224,24 +227,30 @@ PUBLISHED = {
         batch_size=10,
         sequence_epochs=25,
         rounds=200,
-        gradient_clip=10.0,
-        source="trainer.py of Supratak et al. 2017, second stage. The first trains the convolutions alone, "
-        "100 rounds on batches of 100 with all stages equally frequent; they go on at a rate of 1e-6. Only "
-        "the first fine filters decay, at 1e-3.",
+        weight_decay=1e-3 / 25,
+        decayed=("fine.0.weight",),
+        gradient_clip=10 / 25,
+        source="trainer.py and model.py of Supratak et al. 2017, second stage. The first trains the "
+        "convolutions alone, 100 rounds on batches of 100 with all stages equally frequent; they go on at a "
+        "rate of 1e-6. The loss is summed over the 25 epochs of a sequence, so that decay (1e-3, of the "
+        "first fine filters alone) and clip (10) are a 25th of theirs for a mean.",
     ),
     "seqsleepnet": _by_phan(
-        weight_decay=1e-3,
+        weight_decay=1e-3 / 32,
+        decayed=("within.[!b]*", "between.*", "output.*"),  # all but within.bank
         sequence_epochs=20,
         rounds=10,
-        source="seqsleepnet_sleep_config.py of Phan et al. 2019; the filter bank does not decay. The "
+        source="seqsleepnet_sleep_config.py of Phan et al. 2019. The loss is summed over the 32 sequences of a "
+        "batch, so that its decay of 1e-3 is a 32nd of that for a mean; the filter bank does not decay. The "
         "state with the best validation is kept.",
     ),
     "sleeptransformer": _by_phan(
-        weight_decay=1e-4,
+        weight_decay=1e-4 / 32,
         sequence_epochs=21,
         rounds=210,
         early_stopping_rounds=200,
-        source="config.py and run_seq21_block4.sh of Phan et al. 2022. A round there is a 21st of all "
+        source="config.py and run_seq21_block4.sh of Phan et al. 2022. The loss is summed over the 32 sequences "
+        "of a batch, so that its decay of 1e-4 is a 32nd of that for a mean. A round there is a 21st of all "
         "overlapping sequences, and training stops after 100,000 steps at the earliest.",
     ),
     "usleep": TrainingRecipe(

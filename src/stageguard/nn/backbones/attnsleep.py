@@ -12,8 +12,9 @@ from typing import Any
 from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
-# Attention runs along the places that pooling leaves of an epoch; with fewer there is nothing to attend to.
-FEWEST_PLACES = 8
+# Features attend to each other by what they are at the places that pooling leaves of an epoch. Where it leaves
+# fewer than this, a dense layer makes so many: two for each of the five heads.
+FEWEST_PLACES = 10
 
 
 class AttnSleep(Backbone):
@@ -42,6 +43,7 @@ class AttnSleep(Backbone):
             pools=((8, 2), (4, 4)),
             kernel=8,
             drop=drop,
+            less=1,  # 24 of 50, as in the authors' code
         )
         self.coarse = _Branch(
             n_frames,
@@ -54,26 +56,28 @@ class AttnSleep(Backbone):
         self.recalibration = _Recalibration(filters[1], n_kept)
         n_places = self.fine.n_places + self.coarse.n_places
         self.dropout = nn.Dropout(drop)
-        layers = self.depth_or(2)
-        if n_places >= FEWEST_PLACES:
-            encoder = [_EncoderLayer(n_places, n_kept, n_hidden) for _ in range(layers)]
-            self.encoder = nn.Sequential(*encoder, nn.LayerNorm(n_places), nn.Flatten())
-        else:
-            n_all = n_places * n_kept
-            blocks = [_Residual(n_all, _feed_forward(n_all, n_hidden)) for _ in range(layers)]
-            self.encoder = nn.Sequential(nn.Flatten(), *blocks, nn.LayerNorm(n_all))
+        self.spread: nn.Module = nn.Identity()
+        if n_places < FEWEST_PLACES:
+            dense = nn.Linear(n_kept * n_places, n_kept * FEWEST_PLACES)
+            self.spread = nn.Sequential(nn.Flatten(), dense, nn.Unflatten(1, (n_kept, FEWEST_PLACES)))
+            n_places = FEWEST_PLACES
+        encoder = [_EncoderLayer(n_places, n_kept, n_hidden) for _ in range(self.depth_or(2))]
+        self.encoder = nn.Sequential(*encoder, nn.LayerNorm(n_places), nn.Flatten())
         self.output = nn.Linear(n_places * n_kept, self.n_stages)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return logits for an input that was checked."""
         epochs = x.flatten(0, 1).transpose(1, 2)  # (batch * epochs, features, frames)
         places = self.dropout(torch.cat([self.fine(epochs), self.coarse(epochs)], dim=2))
-        result: Tensor = self.output(self.encoder(self.recalibration(places)))
+        result: Tensor = self.output(self.encoder(self.spread(self.recalibration(places))))
         return result.view(*x.shape[:2], self.n_stages)
 
 
 class _Branch(nn.Sequential):
-    """One resolution, padded by half a kernel; kernels and pools never exceed what is left of the epoch."""
+    """One resolution; kernels and pools never exceed what is left of the epoch.
+
+    All are padded by half a kernel, but the first, if it is even, by `less` than that.
+    """
 
     def __init__(
         self,
@@ -84,20 +88,22 @@ class _Branch(nn.Sequential):
         pools: tuple[tuple[int, int], tuple[int, int]],
         kernel: int,
         drop: float,
+        less: int = 0,
     ) -> None:
-        def slide(kernel: int, step: int) -> tuple[int, int, int]:
+        def slide(kernel: int, step: int, less: int = 0) -> tuple[int, int, int]:
             """Kernel, step and padding for what is left of the epoch, which becomes shorter."""
             nonlocal length
             kernel, step = min(kernel, length), min(step, length)
-            length = (length + 2 * (kernel // 2) - kernel) // step + 1
-            return kernel, step, kernel // 2
+            padding = kernel // 2 - (less if kernel % 2 == 0 else 0)
+            length = (length + 2 * padding - kernel) // step + 1
+            return kernel, step, padding
 
-        def convolution(n_in: int, n_out: int, kernel: int, step: int) -> list[nn.Module]:
-            convolve = nn.Conv1d(n_in, n_out, *slide(kernel, step), bias=False)
+        def convolution(n_in: int, n_out: int, *sizes: int) -> list[nn.Module]:
+            convolve = nn.Conv1d(n_in, n_out, *slide(*sizes), bias=False)
             return [convolve, nn.BatchNorm1d(n_out), nn.GELU()]
 
         n_features, n_fewer, n_more = channels
-        layers = convolution(n_features, n_fewer, *first)
+        layers = convolution(n_features, n_fewer, *first, less)
         layers += [nn.MaxPool1d(*slide(*pools[0])), nn.Dropout(drop)]
         layers += convolution(n_fewer, n_more, kernel, 1)
         layers += convolution(n_more, n_more, kernel, 1)

@@ -1,0 +1,82 @@
+"""`recounted`: a profile with the transitions of other nights and all of its rules, as the paper makes its own."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from stageguard.base import checks
+from stageguard.base.arrays import Floats
+from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.version import __version__
+from stageguard.fitting.fit import Experts
+from stageguard.fitting.material import Material, read_material
+from stageguard.profile.profile import Profile, as_profile
+
+COUNTED_HERE = "counted: pairs of adjacent scored epochs over all that begin with their first stage, unsmoothed"
+# What was counted on other nights, and is no rule: ranges of experts' nights, errors of nights decoded otherwise.
+NO_LONGER_HOLDS = ("bands", "joint", "intervals")
+
+
+def recounted(base: Profile | str, hypnograms: Experts, *, name: str | None = None) -> Profile:
+    """Return the base profile with its transitions counted anew; see `Profile.recounted`."""
+    base = as_profile(base)
+    material = read_material(None, hypnograms, base)
+    if material.epoch_seconds != base.epoch_seconds:
+        raise InputError(
+            f"the nights have epochs of {material.epoch_seconds:g} s and profile {base.name!r} of "
+            f"{base.epoch_seconds:g} s, expected the same: its other numbers were set at that length. Score "
+            "the nights again, or start from a profile of theirs."
+        )
+    rows = _rows(material, base)
+    named = f"{base.name}-recounted" if name is None else checks.text(name, "name", empty=False)
+    return base.replace(
+        name=named,
+        transitions=rows,
+        provenance=_provenance(material, base),
+        **dict.fromkeys(NO_LONGER_HOLDS),
+    )
+
+
+def _rows(material: Material, base: Profile) -> dict[str, dict[str, float]]:
+    """Return the matrix by stages; a stage that nobody leaves or stays in keeps the base profile's row."""
+    pairs: Floats = material.counts().pairs
+    totals = pairs.sum(axis=1, keepdims=True)
+    matrix = np.where(totals > 0, pairs / np.where(totals > 0, totals, 1.0), base.transitions)
+    names = base.scheme.names
+    rare = {(pair.source, pair.target) for pair in base.rare}
+    unseen = [
+        f"{a} to {b}"
+        for i, a in enumerate(names)
+        for j, b in enumerate(names)
+        if i != j and totals[i] > 0 and not pairs[i, j] and (a, b) not in rare
+    ]
+    if unseen:
+        warnings.warn(
+            f"nobody scored {', '.join(unseen)}, so that the profile forbids it. Count more nights, or list "
+            "it as rare.",
+            StageGuardWarning,
+            stacklevel=4,
+        )
+    return {a: dict(zip(names, row, strict=True)) for a, row in zip(names, matrix.tolist(), strict=True)}
+
+
+def _provenance(material: Material, base: Profile) -> dict[str, Any]:
+    """Return the base profile's, without what told of its nights, and what was counted here."""
+    before = base.to_dict().get("provenance", {})
+    told_of_nights = ("dataset", "n_nights", "n_subjects", "transitions", "counted_on", "script")
+    counts = material.counts()
+    pairs = zip(base.scheme.names, counts.pairs.sum(axis=1).tolist(), strict=True)
+    return {
+        **{key: value for key, value in before.items() if key not in told_of_nights},
+        "base": {"name": base.name, "sha256": base.sha256},
+        "stageguard": __version__,
+        "transitions": COUNTED_HERE,
+        "n_nights": len(material.nights),
+        "n_scorings": sum(len(night.scorings) for night in material.nights),
+        "n_scored_epochs": sum(night.n_scored for night in material.nights),
+        "pairs_counted_from": {name: round(n, 3) for name, n in pairs},
+        "nights_sha256": material.sha256(),
+    }
