@@ -10,6 +10,7 @@ from scipy import signal as scipy_signal
 
 import stageguard as sg
 from made_recordings import RATE, between, eeg_emg, pink, recording, signal, sine, white
+from stageguard.base.errors import InputError
 from stageguard.signals import windows
 from stageguard.signals.features import Recipe, mixture_moments
 from stageguard.signals.windows import tapers
@@ -128,7 +129,7 @@ def test_without_emg_there_is_no_emg_power():
     ("name", "shape"),
     [
         ("mouse-eeg-emg", (4, 28)),
-        ("accusleep", (1, 175)),
+        ("accusleep", (1, 183)),
         ("human-eeg-emg", (10, 23)),
         ("human-eeg", (10, 22)),
     ],
@@ -138,6 +139,70 @@ def test_built_in_recipes_have_the_shape_their_page_says(name, shape):
     assert made.values.shape[1:] == shape
     assert made.n_epochs == int(120 / Recipe.load(name).epoch_seconds)
     assert np.isfinite(made.values).all()
+
+
+def test_accusleep_shows_its_network_nine_rows_of_emg():
+    made = sg.features(night(**eeg_emg(12)), "accusleep")
+    rows = [name for name in made.names if name.startswith("emg")]
+    assert rows == [f"emg_20-50hz_power_{row}" for row in range(1, 10)] and made.names[-9:] == tuple(rows)
+    assert np.ptp(made.values[:, 0, -9:], axis=1).max() == 0
+    once = sg.features(night(**eeg_emg(12)), Recipe.load("accusleep").replace(emg={"repeat": 1}))
+    assert once.names[-1] == "emg_20-50hz_power"
+    np.testing.assert_array_equal(once.values[:, :, -1], made.values[:, :, -1])
+
+
+# Samples in place of spectra
+
+
+def test_raw_recipes_give_the_networks_the_input_they_were_made_for():
+    """The shapes that the published numbers of parameters are counted for."""
+    eeg, eog = pink(round(90 * RATE)), pink(round(90 * RATE), seed=4)
+    one = sg.features(night(eeg=eeg), "raw-100")
+    assert (one.values.shape, one.names) == ((3, 3000, 1), ("eeg",))
+    two = sg.features(night(eeg=eeg, eog=eog), "raw-128")
+    assert (two.values.shape, two.names) == ((3, 3840, 2), ("eeg", "eog"))
+
+
+@pytest.mark.parametrize("rate", [64.0, 100.0, 128.0, 250.0, 256.0, 512.0])
+def test_resampled_samples_are_the_signal_at_the_new_times(rate):
+    made = sg.features(night_at(rate, 9.0, 65), "raw-100")
+    times = np.arange(2 * 3000) / 100
+    inside = slice(100, -100)  # at the recording's ends there is nothing beyond to interpolate with
+    expected = 30 * np.sin(2 * np.pi * 9.0 * times)
+    np.testing.assert_allclose(made.values.ravel()[inside], expected[inside], atol=0.3)
+
+
+def night_at(rate, hertz, seconds):
+    return recording(eeg=signal(sine(hertz, seconds, rate, size=30.0), rate))
+
+
+def test_a_lower_rate_does_not_fold_what_it_cannot_hold():
+    made = sg.features(night_at(512.0, 70.0, 65), "raw-100")  # would show as 30 Hz
+    assert np.abs(made.values.ravel()[100:-100]).max() < 0.3
+
+
+def test_samples_do_not_depend_on_where_a_long_recording_is_cut(monkeypatch):
+    whole = sg.features(recording(eeg=signal(pink(round(300 * 256)), 256.0)), "raw-100").values
+    monkeypatch.setattr("stageguard.signals.eeg_emg.BLOCK_SAMPLES", 30 * 256)
+    pieces = sg.features(recording(eeg=signal(pink(round(300 * 256)), 256.0)), "raw-100").values
+    np.testing.assert_allclose(pieces, whole, atol=1e-3)
+
+
+def test_a_gap_in_samples_is_bridged_if_short_and_an_epoch_without_them_is_empty():
+    samples = pink(round(150 * RATE))
+    samples[between(0, 3, epoch_seconds=30)] = np.nan
+    samples[between(2, 30, epoch_seconds=30)] = 7.0
+    samples[between(3, 10, epoch_seconds=30)] = np.nan
+    made = sg.features(night(eeg=samples), "raw-100")
+    assert made.has_signal.tolist() == [True, True, False, False, True]
+    assert np.ptp(made.values[0, :250]) < 1e-3 * np.ptp(made.values[1])
+
+
+def test_a_rate_that_cannot_be_had_is_one_line():
+    with pytest.raises(InputError, match=r"^channel 'eeg' \(X\) is sampled at 40 Hz, too slowly for 100 Hz\. Map"):
+        sg.features(night_at(40.0, 9.0, 65), "raw-100")
+    with pytest.raises(InputError, match=r"^samples.rate_hz is 100, of which an epoch of 2.505 s holds no whole"):
+        sg.features(night_at(200.0, 9.0, 65), "raw-100", epoch_seconds=2.505)
 
 
 # Missing pieces

@@ -1,16 +1,20 @@
-"""EEG with EMG: log spectrogram frames with EMG band power appended, and which epochs can be trusted."""
+"""EEG with EMG: log spectrogram frames with EMG power appended, or samples; and which epochs can be trusted."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
 
 from stageguard.base import schema
-from stageguard.base.arrays import Floats32
+from stageguard.base.arrays import Floats, Floats32, Ints
 from stageguard.base.errors import InputError, StageGuardWarning
+from stageguard.base.extras import library
 from stageguard.base.units import quantity_of
 from stageguard.night.epochs import EpochGrid
 from stageguard.night.recording import Recording, Signal
@@ -24,11 +28,14 @@ from stageguard.signals.quality import (
     worst,
 )
 from stageguard.signals.windows import (
+    BLOCK_SAMPLES,
     Taper,
     Windows,
     bin_matrix,
     frequencies,
+    interpolated,
     power_spectra,
+    read_samples,
     steady_signal,
     tapers,
 )
@@ -77,6 +84,17 @@ class BandPower:
 
     channels: tuple[str, ...] = schema.words("emg")  # roles; an empty list leaves it out
     band: tuple[float, float] = schema.band(20.0, 50.0)  # Hz
+    repeat: int = schema.whole(1, low=1, high=100)  # so many rows of an image, lest filters overlook one
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The signals themselves at one rate, in place of their spectra, for networks with filters of their own."""
+
+    channels: tuple[str, ...] = schema.words()  # roles; an empty list leaves spectra
+    rate_hz: float = schema.number(100.0, positive=True, high=1000.0)  # others are resampled to it
+    # share of an epoch; with more missing it has no features, with less the gaps are interpolated
+    max_missing: float = schema.number(0.3, low=0.0, high=0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +103,7 @@ class Settings:
 
     spectrogram: Spectrogram = schema.table(Spectrogram)
     emg: BandPower = schema.table(BandPower)
+    samples: Samples = schema.table(Samples)
 
 
 def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Floats32, tuple[str, ...]]:
@@ -94,8 +113,12 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     the power within the band (dB re 1 uV2), so that a factor of 10 in amplitude is 20 wherever it occurs.
     """
     settings = cast(Settings, recipe.settings)
+    if settings.samples.channels:
+        roles = settings.samples.channels
+        parts = [_samples(steady_signal(recording, role), epochs, settings.samples, role) for role in roles]
+        return _joined(recording, roles, parts), tuple(roles)
     wanted, emg = settings.spectrogram, settings.emg
-    parts: list[Floats32] = []
+    parts = []
     names: list[str] = []
     for role in wanted.channels:
         signal = steady_signal(recording, role)
@@ -104,9 +127,16 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     low, high = emg.band
     for role in emg.channels:
         density = _frames(steady_signal(recording, role), epochs, wanted, "hann", [emg.band], role)
-        parts.append(density + np.float32(10 * np.log10(high - low)))
-        names.append(f"{role}_{low:g}-{high:g}hz_power")
-    for role, part in zip((*wanted.channels, *emg.channels), parts, strict=True):
+        power = density + np.float32(10 * np.log10(high - low))
+        parts.append(np.repeat(power, emg.repeat, axis=2))
+        name = f"{role}_{low:g}-{high:g}hz_power"
+        names += [name] if emg.repeat == 1 else [f"{name}_{row + 1}" for row in range(emg.repeat)]
+    return _joined(recording, (*wanted.channels, *emg.channels), parts), tuple(names)
+
+
+def _joined(recording: Recording, roles: Sequence[str], parts: Sequence[Floats32]) -> Floats32:
+    """Return the features of all channels side by side; an epoch that lacks one of them has none."""
+    for role, part in zip(roles, parts, strict=True):
         if np.isnan(part).any(axis=(1, 2)).all():
             raise InputError(
                 f"channel {role!r} of recording {recording.id!r} is flat or missing in every epoch. Map "
@@ -116,7 +146,50 @@ def extract(recording: Recording, epochs: EpochGrid, recipe: Recipe) -> tuple[Fl
     values[np.isnan(values).any(axis=(1, 2))] = np.nan
     if np.isnan(values[:, 0, 0]).all():
         raise InputError(f"recording {recording.id!r} has no epoch in which all channels give a signal.")
-    return values, tuple(names)
+    return values
+
+
+MARGIN_SECONDS = 1.0  # on either side of what is resampled, so that no epoch is near an edge
+
+
+def _samples(signal: Signal, epochs: EpochGrid, wanted: Samples, role: str) -> Floats32:
+    """Return samples in uV (n_epochs, n_samples, 1) at the rate wanted; NaN where too many are missing."""
+    length, rate = epochs.epoch_seconds, signal.rate_hz
+    n_samples = round(wanted.rate_hz * length)
+    if abs(n_samples - wanted.rate_hz * length) > 1e-6:
+        raise InputError(
+            f"samples.rate_hz is {wanted.rate_hz:g}, of which an epoch of {length:g} s holds no whole number. "
+            "Choose a rate that fits."
+        )
+    if rate < wanted.rate_hz / 2:
+        raise InputError(
+            f"channel {role!r} ({signal.name}) is sampled at {rate:g} Hz, too slowly for "
+            f"{wanted.rate_hz:g} Hz. Map another one with --channel {role}=NAME, or lower samples.rate_hz."
+        )
+    resample = library("scipy.signal", "a recipe of samples").resample_poly
+    ratio = Fraction(wanted.rate_hz / rate).limit_denominator(1000)
+    step = max(1, round(BLOCK_SAMPLES / (rate * length)))
+    margin = round(MARGIN_SECONDS * wanted.rate_hz)
+    made = np.empty((epochs.n_epochs, n_samples, 1), dtype=np.float32)
+    for first in range(0, epochs.n_epochs, step):
+        n_here = min(step, epochs.n_epochs - first)
+        edges = np.rint((first + np.arange(n_here + 1)) * length * rate).astype(np.int64)
+        begin, end = np.rint(np.array([-1, 1]) * MARGIN_SECONDS * rate).astype(int) + edges[[0, -1]]
+        known = np.full(end - begin, np.nan)
+        known[max(0, -begin) :] = read_samples(signal, max(0, begin), end, "uV")
+        moved = resample(interpolated(known), ratio.numerator, ratio.denominator)
+        block = moved[margin : margin + n_here * n_samples].reshape(n_here, n_samples)
+        made[first : first + n_here, :, 0] = block
+        lost = _lost_shares(known, edges - begin)
+        made[first : first + n_here][lost > wanted.max_missing] = np.nan
+    return made
+
+
+def _lost_shares(samples: Floats, edges: Ints) -> Floats:
+    """Return the share of each epoch that is missing; one whose samples are all the same is missing whole."""
+    pieces = [samples[a:b] for a, b in pairwise(edges)]
+    flat = [np.isnan(piece).all() or np.nanmin(piece) == np.nanmax(piece) for piece in pieces]
+    return np.where(flat, 1.0, [float(np.isnan(piece).mean()) for piece in pieces])
 
 
 def _frames(

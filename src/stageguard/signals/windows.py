@@ -79,6 +79,15 @@ def read_samples(signal: Signal, first: int, end: int, unit: str | None = None) 
     return samples
 
 
+def interpolated(samples: Floats) -> Floats:
+    """Return samples with straight lines where there are none, and 0 where there are none at all."""
+    present = np.isfinite(samples)
+    if present.all() or not present.any():
+        return np.asarray(np.where(present, samples, 0.0))
+    places = np.arange(len(samples))
+    return np.asarray(np.interp(places, places[present], samples[present]))
+
+
 def steady_signal(recording: Recording, role: str) -> Signal:
     """Return the channel of a role, which must be sampled at a steady rate."""
     channel = recording.channel(role)
