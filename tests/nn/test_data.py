@@ -18,6 +18,7 @@ from stageguard.nn.tables import (
     make_batch,
     round_of_batches,
     split_subjects,
+    take_subjects,
 )
 
 
@@ -133,6 +134,19 @@ def test_subjects_are_wholly_on_one_side():
     assert split_subjects(tables, 0.2, seed=42)[1] == validation
     one = message(InputError, split_subjects, tables[:2], 0.2, seed=42)
     assert one.startswith("there is one subject (p0), expected at least 2")
+
+
+def test_subjects_are_taken_by_name():
+    tables = [feature_table(seed, subject=f"p{seed // 2}") for seed in range(6)]
+    others, taken = take_subjects(tables, ["p2", "p0"], "validation_subjects")
+    assert (others, taken) == (tables[2:4], [*tables[:2], *tables[4:]])
+    assert take_subjects(tables, [], "held_out_subjects") == (tables, [])
+    assert message(InputError, take_subjects, tables, ["p7"], "held_out_subjects") == (
+        "held_out_subjects names 'p7', of whom there is no recording. There are: p0, p1, p2."
+    )
+    assert message(InputError, take_subjects, tables, ["p0", "p1", "p2"], "held_out_subjects") == (
+        "held_out_subjects names every subject, expected others to train on. Leave some out."
+    )
 
 
 def test_a_stage_absent_from_training_is_named():

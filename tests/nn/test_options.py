@@ -40,6 +40,7 @@ def message(error: type[Exception], function, *arguments, **keywords) -> str:
         ({"balanced": True}, "balanced is true"),
         ({"label_smoothing": 0.3}, "label_smoothing is 0.3"),
         ({"penalty_weight": 0.5}, "penalty_weight is 0.5"),
+        ({"temperature": True}, "temperature is true"),
     ],
 )
 def test_the_semi_markov_loss_refuses_what_would_act_on_nothing(changes, said):
@@ -133,7 +134,7 @@ def test_what_the_options_say_the_recipe_does_not_change():
     said = TrainingOptions(
         "accusleep", "human-psg-3", optimiser="adam", schedule="drop", schedule_factor=0.5, schedule_steps=3,
         learning_rate=2.0, clip=0, weight_decay=0.0, steps=9, evaluate_every=2, patience=4, batch_size=5,
-        sequence_epochs=6,
+        sequence_epochs=6, decayed=("output.*",),
     )  # fmt: skip
     assert in_steps(filled(said, recipe_of(said)), recipe_of(said), n_round=7) == said
 

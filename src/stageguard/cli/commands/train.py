@@ -70,7 +70,7 @@ def train(
     with collect_warnings() as warned, progress_bar("Training", quiet=as_json) as move_bar:
         watch = _watcher(move_bar, quiet=as_json)
         model = run(tables, options, folder, overwrite=overwrite, report=watch)
-    _print(model.card, folder, len(tables), warned, as_json=as_json)
+    _print(model.card, folder, warned, as_json=as_json)
 
 
 def _tables(said: TrainingConfig, profile: Profile, folder: Path, *, quiet: bool) -> list[FeatureTable]:
@@ -116,7 +116,7 @@ def _watcher(move_bar: Callable[..., None] | None, *, quiet: bool) -> Callable[[
     return watch
 
 
-def _print(card: ModelCard, folder: Path, n_tables: int, remarks: Sequence[str], *, as_json: bool) -> None:
+def _print(card: ModelCard, folder: Path, remarks: Sequence[str], *, as_json: bool) -> None:
     training = card.training
     if as_json:
         report = {key: value for key, value in training.items() if key != "options"}
@@ -124,8 +124,8 @@ def _print(card: ModelCard, folder: Path, n_tables: int, remarks: Sequence[str],
         return
     out = console()
     out.print(
-        f"Trained {training['options']['backbone']} on {training['n_training_recordings']} of {n_tables} "
-        f"recordings, {training['n_training_subjects']} of {training['n_subjects']} subjects: kappa "
+        f"Trained {training['options']['backbone']} on {training['n_training_recordings']} of "
+        f"{training['n_recordings']} recordings, {training['n_training_subjects']} of {training['n_subjects']} subjects: kappa "
         f"{training['best_kappa']:.3f} on the others, at step {training['best_step']} of "
         f"{training['stopped_at']}."
     )

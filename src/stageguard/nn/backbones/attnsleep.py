@@ -25,7 +25,7 @@ class AttnSleep(Backbone):
     depth : int, optional
         Encoder layers, 2 as published.
     small : bool
-        Half the width, unless an epoch is one feature vector: the network is small then.
+        Half the width; of one feature vector per epoch, whose convolutions are small, only behind them.
     """
 
     def __init__(self, **sizes: Any) -> None:
@@ -34,7 +34,8 @@ class AttnSleep(Backbone):
         width = self.width / 2 if self.small and n_frames > 1 else self.width
         rate = sampling_rate(n_frames, self.epoch_seconds)
         filters = [scaled(64, width), scaled(128, width)]
-        n_kept, n_hidden = scaled(30, width), scaled(120, width)
+        behind = self.width / 2 if self.small else self.width
+        n_kept, n_hidden = scaled(30, behind), scaled(120, behind)
         drop = 0.5 if n_frames > 1 else 0.1  # half the numbers of a single vector are too many to lose
         self.fine = _Branch(
             n_frames,
