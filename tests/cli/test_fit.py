@@ -115,6 +115,21 @@ def test_hypnograms_alone(folder, run):
     assert sg.Profile.load("counted.toml").provenance["source"].endswith("hypnograms alone")
 
 
+def test_transitions_only_keeps_the_papers_rules(folder, run):
+    files, base = sorted((folder / "experts").iterdir()), "kdd2026-cardiorespiratory"
+    ran = run("fit", *files, "--transitions-only", "--base", base, "-o", "ours.toml")
+    assert ran.code == 0, ran.err
+    assert f"ours: transitions of 6 scored nights, 1,440 scored epochs; every rule is {base}'s" in ran.out
+    made = sg.Profile.load("ours.toml")
+    read = [sg.read_hypnogram(file, scheme="wnr3") for file in files]
+    assert made == sg.Profile.load(base).recounted(read, name="ours")
+    assert (made.rare, made.flip_flop) == (sg.Profile.load(base).rare, sg.Profile.load(base).flip_flop)
+    beside = (*nights(folder), "--expert", "experts", "--transitions-only", "--base", base)
+    ran = run("fit", *beside, "-o", "beside.toml", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["profile"]["transitions"] == made.to_dict()["transitions"]
+
+
 def test_a_bad_night_is_a_row_and_not_the_end(folder, run):
     (folder / "nights" / "n5.csv").write_text("W,N,R\n0.5,0.1,0.1\n")
     (folder / "experts" / "n4.txt").unlink()

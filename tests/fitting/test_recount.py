@@ -50,7 +50,11 @@ def test_the_matrix_is_the_share_of_pairs_and_nothing_else_changes():
 
 def test_the_flip_flop_stays_greedy_and_a_rare_pair_keeps_its_epsilon():
     made = Profile.load(BASE).recounted([night(1)])
-    assert (made.flip_flop.method, made.flip_flop.penalty_nats, made.flip_flop.window_epochs) == ("greedy", 2, 5)
+    assert (made.flip_flop.method, made.flip_flop.penalty_nats, made.flip_flop.window_epochs) == (
+        "greedy",
+        2,
+        5,
+    )
     share = made.transitions[0][2]
     assert share > 0.05  # wake to REM was scored often, and is discouraged as before
     evidence = np.full((12, 3), 0.05)
@@ -101,5 +105,7 @@ def test_a_stage_nobody_scored_keeps_its_row_and_an_unseen_switch_is_said():
 
 
 def test_nights_of_another_epoch_length_are_refused():
-    with pytest.raises(InputError, match=r"^the nights have epochs of 10 s and profile 'kdd2026-mouse.* 4 s, "):
+    with pytest.raises(
+        InputError, match=r"^the nights have epochs of 10 s and profile 'kdd2026-mouse.* 4 s, "
+    ):
         Profile.load(BASE).recounted([Hypnogram(night(1), WNR3, 10.0)])

@@ -87,7 +87,7 @@ def test_a_paper_profile_is_given_the_networks_own_probabilities(model):
 
 
 def test_a_recounted_profile_of_the_paper_is_one_too(model):
-    counted = Profile.load(PAPER).recounted([night.labels for night in cohort()])
+    counted = Profile.load(PAPER).recounted([cohort()[0].labels])
     staged = sg.stage(feature_table(9), model, counted)
     np.testing.assert_array_equal(
         staged.density.probabilities, model.probabilities(feature_table(9), temperature=False)
@@ -106,11 +106,15 @@ def config(folder: Path, text: str) -> Path:
 
 
 def test_a_configuration_says_the_options_of_its_dataset(tmp_path):
-    text = 'dataset = "shhs"\nrecipe = "cardiorespiratory"\ndataset_options = { sample = "paper", seed = 2024 }\n'
+    said = 'dataset_options = { sample = "paper", seed = 2024 }\n'
+    text = 'dataset = "shhs"\nrecipe = "cardiorespiratory"\n' + said
     assert read_config(config(tmp_path, text)).dataset_options == {"sample": "paper", "seed": 2024}
     for wrong, expected in (
         ("dataset_options = { unit = 'V' }", "c.toml: has dataset_options but names no dataset."),
-        ('dataset = "shhs"\nrecipe = "x"\ndataset_options = 3', "c.toml: dataset_options is 3, expected a table"),
+        (
+            'dataset = "shhs"\nrecipe = "x"\ndataset_options = 3',
+            "c.toml: dataset_options is 3, expected a table",
+        ),
     ):
         with pytest.raises(FileFormatError) as caught:
             read_config(config(tmp_path, wrong))
@@ -119,5 +123,9 @@ def test_a_configuration_says_the_options_of_its_dataset(tmp_path):
 
 def test_the_options_reach_the_reader_of_the_dataset(tmp_path):
     recipe = Recipe.load("actigraphy")
-    with pytest.raises(InputError, match=r"^option 'sample' is not one of dataset 'sleep-accel'; its options: "):
-        dataset_tables("sleep-accel", tmp_path, recipe, sg.Profile.load(PAPER).scheme, options={"sample": "paper"})
+    with pytest.raises(
+        InputError, match=r"^option 'sample' is not one of dataset 'sleep-accel'; its options: "
+    ):
+        dataset_tables(
+            "sleep-accel", tmp_path, recipe, sg.Profile.load(PAPER).scheme, options={"sample": "paper"}
+        )

@@ -182,9 +182,9 @@ def test_a_lower_rate_does_not_fold_what_it_cannot_hold():
 
 
 def test_samples_do_not_depend_on_where_a_long_recording_is_cut(monkeypatch):
-    whole = sg.features(recording(eeg=signal(pink(round(300 * 256)), 256.0)), "raw-100").values
+    whole = sg.features(recording(eeg=signal(pink(300 * 256), 256.0)), "raw-100").values
     monkeypatch.setattr("stageguard.signals.eeg_emg.BLOCK_SAMPLES", 30 * 256)
-    pieces = sg.features(recording(eeg=signal(pink(round(300 * 256)), 256.0)), "raw-100").values
+    pieces = sg.features(recording(eeg=signal(pink(300 * 256), 256.0)), "raw-100").values
     np.testing.assert_allclose(pieces, whole, atol=1e-3)
 
 
@@ -199,9 +199,13 @@ def test_a_gap_in_samples_is_bridged_if_short_and_an_epoch_without_them_is_empty
 
 
 def test_a_rate_that_cannot_be_had_is_one_line():
-    with pytest.raises(InputError, match=r"^channel 'eeg' \(X\) is sampled at 40 Hz, too slowly for 100 Hz\. Map"):
+    with pytest.raises(
+        InputError, match=r"^channel 'eeg' \(X\) is sampled at 40 Hz, too slowly for 100 Hz\. Map"
+    ):
         sg.features(night_at(40.0, 9.0, 65), "raw-100")
-    with pytest.raises(InputError, match=r"^samples.rate_hz is 100, of which an epoch of 2.505 s holds no whole"):
+    with pytest.raises(
+        InputError, match=r"^samples.rate_hz is 100, of which an epoch of 2.505 s holds no whole"
+    ):
         sg.features(night_at(200.0, 9.0, 65), "raw-100", epoch_seconds=2.505)
 
 

@@ -1,4 +1,4 @@
-"""`recounted`: a profile with the transitions of other nights and all of its rules, as the paper makes its own."""
+"""`recounted`: a profile with the transitions of other nights and all of its own rules, as in the paper."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from stageguard.fitting.fit import Experts
 from stageguard.fitting.material import Material, read_material
 from stageguard.profile.profile import Profile, as_profile
 
-COUNTED_HERE = "counted: pairs of adjacent scored epochs over all that begin with their first stage, unsmoothed"
-# What was counted on other nights, and is no rule: ranges of experts' nights, errors of nights decoded otherwise.
+COUNTED_HERE = (
+    "counted: pairs of adjacent scored epochs over all that begin with their first stage, unsmoothed"
+)
+# What was counted on other nights and is no rule: experts' ranges, errors of nights decoded otherwise.
 NO_LONGER_HOLDS = ("bands", "joint", "intervals")
 
 

@@ -280,9 +280,9 @@ class Profile(Document):
     def recounted(self, hypnograms: Any, *, name: str | None = None) -> Profile:
         """Return the profile with its transitions counted on other nights, and every rule kept.
 
-        A transition's probability is its share of the pairs of adjacent scored epochs that begin with its first
-        stage, as in the paper. Rare pairs, minimum bouts, the stay rule and the flip-flop penalty stay; expert
-        ranges and errors that belong to the nights counted before go, and `provenance` says what was counted.
+        A transition's probability is its share of the pairs of adjacent scored epochs that begin with its
+        first stage, as in the paper. Rare pairs, minimum bouts, the stay rule and the flip-flop penalty stay;
+        expert ranges and errors of the nights counted before go, and `provenance` says what was counted.
 
         Parameters
         ----------

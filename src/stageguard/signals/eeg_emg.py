@@ -1,4 +1,4 @@
-"""EEG with EMG: log spectrogram frames with EMG power appended, or samples; and which epochs can be trusted."""
+"""EEG with EMG: log spectrogram frames with EMG power, or samples; and which epochs can be trusted."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class BandPower:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The signals themselves at one rate, in place of their spectra, for networks with filters of their own."""
+    """The signals themselves at one rate, in place of spectra, for networks with filters of their own."""
 
     channels: tuple[str, ...] = schema.words()  # roles; an empty list leaves spectra
     rate_hz: float = schema.number(100.0, positive=True, high=1000.0)  # others are resampled to it
@@ -158,8 +158,8 @@ def _samples(signal: Signal, epochs: EpochGrid, wanted: Samples, role: str) -> F
     n_samples = round(wanted.rate_hz * length)
     if abs(n_samples - wanted.rate_hz * length) > 1e-6:
         raise InputError(
-            f"samples.rate_hz is {wanted.rate_hz:g}, of which an epoch of {length:g} s holds no whole number. "
-            "Choose a rate that fits."
+            f"samples.rate_hz is {wanted.rate_hz:g}, of which an epoch of {length:g} s holds no whole "
+            "number. Choose a rate that fits."
         )
     if rate < wanted.rate_hz / 2:
         raise InputError(

@@ -47,7 +47,7 @@ from stageguard.measures.summary import shown
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
-from stageguard.runner.run import collect_warnings, succeeded
+from stageguard.runner.run import Outcome, collect_warnings, succeeded
 
 Files = Annotated[
     list[Path] | None,
@@ -87,6 +87,9 @@ Seed = Annotated[int, Option(min=0, metavar="N", help="Same seed, same profile."
 Curve = Annotated[
     bool, Option("--learning-curve/--no-learning-curve", help="Find how many nights are enough.")
 ]
+TransitionsOnly = Annotated[
+    bool, Option("--transitions-only", help="Count transitions, keep every rule of the base profile.")
+]
 All = Annotated[bool, Option("--all", help="Show every candidate, not the best of each kind.")]
 
 
@@ -112,6 +115,7 @@ def fit(
     samples: SampleList = None,
     expert: Expert = None,
     subjects: Subjects = None,
+    transitions_only: TransitionsOnly = False,
     choice: Choice = Choice(),  # noqa: B008 - a group of options
     reading: Reading = Reading(),  # noqa: B008 - a group of options
     scoring_format: ScoringFormat = None,
@@ -123,7 +127,8 @@ def fit(
 
     Calibrates, counts, and chooses how strongly to guard by cross-validation over subjects. Argmax is
     always a candidate: where nothing is better, the profile steps aside. Hypnograms alone give
-    transitions, bout lengths and bands.
+    transitions, bout lengths and bands. With --transitions-only the base profile's transitions are replaced
+    by those the experts scored, as the paper makes its own, and nothing else is.
 
     Examples
     --------
@@ -148,6 +153,15 @@ def fit(
     nights = [outcome.result for outcome in succeeded(outcomes)]
     if not nights:
         raise InputError(Message("no night could be read. The first problem: ", outcomes[0].error))
+    unused = sorted(set(who) - reader.names.keys() - {path.name for path in reader.names.values()})
+    notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
+    if transitions_only:
+        with collect_warnings() as warned:
+            made = reader.base.recounted([night.experts for night in nights], name=output.stem)
+        made.save(output, overwrite=overwrite)
+        _print_counted(made, reader.base, output, outcomes, notes, warned, as_json=as_json)
+        end(outcomes, as_json=as_json)
+        return
     groups, known = [night.group for night in nights], [night.subject for night in nights]
     with collect_warnings() as warned, progress_bar("Cross-validating", quiet=as_json) as move_bar:
 
@@ -166,8 +180,6 @@ def fit(
             **asdict(choice),
         )
     report.profile.save(output, overwrite=overwrite)
-    unused = sorted(set(who) - reader.names.keys() - {path.name for path in reader.names.values()})
-    notes = [f"in the table of subjects, but not among the files: {listed(unused, 5)}"] if unused else []
     if as_json:
         files_read = [outcome.to_dict() for outcome in outcomes]
         result = {"files": files_read, "warnings": warned, "read": notes, "output": str(output)}
@@ -256,6 +268,40 @@ class _Reader:
             raise InputError(f"no expert's scoring is named {name!r}, expected one in the folder.")
         scored = [read_expert(expert, night, self._options) for expert in paths]
         return ScoredNight(density, scored, read.notes)
+
+
+def _print_counted(
+    profile: Profile,
+    base: Profile,
+    output: Path,
+    outcomes: Sequence[Outcome[ScoredNight]],
+    notes: Sequence[str],
+    warned: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print the transitions that were counted beside those they replace."""
+    names, made = profile.scheme.names, profile.provenance
+    if as_json:
+        files = [outcome.to_dict() for outcome in outcomes]
+        found = {"profile": profile.to_dict(), "sha256": profile.sha256, "base": base.name, "files": files}
+        print_json(found | {"warnings": list(warned), "read": list(notes), "output": str(output)})
+        return
+    out = console()
+    out.print(
+        f"{one_line(profile.name)}: transitions of {count(made['n_nights'], 'scored night')}, "
+        f"{made['n_scored_epochs']:,} scored epochs; every rule is {one_line(base.name)}'s"
+    )
+    columns = [f"to {name}" for name in names]
+    shown_rows = table("from", *columns, "pairs", "before", right=(*columns, "pairs"))
+    for name, row, before in zip(names, profile.transitions, base.transitions, strict=True):
+        pairs = f"{made['pairs_counted_from'][name]:,.0f}"
+        replaced = " ".join(f"{share:.4f}" for share in before)
+        shown_rows.add_row(name, *(f"{share:.4f}" for share in row), pairs, replaced)
+    out.print(shown_rows)
+    print_list(out, "Note", notes)
+    print_list(out, "Warning", warned)
+    print_list(out, "Wrote", [output])
 
 
 NUMBERS = ("kappa", "accuracy", "FI", "|FI - expert|", "errors", "criterion")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from stageguard.base.errors import InputError, OutputExistsError
 from stageguard.cli.options import (
@@ -16,13 +16,14 @@ from stageguard.cli.options import (
     Device,
     Overwrite,
     output_option,
+    parse_dataset_options,
     parse_pairs,
     profile_option,
     text_option,
 )
 from stageguard.cli.parser import Argument, Option, UsageError
 from stageguard.cli.present import print_cohort, print_night, run_and_show
-from stageguard.cli.recordings import Channel, DatasetName
+from stageguard.cli.recordings import Channel, DatasetName, DatasetOption
 from stageguard.datasets import entries
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.outgoing import Outgoing
@@ -60,6 +61,13 @@ Rules = Annotated[
         "--quality",
     ),
 ]
+Softened = Annotated[
+    bool | None,
+    Option(
+        "--temperature/--no-temperature",
+        help="Whether to soften as training found best. Default: yes, with a kdd2026 profile no.",
+    ),
+]
 ComputeOn = Annotated[Device, Option("--device", help="Where to compute.")]
 
 
@@ -70,8 +78,10 @@ def predict(
     profile: Decoder = None,
     cohort: Cohort = None,
     dataset: DatasetName = None,
+    dataset_option: DatasetOption = None,
     channel: Channel = None,
     quality: Rules = None,
+    temperature: Softened = None,
     device: ComputeOn = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -93,10 +103,13 @@ def predict(
     network = load_model(model, device=pick_device(device))
     guard = network.card.profile if profile is None else Profile.load(profile)
     channels = parse_pairs(channel, "--channel", "ROLE=LABEL such as eeg=C4-M1")
-    tasks = find_tasks(recordings, dataset, channels, output)
+    said = parse_dataset_options(dataset_option, "--dataset-option")
+    tasks = find_tasks(recordings, dataset, channels, output, said)
 
     def write(task: StageTask) -> DecodedNight:
-        return stage_and_write(task, network, guard, cohort, quality, overwrite=overwrite)
+        return stage_and_write(
+            task, network, guard, cohort, quality, temperature=temperature, overwrite=overwrite
+        )
 
     run_and_show(
         write,
@@ -130,10 +143,16 @@ class StageTask:
 
 
 def find_tasks(
-    paths: Sequence[Path], dataset: str | None, channels: Mapping[str, str], folder: Path
+    paths: Sequence[Path],
+    dataset: str | None,
+    channels: Mapping[str, str],
+    folder: Path,
+    options: Mapping[str, Any],
 ) -> list[StageTask]:
-    """Return what there is to stage, in order."""
+    """Return what there is to stage, in order; `options` are the dataset's."""
     if dataset is None:
+        if options:
+            raise UsageError("--dataset-option needs --dataset: say which dataset it is.")
         return [_file_task(file, channels, folder) for path in paths for file in _files(path)]
     if channels:
         raise InputError(
@@ -141,7 +160,7 @@ def find_tasks(
         )
     tasks: list[StageTask] = []
     for path in paths:
-        listed = list(entries(dataset, path))
+        listed = list(entries(dataset, path, **options))
         if not listed:
             raise InputError(f"{path} holds no recording of {dataset}. See: stageguard data show {dataset}")
         tasks += [StageTask(entry.files[0], folder / entry.id, entry.read) for entry in listed]
@@ -171,6 +190,7 @@ def stage_and_write(
     cohort: str | None,
     quality: str | None,
     *,
+    temperature: bool | None,
     overwrite: bool,
 ) -> DecodedNight:
     """Stage one recording, guard it, and write its outputs."""
@@ -180,7 +200,8 @@ def stage_and_write(
     if existing and not overwrite:
         raise OutputExistsError(f"{existing[0]} exists already. Use --overwrite to replace it.")
     recording = read_features(task.path, choose=model.card.columns) if task.read is None else task.read()
-    staged = stage(recording, model, profile, quality=cast("QualityRules | None", quality), cohort=cohort)
+    rules = cast("QualityRules | None", quality)
+    staged = stage(recording, model, profile, quality=rules, temperature=temperature, cohort=cohort)
     beta = None if staged.quality is None else staged.quality.beta
     reading = DensityOptions(epoch_seconds=staged.density.epoch_seconds)
     options = DecodeOptions(reading, quality=beta, cohort=cohort, trained=model.card.trained)

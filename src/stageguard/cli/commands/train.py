@@ -125,9 +125,9 @@ def _print(card: ModelCard, folder: Path, remarks: Sequence[str], *, as_json: bo
     out = console()
     out.print(
         f"Trained {training['options']['backbone']} on {training['n_training_recordings']} of "
-        f"{training['n_recordings']} recordings, {training['n_training_subjects']} of {training['n_subjects']} subjects: kappa "
-        f"{training['best_kappa']:.3f} on the others, at step {training['best_step']} of "
-        f"{training['stopped_at']}."
+        f"{training['n_recordings']} recordings, {training['n_training_subjects']} of "
+        f"{training['n_subjects']} subjects: kappa {training['best_kappa']:.3f} on the others, at step "
+        f"{training['best_step']} of {training['stopped_at']}."
     )
     print_list(out, "Warning", remarks)
     print_list(out, "Wrote", [folder / name for name in ("model.safetensors", "model.json", "log.jsonl")])

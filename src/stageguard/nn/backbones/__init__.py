@@ -240,18 +240,18 @@ PUBLISHED = {
         decayed=("within.[!b]*", "between.*", "output.*"),  # all but within.bank
         sequence_epochs=20,
         rounds=10,
-        source="seqsleepnet_sleep_config.py of Phan et al. 2019. The loss is summed over the 32 sequences of a "
-        "batch, so that its decay of 1e-3 is a 32nd of that for a mean; the filter bank does not decay. The "
-        "state with the best validation is kept.",
+        source="seqsleepnet_sleep_config.py of Phan et al. 2019. The loss is summed over the 32 sequences of "
+        "a batch, so that its decay of 1e-3 is a 32nd of that for a mean; the filter bank does not decay. "
+        "The state with the best validation is kept.",
     ),
     "sleeptransformer": _by_phan(
         weight_decay=1e-4 / 32,
         sequence_epochs=21,
         rounds=210,
         early_stopping_rounds=200,
-        source="config.py and run_seq21_block4.sh of Phan et al. 2022. The loss is summed over the 32 sequences "
-        "of a batch, so that its decay of 1e-4 is a 32nd of that for a mean. A round there is a 21st of all "
-        "overlapping sequences, and training stops after 100,000 steps at the earliest.",
+        source="config.py and run_seq21_block4.sh of Phan et al. 2022. The loss is summed over the 32 "
+        "sequences of a batch, so that its decay of 1e-4 is a 32nd of that for a mean. A round there is "
+        "a 21st of all overlapping sequences, and training stops after 100,000 steps at the earliest.",
     ),
     "usleep": TrainingRecipe(
         optimiser="adam-amsgrad",

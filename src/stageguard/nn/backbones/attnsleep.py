@@ -12,8 +12,8 @@ from typing import Any
 from stageguard.nn.backbones.shared import Backbone, sampling_rate, scaled
 from stageguard.nn.pytorch import Tensor, functional, nn, torch
 
-# Features attend to each other by what they are at the places that pooling leaves of an epoch. Where it leaves
-# fewer than this, a dense layer makes so many: two for each of the five heads.
+# Features attend to each other by what they are at the places that pooling leaves of an epoch. Where those
+# are fewer than this, a dense layer makes so many: two for each of the five heads.
 FEWEST_PLACES = 10
 
 
@@ -23,7 +23,7 @@ class AttnSleep(Backbone):
     Parameters
     ----------
     depth : int, optional
-        Encoder layers, 2 as published.
+        Encoder layers, 2 as published; small 1.
     small : bool
         Half the width; of one feature vector per epoch, whose convolutions are small, only behind them.
     """
@@ -62,7 +62,8 @@ class AttnSleep(Backbone):
             dense = nn.Linear(n_kept * n_places, n_kept * FEWEST_PLACES)
             self.spread = nn.Sequential(nn.Flatten(), dense, nn.Unflatten(1, (n_kept, FEWEST_PLACES)))
             n_places = FEWEST_PLACES
-        encoder = [_EncoderLayer(n_places, n_kept, n_hidden) for _ in range(self.depth_or(2))]
+        depth = self.depth_or(1 if self.small else 2)
+        encoder = [_EncoderLayer(n_places, n_kept, n_hidden) for _ in range(depth)]
         self.encoder = nn.Sequential(*encoder, nn.LayerNorm(n_places), nn.Flatten())
         self.output = nn.Linear(n_places * n_kept, self.n_stages)
 
