@@ -206,9 +206,9 @@ def sample_like(result: Decoding, *, n: int, seed: int = 0) -> Labels:
     return _draw([result], _count(n), _seeds(seed, 1, False))[0]
 
 
-def posterior_like(result: Decoding) -> Posterior:
-    """Return the posterior of a night at the strength it was decoded with; see `posterior`."""
-    return _smooth([_asked(result)])[0]
+def posteriors_like(results: Sequence[Decoding]) -> list[Posterior]:
+    """Return the posterior of every night at the strength it was decoded with; see `posterior`."""
+    return _smooth([_asked(result) for result in results])
 
 
 class _Asked(NamedTuple):

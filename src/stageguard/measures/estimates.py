@@ -7,7 +7,7 @@ hardly shows REM has no first REM to read off, but its posterior under the clock
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.posterior import posterior_like, sample_like
+from stageguard.guard.posterior import Posterior, posteriors_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.day import lights_window
 from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
@@ -43,11 +43,16 @@ class Expected:
     @classmethod
     def of(cls, probabilities: Floats, scheme: StageScheme, epoch_seconds: float) -> Expected:
         """Add up the epochs that have probabilities."""
-        scored = probabilities[~np.isnan(probabilities).any(axis=1)]
-        minutes = scored.sum(axis=0) * epoch_seconds / 60.0
-        wake = scheme.wake_index
-        asleep = NAN if wake is None else float(np.delete(minutes, wake).sum())
-        return cls(dict(zip(scheme.names, minutes.tolist(), strict=True)), asleep)
+        sums = probabilities.sum(axis=0)
+        if np.isnan(sums).any():
+            sums = probabilities[~np.isnan(probabilities).any(axis=1)].sum(axis=0)
+        minutes = dict(zip(scheme.names, (sums * epoch_seconds / 60.0).tolist(), strict=True))
+        asleep = (
+            NAN
+            if scheme.wake is None
+            else sum(each for stage, each in minutes.items() if stage != scheme.wake)
+        )
+        return cls(minutes, asleep)
 
     def values(self, wake: str | None) -> dict[str, float]:
         """Return minutes, and shares of expected sleep, by the keys of `stageguard.night.quantities`."""
@@ -156,11 +161,21 @@ def estimates(
 
 def estimates_of(night: Decoding, options: StatisticsOptions, seed: int = 0) -> Estimates:
     """Return the estimates of a decoded night; see `estimates`."""
+    return _estimates(night, posteriors_like([night])[0], options, seed)
+
+
+def estimates_of_all(nights: Sequence[Decoding], options: StatisticsOptions) -> list[Estimates]:
+    """Return the estimates of every night, whose posteriors are one computation."""
+    posteriors = posteriors_like(nights)
+    return [_estimates(*each, options) for each in zip(nights, posteriors, strict=True)]
+
+
+def _estimates(night: Decoding, posterior: Posterior, options: StatisticsOptions, seed: int = 0) -> Estimates:
     window = lights_window(night.hypnogram, *options.lights)
     scheme, tib = night.profile.scheme, slice(*window)
     before, after = (
         Expected.of(probabilities[tib], scheme, night.epoch_seconds)
-        for probabilities in (night.night.probabilities, posterior_like(night).probabilities)
+        for probabilities in (night.night.probabilities, posterior.probabilities)
     )
     latency, estimator = _rem_latency(night, options, tib, seed)
     return Estimates(before, after, scheme.wake, latency, estimator, *window)

@@ -5,7 +5,7 @@ Wake straight to REM and REM soon after sleep onset are what a narcolepsy clinic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -112,6 +112,11 @@ def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
     return _described(decoding, [each for each in _early_sightings(decoding) if each.is_lost])
 
 
+def count_early_rem_removed(decoding: Decoding) -> int:
+    """Return how many `early_rem_removed` has, without describing them."""
+    return sum(each.is_lost for each in _early_sightings(decoding))
+
+
 class _Sighting(NamedTuple):
     """Where an event is, and in which of the two nights."""
 
@@ -131,10 +136,12 @@ def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Si
     scheme = decoding.hypnogram.scheme
     nights = decoding.argmax, decoding.hypnogram.labels
     n_soon = soon * 60.0 / decoding.epoch_seconds
-    early = [_early_rem(labels, scheme, n_soon) for labels in nights]
+    rem = [_bouts_of(labels, scheme.rem_index) for labels in nights]
+    early = [_early_rem(*each, scheme, n_soon) for each in zip(nights, rem, strict=True)]
+    is_held_back = _held_back(decoding)
     held_back = [
-        [epoch for epoch in _held_back_rem(decoding, labels) if epoch not in known]
-        for labels, known in zip(nights, early, strict=True)
+        [epoch for epoch in starts if is_held_back(epoch) and epoch not in known]
+        for starts, known in zip(rem, early, strict=True)
     ]
     kinds = {f"REM within {soon:g} min of sleep onset": early, "REM held back by the clock": held_back}
     return [_Sighting(kind, *match, True) for kind, places in kinds.items() for match in _matched(*places)]
@@ -194,12 +201,12 @@ def _matched(before: list[int], after: list[int]) -> list[tuple[int, bool, bool]
     return [(i, True, i in kept) for i in before] + [(j, False, True) for j in new]
 
 
-def _early_rem(labels: Labels, scheme: StageScheme, n_soon: float) -> list[int]:
-    """Return the first epochs of the bouts of REM that begin soon after the first epoch of sleep."""
+def _early_rem(labels: Labels, rem: list[int], scheme: StageScheme, n_soon: float) -> list[int]:
+    """Return which bouts of REM, by their first epochs, begin soon after the first epoch of sleep."""
     if scheme.wake is None or scheme.rem is None:
         return []
     onset = next(iter(_first_sleep(labels, scheme)), 0)
-    return [epoch for epoch in _bouts_of(labels, scheme.rem_index) if epoch - onset <= n_soon + 1e-9]
+    return [epoch for epoch in rem if epoch - onset <= n_soon + 1e-9]
 
 
 def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
@@ -208,19 +215,24 @@ def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
     return (int(asleep.argmax()),) if scheme.wake is not None and asleep.any() else ()
 
 
-def _held_back_rem(decoding: Decoding, labels: Labels) -> list[int]:
-    """Return the first epochs of the bouts of REM that begin when experts score less than half of it."""
+def _held_back(decoding: Decoding) -> Callable[[int], bool]:
+    """Return whether REM of an epoch is where the clock says that experts score less than half of it."""
     clock, setting, rem = decoding.night.clock, decoding.profile.clock, decoding.profile.scheme.rem_index
     if clock is None or setting is None or rem is None:
-        return []
-    rare = clock.nats[:, rem] < setting.weight * np.log(0.5)
-    return [epoch for epoch in _bouts_of(labels, rem) if rare[epoch]]
+        return lambda epoch: False
+    rare: list[bool] = (clock.factors[:, rem] < 0.5**setting.weight).tolist()  # beyond it the factor is 1
+    return lambda epoch: epoch < len(rare) and rare[epoch]
 
 
 def _bouts_of(labels: Labels, stage: int | None) -> list[int]:
-    """Return the first epoch of every bout of a stage."""
-    is_stage = np.concatenate([[False], labels == stage])
-    return np.flatnonzero(is_stage[1:] & ~is_stage[:-1]).tolist()
+    """Return the first epoch of every bout of a stage; none of None."""
+    if stage is None:
+        return []
+    is_stage = labels == stage
+    begins = is_stage.copy()
+    begins[1:] &= ~is_stage[:-1]
+    starts: list[int] = begins.nonzero()[0].tolist()
+    return starts
 
 
 def _margin(log_probabilities: Floats, stage: int) -> Floats:

@@ -16,7 +16,7 @@ from stageguard.measures.day import lights_words
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.rare_events import early_rem_removed
 from stageguard.measures.statistics import StatisticsOptions
-from stageguard.measures.validity import Validity, validity_of
+from stageguard.measures.validity import Validity, joint_of, validity_of
 from stageguard.night.quantities import ALL_BOUTS, INDICATORS, JOINT, NIGHT, STEERED_MARK, quantity_of
 
 if TYPE_CHECKING:
@@ -205,10 +205,21 @@ class NightMeasures:
         return {"early_rem_removed": list(self.early_rem_removed), "estimates": self.estimates.to_dict()}
 
 
+def joint_scores(decoding: Decoding) -> JointScores:
+    """Return the joint scores of a whole recording."""
+    seconds, cuts = decoding.epoch_seconds, cuts_of(decoding)
+    before, after = (
+        joint_of(labels, decoding.profile, seconds, cuts)
+        for labels in (decoding.argmax, decoding.hypnogram.labels)
+    )
+    return JointScores(before.value, after.value, after.high)
+
+
 def measures_of(decoding: Decoding, options: StatisticsOptions | None = None) -> NightMeasures:
     """Return the measures of a decoding for a cohort's table; `options` tell its lights."""
+    has_lights = options is not None and options.lights != (None, None)
     return NightMeasures(
-        joint=_joint(_validities(decoding, options)),
+        joint=_joint(_validities(decoding, options)) if has_lights else joint_scores(decoding),
         early_rem_removed=early_rem_words(decoding),
         estimates=estimates_of(decoding, options or StatisticsOptions()),
     )

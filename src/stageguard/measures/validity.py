@@ -12,10 +12,10 @@ stage stands on either side. These are the definitions the bands of the profiles
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import sqrt
+from math import isnan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -28,11 +28,11 @@ from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (
     Bouts,
     ScoredNight,
+    bout_pair_counts,
     bouts_of,
     check_aligned,
     cuts_of,
     hypnogram_of,
-    pair_counts,
 )
 from stageguard.measures.day import Moment, lights_window
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
@@ -44,6 +44,8 @@ Place = Literal["below", "inside", "above", "no band"]
 Value = tuple[float, str]  # a number, and why it is NaN
 
 PAPER_PAIRS = (("W", "R"), ("R", "N"))
+LONGEST_BOUT = np.int64(2**40)  # more epochs than a bout can have
+NO_JOINT = "the profile has no joint score of expert nights"
 SHORTEST_NIGHT_HOURS = 2.0  # scored; indicators of less are too uneven to belong to a range of nights
 
 
@@ -230,12 +232,8 @@ def validity_of(
     inside = [cut - first for cut in cuts if first < cut < stop]
     labels = np.insert(hypnogram.labels, inside, UNSCORED) if inside else hypnogram.labels
     epoch_seconds, names = hypnogram.epoch_seconds, profile.scheme.names
-    pairs, bouts = pair_counts(labels, len(names)), bouts_of(labels)
-    n_scored = int(np.count_nonzero(labels != UNSCORED))
-    rare = {f"{a}->{b}": int(pairs[names.index(a), names.index(b)]) for a, b in profile.tvr_pairs}
-    values = _pair_values(pairs, sum(rare.values()) if rare else None, profile.scheme, epoch_seconds)
-    values["flips_per_hour"] = _flips(labels, n_scored * epoch_seconds / 3600.0)
-    values |= _bout_values(bouts, names, epoch_seconds)
+    bouts = bouts_of(labels)
+    values, rare, n_scored = _counted(bouts, profile, epoch_seconds)
     minimum = minimum_epochs(profile, epoch_seconds)
     too_short = bouts.complete & (bouts.lengths < minimum[bouts.stages])
     indicators = {
@@ -258,6 +256,28 @@ def validity_of(
         expert_bouts_below_minimum=n_short,
         expert_bouts_lost=n_lost,
     )
+
+
+def joint_of(labels: Labels, profile: Profile, epoch_seconds: float, cuts: Sequence[int] = ()) -> Indicator:
+    """Return the joint score of labels whose segments begin at `cuts`, and nothing else of `validity_of`."""
+    if profile.joint is None:
+        return _absent(NO_JOINT)
+    bouts = bouts_of(np.insert(labels, cuts, UNSCORED) if len(cuts) else labels)
+    values, _, n_scored = _counted(bouts, profile, epoch_seconds)
+    return _joint_score(values, profile, epoch_seconds, n_scored * epoch_seconds / 3600.0)
+
+
+def _counted(
+    bouts: Bouts, profile: Profile, epoch_seconds: float
+) -> tuple[dict[str, Value], dict[str, int], int]:
+    """Return the indicators' values, how often each rare pair occurs, and how many epochs are scored."""
+    names = profile.scheme.names
+    pairs = bout_pair_counts(bouts, len(names))
+    n_scored = int(bouts.lengths[bouts.stages != UNSCORED].sum())
+    rare = {f"{a}->{b}": int(pairs[names.index(a), names.index(b)]) for a, b in profile.tvr_pairs}
+    values = _pair_values(pairs, sum(rare.values()) if rare else None, profile.scheme, epoch_seconds)
+    values["flips_per_hour"] = _flips(bouts, n_scored * epoch_seconds / 3600.0)
+    return values | _bout_values(bouts, names, epoch_seconds), rare, n_scored
 
 
 def _profile_for(night: ScoredNight, profile: Profile | str | None) -> Profile:
@@ -324,42 +344,43 @@ def _paper_mask(scheme: StageScheme) -> Mask | None:
     return is_paper[merge[:, None], merge[None, :]]
 
 
-def _flips(labels: Labels, hours: float) -> Value:
+def _flips(bouts: Bouts, hours: float) -> Value:
     """Return A-B-A with a single B, all three scored, per scored hour."""
     if not hours:
         return NAN, "no epoch is scored"
-    before, middle, after = labels[:-2], labels[1:-1], labels[2:]
-    scored = (before != UNSCORED) & (middle != UNSCORED) & (after != UNSCORED)
-    if not scored.any():
-        return NAN, "no three adjacent epochs are scored"
-    flips = scored & (before == after) & (middle != after)
+    stages, lengths, complete = bouts.stages, bouts.lengths, bouts.complete
+    if not complete.any():  # so that three scored epochs lie in one bout, or in two neighbours
+        scored = np.where(stages != UNSCORED, lengths, 0)
+        if (
+            not ((scored[:-1] > 0) & (scored[1:] > 0) & (scored[:-1] + scored[1:] > 2)).any()
+            and not (scored > 2).any()
+        ):
+            return NAN, "no three adjacent epochs are scored"
+    flips = complete[1:-1] & (lengths[1:-1] == 1) & (stages[:-2] == stages[2:])
     return float(np.count_nonzero(flips)) / hours, ""
 
 
-def _bout_values(bouts: Bouts, names: Iterable[str], epoch_seconds: float) -> dict[str, Value]:
+def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> dict[str, Value]:
     """Return what is counted on the complete bouts of each stage."""
-    minutes = epoch_seconds / 60.0
-    by_stage: dict[int, list[int]] = {}
-    complete = bouts.complete
-    for stage, length in zip(bouts.stages[complete].tolist(), bouts.lengths[complete].tolist(), strict=True):
-        by_stage.setdefault(stage, []).append(length)
+    minutes, complete = epoch_seconds / 60.0, bouts.complete
+    by_stage = np.sort(bouts.stages[complete] * LONGEST_BOUT + bouts.lengths[complete])  # then by length
+    lengths = by_stage % LONGEST_BOUT
     values: dict[str, Value] = {}
-    for label, name in enumerate(names):
-        lengths = by_stage.get(label, [])
+    firsts = LONGEST_BOUT * np.arange(len(names) + 1)
+    bounds = by_stage.searchsorted(firsts).tolist()
+    ends_of_single = by_stage.searchsorted(firsts[:-1] + 1, side="right").tolist()
+    for name, start, stop, end_of_single in zip(names, bounds[:-1], bounds[1:], ends_of_single, strict=True):
         single = mean = middle = NAN
-        if lengths:
-            single = 100.0 * (lengths.count(1) / len(lengths))
-            mean, middle = sum(lengths) / len(lengths) * minutes, _median(lengths) * minutes
-        reason = "" if len(lengths) else f"there is no complete bout of {name}"
+        n_bouts = stop - start
+        if n_bouts:
+            single = 100.0 * ((end_of_single - start) / n_bouts)
+            mean = int(lengths[start:stop].sum()) / n_bouts * minutes
+            middle = int(lengths[start + n_bouts // 2] + lengths[stop + ~(n_bouts // 2)]) / 2 * minutes
+        reason = "" if n_bouts else f"there is no complete bout of {name}"
         values[f"one_epoch_bouts_percent_{name}"] = single, reason
         values[f"mean_bout_minutes_{name}"] = mean, reason
         values[f"median_bout_minutes_{name}"] = middle, reason
     return values
-
-
-def _median(values: Sequence[int]) -> float:
-    ordered, half = sorted(values), len(values) // 2
-    return (ordered[half] + ordered[~half]) / 2
 
 
 def _indicator(
@@ -378,7 +399,7 @@ def _indicator(
     scale = scale if quantity.epoch_rule == "per pair" else 1.0
     low, high = band.low * scale, band.high * scale
     place: Place = "below" if value < low else "above" if value > high else "inside"
-    return Indicator(name, value, unit, low, high, "no band" if np.isnan(value) else place, reason)
+    return Indicator(name, value, unit, low, high, "no band" if isnan(value) else place, reason)
 
 
 def _joint_score(
@@ -390,7 +411,7 @@ def _joint_score(
     """
     joint, scale = profile.joint, epoch_seconds / profile.epoch_seconds
     if joint is None:
-        return _absent("the profile has no joint score of expert nights")
+        return _absent(NO_JOINT)
     if hours_scored < SHORTEST_NIGHT_HOURS:
         least = f"expected {SHORTEST_NIGHT_HOURS:g} h or more, as of the nights that were counted"
         return _absent(f"{hours_scored:.1f} h are scored, {least}")
@@ -398,7 +419,7 @@ def _joint_score(
     squares = []
     for name, expert in joint.indicators.items():
         (value, _), rule = values[name], known[name].epoch_rule
-        if not np.isnan(value) and (scale == 1.0 or rule != "single epochs"):
+        if not isnan(value) and (scale == 1.0 or rule != "single epochs"):
             value = value / scale if rule == "per pair" else value
             squares.append(((known[name].normal(value) - expert.centre) / expert.scale) ** 2)
     if not squares:

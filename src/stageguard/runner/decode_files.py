@@ -35,6 +35,7 @@ from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, explain
 from stageguard.guard.inputs import Training
+from stageguard.guard.strength import Strength
 from stageguard.measures.day import Moment
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
@@ -158,7 +159,12 @@ class StrengthUsed:
     fi_after: float | None
 
     @classmethod
-    def of(cls, strength: Mapping[str, Any]) -> StrengthUsed:
+    def of(cls, strength: Strength) -> StrengthUsed:
+        """Return them from a strength."""
+        return cls(*(getattr(strength, item.name) for item in fields(cls)))
+
+    @classmethod
+    def from_dict(cls, strength: Mapping[str, Any]) -> StrengthUsed:
         """Return them from a strength as a record has it."""
         return cls(**{item.name: strength[item.name] for item in fields(cls)})
 
@@ -197,7 +203,7 @@ class DecodedNight:
             n_changed=int(np.count_nonzero(decoding.changed)),
             n_filled=int(np.count_nonzero(decoding.filled)),
             strength=str(decoding.strength),
-            strength_used=StrengthUsed.of(asdict(decoding.strength)),
+            strength_used=StrengthUsed.of(decoding.strength),
             outputs={kind: path for kind, path in outputs.items() if path is not None},
             joint=measures.joint,
             notes=tuple(notes),
@@ -327,7 +333,7 @@ def _night_of(record: Mapping[str, Any], files: WrittenFiles) -> DecodedNight:
         n_changed=record["n_changed"],
         n_filled=record["n_filled"],
         strength=strength["why"],
-        strength_used=StrengthUsed.of(strength),
+        strength_used=StrengthUsed.from_dict(strength),
         outputs={"tsv": files.tsv, "json": files.sidecar} | written,
         joint=JointScores(
             **{name: NAN if score is None else score for name, score in record.get("joint_score", {}).items()}

@@ -11,10 +11,12 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from stageguard.base.errors import (
     OVERWRITE,
@@ -48,7 +50,10 @@ from stageguard.formats.outputs import (
 from stageguard.guard.decode import check_cohort, decode
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.guard.explain import explain
-from stageguard.measures.summary import measures_of
+from stageguard.measures.estimates import estimates_of_all
+from stageguard.measures.rare_events import count_early_rem_removed
+from stageguard.measures.statistics import StatisticsOptions
+from stageguard.measures.summary import joint_scores
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, table_text
 from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
@@ -118,7 +123,8 @@ class Part:
 
     def to_json(self) -> str:
         """Return what `from_dict` takes, as JSON."""
-        content = asdict(self) | {"nights": [row.to_dict() for row in self.nights]}
+        content = {item.name: getattr(self, item.name) for item in fields(self)}
+        content["nights"] = [row.to_dict() for row in self.nights]
         return json.dumps(content, allow_nan=False)
 
     @classmethod
@@ -270,18 +276,16 @@ def _decode_block(
     decodings = _decode_nights(task, readable)
     decoded: list[tuple[str, Decoding]] = []
     results = dict(zip((night.id for night in readable), decodings, strict=True))
+    whole = {name: result for name, result in results.items() if isinstance(result, Decoding)}
+    rows = dict(zip(whole, _rows(task, whole), strict=True))
     for night in nights:
         result = results.get(night.id, night.error)
-        if isinstance(result, Decoding):
-            try:
-                part.nights.append(_row(task, night.id, result))
-            except StageGuardError as error:
-                result = error
         if not isinstance(result, Decoding):
             where = f"{task.path.name}, night {night.id[:40]}"
             problem = result if isinstance(result, Message) else error_message(result, where)
             part.failures.append((night.id, say(problem)))
             continue
+        part.nights.append(rows[night.id])
         decoded.append((night.id, result))
         for note in night.notes:
             part.notes[note] = part.notes.get(note, 0) + 1
@@ -309,15 +313,19 @@ def _decode_nights(task: TableTask, nights: Sequence[TableNight]) -> list[Decodi
     return [result for night in nights for result in _decode_nights(task, [night])]
 
 
-def _row(task: TableTask, night_id: str, decoding: Decoding) -> NightRow:
-    measures = measures_of(decoding)
-    return NightRow.of(
-        *(night_id, task.path.name, decoding.hypnogram.n_epochs, int(decoding.changed.sum())),
-        strength=StrengthUsed.of(asdict(decoding.strength)),
-        joint=measures.joint,
-        n_early_rem_removed=len(measures.early_rem_removed),
-        estimates=measures.estimates,
-    )
+def _rows(task: TableTask, decodings: Mapping[str, Decoding]) -> list[NightRow]:
+    """Return a row of every night: only what a table shows is measured."""
+    estimates = estimates_of_all([*decodings.values()], StatisticsOptions())
+    return [
+        NightRow.of(
+            *(name, task.path.name, decoding.hypnogram.n_epochs, int(np.count_nonzero(decoding.changed))),
+            strength=StrengthUsed.of(decoding.strength),
+            joint=joint_scores(decoding),
+            n_early_rem_removed=count_early_rem_removed(decoding),
+            estimates=estimated,
+        )
+        for (name, decoding), estimated in zip(decodings.items(), estimates, strict=True)
+    ]
 
 
 def _count(tally: Tally, part: Part, task: TableTask, *, is_old: bool) -> None:

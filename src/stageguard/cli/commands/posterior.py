@@ -24,7 +24,7 @@ from stageguard.cli.present import print_headline, print_read, print_review, run
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.posteriors import MEANING, Draws, WrittenPosterior, write_posterior
 from stageguard.guard.decoding import Decoding
-from stageguard.guard.posterior import MOST_DRAWS, Posterior, posterior_like, sample_like
+from stageguard.guard.posterior import MOST_DRAWS, Posterior, posteriors_like, sample_like
 from stageguard.measures.summary import NightFacts
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import decode_file
@@ -66,7 +66,7 @@ def posterior(
 
     def write(night: Input) -> SmoothedNight:
         decoding, notes = decode_file(night.path, loaded, options)
-        smooth = posterior_like(decoding)
+        (smooth,) = posteriors_like([decoding])
         drawn = None if draws is None else Draws(sample_like(decoding, n=draws, seed=seed), seed)
         written = write_posterior(
             smooth,
