@@ -11,6 +11,7 @@ import torch
 from cli_runner import Ran, Runner, error_line
 from feature_nights import NAMES, cohort, feature_table, write_csv
 from stageguard.formats.read import read_density
+from stageguard.nn.checkpoint import load_model
 
 CONFIG = """
 data = "features"
@@ -96,6 +97,27 @@ def test_predict_writes_densities_and_hypnograms_that_verify(run, place, model, 
     checked = run("verify", tmp_path / "out" / "night70.hypnogram.tsv")
     assert checked.code == 0, checked.out
     assert "night70.hypnogram.tsv: verified" in checked.out
+
+
+@pytest.mark.parametrize(
+    ("options", "is_soft"),
+    [
+        ((), True),
+        (("--no-temperature",), False),
+        (("-p", "kdd2026-cardiorespiratory"), False),
+        (("-p", "kdd2026-cardiorespiratory", "--temperature"), True),
+    ],
+)
+def test_predict_softens_but_for_the_paper_or_as_it_is_told(run, model, tmp_path, options, is_soft):
+    path = write_csv(tmp_path / "a.csv", feature_table(70))
+    ran = run("predict", model, path, "-o", tmp_path / "out", *options, "--json")
+    assert ran.code == 0, ran.err
+    (staged_by,) = (note for note in ran.json[0]["notes"] if note.startswith("staged by"))
+    assert staged_by.endswith(", no temperature") != is_soft
+    assert any("carries no signal quality" in note for note in ran.json[0]["notes"])
+    written = read_density(tmp_path / "out" / "a.hypnodensity.csv").probabilities
+    expected = load_model(model).probabilities(feature_table(70), temperature=is_soft)
+    np.testing.assert_allclose(written, expected, atol=1e-5)
 
 
 def test_predict_hands_the_decoder_how_stages_were_weighted(run, model, tmp_path):

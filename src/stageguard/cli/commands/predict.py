@@ -147,7 +147,7 @@ def find_tasks(
     dataset: str | None,
     channels: Mapping[str, str],
     folder: Path,
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
 ) -> list[StageTask]:
     """Return what there is to stage, in order; `options` are the dataset's."""
     if dataset is None:
@@ -160,7 +160,7 @@ def find_tasks(
         )
     tasks: list[StageTask] = []
     for path in paths:
-        listed = list(entries(dataset, path, **options))
+        listed = list(entries(dataset, path, **(options or {})))
         if not listed:
             raise InputError(f"{path} holds no recording of {dataset}. See: stageguard data show {dataset}")
         tasks += [StageTask(entry.files[0], folder / entry.id, entry.read) for entry in listed]
