@@ -79,6 +79,15 @@ def sleep_edf(kind: str) -> Iterator[FeatureNight]:
         yield _main_sleep(whole)
 
 
+def sleep_edf_ages() -> dict[str, float]:
+    """Return the age of each subject."""
+    import pandas as pd
+
+    columns = ["subject_id", "age"]
+    frame = pd.read_parquet(data_folder() / "sleep-edfx" / "sleep_edfx_cassette_26.parquet", columns=columns)
+    return {str(subject): float(age) for subject, age in frame.drop_duplicates().itertuples(index=False)}
+
+
 def slpdb(window_seconds: float = 300.0) -> Iterator[FeatureNight]:
     """18 recordings: heart-rate variability over five minutes around each epoch."""
     code = np.array([0, 1, 2, 3, 3, 4, -1, -1])

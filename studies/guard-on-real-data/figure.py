@@ -17,7 +17,7 @@ COLOURS = {
     "band": "#9aa0a6",
     "clock + target": "#c08a3e",
     "clock + tune": "#3b78b5",
-    "fit + clock": "#1d7a4d",
+    "fit": "#1d7a4d",
 }
 WIDTH, ROW, LEFT, GAP = 1080, 21, 330, 60
 PANEL = (WIDTH - LEFT - GAP - 30) / 2

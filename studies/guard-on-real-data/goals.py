@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elsewhere import experts_flagged, transfer_figures
 from layout import figures, of_group, table
 
 WITHOUT_LABELS = ("clock + target", "clock + tune")
-WITH_LABELS = ("fit", "fit + clock")  # on 15 scored nights or more
+WITH_LABELS = ("fit",)  # on 15 scored nights or more
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,13 @@ class Goal:
     at_least: bool
     methods: tuple[str, ...] = WITHOUT_LABELS
 
-    def is_met(self, value: float) -> bool:
-        """Whether a figure, as printed, keeps to the bar."""
+    def row(self, method: str, n: int, value: float) -> list[str]:
+        """Return a row of the table; bold where the figure, as printed, misses the bar."""
+        shown = f"{value:.0f}" if float(self.bar).is_integer() else f"{value:.3f}"
         value = round(value, 3)
-        return value >= self.bar if self.at_least else value <= self.bar
+        is_met = value >= self.bar if self.at_least else value <= self.bar
+        bar = f"{'≥' if self.at_least else '≤'} {self.bar:g}"
+        return [f"{method}: {self.words}", f"{n}", bar, shown if is_met else f"**{shown}**"]
 
 
 GOALS = (
@@ -38,6 +42,9 @@ GOALS = (
     Goal("single errors significantly worse", "all", "worse", 3, False),
     Goal("nights in two experts' band of FI", "all", "in band", 0.85, True),
     Goal("REM latency's error, good stagers", "good", "rem latency", 0.6, False),
+    Goal("error of the REM latency to report, good stagers", "good", "rem latency to report", 0.6, False),
+    Goal("nights that do not look like expert scoring", "flickering", "flagged", 0.8, True, ("argmax",)),
+    Goal("nights that do not look like expert scoring", "human", "flagged", 0.12, False),
     Goal("tasks whose κ is significantly worse, Holm", "all", "down by Holm", 0, False, WITH_LABELS),
     Goal("worst change of κ on a task", "all", "kappa worst", -0.005, True, WITH_LABELS),
     Goal("errors, good stagers", "good", "ratio", 0.93, False, WITH_LABELS),
@@ -45,17 +52,28 @@ GOALS = (
 )
 
 
-def goals_table(held: Mapping) -> str:
-    """One row a goal and method; bold where it is missed."""
+# Of profiles fitted elsewhere, over pairs of tasks; and of experts no profile has counted, the worst cohort.
+ELSEWHERE = (
+    Goal("pairs whose κ is significantly worse, Holm", "pairs", "down by Holm", 0, False, ("said", "unsaid")),
+    Goal("worst change of κ on a pair", "pairs", "kappa worst", -0.005, True, ("said", "unsaid")),
+)
+OF_EXPERTS = Goal("their nights that do not look like expert scoring, worst cohort", "", "", 0.12, False)
+
+
+def goals_table(held: Mapping, pairs: Mapping) -> str:
+    """One row a goal and method."""
     rows = []
     for goal in GOALS:
-        for method in goal.methods:
-            tasks = of_group(held, goal.group, method)
-            if not tasks:
-                continue
-            value = figures(tasks, method)[goal.figure]
-            shown = f"{value:.0f}" if float(goal.bar).is_integer() else f"{value:.3f}"
-            bar = f"{'≥' if goal.at_least else '≤'} {goal.bar:g}"
-            met = goal.is_met(value)
-            rows.append([f"`{method}`: {goal.words}", f"{len(tasks)}", bar, shown if met else f"**{shown}**"])
+        by_method = {method: of_group(held, goal.group, method) for method in goal.methods}
+        rows += [
+            goal.row(f"`{method}`", len(tasks), figures(tasks, method)[goal.figure])
+            for method, tasks in by_method.items()
+            if tasks
+        ]
+    for goal in ELSEWHERE if pairs else ():
+        for how in goal.methods:
+            value = transfer_figures(pairs, how)[goal.figure]
+            rows.append(goal.row(f"`fit` elsewhere, {how}", len(pairs), value))
+    flagged = experts_flagged()
+    rows.append(OF_EXPERTS.row("experts not counted", len(flagged), max(flagged)))
     return table(["goal", "tasks", "bar", "found"], rows)

@@ -22,6 +22,9 @@ STATISTICS = (
 )
 # Of mice, recorded around the clock: no moment is bedtime. The seven are measured beside them.
 OF_MICE = tuple(f"{what}_{stage}" for what in ("minutes", "bouts") for stage in "WNR")
+# Two more readings of REM latency, held to the expert's first epoch of REM too: to the first bout of two
+# minutes, and the one that `sg.estimates` picks for the night.
+LASTING, TO_REPORT = "rem_latency_bout_minutes", "rem_latency_to_report_minutes"
 # The 90th percentile of the ratio of two experts' fragmentation indices on one night (DOD), by stages.
 TWO_EXPERTS = {2: 2.00, 3: 1.97, 5: 2.25}
 
@@ -31,29 +34,39 @@ def fragmentation(labels: np.ndarray) -> float:
     return float((labels[:-1] != labels[1:])[pairs].mean()) if pairs.any() else math.nan
 
 
-def statistics(labels: np.ndarray, scheme: StageScheme, epoch_seconds: float) -> dict[str, float]:
-    night = sg.Hypnogram(labels.astype(np.int8), scheme, epoch_seconds)
-    found = sg.sleep_statistics(night)
-    values = {name: float(getattr(found, name)) for name in STATISTICS if name != "bouts"}
-    values["bouts"] = float(sum(found.bouts.values()))
-    if scheme.n_stages == 3:
-        values |= {f"minutes_{stage}": float(found.stage_minutes[stage]) for stage in scheme.names}
-        values |= {f"bouts_{stage}": float(found.bouts[stage]) for stage in scheme.names}
-    return values
+def statistics(night: sg.Hypnogram) -> dict[str, float]:
+    measured = sg.sleep_statistics(night)
+    values = {name: float(getattr(measured, name)) for name in STATISTICS if name != "bouts"}
+    values["bouts"] = float(sum(measured.bouts.values()))
+    if night.scheme.n_stages == 3:
+        values |= {f"minutes_{stage}": float(measured.stage_minutes[stage]) for stage in night.scheme.names}
+        values |= {f"bouts_{stage}": float(measured.bouts[stage]) for stage in night.scheme.names}
+    lasting = float(measured.rem_latency_bout_minutes)
+    return values | {LASTING: values["rem_latency_minutes"] if math.isnan(lasting) else lasting}
 
 
 def judge(
-    labels: np.ndarray, expert: np.ndarray, scheme: StageScheme, epoch_seconds: float
+    labels: np.ndarray,
+    expert: np.ndarray,
+    scheme: StageScheme,
+    epoch_seconds: float,
+    profile: sg.Profile,
+    rem_latency: float | None = None,
 ) -> dict[str, float]:
-    """Return kappa, accuracy, macro F1, FI, TVR and absolute errors over epochs that both have scored."""
+    """Measure a night over the epochs that both have scored.
+
+    Returns kappa, accuracy, macro F1, FI, TVR, whether the joint score of the shipped `profile` takes the
+    night (and the expert's) for a stager's, and absolute errors. `rem_latency` is the one to report; without
+    it that of the first lasting bout.
+    """
     both = (labels >= 0) & (expert >= 0)
     labels, expert = np.where(both, labels, -1), np.where(both, expert, -1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
-        agreed = sg.agreement(
-            *(sg.Hypnogram(a.astype(np.int8), scheme, epoch_seconds) for a in (expert, labels))
-        )
-        own, theirs = (statistics(a, scheme, epoch_seconds) for a in (labels, expert))
+        theirs, own = (sg.Hypnogram(a.astype(np.int8), scheme, epoch_seconds) for a in (expert, labels))
+        agreed = sg.agreement(theirs, own)
+        own_values, their_values = statistics(own), statistics(theirs)
+        flagged, expert_flagged = _flagged(own, profile), _flagged(theirs, profile)
     fi, expert_fi = fragmentation(labels), fragmentation(expert)
     values = {
         "kappa": agreed.kappa,
@@ -65,12 +78,23 @@ def judge(
         if fi > 0 and expert_fi > 0
         else 0.0,
         "tvr_percent": _tvr(labels, scheme),
+        "flagged": flagged,
+        "flagged_expert": expert_flagged,
     }
+    own_values[TO_REPORT] = own_values[LASTING] if rem_latency is None else rem_latency
+    their_values |= dict.fromkeys((LASTING, TO_REPORT), their_values["rem_latency_minutes"])
     # Sleep or REM that never comes counts as coming at the end: a method must not gain by showing none.
     end = len(labels) * epoch_seconds / 60.0
-    for name in ("sol_minutes", "rem_latency_minutes"):
-        own[name] = end if math.isnan(own[name]) and not math.isnan(theirs[name]) else own[name]
-    return values | {f"error {name}": abs(own[name] - theirs[name]) for name in own}
+    for name in ("sol_minutes", "rem_latency_minutes", LASTING, TO_REPORT):
+        if math.isnan(own_values[name]) and not math.isnan(their_values[name]):
+            own_values[name] = end
+    return values | {f"error {name}": abs(own_values[name] - their_values[name]) for name in own_values}
+
+
+def _flagged(night: sg.Hypnogram, profile: sg.Profile) -> float:
+    """Return 1 where the joint score is above what experts stay under, 0 where not, NaN without a score."""
+    looks = sg.validity(night, profile).looks_like_experts
+    return math.nan if looks is None else float(not looks)
 
 
 def _tvr(labels: np.ndarray, scheme: StageScheme) -> float:

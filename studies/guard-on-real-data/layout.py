@@ -1,4 +1,4 @@
-"""Lay the study's results out as tables."""
+"""Lay the study's results out as tables, and the figures behind its goals."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from judging import OF_MICE, STATISTICS
+from judging import OF_MICE, STATISTICS, TO_REPORT
 from scipy.stats import binomtest, wilcoxon
 
 UNSCORED = ("band", "clock", "target", "tune", "clock + target", "clock + tune")
-SCORED = ("paper", "fit", "fit + clock")
-METHODS = (*UNSCORED, *SCORED)
+SCORED = ("paper", "fit")
+BEFORE = "fit before"  # rows of an earlier version, kept in fit_before.json
+METHODS = (*UNSCORED, "paper", BEFORE, "fit")
 ACT_ABOVE = 1.5  # a stager flickers whose median night is this much above the experts' fragmentation
 GOOD_KAPPA = 0.6
 
@@ -109,6 +110,21 @@ def error_ratio(task: Mapping, method: str) -> float:
     return float(np.nanmean([ratio(task, method, name) for name in statistics_of(task)]))
 
 
+def to_report(task: Mapping, method: str) -> float:
+    """Return the error of the REM latency to report over that of argmax's first epoch of REM."""
+    after = values(task, method, f"error {TO_REPORT}")
+    before = values(task, "argmax", "error rem_latency_minutes")
+    both = [s for s in after if not math.isnan(after[s] - before[s])]
+    total = sum(before[s] for s in both)
+    return sum(after[s] for s in both) / total if total > 0 else math.nan
+
+
+def geometric(ratios: Iterable[float]) -> float:
+    """Return the geometric mean of those that are known."""
+    known = [value for value in ratios if value > 0]
+    return float(np.exp(np.mean(np.log(known)))) if known else math.nan
+
+
 def single_errors(task: Mapping, method: str) -> tuple[list[str], list[str]]:
     """Return statistics whose error is significantly smaller, and larger, than argmax's (uncorrected)."""
     better, worse = [], []
@@ -127,8 +143,8 @@ def figures(tasks: Mapping, method: str) -> dict[str, float]:
     up = {name for name, d in gains.items() if d.mean() > 0}
     ratios = [error_ratio(task, method) for task in tasks.values()]
     singles = [single_errors(task, method) for task in tasks.values()]
-    rem = np.array([ratio(task, method, "rem_latency_minutes") for task in tasks.values() if is_human(task)])
-    rem = rem[~np.isnan(rem)]
+    humans = [task for task in tasks.values() if is_human(task)]
+    flagged = [value for task in tasks.values() if not math.isnan(value := mean(task, method, "flagged"))]
     n_up = sum(p_values[name] < 0.05 for name in up)
     return {
         "tasks": len(tasks),
@@ -141,10 +157,12 @@ def figures(tasks: Mapping, method: str) -> dict[str, float]:
         "down by Holm": sum(adjusted[name] < 0.05 for name in gains.keys() - up),
         "ratio": float(np.mean(ratios)),
         "ratio worst": max(ratios),
-        "rem latency": float(np.exp(np.log(rem).mean())) if len(rem) else math.nan,
+        "rem latency": geometric([ratio(task, method, "rem_latency_minutes") for task in humans]),
+        "rem latency to report": geometric([to_report(task, method) for task in humans]),
         "better": sum(len(better) for better, _ in singles),
         "worse": sum(len(worse) for _, worse in singles),
         "in band": float(np.median([mean(task, method, "fi_in_band") for task in tasks.values()])),
+        "flagged": float(np.mean(flagged)) if flagged else math.nan,
         "accuracy down": sum(
             p_value(d := paired(task, method, "accuracy")) < 0.05 and d.mean() < 0 for task in tasks.values()
         ),
@@ -175,13 +193,16 @@ def summary(held: Mapping, groups: Iterable[str], methods: Iterable[str]) -> str
                     f"{one['ratio']:.2f} ({one['ratio worst']:.2f})",
                     f"{one['better']} / {one['worse']}",
                     _number(one["rem latency"], 2),
+                    _number(one["rem latency to report"], 2),
                     f"{100 * one['in band']:.0f} %",
+                    "" if math.isnan(one["flagged"]) else f"{100 * one['flagged']:.0f} %",
                     f"{one['accuracy down']}",
                 ]
             )
     header = [
         *("stagers (tasks): method", "κ, median (worst)", "tasks up / down", "by Holm", "errors (worst)"),
-        *("single errors better / worse", "REM latency's", "nights in band", "accuracy down"),
+        *("single errors better / worse", "REM latency's", "to report", "nights in band", "not like experts"),
+        "accuracy down",
     ]
     return table(header, rows)
 
@@ -254,7 +275,7 @@ def errors(held: Mapping, names: tuple[str, ...]) -> str:
     for task_name, task in held.items():
         if statistics_of(task) != names:
             continue
-        for method in ("argmax", "paper", "band", "clock + target", "clock + tune", "fit + clock"):
+        for method in ("argmax", "paper", "band", "clock + target", "clock + tune", "fit"):
             if not has_method(task, method):
                 continue
             cells = [
@@ -295,27 +316,6 @@ def covered(held: Mapping) -> str:
     return table(["task", "covered", "intervals", "p of the task", "statistic furthest off"], rows)
 
 
-def transferred(pairs: Mapping) -> str:
-    """Profiles used on another cohort than they were fitted on."""
-    gains = {name: np.array(pair["kappa"]) for name, pair in pairs.items()}
-    p_values = {name: p_value(d) for name, d in gains.items()}
-    adjusted = holm(p_values)
-    rows = [
-        [name, f"{len(d)}", f"{d.mean():+.3f}{_star(d)}", f"{pairs[name]['ratio']:.2f}", pairs[name]["did"]]
-        for name, d in gains.items()
-    ]
-    up = sum(p_values[n] < 0.05 and d.mean() > 0 for n, d in gains.items())
-    down = sum(p_values[n] < 0.05 and d.mean() < 0 for n, d in gains.items())
-    harmed = sum(adjusted[n] < 0.05 and d.mean() < 0 for n, d in gains.items())
-    ratios = [pair["ratio"] for pair in pairs.values()]
-    head = (
-        f"{len(pairs)} pairs: κ up on {up}, down on {down} (uncorrected), down by Holm on {harmed}, worst "
-        f"{min(d.mean() for d in gains.values()):+.3f}; errors {np.mean(ratios):.2f} of argmax's (worst "
-        f"{max(ratios):.2f}).\n"
-    )
-    return head + "\n" + table(["fitted on → used on", "subjects", "κ change", "errors", "it does"], rows)
-
-
 def chosen_words(held: Mapping) -> str:
     return "\n".join(
         f"- {name}: {' / '.join(dict.fromkeys(task['chosen']))}"
@@ -325,19 +325,13 @@ def chosen_words(held: Mapping) -> str:
 
 
 def gaps(held: Mapping) -> str:
-    """Say on which tasks scored nights have not been used, or not by this run."""
-    earlier = [name for name, task in held.items() if task.get("earlier_fit")]
+    """Say on which tasks scored nights have not been used."""
     without = [name for name, task in held.items() if not has_method(task, "fit")]
-    no_clock = [name for name in earlier if not has_method(held[name], "fit + clock")]
-    parts = {
-        "`paper` and `fit` are an earlier run's, on the same probabilities": earlier,
-        "`fit + clock` was not run": no_clock,
-        "neither `paper` nor `fit` was run": without,
-    }
-    return "".join(f"- {what}: {'; '.join(names)}.\n" for what, names in parts.items() if names)
+    return f"Neither `paper` nor `fit` was run on: {'; '.join(without)}.\n" if without else ""
 
 
-def write_tables(held: Mapping, pairs: Mapping, goals: str, path: Path) -> None:
+def write_tables(held: Mapping, goals: str, elsewhere: Iterable[str], path: Path) -> None:
+    """Write the page of all tables; `elsewhere` are those of `elsewhere.py`."""
     parts = [
         "# The guard on real nights\n",
         INTRODUCTION,
@@ -351,7 +345,7 @@ def write_tables(held: Mapping, pairs: Mapping, goals: str, path: Path) -> None:
         "Mean over subjects; ↑ ↓ significantly better or worse than argmax (paired Wilcoxon, uncorrected).\n",
         per_task(held),
     ]
-    for method in ("clock + target", "clock + tune", "fit + clock", "paper"):
+    for method in ("clock + target", "clock + tune", "fit", "paper"):
         parts += [f"## `{method}`, before and after\n", measures(held, method)]
     parts += [
         "## Errors of what studies report\n",
@@ -361,41 +355,38 @@ def write_tables(held: Mapping, pairs: Mapping, goals: str, path: Path) -> None:
         "## Conformal intervals\n",
         "Nominal 90 %, of `fit`, on subjects not used to fit.\n",
         covered(held),
+        *elsewhere,
+        "## What `fit` chose\n",
+        chosen_words(held) + "\n",
     ]
-    if pairs:
-        parts += ["## On another cohort\n", ELSEWHERE, transferred(pairs)]
-    parts += ["## What `fit` chose\n", chosen_words(held) + "\n"]
-    path.write_text("\n".join(parts))
+    path.write_text("\n".join(parts), "utf-8")
 
 
-ELSEWHERE = """A profile fitted on all nights of one task is used on another cohort's, with `cohort=`.
-Stage shares and biases are left out; where the same rule without them did not keep argmax's κ, it is argmax.
-"""
-
-INTRODUCTION = """Written by `run.py`; every figure follows from `results.json` and `transfer.json`.
+INTRODUCTION = """Written by `run.py`; every figure follows from `results.json`, `fit_before.json`,
+`transfer.json` and `learning.json`.
 
 Without labels: `band` is the rule shipped before, `clock` REM's curve on argmax alone, `target` what one
 night is judged by, `tune` (`sg.tune`) what all nights of the stager say; the human profiles ship
 `clock + target`. The clock's curve is counted without the task's own cohort. Transitions and the experts'
 fragmentation are the shipped profile's, and the cohort may be among those they were counted on.
 With labels, in four folds: `paper` has the paper's rules with transitions of the training nights, `fit` is
-`sg.fit` before `target` and the clock were among its candidates, `fit + clock` the same profile with the
-clock put on top.
+`sg.fit` on the shipped profile, `fit before` the `sg.fit` of the version before `target` and the clock were
+among its candidates; its rows are kept from then.
 
 Stagers: boosting (scikit-learn, 60 rounds) stages single epochs; its training nights are staged by an inner
 split, so that nothing a guard learns from has seen a test subject. Votes are those of networks trained
 elsewhere; for DOD-H the truth is the consensus of five scorers. The six published networks of DOD-H give
 labels alone: each is replaced by what experts scored where the training nights have that label, the label
 staying the likeliest. So their probabilities are alike wherever the label is, and know the scorers. The
-networks of `../training` are not among the tasks: their probabilities were not at hand for this run, and
-training them takes hours.
+networks on Sleep-EDF and Sleep-Accel are the small ones of `../training`.
 
 A stager flickers if its median night is more than 1.5 times as fragmented as its profile aims at; good are
 human stagers that do not, with κ of .6 or more. Errors: mean absolute error over argmax's, averaged over
 TST, SE, SOL, REM latency, WASO, awakenings and bouts; for mice, recorded around the clock, over minutes and
 bouts of W, N and R. Sleep or REM that never comes counts as coming at the end of the recording. REM
-latency's: geometric mean over human tasks. Nights in band: FI within the factor that two experts of a night
-differ by (1.97, 2.25, 2.00 for 3, 5, 2 stages), median over tasks. FI, bouts and awakenings are no
+latency's: geometric mean over human tasks; to report: of what `sg.estimates` gives. Nights in band: FI within
+the factor that two experts of a night differ by (1.97, 2.25, 2.00 for 3, 5, 2 stages), median over tasks. Not
+like experts: nights above the threshold of the joint score, mean over tasks. FI, bouts and awakenings are no
 independent evidence for rules steered by FI; for `fit`, TST, SE, WASO and the other errors are not either,
 since they count in its choice: κ is.
 """

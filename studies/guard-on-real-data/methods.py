@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +32,31 @@ def experts(task: Task, nights: Sequence[TaskNight]) -> list[sg.Hypnogram]:
     return [sg.Hypnogram(n.labels.astype(np.int8), task.scheme, task.epoch_seconds) for n in nights]
 
 
-def argmax(nights: Sequence[TaskNight]) -> list[np.ndarray]:
+def argmax(nights: Sequence[TaskNight]) -> list[Scored]:
     return [
-        np.where(np.isnan(n.probabilities[:, 0]), -1, np.nan_to_num(n.probabilities).argmax(axis=1))
+        Scored(np.where(np.isnan(n.probabilities[:, 0]), -1, np.nan_to_num(n.probabilities).argmax(axis=1)))
         for n in nights
     ]
 
 
-def decode(profile: sg.Profile, task: Task, nights: Sequence[TaskNight]) -> list[np.ndarray]:
+@dataclass(frozen=True)
+class Scored:
+    """A night's stages under one method, and the REM latency that it would report."""
+
+    labels: np.ndarray
+    rem_latency: float | None = None
+
+
+def decode(
+    profile: sg.Profile,
+    task: Task,
+    nights: Sequence[TaskNight],
+    *,
+    cohort: str | None = None,
+    stager: str | None = None,
+    estimates: bool = True,
+) -> list[Scored]:
+    """Decode nights of a task; without `cohort` and `stager` said, neither counts as the profile's own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         results = sg.decode(
@@ -46,11 +64,13 @@ def decode(profile: sg.Profile, task: Task, nights: Sequence[TaskNight]) -> list
             profile,
             epoch_seconds=task.epoch_seconds,
             trained=task.trained,
-            cohort=task.cohort,
+            cohort=cohort,
+            stager=stager,
         )
+        latencies = [sg.estimates(r).rem_latency_minutes if estimates else None for r in results]
     return [
-        np.where(before < 0, -1, result.hypnogram.labels)
-        for before, result in zip(argmax(nights), results, strict=True)
+        Scored(np.where(before.labels < 0, -1, result.hypnogram.labels), latency)
+        for before, result, latency in zip(argmax(nights), results, latencies, strict=True)
     ]
 
 
@@ -60,22 +80,28 @@ def clock_of(task: Task) -> dict | None:
     if clock is None:
         return None
     without = json.loads(EXPERTS.read_text())["clock"][task.scheme.name]["curves_without"].get(task.cohort)
-    return clock if without is None else clock | {"curves": {name: without[name] for name in clock["curves"]}}
+    if without is None:
+        return clock
+    return clock | {"curves": {name: without[name][: len(own)] for name, own in clock["curves"].items()}}
 
 
 def stager_fi(task: Task, nights: Sequence[TaskNight]) -> float:
     """Return the median fragmentation of the stager's own choice, at the shipped profile's epoch length."""
     ratio = sg.Profile.load(task.base).epoch_seconds / task.epoch_seconds
-    return ratio * float(np.nanmedian([fragmentation(labels) for labels in argmax(nights)]))
+    return ratio * float(np.nanmedian([fragmentation(scored.labels) for scored in argmax(nights)]))
 
 
 def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Profile]:
     """Return the profiles that need no scored night, `tune` from the nights' own probabilities."""
     shipped, clock = sg.Profile.load(task.base), clock_of(task)
-    target = {"rule": "target", "fi_target": shipped.strength.fi_target}
+    target = shipped.to_dict()["strength"]
+    if target["rule"] != "target":  # mice
+        target = {"rule": "target", "fi_target": shipped.strength.fi_target}
     band = {"rule": "band", "fi_target": shipped.strength.fi_target, "floor": 0.5, "cap": 2.0}
     densities = [night.probabilities for night in nights]
-    tuned = sg.tune(densities, shipped.replace(strength=target), epoch_seconds=task.epoch_seconds)
+    tuned = sg.tune(
+        densities, shipped.replace(strength=target), stager=task.stager, epoch_seconds=task.epoch_seconds
+    )
     return {
         "band": shipped.replace(strength=band, clock=None),
         "clock": shipped.replace(strength=None, transition_weight=0.0, clock=clock),
@@ -88,20 +114,20 @@ def without_labels(task: Task, nights: Sequence[TaskNight]) -> dict[str, sg.Prof
 
 def with_labels(task: Task, train: Sequence[TaskNight]) -> dict[str, sg.Profile]:
     """Return the profiles that training nights give."""
-    fitted = fit(task, train)
-    return {"paper": _paper(task, train), "fit": fitted, "fit + clock": fitted.replace(clock=clock_of(task))}
+    return {"paper": _paper(task, train), "fit": fit(task, train)}
 
 
 def fit(task: Task, train: Sequence[TaskNight]) -> sg.Profile:
-    """Fit a profile without the clock."""
+    """Fit the shipped profile, its clock counted without the task's own cohort."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sg.StageGuardWarning)
         return sg.fit(
             [n.probabilities for n in train],
             experts(task, train),
-            base=sg.Profile.load(task.base).replace(clock=None),
+            base=sg.Profile.load(task.base).replace(clock=clock_of(task)),
             groups=[n.subject for n in train],
             cohort=task.cohort,
+            stager=task.stager,
             epoch_seconds=task.epoch_seconds,
             learning_curve=False,
         )

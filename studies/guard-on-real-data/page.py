@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from goals import goals_table
+from elsewhere import learning_summary, transfer_summary
 from layout import error_ratio, has_method, mean, paired, summary, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "real-nights.md"
-SHOWN = ("paper", "band", "clock", "clock + target", "clock + tune", "fit", "fit + clock")
+SHOWN = ("paper", "band", "clock", "clock + target", "clock + tune", "fit before", "fit")
 SAID = {
     "TVR after": "0.1 to 0.8 %",
     "FI": "56 to 62 % lower",
@@ -20,12 +20,20 @@ SAID = {
 }
 
 
-def write_page(held: Mapping, path: Path = PAGE) -> None:
-    """Replace what stands between the page's marks."""
+def write_page(held: Mapping, pairs: Mapping, draws: Mapping, goals: str, path: Path = PAGE) -> None:
+    """Replace what stands between the marks that the page has."""
     text = path.read_text("utf-8")
     groups = ("good", "flickering", "neither")
-    tables = {"tasks": summary(held, groups, SHOWN), "goals": goals_table(held), "claims": claims(held)}
+    tables = {
+        "tasks": summary(held, groups, SHOWN),
+        "goals": goals,
+        "elsewhere": transfer_summary(pairs) if pairs else "",
+        "learning": learning_summary(held, draws) if draws else "",
+        "claims": claims(held),
+    }
     for name, made in tables.items():
+        if f"<!-- {name} -->" not in text:
+            continue
         before, rest = text.split(f"<!-- {name} -->\n", 1)
         _, after = rest.split(f"<!-- end of {name} -->", 1)
         text = f"{before}<!-- {name} -->\n{made}<!-- end of {name} -->{after}"

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from cohorts import sleep_edf_ages
 from layout import table
 from methods import argmax, experts
 from tasks import Task, tasks
@@ -27,6 +28,7 @@ DESIGNS = (  # what is estimated, scored nights, all nights
     ("mean", 10, 50),
     ("mean", 20, 200),
     ("difference", 20, 200),
+    ("correlation", 20, 200),
 )
 N_STUDIES, N_RESAMPLES, SEED = 200, 299, 42
 TASKS = (
@@ -52,22 +54,26 @@ def statistics(scored: sg.Hypnogram) -> dict[str, float]:
     return {name: float(minutes[name] if name in minutes else getattr(found, name)) for name in STATISTICS}
 
 
-def measured(task: Task) -> dict[str, np.ndarray]:
-    """Return expert and guarded values of every night, by statistic."""
+def measured(task: Task) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return expert and guarded values of every night, by statistic, and what they are correlated with."""
     nights = [night for fold in task.folds() for night in fold.test]
     decoded = sg.decode([night.probabilities for night in nights], task.base, epoch_seconds=30.0)
     guarded = [
-        replace(each.hypnogram, labels=np.where(before < 0, -1, each.hypnogram.labels).astype(np.int8))
+        replace(each.hypnogram, labels=np.where(before.labels < 0, -1, each.hypnogram.labels).astype(np.int8))
         for each, before in zip(decoded, argmax(nights), strict=True)
     ]
     by_scoring = [
         np.array([list(statistics(scored).values()) for scored in scorings])
         for scorings in (experts(task, nights), guarded)
     ]
-    return {name: np.stack([each[:, k] for each in by_scoring]) for k, name in enumerate(STATISTICS)}
+    values = {name: np.stack([each[:, k] for each in by_scoring]) for k, name in enumerate(STATISTICS)}
+    if task.cohort == "sleep-edf":
+        age = sleep_edf_ages()
+        return values, np.array([age[night.subject] for night in nights])
+    return values, np.array([len(night.labels) / 120 for night in nights])  # hours of recording
 
 
-def repeat(pair: np.ndarray, kind: str, n_scored: int, n_all: int) -> dict[str, float]:
+def repeat(pair: np.ndarray, kind: str, n_scored: int, n_all: int, covariate: np.ndarray) -> dict[str, float]:
     """Do many studies of one statistic, and count."""
     rng = np.random.default_rng(SEED)
     expert, automatic = pair
@@ -76,6 +82,7 @@ def repeat(pair: np.ndarray, kind: str, n_scored: int, n_all: int) -> dict[str, 
     truth = {
         "mean": np.mean(expert[known]),
         "difference": np.mean(expert[known & is_first]) - np.mean(expert[known & ~is_first]),
+        "correlation": np.corrcoef(expert[known], covariate[known])[0, 1],
     }[kind]
     covered = alone = n_done = n_fallen = 0
     ratios, weights = [], []
@@ -86,6 +93,8 @@ def repeat(pair: np.ndarray, kind: str, n_scored: int, n_all: int) -> dict[str, 
         if kind == "difference":
             group = {name: "ab"[not is_first[k]] for name, k in zip(names, drawn, strict=True)}
             options = {"groups": dict(sorted(group.items(), key=lambda item: item[1]))}  # a minus b
+        elif kind == "correlation":
+            options = {"covariate": dict(zip(names, covariate[drawn].tolist(), strict=True))}
         try:
             found = sg.prediction_powered(
                 dict(zip(names[:n_scored], expert[drawn[:n_scored]].tolist(), strict=True)),
@@ -125,7 +134,7 @@ def main() -> None:
     rows = json.loads(file.read_text()) if file.exists() else []
     done = {(row["task"], row["kind"], row["scored"]) for row in rows}
     chosen = {task.name: task for task in tasks() if task.name in TASKS}
-    values: dict[str, dict[str, np.ndarray]] = {}
+    values: dict[str, tuple[dict[str, np.ndarray], np.ndarray]] = {}
     for kind, n_scored, n_all in DESIGNS:
         for name, task in chosen.items():
             if (name, kind, n_scored) in done:
@@ -133,7 +142,8 @@ def main() -> None:
             if name not in values:
                 values[name] = measured(task)
             for statistic in STATISTICS:
-                counts = repeat(values[name][statistic], kind, n_scored, n_all)
+                of_nights, covariate = values[name]
+                counts = repeat(of_nights[statistic], kind, n_scored, n_all, covariate)
                 which = {"task": name, "kind": kind, "scored": n_scored, "all": n_all, "statistic": statistic}
                 rows.append(which | counts)
             print(name, kind, n_scored, n_all, flush=True)
@@ -150,7 +160,8 @@ def page(rows: list[dict]) -> str:
         "the first of them.\nThe automatic scoring is the guard's (built-in profile) on a stager that has "
         "not seen the night.\nCovered: share of 95 % intervals that hold the experts' value over the whole "
         "cohort, and the same from scored nights alone.\nWidth: of the interval over that of scored nights "
-        "alone, median (worst). The groups of a difference are every other night.\nr and bias: "
+        "alone, median (worst). The groups of a difference are every other night.\nCorrelations "
+        "are with age (Sleep-EDF) and with the length of the recording (DOD-H).\nr and bias: "
         "automatic against expert, night by night.\n",
     ]
     for kind, n_scored, n_all in dict.fromkeys((row["kind"], row["scored"], row["all"]) for row in rows):

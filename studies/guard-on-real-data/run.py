@@ -2,10 +2,12 @@
 
     STAGEGUARD_DATA=... python run.py              every task that is not in results.json yet
     STAGEGUARD_DATA=... python run.py --only TEXT  those whose name contains a text
+    STAGEGUARD_DATA=... python run.py --part 1/2   every other task: start it twice to use two cores
     python run.py --tables                         lay the tables out anew
 
 What is learned from scored nights is learned on training subjects, in four folds. `stagers.py` makes the
 probabilities first; those of the networks come from `../training/run.py --densities` in the same cache.
+Fitted profiles are kept there too, for `transfer.py`.
 """
 
 from __future__ import annotations
@@ -14,24 +16,27 @@ import argparse
 import json
 import math
 import time
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import elsewhere
 import numpy as np
+from fitted import coverage, fitted_file
 from goals import goals_table
 from judging import judge
-from layout import SCORED, has_method, write_tables
-from methods import argmax, decode, experts, stager_fi, with_labels, without_labels
+from kept import keep, read
+from layout import SCORED, has_method, is_human, write_tables
+from methods import Scored, argmax, decode, stager_fi, with_labels, without_labels
 from page import write_page
 from tasks import Task, TaskNight, tasks
 
 import stageguard as sg
-from stageguard.measures.intervals import intervals, reported
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 TRANSFER = HERE / "transfer.json"  # by transfer.py
+LEARNING = HERE / "learning.json"  # by learning.py
+FIT_BEFORE = HERE / "fit_before.json"  # by the version before `target` and the clock
 
 
 def run_without_labels(task: Task) -> dict:
@@ -39,12 +44,14 @@ def run_without_labels(task: Task) -> dict:
     nights = [night for fold in task.folds() for night in fold.test]
     rows = list(judged(task, "argmax", nights, argmax(nights)))
     for name, profile in without_labels(task, nights).items():
-        rows += judged(task, name, nights, decode(profile, task, nights))
+        decoded = decode(profile, task, nights, cohort=task.cohort, stager=task.stager)
+        rows += judged(task, name, nights, decoded)
     columns, table = by_subject(rows)
     return {
         "cohort": task.cohort,
         "kind": task.kind,
         "n_stages": task.scheme.n_stages,
+        "base": task.base,
         "stager_fi": round(stager_fi(task, nights), 4),
         "fi_target": sg.Profile.load(task.base).strength.fi_target,
         "columns": columns,
@@ -56,45 +63,27 @@ def run_with_labels(task: Task) -> dict:
     """Return rows of what training nights give, and how often intervals covered the expert's value."""
     rows, chosen = [], []
     covered: dict[str, list[int]] = {}  # intervals that hold the expert's value, and all, by statistic
-    for fold in task.folds():
+    for number, fold in enumerate(task.folds()):
         profiles = with_labels(task, fold.train)
+        fitted_file(task, number).write_text(json.dumps(profiles["fit"].to_dict()), "utf-8")
         chosen.append(str(profiles["fit"].provenance.get("reason", "")))
         for name, profile in profiles.items():
-            rows += judged(task, name, fold.test, decode(profile, task, fold.test))
-        for name, inside in coverage(task, profiles["fit"], fold.test):
-            count = covered.setdefault(name, [0, 0])
-            count[0] += inside
-            count[1] += 1
+            decoded = decode(profile, task, fold.test, cohort=task.cohort, stager=task.stager)
+            rows += judged(task, name, fold.test, decoded)
+        for name, is_inside in coverage(task, profiles["fit"], fold.test, task.cohort, task.stager):
+            if is_inside is not None:
+                count = covered.setdefault(name, [0, 0])
+                count[0] += is_inside
+                count[1] += 1
     return {"rows": by_subject(rows)[1], "chosen": chosen, "coverage": covered}
 
 
-def judged(
-    task: Task, method: str, nights: Sequence[TaskNight], decoded: Sequence[np.ndarray]
-) -> Iterator[dict]:
+def judged(task: Task, method: str, nights: Sequence[TaskNight], decoded: Sequence[Scored]) -> Iterator[dict]:
     """Yield a row per night."""
-    for night, labels in zip(nights, decoded, strict=True):
-        values = judge(labels, night.labels, task.scheme, task.epoch_seconds)
+    base = sg.Profile.load(task.base)
+    for night, scored in zip(nights, decoded, strict=True):
+        values = judge(scored.labels, night.labels, task.scheme, task.epoch_seconds, base, scored.rem_latency)
         yield {"method": method, "subject": night.subject} | values
-
-
-def coverage(task: Task, fitted: sg.Profile, nights: Sequence[TaskNight]) -> Iterator[tuple[str, bool]]:
-    """Yield whether each statistic's 90 % interval holds what the expert's night has."""
-    if not fitted.intervals:
-        return
-    for night, expert in zip(nights, experts(task, nights), strict=True):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", sg.StageGuardWarning)
-            result = sg.decode(
-                night.probabilities,
-                fitted,
-                epoch_seconds=task.epoch_seconds,
-                trained=task.trained,
-                cohort=task.cohort,
-            )
-        truth = reported(sg.sleep_statistics(expert))
-        for name, one in intervals(result).items():
-            if not one.reason and not math.isnan(truth[name]):
-                yield name, bool(one.low - 1e-9 <= truth[name] <= one.high + 1e-9)
 
 
 def by_subject(rows: Sequence[dict]) -> tuple[list[str], list[list]]:
@@ -114,38 +103,63 @@ def by_subject(rows: Sequence[dict]) -> tuple[list[str], list[list]]:
     return ["method", "subject", "nights", *measures], table
 
 
-def write_json(path: Path, held: dict) -> None:
-    """Write one line per entry."""
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in held.items())
-    path.write_text(f"{{\n{lines}\n}}\n")
+def run(chosen: Sequence[Task], again: bool) -> None:
+    """Run what is not done: everything without labels first, because that takes minutes."""
+    for task in chosen:
+        if again or task.name not in read(RESULTS):
+            began = time.perf_counter()
+            keep(RESULTS, {task.name: run_without_labels(task)})
+            print(f"{task.name}, without labels: {time.perf_counter() - began:.0f} s", flush=True)
+    for task in chosen:
+        result = read(RESULTS)[task.name]
+        if not has_method(result, "fit"):
+            began = time.perf_counter()
+            learned = run_with_labels(task)
+            unscored = [row for row in result["rows"] if row[0] not in SCORED]
+            keep(RESULTS, {task.name: result | learned | {"rows": unscored + learned["rows"]}})
+            print(f"{task.name}, with labels: {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="tasks whose name contains this")
+    parser.add_argument("--part", default="1/1", help="which of how many equal parts of the tasks, as 1/2")
     parser.add_argument("--again", action="store_true", help="also tasks that are there already")
     parser.add_argument("--tables", action="store_true", help="lay the tables out anew, run nothing")
     said = parser.parse_args()
-    held = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    chosen = [] if said.tables else [task for task in tasks() if said.only in task.name]
-    for task in chosen:
-        if task.name not in held or said.again:
-            began = time.perf_counter()
-            held[task.name] = run_without_labels(task)
-            write_json(RESULTS, held)
-            print(f"{task.name}, without labels: {time.perf_counter() - began:.0f} s", flush=True)
-    for task in chosen:
-        result = held[task.name]
-        if not has_method(result, "fit + clock"):
-            began = time.perf_counter()
-            learned = run_with_labels(task)
-            kept = [row for row in result["rows"] if row[0] not in SCORED]
-            held[task.name] = result | learned | {"rows": kept + learned["rows"], "earlier_fit": False}
-            write_json(RESULTS, held)
-            print(f"{task.name}, with labels: {time.perf_counter() - began:.0f} s", flush=True)
-    pairs = json.loads(TRANSFER.read_text()) if TRANSFER.exists() else {}
-    write_tables(held, pairs, goals_table(held), HERE / "results.md")
-    write_page(held)
+    part, n_parts = map(int, said.part.split("/"))
+    if not said.tables:
+        run([task for task in tasks() if said.only in task.name][part - 1 :: n_parts], said.again)
+    write_all()
+
+
+def write_all() -> None:
+    """Lay out all that is kept so far."""
+    held, pairs, draws = in_order(read(RESULTS)), read(TRANSFER), read(LEARNING)
+    for name, earlier in read(FIT_BEFORE).items():
+        if name in held:
+            add_earlier(held[name], earlier)
+    goals = goals_table(held, pairs)
+    write_tables(held, goals, elsewhere.tables(held, pairs, draws), HERE / "results.md")
+    write_page(held, pairs, draws, goals)
+
+
+def in_order(held: Mapping) -> dict:
+    """Return people before mice, then by kind of stager, whichever task was done first."""
+    kinds = ("per-epoch", "votes", "published", "network")
+    ranks = {name: (not is_human(task), kinds.index(task["kind"]), name) for name, task in held.items()}
+    return {name: held[name] for name in sorted(held, key=ranks.__getitem__)}
+
+
+def add_earlier(task: dict, earlier: Mapping) -> None:
+    """Add rows of an earlier version, if the stager's own nights are the same; what it lacks is unknown."""
+    kappa = task["columns"].index("kappa")
+    if {row[1]: row[kappa] for row in task["rows"] if row[0] == "argmax"} != earlier["argmax_kappa"]:
+        raise SystemExit("fit_before.json is of other probabilities. Make them with the same scikit-learn.")
+    place = {name: k for k, name in enumerate(earlier["columns"])}
+    task["rows"] += [
+        [row[place[name]] if name in place else None for name in task["columns"]] for row in earlier["rows"]
+    ]
 
 
 if __name__ == "__main__":

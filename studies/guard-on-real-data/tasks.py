@@ -49,6 +49,11 @@ class Task:
     paper: str | None  # the paper's profile for it
     folds: Callable[[], list[TaskFold]]
 
+    @property
+    def stager(self) -> str:
+        """What stages the nights, whatever the cohort."""
+        return self.name.partition(", ")[2].removesuffix(f", {self.scheme.n_stages} stages")
+
 
 BASES = {5: "human-psg-5", 3: "human-psg-3", 2: "human-actigraphy-2"}
 PAPER = {5: None, 3: "kdd2026-cardiorespiratory", 2: "kdd2026-actigraphy"}

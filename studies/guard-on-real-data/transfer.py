@@ -1,84 +1,109 @@
-"""Use profiles on cohorts they were not fitted on, and write what that does to kappa and errors.
+"""Use fitted profiles on stagers and cohorts they were not fitted on, and write what that does.
 
-STAGEGUARD_DATA=... python transfer.py     every pair of tasks with the same stages
+    STAGEGUARD_DATA=... python transfer.py              every pair of tasks that has a fitted profile
+    STAGEGUARD_DATA=... python transfer.py --part 1/2   every other task: start it twice to use two cores
+
+The profile of each fold, fitted by `run.py`, decodes the same fold of every other task with its stages. Where
+both tasks are of one cohort their folds hold the same people, so nobody is on both sides.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import time
 import warnings
-from collections.abc import Sequence
-from itertools import permutations
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from judging import STATISTICS, judge
-from methods import argmax, experts
-from tasks import Task, TaskNight, tasks
+from fitted import coverage, fitted_file
+from judging import OF_MICE, STATISTICS, judge
+from kept import keep, read
+from methods import Scored, argmax, decode
+from tasks import Task, TaskFold, TaskNight, tasks
 
 import stageguard as sg
 
 RESULTS = Path(__file__).parent / "transfer.json"
+N_FOLDS = 4
 
 
 def main() -> None:
-    """Fit once per task, decode every other cohort of the same stages and epoch length."""
+    """Decode every task with the profiles of all others."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", default="1/1", help="which of how many equal parts of the tasks, as 1/2")
+    part, n_parts = map(int, parser.parse_args().part.split("/"))
     warnings.simplefilter("ignore", sg.StageGuardWarning)
-    chosen = [task for task in tasks() if task.kind != "network" and task.cohort != "mouse"]
-    nights = {task.name: [night for fold in task.folds() for night in fold.test] for task in chosen}
-    fitted = {task.name: _fit(task, nights[task.name]) for task in chosen}
-    found = {}
-    for first, second in permutations(chosen, 2):
-        if first.scheme == second.scheme and first.cohort != second.cohort:
-            found[f"{first.name} → {second.name}"] = _use(fitted[first.name], second, nights[second.name])
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(pair)}" for name, pair in found.items())
-    RESULTS.write_text(f"{{\n{lines}\n}}\n")
-    print(f"{len(found)} pairs")
+    usable = [task for task in tasks() if fitted_file(task, N_FOLDS - 1).exists()]
+    for task in usable[part - 1 :: n_parts]:
+        others = [one for one in usable if one.scheme == task.scheme and one.name != task.name]
+        others = [one for one in others if one.epoch_seconds == task.epoch_seconds]
+        missing = [one for one in others if pair_name(one, task) not in read(RESULTS)]
+        if not missing:
+            continue
+        began, folds = time.perf_counter(), task.folds()
+        before = [measures(task, fold.test, argmax(fold.test)) for fold in folds]
+        for other in missing:
+            keep(RESULTS, {pair_name(other, task): use(other, task, folds, before)})
+        print(f"{task.name}: {len(missing)} pairs, {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def _fit(task: Task, nights: Sequence[TaskNight]) -> sg.Profile:
-    return sg.fit(
-        [night.probabilities for night in nights],
-        experts(task, nights),
-        base=task.base,
-        groups=[night.subject for night in nights],
-        cohort=task.name,
-        epoch_seconds=task.epoch_seconds,
-        learning_curve=False,
-    )
+def pair_name(fitted_on: Task, used_on: Task) -> str:
+    return f"{fitted_on.name} → {used_on.name}"
 
 
-def _use(profile: sg.Profile, task: Task, nights: Sequence[TaskNight]) -> dict:
-    results = sg.decode(
-        [night.probabilities for night in nights],
-        profile,
-        epoch_seconds=task.epoch_seconds,
-        cohort=task.name,
-    )
-    own: dict[str, list[list[dict]]] = {}
-    for night, result, before in zip(nights, results, argmax(nights), strict=True):
-        after = np.where(before < 0, -1, result.hypnogram.labels)
-        pair = [judge(labels, night.labels, task.scheme, task.epoch_seconds) for labels in (before, after)]
-        own.setdefault(night.subject, []).append(pair)
-    names = ("kappa", *(f"error {name}" for name in STATISTICS))
-    means = {name: np.array([_mean(name, pairs) for pairs in own.values()]) for name in names}
-    ratios = []
-    for name in names[1:]:
-        known = means[name][~np.isnan(means[name]).any(axis=1)]
-        if len(known) and known[:, 0].sum() > 0:
-            ratios.append(known[:, 1].sum() / known[:, 0].sum())
-    kappa = means["kappa"][:, 1] - means["kappa"][:, 0]
-    did = sorted({str(result.strength.rule) for result in results})
+def use(other: Task, task: Task, folds: Sequence[TaskFold], before: Sequence[list[dict]]) -> dict:
+    """Decode a task with the profiles of another: cohort and stager said, unsaid, or wrongly said.
+
+    Said wrongly, nights pass for the profile's own: what its intervals cover then is why they are withheld.
+    """
+    words = {"cohort": task.cohort, "stager": task.stager}
+    said = {"said": words, "unsaid": dict.fromkeys(words)}
+    after: dict[str, list[list[dict]]] = {how: [] for how in said}
+    n_shown = n_inside = 0  # intervals where the nights pass for the profile's own
+    for number, fold in enumerate(folds):
+        fitted = sg.Profile.from_dict(json.loads(fitted_file(other, number).read_text("utf-8")))
+        for how, names in said.items():
+            decoded = decode(fitted, task, fold.test, **names, estimates=False)
+            after[how].append(measures(task, fold.test, decoded))
+        for _, is_inside in coverage(task, fitted, fold.test, other.cohort, other.stager):
+            n_shown += is_inside is not None
+            n_inside += bool(is_inside)
+    result = {how: compare(before, found, task) for how, found in after.items()}
+    intervals = {"shown": n_shown, "inside": n_inside}
+    return result | {"same_cohort": task.cohort == other.cohort, "intervals": intervals}
+
+
+def measures(task: Task, nights: Sequence[TaskNight], decoded: Sequence[Scored]) -> list[dict]:
+    """Return what each night measures, with its subject."""
+    base = sg.Profile.load(task.base)
+    return [
+        {"subject": night.subject}
+        | judge(scored.labels, night.labels, task.scheme, task.epoch_seconds, base, scored.rem_latency)
+        for night, scored in zip(nights, decoded, strict=True)
+    ]
+
+
+def compare(before: Sequence[Sequence[Mapping]], after: Sequence[Sequence[Mapping]], task: Task) -> dict:
+    """Return changes of kappa by subject, and the mean error over argmax's."""
+    names = STATISTICS if task.cohort != "mouse" else OF_MICE
+    pairs = [pair for two in zip(before, after, strict=True) for pair in zip(*two, strict=True)]
+    by_subject: dict[str, list[tuple[Mapping, Mapping]]] = {}
+    for pair in pairs:
+        by_subject.setdefault(pair[0]["subject"], []).append(pair)
+
+    def means(name: str) -> np.ndarray:  # (n_subjects, 2) argmax and profile, of those who have both
+        rows = [np.mean([[a[name], b[name]] for a, b in two], axis=0) for two in by_subject.values()]
+        return np.array([row for row in rows if not np.isnan(row).any()]).reshape(-1, 2)
+
+    totals = [means(f"error {name}").sum(axis=0) for name in names]
+    ratios = [after / before for before, after in totals if before > 0]
+    kappa = means("kappa")
     return {
-        "kappa": [round(float(d), 5) for d in kappa if not np.isnan(d)],
+        "kappa": [round(float(d), 5) for d in kappa[:, 1] - kappa[:, 0]],
         "ratio": round(float(np.mean(ratios)), 4),
-        "did": f"{profile.provenance['chosen']}; here {', '.join(did)}",
     }
-
-
-def _mean(name: str, pairs: Sequence[Sequence[dict]]) -> np.ndarray:
-    """Return a subject's mean over nights, by argmax and by the profile."""
-    return np.mean([[one[name] for one in pair] for pair in pairs], axis=0)
 
 
 if __name__ == "__main__":
