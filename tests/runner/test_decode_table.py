@@ -267,6 +267,28 @@ def test_a_run_that_was_stopped_goes_on_and_ends_equal(run, tmp_path, small_bloc
     assert {row["id"] for row in changes} == set("abcdef")
 
 
+def test_several_processes_write_what_one_does(run, tmp_path, small_blocks):
+    nights = nights_of(4)
+    nights[2][3] = 7.0  # no probabilities
+    table = cohort(tmp_path / "cohort.parquet", nights, "abcd")
+    written = []
+    for jobs in (1, 2):
+        folder = tmp_path / str(jobs)
+        result = run("decode", table, "-p", PROFILE, "-o", folder / "out.parquet", "--jobs", jobs)
+        assert result.code == 1, "a night failed"
+        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert {"out.parquet", "out.parquet.nights.tsv", "out.parquet.failures.tsv"} <= written[0].keys()
+    assert written[0] == written[1]
+
+
+def test_a_table_that_ends_badly_stops_several_processes_in_one_line(run, tmp_path, small_blocks):
+    table = cohort(tmp_path / "cohort.parquet", nights_of(4), "abca")
+    result = run("decode", table, "-p", PROFILE, "-o", tmp_path / "out.parquet", "--jobs", 2)
+    assert result.code == 1
+    assert "'a' begins again" in error_line(result)
+    assert not (tmp_path / "out.parquet").exists()
+
+
 def task_of(path, output):
     profile = sg.Profile.load(PROFILE)
     return runs.TableTask(path, output, profile, runs.DecodeOptions(), explain=True)

@@ -69,7 +69,9 @@ Logits = Annotated[bool, Option("--logits", help="Probability files hold logits.
 Log = Annotated[bool, Option("--log", help="Probability files hold log-probabilities.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace existing outputs.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON only.")]
-Jobs = Annotated[int, Option(min=0, metavar="N", help="Files at a time; 0 means one per core.")]
+Jobs = Annotated[
+    int, Option(min=0, metavar="N", help="Files, or blocks of a table, at a time; 0 means one per core.")
+]
 DensityFiles = Annotated[
     list[Path] | None,
     Argument(

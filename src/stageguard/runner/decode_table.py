@@ -11,8 +11,9 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ from stageguard.runner.cohort_tables import FAILURE_COLUMNS, NightRow, Tally, ta
 from stageguard.runner.decode_files import DecodeOptions, StrengthUsed, reading_with
 from stageguard.runner.run import Outcome, collect_warnings
 
+Block = tuple[int, list[TableNight]]  # its number, and its nights
 LOCK, RUN, JOINING = "lock", "run.json", "joining"
 
 
@@ -141,9 +143,15 @@ def is_table_name(path: Path) -> bool:
 
 
 def decode_table(
-    task: TableTask, *, say: Callable[[object], str] = str, on_block: Callable[[Tally], None] | None = None
+    task: TableTask,
+    *,
+    jobs: int = 1,
+    say: Callable[[object], str] = str,
+    on_block: Callable[[Tally], None] | None = None,
 ) -> TableResult:
     """Decode a cohort's table; failures are in the words of `say`, `on_block` hears of every block.
+
+    With several `jobs` this process reads blocks, and others decode them; 0 means one per core.
 
     Raises
     ------
@@ -164,25 +172,39 @@ def decode_table(
     with _parts_folder(task, identity):
         tally, parts = Tally(), list[Path]()
         changes: list[list[str]] = []
-        for number, nights in enumerate(_blocks(task)):
-            stem = task.parts / f"{number:06d}"
-            part, is_old = _part(task, stem, nights, say)
-            _count(tally, part, task, is_old=is_old)
-            changes += part.changes
-            if part.nights:
-                parts.append(stem.with_suffix(part_suffix(task.output)))
-            if on_block is not None:
-                on_block(tally)
+        with contextlib.closing(_results(partial(_part, task, say), _blocks(task), jobs)) as results:
+            for number, (part, is_old) in enumerate(results):
+                _count(tally, part, task, is_old=is_old)
+                changes += part.changes
+                if part.nights:
+                    parts.append(_stem(task, number).with_suffix(part_suffix(task.output)))
+                if on_block is not None:
+                    on_block(tally)
         tally.warnings.update(dict.fromkeys(cautions, len(tally.nights)))
         written = _join(task, identity, tally, parts, changes)
     return TableResult(tally, written)
 
 
-def _blocks(task: TableTask) -> Iterator[list[TableNight]]:
-    """Yield the nights of a block, which are the same in every run."""
-    for nights in read_nights(task.path, reading_with(task.profile, task.options.density)):
-        if nights:
-            yield nights
+def _blocks(task: TableTask) -> Iterator[Block]:
+    """Yield the blocks of nights, which are the same in every run."""
+    blocks = read_nights(task.path, reading_with(task.profile, task.options.density))
+    yield from enumerate(nights for nights in blocks if nights)
+
+
+def _results(
+    make: Callable[[Block], tuple[Part, bool]], blocks: Iterator[Block], jobs: int
+) -> Generator[tuple[Part, bool], None, None]:
+    if jobs == 1:
+        yield from map(make, blocks)
+        return
+    from stageguard.runner.processes import run_blocks  # loads what starts processes
+
+    yield from run_blocks(make, blocks, jobs)
+
+
+def _stem(task: TableTask, number: int) -> Path:
+    """Return the name of a part, less its suffix."""
+    return task.parts / f"{number:06d}"
 
 
 def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | None:
@@ -246,10 +268,10 @@ def _parts_folder(task: TableTask, identity: dict[str, Any]) -> Iterator[None]:
         ) from error
 
 
-def _part(
-    task: TableTask, stem: Path, nights: Sequence[TableNight], say: Callable[[object], str]
-) -> tuple[Part, bool]:
+def _part(task: TableTask, say: Callable[[object], str], block: Block) -> tuple[Part, bool]:
     """Return a part of this run, made now unless it was before, and whether it was."""
+    number, nights = block
+    stem = _stem(task, number)
     record, data = stem.with_suffix(".json"), stem.with_suffix(part_suffix(task.output))
     if record.is_file():
         with contextlib.suppress(StageGuardError, KeyError, TypeError, ValueError):

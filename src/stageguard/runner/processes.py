@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
@@ -25,6 +25,7 @@ Result = TypeVar("Result")
 
 MOST_IN_CHUNK = 16  # items sent at once, so that sending costs little beside the work
 CHUNKS_AHEAD = 4  # per worker, so that none waits while results are taken
+BLOCKS_AHEAD = 2  # the same of blocks, which are megabytes
 MOST_SUBMITTED = 1000  # items that wait on a given executor at a time
 LONGEST_END_SECONDS = 20.0  # that a worker may take over its last file
 LOST = "the process at work was killed: by hand, or for want of memory."
@@ -75,8 +76,26 @@ def run_all(
             yield from _run_singly(function, [item for chunk in again for item in chunk], lost)
 
 
+def run_blocks(
+    function: Callable[[Item], Result], blocks: Iterable[Item], jobs: int
+) -> Generator[Result, None, None]:
+    """Results in the order of large items, which are made in this process while others work on them.
+
+    No more than a few are under way at any time. When a process is killed, the run ends.
+    """
+    n_workers = jobs or os.cpu_count() or 1
+    if n_workers <= 1:
+        yield from map(function, blocks)
+        return
+    try:
+        for results in _run_chunks(function, ([block] for block in blocks), n_workers, BLOCKS_AHEAD):
+            yield from results
+    except BrokenProcessPool:
+        raise StageGuardError(_fewer()) from None
+
+
 def _in_order(
-    submit: Callable[[Item], Future[Result]], items: Sequence[Item], most: int
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int
 ) -> Generator[Result, None, None]:
     """Submit a window of items, and yield their results in order; cancel what was not begun at the end."""
     waiting: deque[Future[Result]] = deque()
@@ -93,7 +112,10 @@ def _in_order(
 
 
 def _run_chunks(
-    function: Callable[[Item], Result], chunks: Sequence[Sequence[Item]], n_workers: int
+    function: Callable[[Item], Result],
+    chunks: Iterable[Sequence[Item]],
+    n_workers: int,
+    ahead: int = CHUNKS_AHEAD,
 ) -> Generator[list[Result], None, None]:
     # a fresh interpreter per worker: a forked one may inherit locks held by NumPy's threads
     context = multiprocessing.get_context("spawn")
@@ -106,7 +128,7 @@ def _run_chunks(
             return pool.submit(_run_chunk, function, chunk)
 
     try:
-        yield from _in_order(submit, chunks, CHUNKS_AHEAD * n_workers)
+        yield from _in_order(submit, chunks, ahead * n_workers)
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         _end(multiprocessing.active_children())
@@ -142,10 +164,13 @@ def _run_singly(
                 yield from results
         except BrokenProcessPool:
             if lost is None:
-                again = Message(f"{LOST} Run it again with fewer processes (", Argument("jobs", 1), ").")
-                raise StageGuardError(again) from None
+                raise StageGuardError(_fewer()) from None
             n_done += 1
             yield lost(items[n_done - 1])
+
+
+def _fewer() -> Message:
+    return Message(f"{LOST} Run it again with fewer processes (", Argument("jobs", 1), ").")
 
 
 def _begin(has_begun: Event) -> None:

@@ -97,7 +97,7 @@ def decode(
         _check_table(files, samples, given, is_too_much=svg or tune)
         make = load("runner.decode_table:TableTask")
         task = make(files[0], output, loaded, options, overwrite=overwrite, explain=explain)  # type: ignore[index]
-        result = _run_table(task, as_json=as_json)
+        result = _run_table(task, jobs, as_json=as_json)
         _end(result.tally, [], [], list(result.written), as_json=as_json, in_one_table=True)
         return
     inputs = find_densities(files, samples, loaded, options)
@@ -198,7 +198,7 @@ def _check_table(
         )
 
 
-def _run_table(task: TableTask, *, as_json: bool) -> TableResult:
+def _run_table(task: TableTask, jobs: int, *, as_json: bool) -> TableResult:
     """Decode a cohort's table, with a bar on a terminal."""
     n_done = 0
     with progress_bar("Decoding", quiet=as_json) as move:
@@ -211,7 +211,7 @@ def _run_table(task: TableTask, *, as_json: bool) -> TableResult:
 
         try:
             result: TableResult = load("runner.decode_table:decode_table")(
-                task, say=one_line, on_block=on_block
+                task, jobs=jobs, say=one_line, on_block=on_block
             )
         except Stopped as stopped:
             stopped.done = f"{count(n_done, 'night')} done. The same command goes on from there."
