@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 import stageguard as sg
 from stageguard.fitting.candidates import Candidate, Recipe, calibration_of, scope_of
-from stageguard.fitting.document import _stepping_aside
 from stageguard.fitting.endpoints import Endpoints
+from stageguard.fitting.estimates import stepping_aside
 from stageguard.fitting.material import read_material
 from stageguard.fitting.scoring import Tempered, decode_prepared, score_night
 from stageguard.guard.evidence import log_probabilities
@@ -192,7 +192,7 @@ def test_a_profile_that_steps_aside_shifts_no_stage():
     biased = sg.Profile.load("human-psg-3").replace(
         calibration={"temperature": 2.0, "biases": {"W": 0.5, "N": -0.5, "R": 0.0}}
     )
-    aside = _stepping_aside(biased)
+    aside = stepping_aside(biased)
     night = np.array([[0.3, 0.4, 0.3], [0.2, 0.5, 0.3], [0.36, 0.34, 0.3]])
     assert sg.decode(night, aside).hypnogram.labels.tolist() == [1, 1, 0]
     assert aside.calibration.temperature == 2.0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.errors import StageGuardWarning
 from stageguard.base.schema import plain_table
 from stageguard.base.version import __version__
 from stageguard.fitting.candidates import (
@@ -22,15 +20,14 @@ from stageguard.fitting.candidates import (
     calibration_of,
 )
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Selection
+from stageguard.fitting.estimates import DEFAULT, EstimatorChoice, held_out_decodings
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.fitting.material import Material
 from stageguard.fitting.tune import FEWEST_NIGHTS
-from stageguard.guard.decode import decode
 from stageguard.guard.evidence import best_stages, fragmentation_index
 from stageguard.measures.bands import expert_bands
 from stageguard.measures.intervals import DEFAULT_LEVEL, coverage, errors, intervals, reported
 from stageguard.measures.statistics import FIRST_REM_SECONDS, sleep_statistics
-from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.profile.fingerprint import Features, Fingerprint
 from stageguard.profile.profile import Profile
@@ -73,6 +70,7 @@ class Fitted:
     learned: Learned
     naming: Naming
     choice: Choice | None = None  # without one, hypnograms alone were counted
+    estimators: tuple[EstimatorChoice, ...] = ()
 
 
 def fitted_document(fitted: Fitted) -> dict[str, Any]:
@@ -89,6 +87,8 @@ def fitted_document(fitted: Fitted) -> dict[str, Any]:
         calibration = calibration_of(choice.candidate, learned)
         document["calibration"] = calibration_document(calibration, base.scheme.names)
         document["intervals"] = _intervals(choice, material)
+        surely = {each.statistic: each.estimator for each in fitted.estimators if each.estimator != DEFAULT}
+        document["estimators"] = surely or None
     document["not_for"] = _cautions(base, fitted.naming.cohort, document)
     rare = material.counts().rare_pairs()
     index = base.scheme.names.index
@@ -240,12 +240,8 @@ def _model_coverage(
 ) -> dict[str, float]:
     """Return how often intervals from posterior draws cover the expert, by statistic."""
     hits: dict[str, list[bool]] = {}
-    for night, expert, profile in zip(held_out.nights.nights, experts, held_out.profiles, strict=True):
-        assert night.matrix is not None
-        density = Hypnodensity(night.matrix, expert.scheme, expert.epoch_seconds)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StageGuardWarning)  # that much is changed is what a fit may find
-            result = decode(density, _stepping_aside(profile) if aside else profile)
+    decoded = held_out_decodings(held_out, aside=aside)
+    for night, expert, result in zip(held_out.nights.nights, experts, decoded, strict=True):
         drawn = intervals(
             result,
             method="model",
@@ -258,13 +254,6 @@ def _model_coverage(
             if not interval.reason and not math.isnan(wanted[name]):
                 hits.setdefault(name, []).append(interval.low <= wanted[name] <= interval.high)
     return {name: round(float(np.mean(values)), _DECIMALS) for name, values in hits.items()}
-
-
-def _stepping_aside(profile: Profile) -> Profile:
-    """Return the profile of argmax: no rules, and no biases, so that the likeliest stage stays the same."""
-    temperature = {"temperature": profile.calibration.temperature}
-    plain = profile.replace(calibration=temperature, transition_weight=0.0, min_bout_seconds=None)
-    return plain.replace(durations=None, prior_exponent=None)
 
 
 def _bands(material: Material, recipe: Recipe) -> dict[str, Any]:
@@ -308,6 +297,12 @@ def _provenance(fitted: Fitted) -> dict[str, Any]:
     }
     if choice is not None:
         provenance |= _evidence(choice, fitted.learned, list(material.endpoints.names))
+    if fitted.estimators:
+        rows = [each.to_dict() for each in fitted.estimators]
+        provenance["estimators"] = {
+            "columns": list(rows[0]),
+            "rows": [[_plain(value) for value in row.values()] for row in rows],
+        }
     return provenance
 
 

@@ -40,6 +40,7 @@ from stageguard.fitting.cross_validation import (
 )
 from stageguard.fitting.document import Choice, Fitted, Naming, fitted_document
 from stageguard.fitting.endpoints import Kind
+from stageguard.fitting.estimates import EstimatorChoice, choose_estimators
 from stageguard.fitting.learning_curve import LearningCurve, learning_curve, sizes_below
 from stageguard.fitting.material import Material, read_material
 from stageguard.fitting.report import FitReport
@@ -237,7 +238,10 @@ def _cross_validated(
     met = (choice.candidate.rule,) if choice.candidate.totals else ()
     learned = picked.recipe.learn(material, totals=met)
     naming = replace(naming, notes=(*naming.notes, *_notes(material, scope, picked, learned)))
-    return _report(Fitted(material, picked.recipe, learned, naming, choice))
+    estimators: tuple[EstimatorChoice, ...] = ()
+    if nested is not None:
+        estimators = choose_estimators(nested, aside=choice.candidate == ARGMAX)
+    return _report(Fitted(material, picked.recipe, learned, naming, choice, estimators))
 
 
 def _n_rounds(material: Material, folds: Folds, n_folds: int, *, with_curve: bool) -> int:
@@ -296,6 +300,7 @@ def _report(fitted: Fitted) -> FitReport:
         learning_curve=None if choice is None else choice.curve,
         n_complete_bouts=material.counts().n_complete_bouts(),
         notes=fitted.naming.notes,
+        estimators=fitted.estimators,
     )
     if report.steps_aside:
         _warn(f"profile {profile.name!r} returns the stager's own argmax. {report.reason}")

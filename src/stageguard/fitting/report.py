@@ -8,6 +8,7 @@ from typing import Any
 
 from stageguard.fitting.candidates import ARGMAX, Candidate
 from stageguard.fitting.cross_validation import COLUMNS, Criterion, HeldOut, Row
+from stageguard.fitting.estimates import EstimatorChoice
 from stageguard.fitting.learning_curve import LearningCurve
 from stageguard.profile.profile import Profile
 
@@ -41,6 +42,8 @@ class FitReport:
         Bouts counted per stage.
     notes : tuple of str
         What was assumed, and what was left out for want of nights.
+    estimators : tuple of EstimatorChoice
+        Which estimator serves which statistic, on the nights held out; empty where `nested` is None.
     """
 
     profile: Profile
@@ -56,6 +59,7 @@ class FitReport:
     learning_curve: LearningCurve | None
     n_complete_bouts: Mapping[str, int]
     notes: tuple[str, ...]
+    estimators: tuple[EstimatorChoice, ...] = ()
 
     @property
     def steps_aside(self) -> bool:
@@ -91,6 +95,7 @@ class FitReport:
             },
             "learning_curve": None if self.learning_curve is None else self.learning_curve.to_dict(),
             "n_complete_bouts": dict(self.n_complete_bouts),
+            "estimators": [each.to_dict() for each in self.estimators],
             "notes": list(self.notes),
         }
 
@@ -115,4 +120,6 @@ class FitReport:
             yield f"On nights it did not see: {name} {mean:+.3f} (standard error {error:.3f})."
         if self.learning_curve is not None:
             yield str(self.learning_curve)
+        for name, estimator in self.profile.estimators.items():
+            yield f"Best estimated by {estimator}: {name}."
         yield from (f"Note: {note}." for note in self.notes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from stageguard.base.arrays import NAN, Floats
+from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import Posterior, posteriors_like, sample_like
@@ -21,11 +21,18 @@ from stageguard.guard.strength import YIELDING_WEIGHT
 from stageguard.measures.day import lights_window
 from stageguard.measures.statistics import FIRST_REM_SECONDS, Convention, StatisticsOptions
 from stageguard.night.stages import StageScheme
+from stageguard.profile.estimators import (
+    DEFAULT_OF_MINUTES,
+    ESTIMATORS,
+    REM_LATENCY,
+    TST,
+    estimators_of,
+)
 
 if TYPE_CHECKING:
     from stageguard.measures.day import Moment
 
-Estimator = Literal["first lasting REM bout", "first REM epoch", "median of posterior draws"]
+FIRST_EPOCH = "first REM epoch"  # REM latency on the path
 
 # Our choice, on the nights of studies/guard-on-real-data: with less REM in the stager's sleep, the median of
 # draws is nearer to the experts' REM latency than the path; at 5 to 15 % the errors differ by a twentieth.
@@ -66,6 +73,18 @@ class Expected:
         }
 
 
+def sums_of(night: Decoding, posterior: Posterior, chosen: slice | Mask) -> dict[str, Expected]:
+    """Return minutes over some epochs by each estimator: counted on the stages, or as sums."""
+    scheme, labels = night.profile.scheme, night.hypnogram.labels[chosen]
+    shown = (labels[:, None] == np.arange(scheme.n_stages)).astype(np.float64)
+    rows = {
+        "path": shown,
+        "probabilities": night.night.probabilities[chosen],
+        "posterior": posterior.probabilities[chosen],
+    }
+    return {name: Expected.of(each, scheme, night.epoch_seconds) for name, each in rows.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Estimates:
     """What a night's probabilities say beyond its hypnogram, which they never alter.
@@ -74,20 +93,27 @@ class Estimates:
     ----------
     before, after : Expected
         Sums of the stager's probabilities, and of the posterior at the strength the night was decoded with.
+    best : Expected
+        Minutes by the estimators that the profile names; those it does not name are the posterior's.
+    estimators : mapping of str to str
+        Which estimator each of them has: ``path``, ``probabilities`` or ``posterior``.
     rem_latency_minutes : float
         The estimate of REM latency that serves this night best; NaN where it has none.
     rem_latency_estimator : str
         What it is: ``first lasting REM bout`` or ``first REM epoch`` of the decoded night, or ``median of
-        posterior draws``, where the stager shows REM in less than 8 % of its sleep and a clock runs.
+        posterior draws``: as the profile says; else draws where the stager shows REM in less than 8 % of
+        its sleep and a clock runs.
     first_epoch, stop_epoch : int
         Between which epochs the night was measured.
     """
 
     before: Expected
     after: Expected
+    best: Expected
+    estimators: Mapping[str, str]
     wake: str | None
     rem_latency_minutes: float
-    rem_latency_estimator: Estimator
+    rem_latency_estimator: str
     first_epoch: int
     stop_epoch: int
 
@@ -95,15 +121,25 @@ class Estimates:
         """Return the numbers of one scoring by the keys of `stageguard.night.quantities`."""
         if scoring == "before":
             return self.before.values(self.wake)
-        return self.after.values(self.wake) | {"rem_latency_estimate_minutes": self.rem_latency_minutes}
+        return self.best.values(self.wake) | {"rem_latency_estimate_minutes": self.rem_latency_minutes}
+
+    @property
+    def others(self) -> dict[str, str]:
+        """The stages, or ``TST``, that are not sums of the posterior, and what they are instead."""
+        return {
+            "TST" if name == TST else name.removeprefix("minutes_"): ESTIMATORS[estimator]
+            for name, estimator in self.estimators.items()
+            if estimator != DEFAULT_OF_MINUTES
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types, as `from_dict` takes them."""
-        sums = {"before": self.before, "after": self.after}
+        sums = {"before": self.before, "after": self.after, "best": self.best}
         return {
             "window": [self.first_epoch, self.stop_epoch],
             "expected_minutes": {name: dict(each.stage_minutes) for name, each in sums.items()},
             "expected_tst_minutes": {name: each.tst_minutes for name, each in sums.items()},
+            "estimators": dict(self.estimators),
             "wake": self.wake,
             "rem_latency_minutes": self.rem_latency_minutes,
             "rem_latency_estimator": self.rem_latency_estimator,
@@ -117,13 +153,13 @@ class Estimates:
             return NAN if value is None else float(value)
 
         minutes, tst = recorded["expected_minutes"], recorded["expected_tst_minutes"]
-        before, after = (
+        sums = [
             Expected({stage: float(each) for stage, each in minutes[name].items()}, number(tst[name]))
-            for name in ("before", "after")
-        )
-        first, stop = recorded["window"]
-        latency = number(recorded["rem_latency_minutes"])
-        return cls(before, after, recorded["wake"], latency, recorded["rem_latency_estimator"], first, stop)
+            for name in ("before", "after", "best" if "best" in minutes else "after")
+        ]
+        latency, estimator = number(recorded["rem_latency_minutes"]), recorded["rem_latency_estimator"]
+        chosen = recorded.get("estimators", {})
+        return cls(*sums, chosen, recorded["wake"], latency, estimator, *recorded["window"])
 
 
 def estimates(
@@ -173,28 +209,40 @@ def estimates_of_all(nights: Sequence[Decoding], options: StatisticsOptions) -> 
 def _estimates(night: Decoding, posterior: Posterior, options: StatisticsOptions, seed: int = 0) -> Estimates:
     window = lights_window(night.hypnogram, *options.lights)
     scheme, tib = night.profile.scheme, slice(*window)
-    before, after = (
-        Expected.of(probabilities[tib], scheme, night.epoch_seconds)
-        for probabilities in (night.night.probabilities, posterior.probabilities)
-    )
+    sums, named = sums_of(night, posterior, tib), night.profile.estimators
+    chosen = {
+        name: named.get(name, DEFAULT_OF_MINUTES) for name in estimators_of(scheme) if name != REM_LATENCY
+    }
+    minutes = {stage: sums[chosen[f"minutes_{stage}"]].stage_minutes[stage] for stage in scheme.names}
+    best = Expected(minutes, sums[chosen[TST]].tst_minutes)
     latency, estimator = _rem_latency(night, options, tib, seed)
-    return Estimates(before, after, scheme.wake, latency, estimator, *window)
+    before, after = sums["probabilities"], sums["posterior"]
+    return Estimates(before, after, best, chosen, scheme.wake, latency, estimator, *window)
 
 
-def _rem_latency(
-    night: Decoding, options: StatisticsOptions, tib: slice, seed: int
-) -> tuple[float, Estimator]:
-    statistics, scheme = options.measure(night), night.profile.scheme
-    labels = night.argmax[tib]
+def rem_latency_of(night: Decoding, options: StatisticsOptions, estimator: str, seed: int) -> float:
+    """Return REM latency by one estimator; NaN where it finds none."""
+    if estimator == "draws":
+        return _median_of_draws(night, options, seed)
+    statistics = options.measure(night)
+    return statistics.rem_latency_bout_minutes if estimator == "bout" else statistics.rem_latency_minutes
+
+
+def _rem_latency(night: Decoding, options: StatisticsOptions, tib: slice, seed: int) -> tuple[float, str]:
+    """Return REM latency by the profile's estimator, or the default one; by the path where that has none."""
+    estimator = night.profile.estimators.get(REM_LATENCY) or default_of_rem_latency(night, tib)
+    latency = rem_latency_of(night, options, estimator, seed)
+    if estimator == "path" or math.isnan(latency):
+        return rem_latency_of(night, options, "path", seed), FIRST_EPOCH
+    return latency, ESTIMATORS[estimator]
+
+
+def default_of_rem_latency(night: Decoding, chosen: slice | Mask) -> str:
+    """Return the estimator of REM latency where no scored night has chosen one."""
+    scheme, labels = night.profile.scheme, night.argmax[chosen]
     n_asleep = np.count_nonzero((labels >= 0) & (labels != scheme.wake_index))
     n_rem = np.count_nonzero(labels == scheme.rem_index) if scheme.rem is not None else n_asleep
-    if night.night.clock is not None and n_rem < LITTLE_REM * n_asleep:
-        median = _median_of_draws(night, options, seed)
-        if not math.isnan(median):
-            return median, "median of posterior draws"
-    elif not math.isnan(statistics.rem_latency_bout_minutes):
-        return statistics.rem_latency_bout_minutes, "first lasting REM bout"
-    return statistics.rem_latency_minutes, "first REM epoch"
+    return "draws" if night.night.clock is not None and n_rem < LITTLE_REM * n_asleep else "bout"
 
 
 def _median_of_draws(night: Decoding, options: StatisticsOptions, seed: int) -> float:

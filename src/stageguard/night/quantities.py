@@ -179,7 +179,7 @@ STAGE = (
 # What a decoded night's probabilities say beyond its stages; see `stageguard.measures.estimates`.
 ESTIMATES = (
     Quantity("expected_tst_minutes", "Expected total sleep time",
-             "sum of the probabilities of sleep, not counted on the stages", "min", 1,
+             "sum of the probabilities of sleep, or by the estimator that the profile names", "min", 1,
              short_heading="TST, expected (min)", shown=("cohort",)),
     Quantity("rem_latency_estimate_minutes", "REM latency, best estimate",
              "by the estimator that is named beside it", "min", 1, shown=("cohort",),
@@ -187,7 +187,7 @@ ESTIMATES = (
 )
 STAGE_ESTIMATES = (
     Quantity("expected_minutes", "Expected time in {stage}",
-             "sum of its probabilities, not counted on the stages", "min", 1),
+             "sum of its probabilities, or by the estimator that the profile names", "min", 1),
     Quantity("expected_percent", "Expected share of {stage}", "of expected total sleep time", "% of TST", 1,
              short_heading="{stage}, expected (% of TST)", shown=("cohort",)),
 )

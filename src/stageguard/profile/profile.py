@@ -101,6 +101,8 @@ class Profile(Document):
         How that stager's nights look.
     intervals : mapping
         Errors on scored nights, by statistic, from which intervals are made.
+    estimators : mapping of str to str
+        Which estimator serves which statistic, where scored nights have chosen one.
     provenance : mapping
         Where the numbers come from.
     """
@@ -135,6 +137,7 @@ class Profile(Document):
     joint: Joint | None
     fingerprint: Fingerprint | None
     intervals: Mapping[str, Any]
+    estimators: Mapping[str, str]
     provenance: Mapping[str, Any]
     # pairs may follow another key's value; replace() must know which of them do
     _rare: tuple[tuple[str | float, ...], ...]
@@ -270,7 +273,7 @@ class Profile(Document):
     def _without(self, changes: Mapping[str, object]) -> Profile:
         """Return the profile without stage shares and with some changes, or one that steps aside."""
         kept = self.to_dict().get("intervals")  # of other nights: whoever uses them has to say so
-        changes = {**changes, "prior_exponent": None, "intervals": kept}
+        changes = {**changes, "prior_exponent": None, "estimators": None, "intervals": kept}
         if self.other_cohorts == "argmax":
             changes |= dict.fromkeys(("min_bout_seconds", "flip_flop", "durations", "clock"))
             changes.pop("strength", None)

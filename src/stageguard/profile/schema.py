@@ -13,6 +13,7 @@ from stageguard.base.arrays import DAY_SECONDS
 from stageguard.base.errors import InputError, ProfileError, message_of
 from stageguard.night.stages import StageScheme
 from stageguard.profile import parts
+from stageguard.profile.estimators import read_estimators
 from stageguard.profile.fingerprint import read_fingerprint
 
 Writer = Callable[[Any, StageScheme], Any]
@@ -321,6 +322,16 @@ _TABLE = (
         "[drops them](intervals.md)",
         parts.read_intervals,
         {},
+        decodes=False,
+    ),
+    Key(
+        "estimators",
+        "which estimator serves `tst_minutes`, `minutes_` of a stage (`path`, `probabilities`, `posterior`) "
+        "and `rem_latency_minutes` (`path`, `bout`, `draws`), chosen by [fit](fit.md); others have their "
+        "[defaults](posterior.md#expected-minutes)",
+        read_estimators,
+        {},
+        write=lambda value, scheme: dict(value),
         decodes=False,
     ),
     Key(

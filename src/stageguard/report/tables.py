@@ -221,6 +221,9 @@ def statistic_notes(groups: Mapping[str, Sequence[Row]], estimates: Estimates) -
         "Expected by probabilities: sums of the stager's own before, of the posterior at this night's "
         "strength after. They never alter the stages, on which all other rows are counted."
     )
+    if estimates.others:
+        others = ", ".join(f"{name} {what}" for name, what in estimates.others.items())
+        yield f"By the profile's choice on scored nights, after: {others}."
     if not math.isnan(estimates.rem_latency_minutes):
         yield f"Best estimate of REM latency: {estimates.rem_latency_estimator}."
 

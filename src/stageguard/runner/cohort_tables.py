@@ -64,7 +64,7 @@ class NightRow(NamedTuple):
         latency, estimator, expected = NAN, "n/a", dict[str, float]()
         if estimates is not None:
             latency, estimator = estimates.rem_latency_minutes, estimates.rem_latency_estimator
-            values = estimates.after.values(estimates.wake).items()
+            values = estimates.best.values(estimates.wake).items()
             expected = {key: value for key, value in values if not key.startswith("expected_percent")}
         return cls(
             id=night_id,

@@ -1,0 +1,138 @@
+"""Which estimator serves which statistic, by the nights held out from the fit."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import Floats
+from stageguard.base.errors import StageGuardWarning
+from stageguard.fitting.cross_validation import HeldOut
+from stageguard.fitting.scoring import mean_over_subjects, paired_error
+from stageguard.guard.decode import decode
+from stageguard.guard.decoding import Decoding
+from stageguard.guard.posterior import Posterior, posteriors_like
+from stageguard.measures.estimates import default_of_rem_latency, rem_latency_of, sums_of
+from stageguard.measures.statistics import StatisticsOptions, sleep_statistics
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.profile.estimators import (
+    DEFAULT_OF_MINUTES,
+    OF_MINUTES,
+    OF_REM_LATENCY,
+    REM_LATENCY,
+    TST,
+    estimators_of,
+)
+from stageguard.profile.profile import Profile
+
+DEFAULT = "default"  # what a night gets that no scored one has chosen for
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatorChoice:
+    """The estimator of one statistic: chosen where it is surely better than the default, on held-out nights.
+
+    Attributes
+    ----------
+    statistic, estimator : str
+        ``default`` where none is: the posterior's sum, of REM latency by how often the stager shows REM.
+    default_error, error : float
+        Mean absolute error over subjects, in minutes, of the default and of the best of all.
+    gain, gain_error : float
+        By how much the best is better, and its standard error.
+    """
+
+    statistic: str
+    estimator: str
+    default_error: float
+    error: float
+    gain: float
+    gain_error: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        return asdict(self)
+
+
+def held_out_decodings(held_out: HeldOut, *, aside: bool) -> list[Decoding]:
+    """Return every night decoded by what was fitted without it; `aside` for a profile that returns argmax."""
+    material, decoded = held_out.nights, []
+    for night, profile in zip(material.nights, held_out.profiles, strict=True):
+        assert night.matrix is not None
+        density = Hypnodensity(night.matrix, material.scheme, material.epoch_seconds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)  # that much is changed is what a fit may find
+            decoded.append(decode(density, stepping_aside(profile) if aside else profile))
+    return decoded
+
+
+def stepping_aside(profile: Profile) -> Profile:
+    """Return the profile of argmax: no rules, and no biases, so that the likeliest stage stays the same."""
+    temperature = {"temperature": profile.calibration.temperature}
+    plain = profile.replace(calibration=temperature, transition_weight=0.0, min_bout_seconds=None)
+    return plain.replace(durations=None, prior_exponent=None)
+
+
+def choose_estimators(held_out: HeldOut, *, aside: bool) -> tuple[EstimatorChoice, ...]:
+    """Compare the estimators of every statistic with its default on the nights held out."""
+    decoded = held_out_decodings(held_out, aside=aside)
+    scored = [
+        Hypnogram(night.truth, held_out.nights.scheme, held_out.nights.epoch_seconds)
+        for night in held_out.nights.nights
+    ]
+    seeds = [night.seed for night in held_out.nights.nights]
+    posteriors = posteriors_like(decoded)
+    errors = [_errors(*each) for each in zip(decoded, posteriors, scored, seeds, strict=True)]
+    return tuple(
+        choice
+        for name in estimators_of(held_out.nights.scheme)
+        if (choice := _choice(name, [each[name] for each in errors], held_out.subjects)) is not None
+    )
+
+
+def _choice(
+    name: str, errors: Sequence[Mapping[str, float]], subjects: Sequence[str]
+) -> EstimatorChoice | None:
+    """Return what serves a statistic; None where no expert's night has it."""
+    ways = list(errors[0])  # the default first: of equals it stays
+    table: Floats = np.array([[each[way] for each in errors] for way in ways])
+    means = mean_over_subjects(table, subjects)
+    if np.isnan(means).all():
+        return None
+    best = int(np.argmin(means))
+    gain, error = paired_error(table[0], table[best], subjects)
+    chosen = ways[best] if gain > error else DEFAULT
+    return EstimatorChoice(name, chosen, float(means[0]), float(means[best]), gain, error)
+
+
+def _errors(
+    night: Decoding, posterior: Posterior, expert: Hypnogram, seed: int
+) -> dict[str, dict[str, float]]:
+    """Return how far each estimator of each statistic is off, over the epochs the expert scored."""
+    is_scored = expert.labels != UNSCORED
+    wanted = sleep_statistics(expert)
+    sums = sums_of(night, posterior, is_scored)
+    found: dict[str, dict[str, float]] = {TST: {way: sums[way].tst_minutes for way in OF_MINUTES}}
+    for stage in expert.scheme.names:
+        found[f"minutes_{stage}"] = {way: sums[way].stage_minutes[stage] for way in OF_MINUTES}
+    truth = {TST: wanted.tst_minutes}
+    truth |= {f"minutes_{stage}": minutes for stage, minutes in wanted.stage_minutes.items()}
+    for ways in found.values():
+        ways |= {DEFAULT: ways[DEFAULT_OF_MINUTES]}
+    if expert.scheme.rem is not None:
+        labels = np.where(is_scored, night.hypnogram.labels, UNSCORED).astype(np.int8)
+        shown = night.replaced(hypnogram=replace(night.hypnogram, labels=labels))
+        end = len(labels) * night.epoch_seconds / 60.0  # REM that never comes counts as coming at the end
+        latencies = {way: rem_latency_of(shown, StatisticsOptions(), way, seed) for way in OF_REM_LATENCY}
+        latencies = {way: end if math.isnan(value) else value for way, value in latencies.items()}
+        found[REM_LATENCY] = latencies | {DEFAULT: latencies[default_of_rem_latency(night, is_scored)]}
+        truth[REM_LATENCY] = wanted.rem_latency_minutes
+    return {
+        name: {way: abs(ways[way] - truth[name]) for way in (DEFAULT, *ways)} for name, ways in found.items()
+    }
