@@ -112,7 +112,7 @@ class Endpoints:
         never = np.array([end if name in LATENCIES else 0.0 for name, _ in names])
         step_of = {"min": self.epoch_seconds / 60.0, "%": ONE_PERCENT_STEP}
         steps = np.array([step_of.get(unit, 1.0) for _, unit in names])
-        return np.abs(np.where(np.isnan(shown), never, shown) - wanted) / steps
+        return np.asarray(np.abs(np.where(np.isnan(shown), never, shown) - wanted) / steps)
 
 
 @cache

@@ -66,8 +66,9 @@ def decode_prepared(profile: Profile, nights: Sequence[Night]) -> list[Labels]:
 def decode_weights(profile: Profile, nights: Sequence[Night], weights: Sequence[float]) -> list[list[Labels]]:
     """Return the labels of every night at each of several fixed transition weights, compiled once."""
     solver = solver_for(profile, profile.epoch_seconds)
-    paths = iter(solver.solve([Job(night, Trial(weight)) for weight in weights for night in nights]))
-    return [[next(paths).labels for _ in nights] for _ in weights]
+    # one night's weights follow each other: kernels solve several of them at once
+    paths = solver.solve([Job(night, Trial(weight)) for night in nights for weight in weights])
+    return [[path.labels for path in paths[i :: len(weights)]] for i in range(len(weights))]
 
 
 def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints) -> list[Score]:
@@ -90,9 +91,10 @@ def score_night(night: FitNight, outputs: Sequence[Labels], endpoints: Endpoints
     errors = endpoints.errors(night.truth, labels, both)
     with np.errstate(invalid="ignore"):
         accuracy = n_right / n_both
-    columns = (cohen_kappas(confusions), accuracy, fi, fi_expert, errors)
+    columns = (cohen_kappas(confusions).tolist(), accuracy.tolist(), fi.tolist(), fi_expert.tolist())
     return [
-        Score(*row, tuple(steps)) for *row, steps in zip(*(each.tolist() for each in columns), strict=True)
+        Score(*row, tuple(steps))
+        for row, steps in zip(zip(*columns, strict=True), errors.tolist(), strict=True)
     ]
 
 

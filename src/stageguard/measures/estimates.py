@@ -153,13 +153,13 @@ class Estimates:
             return NAN if value is None else float(value)
 
         minutes, tst = recorded["expected_minutes"], recorded["expected_tst_minutes"]
-        sums = [
+        before, after, best = (
             Expected({stage: float(each) for stage, each in minutes[name].items()}, number(tst[name]))
             for name in ("before", "after", "best" if "best" in minutes else "after")
-        ]
+        )
         latency, estimator = number(recorded["rem_latency_minutes"]), recorded["rem_latency_estimator"]
-        chosen = recorded.get("estimators", {})
-        return cls(*sums, chosen, recorded["wake"], latency, estimator, *recorded["window"])
+        chosen, (first, stop) = recorded.get("estimators", {}), recorded["window"]
+        return cls(before, after, best, chosen, recorded["wake"], latency, estimator, first, stop)
 
 
 def estimates(
