@@ -170,11 +170,10 @@ class Recipe:
         whole = base.to_dict()
         kept = {key: whole.get(key) for key in ("name", "scheme", "stages", "wake", "rem")}
         # what every candidate has of the base profile: stages, transitions and nothing else
-        self.bare = Profile.from_dict(
-            {key: value for key, value in kept.items() if value is not None}
-            | {"epoch_seconds": epoch_seconds, "transition_weight": 0.0}
-            | {"transitions": _rows(base.scheme.names, self.transitions)}
-        )
+        self.document = {key: value for key, value in kept.items() if value is not None}
+        self.document |= {"epoch_seconds": epoch_seconds, "transition_weight": 0.0}
+        self.document |= {"transitions": _rows(base.scheme.names, self.transitions)}
+        self.bare = Profile.from_dict(self.document)
 
     def suited(self, folds: Sequence[tuple[Material, Material]]) -> Recipe:
         """Return the recipe with tables of bout lengths for the stages where they foretell held-out bouts."""
@@ -230,7 +229,10 @@ class Recipe:
         """Return a candidate's profile for evidence that is calibrated already: biases make no other one."""
         key = replace(candidate, biases=False, totals=0.0)
         if key not in learned.profiles:
-            learned.profiles[key] = self.bare.replace(**self.changes(key, learned))
+            document = self.document | self.changes(key, learned)
+            if "strength" in document:
+                del document["transition_weight"]
+            learned.profiles[key] = Profile.from_dict(document)
         return learned.profiles[key]
 
     def whole_profile(self, candidate: Candidate, learned: Learned) -> Profile:
