@@ -217,8 +217,11 @@ def test_bad_options_are_one_line(run, night, arguments, expected):
 
 
 def test_output_must_be_a_folder(run, night, tmp_path):
-    line = error_line(run("decode", night, "-p", "human-psg-5", "-o", night))
-    assert line.endswith("night.csv is a file, expected a folder.")
+    (tmp_path / "notes.txt").write_text("mine")
+    line = error_line(run("decode", night, "-p", "human-psg-5", "-o", tmp_path / "notes.txt" / "out"))
+    assert line.endswith("notes.txt is a file, expected a folder.")
+    line = error_line(run("decode", night, "-p", "human-psg-5", "-o", night))  # the name of a cohort's table
+    assert "it is the same file as" in line
 
 
 @pytest.mark.parametrize(
