@@ -29,12 +29,12 @@ from stageguard.formats.hypnogram import HypnogramOptions, is_stage, stage_colum
 from stageguard.formats.outputs import (
     CHANGES_SUFFIX,
     JSON_SUFFIX,
+    POSTERIOR_SUFFIXES,
     SVG_SUFFIX,
     TSV_SUFFIX,
     output_paths,
     read_sidecar,
 )
-from stageguard.formats.posteriors import DRAWS_SUFFIX, SIDECAR_SUFFIX, TABLE_SUFFIX
 from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_file
 from stageguard.formats.registry import detect, formats, named
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
@@ -46,7 +46,6 @@ from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE
 from stageguard.runner.decode_files import DecodeOptions, special
 
 OWN_TABLES = (COHORT_TABLE, FAILURES_TABLE)
-POSTERIOR_SUFFIXES = (TABLE_SUFFIX, SIDECAR_SUFFIX, DRAWS_SUFFIX)
 OWN_SUFFIXES = (TSV_SUFFIX, JSON_SUFFIX, SVG_SUFFIX, CHANGES_SUFFIX, *POSTERIOR_SUFFIXES)
 MAGIC = re.compile(r"[*?\[]")
 NOUNS = {"density": "probabilities", "hypnogram": "hypnograms or probabilities"}

@@ -37,6 +37,7 @@ TSV_SUFFIX = ".hypnogram.tsv"
 JSON_SUFFIX = ".hypnogram.json"
 SVG_SUFFIX = ".hypnogram.svg"
 CHANGES_SUFFIX = ".changes.tsv"
+POSTERIOR_SUFFIXES = (".posterior.csv", ".posterior.json", ".draws.npz")  # table, sidecar, draws
 STRENGTH = (
     *("rule", "step", "transition_weight", "prior_exponent"),
     *("fi_before", "fi_after", "fi_low", "fi_high"),

@@ -18,6 +18,7 @@ from stageguard.base.files import write_together
 from stageguard.formats.outputs import (
     COLUMNS,
     LAYOUT_VERSION,
+    POSTERIOR_SUFFIXES,
     REVIEW_SENTENCE,
     describe_file,
     describe_night,
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
     from stageguard.guard.posterior import Posterior
 
-TABLE_SUFFIX = ".posterior.csv"
-SIDECAR_SUFFIX = ".posterior.json"
-DRAWS_SUFFIX = ".draws.npz"
 TIMING = {name: COLUMNS[name] for name in ("onset", "duration")}
 MEANING = (
     "Under the profile and the stager's own probabilities: where the stager is sure and wrong, so is this. "
@@ -72,8 +70,7 @@ def write_posterior(
     The marginals have the strength of the decoding; the other arguments are those of `write_decoding`.
     """
     stem, source = Path(path), Path(source_path)
-    suffixes = (TABLE_SUFFIX, SIDECAR_SUFFIX, DRAWS_SUFFIX)
-    table, sidecar, drawn = (stem.with_name(stem.name + suffix) for suffix in suffixes)
+    table, sidecar, drawn = (stem.with_name(stem.name + suffix) for suffix in POSTERIOR_SUFFIXES)
     rows = table_text(posterior).encode()
     contents: dict[Path, str | bytes] = {table: rows}
     entry = None
