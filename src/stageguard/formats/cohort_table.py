@@ -7,7 +7,7 @@ of nights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stageguard.base.arrays import SUM_TOLERANCE
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
 from stageguard.base.files import checked_file, file_error, open_text
@@ -185,14 +186,47 @@ def _batched_nights(path: Path, file: Any, options: DensityOptions) -> Iterator[
         for name, begin, end in zip(names, starts, ends, strict=True):
             ids.check_length(name, end - begin)
         carried = names[-1], [values[starts[-1] :] for values in columns]
-        yield [
-            _columns_night(path, name, wanted, [values[begin:end] for values in columns], options, remarks)
-            for name, begin, end in zip(names[:-1], starts, ends, strict=False)
-        ]
+        nights = list(zip(names[:-1], starts, ends, strict=False))
+        plain = None if len(wanted) > len(stages) else _plain_rows(path, wanted, columns, options, remarks)
+        if plain is not None:
+            yield [_slice(plain, *night) for night in nights]
+        else:
+            yield [
+                _columns_night(path, name, wanted, [each[begin:end] for each in columns], options, remarks)
+                for name, begin, end in nights
+            ]
         first_row += batch.num_rows
     if carried is None:
         raise file_error(path, "has no rows.")
     yield [_columns_night(path, carried[0], wanted, carried[1], options, remarks)]
+
+
+def _plain_rows(
+    path: Path,
+    header: Sequence[str],
+    columns: Sequence[npt.NDArray[Any]],
+    options: DensityOptions,
+    remarks: tuple[str, ...],
+) -> TableNight | None:
+    """Return the rows of all nights as one, where each is probabilities as it stands; else None.
+
+    Then nothing is assumed of a night that is not of another, and all of them are checked at once.
+    """
+    is_raw = options.logits or options.log or options.pool_to_seconds is not None
+    if is_raw or any(values.dtype.kind != "f" for values in columns) or not len(columns[0]):
+        return None
+    off = np.abs(sum(values.astype(np.float64) for values in columns) - 1.0).max()
+    if not (off <= SUM_TOLERANCE and min(values.min() for values in columns) >= 0.0):  # NaN: neither
+        return None
+    rows = _columns_night(path, "", header, columns, options, remarks)
+    return None if rows.density is None or rows.density.n_epochs != len(columns[0]) else rows
+
+
+def _slice(rows: TableNight, name: str, begin: int, end: int) -> TableNight:
+    whole = rows.density
+    assert whole is not None
+    described = (getattr(whole, field.name) for field in fields(whole)[1:])
+    return TableNight(name, Hypnodensity.trusted(whole.probabilities[begin:end], *described), rows.notes)
 
 
 def _runs(ids: _Ids, column: Any, first_row: int) -> tuple[list[str], list[int]]:

@@ -65,7 +65,8 @@ def bout_pair_counts(bouts: Bouts, n_stages: int) -> Ints:
     """Return what `pair_counts` does of the same labels, from their bouts, which are fewer."""
     pairs = contingency(bouts.stages[:-1], bouts.stages[1:], n_stages)
     scored = bouts.stages != UNSCORED
-    np.add.at(pairs, (bouts.stages[scored],) * 2, bouts.lengths[scored] - 1)
+    stays = np.bincount(bouts.stages[scored], bouts.lengths[scored] - 1, n_stages)
+    pairs.flat[:: n_stages + 1] += stays.astype(pairs.dtype)
     return pairs
 
 

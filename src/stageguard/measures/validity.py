@@ -302,7 +302,8 @@ def _pair_values(
     pairs: Ints, n_rare: int | None, scheme: StageScheme, epoch_seconds: float
 ) -> dict[str, Value]:
     """Return what is counted on adjacent pairs."""
-    n_pairs, n_changes = int(pairs.sum()), int(pairs.sum() - np.trace(pairs))
+    n_pairs = int(pairs.sum())
+    n_changes = n_pairs - int(np.trace(pairs))
     per_hour = 3600.0 / epoch_seconds
     no_pairs = "there are no two adjacent scored epochs"
     none = "the profile names no tvr_pairs"
@@ -364,7 +365,7 @@ def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> di
     """Return what is counted on the complete bouts of each stage."""
     minutes, complete = epoch_seconds / 60.0, bouts.complete
     by_stage = np.sort(bouts.stages[complete] * LONGEST_BOUT + bouts.lengths[complete])  # then by length
-    lengths = by_stage % LONGEST_BOUT
+    lengths = (by_stage % LONGEST_BOUT).tolist()
     values: dict[str, Value] = {}
     firsts = LONGEST_BOUT * np.arange(len(names) + 1)
     bounds = by_stage.searchsorted(firsts).tolist()
@@ -374,8 +375,8 @@ def _bout_values(bouts: Bouts, names: Sequence[str], epoch_seconds: float) -> di
         n_bouts = stop - start
         if n_bouts:
             single = 100.0 * ((end_of_single - start) / n_bouts)
-            mean = int(lengths[start:stop].sum()) / n_bouts * minutes
-            middle = int(lengths[start + n_bouts // 2] + lengths[stop + ~(n_bouts // 2)]) / 2 * minutes
+            mean = sum(lengths[start:stop]) / n_bouts * minutes
+            middle = (lengths[start + n_bouts // 2] + lengths[stop + ~(n_bouts // 2)]) / 2 * minutes
         reason = "" if n_bouts else f"there is no complete bout of {name}"
         values[f"one_epoch_bouts_percent_{name}"] = single, reason
         values[f"mean_bout_minutes_{name}"] = mean, reason
