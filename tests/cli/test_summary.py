@@ -128,7 +128,7 @@ def test_a_guard_that_steps_aside_from_an_odd_night_says_so_loudly():
     assert odd.strength.step == "untouched"
     summary = summary_of(odd)
     assert summary.aside.startswith("THE GUARD STEPPED ASIDE, and the night is not as experts score: ")
-    assert "Fragmentation index (FI) 0.012 below" in summary.aside
+    assert "Fragmentation index (FI) 0.014 below" in summary.aside
     steered = decoding_of("WWNNRNNWWNRRWW" * 20, certainty=0.5)
     assert steered.strength.step == "lowered"
     assert summary_of(steered).aside == ""

@@ -9,7 +9,7 @@ import oracle
 import stageguard as sg
 from nights import decode, random_mapping, random_probabilities
 from small import profile_of, refusal
-from stageguard.base.errors import ProfileError, StageGuardWarning
+from stageguard.base.errors import InputError, ProfileError, StageGuardWarning
 from stageguard.guard.clock import MOST_PASSES, sleep_onsets
 from stageguard.night.stages import AASM5
 
@@ -24,7 +24,20 @@ CASES = [
 ]
 
 
-def clock_by_hand(mapping, onsets, n_epochs):
+def clock_by_hand(mapping, onsets, n_epochs, argmax):
+    """Nats per epoch and stage, what long bouts of the stager lose bounded."""
+    nats, bound = unbounded_by_hand(mapping, onsets, n_epochs), mapping["clock"].get("bout_nats", math.inf)
+    for epoch, stage in enumerate(argmax):
+        first = last = epoch
+        while first > 0 and argmax[first - 1] == stage:
+            first -= 1
+        while last < n_epochs - 1 and argmax[last + 1] == stage:
+            last += 1
+        nats[epoch, stage] = max(nats[epoch, stage], -bound / (last - first + 1))
+    return nats
+
+
+def unbounded_by_hand(mapping, onsets, n_epochs):
     """Nats per epoch and stage, a value at a time."""
     names, clock = oracle.stage_names(mapping), mapping["clock"]
     step, weight = clock.get("step_minutes", 5.0), clock.get("weight", 1.0)
@@ -58,6 +71,7 @@ def random_clock(rng, names):
         "weight": float(rng.choice([0.5, 1.0, 2.0])),
         "step_minutes": float(rng.choice([0.5, 0.8, 5.0])),
         "restart_wake_minutes": float(rng.choice([0.5, 1.0, 60.0])),
+        "bout_nats": float(rng.choice([0.5, 3.0, 100.0])),
     }
 
 
@@ -73,7 +87,8 @@ def test_given_its_onset_the_path_and_the_posterior_are_exact(case, seed):
     result = decode(probabilities, profile, quality=quality)
     rules = oracle.rules_of(mapping)
     timeless = oracle.evidence_of(probabilities, mapping, quality)
-    evidence = timeless + clock_by_hand(mapping, result.strength.clock_onsets, 7)
+    argmax = probabilities.argmax(axis=1)
+    evidence = timeless + clock_by_hand(mapping, result.strength.clock_onsets, 7, argmax)
     best, _, _ = oracle.best_path_by_enumeration(evidence, rules)
     assert result.score == pytest.approx(best, abs=1e-9)
     assert oracle.score_path(evidence, result.hypnogram.labels, rules) == pytest.approx(best, abs=1e-9)
@@ -233,3 +248,62 @@ def test_where_no_other_rule_acts_the_strength_says_that_the_clock_does():
     result = decode(night_with_rem(1), left_alone)
     assert (result.strength.step, int(result.changed.sum())) == ("untouched", 1)
     assert "The clock alone acts: it counts from sleep onset at epoch 20." in str(result.strength)
+
+
+SHIPPED = ("human-psg-5", "human-psg-3", "human-cardiorespiratory-3", "human-bioradar-3")
+
+
+def night_of(profile, n_rem, strength, at=18):
+    """A night of a shipped profile's stages: wake, N2 or NREM, REM nine minutes after onset and late."""
+    scheme = profile.scheme
+    sleep = 1 if scheme.n_stages == 3 else 2
+    labels = np.r_[np.full(20, scheme.wake_index), np.full(300, sleep), np.full(80, scheme.rem_index)]
+    labels[20 + at : 20 + at + n_rem] = scheme.rem_index
+    rows = np.full((len(labels), scheme.n_stages), 0.001)
+    rows[np.arange(len(labels)), labels] = 0.98
+    rows[20 + at : 20 + at + n_rem, scheme.rem_index] = strength
+    rows[20 + at : 20 + at + n_rem, sleep] = 1 - strength
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    ("n_rem", "strength", "stays"), [(3, 0.97, True), (20, 0.9, True), (1, 0.9, False), (2, 0.8, False)]
+)
+def test_shipped_clocks_spare_early_rem_that_is_long_or_well_supported(name, n_rem, strength, stays):
+    profile = sg.Profile.load(name)
+    result = decode(night_of(profile, n_rem, strength), profile)
+    assert result.strength.step == "untouched"
+    assert (result.hypnogram.labels[38 : 38 + n_rem] == profile.scheme.rem_index).all() == stays
+    removed = sg.rare_events(result)
+    assert any(event.is_early_rem and event.fate == ("kept" if stays else "lost") for event in removed)
+
+
+def test_sleep_before_lights_off_is_no_onset():
+    rows = np.concatenate([night_with_rem(1)[20:80], night_with_rem(1)])  # a nap, then the night
+    assert decode(rows, profile_of(clock=CLOCK)).strength.clock_onsets == (0,)
+    result = decode(rows, profile_of(clock=CLOCK), lights_off=60 * 30.0)
+    assert result.strength.clock_onsets == (80,)
+    assert result.hypnogram.labels[10] == 2  # of the nap, of which the clock says nothing
+    assert result.hypnogram.labels[90] == 1
+    with pytest.raises(InputError, match=r"lights_off is .* expected a moment within its 2.50 h"):
+        decode(rows, profile_of(clock=CLOCK), lights_off=1e6)
+
+
+def test_lights_off_of_a_batch_are_one_a_night():
+    rows = np.concatenate([night_with_rem(1)[20:80], night_with_rem(1)])
+    one, other = decode([rows, rows], profile_of(clock=CLOCK), lights_off=[None, 60 * 30.0])
+    assert (one.strength.clock_onsets, other.strength.clock_onsets) == ((0,), (80,))
+
+
+def test_a_recording_around_the_clock_has_none_unless_lights_off_is_said():
+    rows = np.tile(night_with_rem(1), (12, 1))
+    result = decode(rows, profile_of(clock=CLOCK))
+    assert (result.strength.clock_passes, result.night.clock) == (0, None)
+    assert any("does not run in a recording of 24.0 h" in note for note in result.assumed)
+    assert decode(rows, profile_of(clock=CLOCK), lights_off=0.0).strength.clock_onsets == (20,)
+
+
+def test_mice_have_none():
+    with pytest.raises(ProfileError, match="clock and species = 'mouse' exclude each other"):
+        profile_of(clock=CLOCK, species="mouse")

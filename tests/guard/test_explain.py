@@ -16,8 +16,8 @@ from small import mapping_of, profile_of
 from stageguard.base.errors import InputError, StageGuardWarning
 from stageguard.guard.evidence import runs
 from stageguard.guard.explain import PathScorer, explain
+from stageguard.guard.search import chosen_trial
 from stageguard.guard.solver import Job, solver_for
-from stageguard.guard.strength import chosen_trial
 
 CASES = [
     {"ends": "censored", "stay": "self", "flip": None, "durations": False, "minimum": False},

@@ -197,9 +197,11 @@ def test_people_whose_rem_is_scored_have_rems_clock(name: str, results: dict) ->
     if name in PUBLISHED or profile.species != "human" or profile.scheme.rem is None:
         assert profile.clock is None
         return
-    assert (profile.clock.weight, profile.clock.restart_wake_minutes) == (1.0, 60.0)
-    curve = profile.clock.curves["R"]
-    assert dict(profile.clock.curves) == {"R": tuple(results["clock"][profile.scheme.name]["curves"]["R"])}
+    clock = profile.clock
+    assert (clock.weight, clock.bout_nats, clock.restart_wake_minutes) == (0.75, 40.0, 60.0)
+    assert clock.horizon_minutes == 40.0
+    curve = results["clock"][profile.scheme.name]["curves"]["R"]
+    assert dict(clock.curves) == {"R": tuple(curve[:9])}
     shares = dict(zip(range(0, 485, 5), (math.exp(nats) for nats in curve), strict=True))
     assert shares[0] < 0.03 and shares[15] < 0.03 and shares[30] < 0.05  # method: 2 %, 2 %, 5 %
     assert 0.4 < shares[60] < 0.8 and 0.9 < shares[90] < 1.3

@@ -39,7 +39,7 @@ from stageguard.formats.read import is_hypnogram, night_name, read_hypnogram_fil
 from stageguard.formats.registry import detect, formats, named
 from stageguard.formats.sniffing import UTF16_MARKS, read_head
 from stageguard.formats.tables.delimited import DELIMITERS, HEADER_SEARCH_LINES, split_line
-from stageguard.measures.day import Moment
+from stageguard.night.moments import Moment
 from stageguard.night.stages import canonical_name
 from stageguard.profile.profile import Profile
 from stageguard.runner.cohort_tables import COHORT_TABLE, FAILURES_TABLE

@@ -208,6 +208,7 @@ def print_summary(file: str, summary: NightSummary, out: Console, more: Sequence
     if summary.aside:
         out.print(summary.aside, style="bold red")
     print_list(out, "Early REM removed", summary.early_rem_removed)
+    print_list(out, "Look at the night", filter(None, [summary.early_rem_advice]))
     out.print(_estimate_words(summary.estimates), style="dim")
 
 

@@ -24,10 +24,11 @@ from stageguard.formats.registry import formats, named
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import hypnogram_before
-from stageguard.measures.day import Moment, lights_window
+from stageguard.measures.day import lights_window
 from stageguard.measures.estimates import Estimates, estimates_of
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.moments import Moment
 from stageguard.night.stages import StageScheme
 from stageguard.night.timing import begun, recording_start
 from stageguard.profile.profile import Profile

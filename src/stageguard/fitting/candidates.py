@@ -17,7 +17,7 @@ from stageguard.fitting.scoring import Tempered
 from stageguard.fitting.tune import FEWEST_NIGHTS
 from stageguard.guard.automaton import rescale_transitions
 from stageguard.guard.evidence import best_stages, fragmentation_index
-from stageguard.guard.strength import TRANSITION_WEIGHTS
+from stageguard.guard.search import TRANSITION_WEIGHTS
 from stageguard.profile.parts import Calibration
 from stageguard.profile.profile import Profile
 

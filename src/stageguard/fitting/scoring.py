@@ -13,8 +13,8 @@ from stageguard.fitting.endpoints import Endpoints
 from stageguard.fitting.material import FitNight
 from stageguard.guard import inputs
 from stageguard.guard.evidence import Night
+from stageguard.guard.search import run_searches
 from stageguard.guard.solver import Job, Trial, solver_for
-from stageguard.guard.strength import run_searches
 from stageguard.measures.agreement import cohen_kappas
 from stageguard.profile.profile import Profile
 

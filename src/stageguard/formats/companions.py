@@ -15,7 +15,7 @@ from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
 from stageguard.base.files import file_error, open_file, read_cell
 from stageguard.formats.tables.delimited import is_number, read_delimited
-from stageguard.measures.day import Moment
+from stageguard.night.moments import Moment
 
 QUALITY_COLUMNS = ("quality", "beta", "sqi")
 MOST_DIGITS = 9  # of an epoch's index: a recording of 30 years in epochs of 1 s has as many

@@ -29,19 +29,33 @@ class NightClock:
     factors : array, shape (up to n_epochs, n_stages)
         What multiplies the likelihoods of the first epochs, up to the last horizon. Before the first onset,
         stages of sleep that are rarer than usual at onset count as there: an epoch of them would itself be
-        the onset.
+        the onset. None before lights off; bounded where the stager's bout of the stage is long.
+    unbounded : array of the same shape
+        The same without that bound.
+    weight : float
+        How much the curves count.
     """
 
     onsets: tuple[int, ...]
     factors: Floats
     n_epochs: int
+    unbounded: Floats
+    weight: float
 
     @property
     def nats(self) -> Floats:
         """What is added to the evidence, (n_epochs, n_stages); 0 beyond the horizon."""
-        nats = np.zeros((self.n_epochs, self.factors.shape[1]))
-        np.log(self.factors, out=nats[: len(self.factors)])
-        return nats
+        return self._logs(self.factors)
+
+    @property
+    def log_shares(self) -> Floats:
+        """Log of the experts' share of each stage at that time against its share of the whole night."""
+        return self._logs(self.unbounded) / self.weight
+
+    def _logs(self, factors: Floats) -> Floats:
+        logs = np.zeros((self.n_epochs, factors.shape[1]))
+        np.log(factors, out=logs[: len(factors)])
+        return logs
 
     def epochs_since_onset(self, epoch: int) -> int | None:
         """Return how many epochs after the last onset an epoch is, None before the first."""
@@ -60,14 +74,19 @@ def curve_rows(clock: Clock, scheme: StageScheme, epoch_seconds: float) -> Float
 
 
 def sleep_onsets(
-    labels: Labels, scheme: StageScheme, clock: Clock, epoch_seconds: float, stop: int | None = None
+    labels: Labels,
+    scheme: StageScheme,
+    clock: Clock,
+    epoch_seconds: float,
+    start: int = 0,
+    stop: int | None = None,
 ) -> tuple[int, ...]:
     """Return the first epoch of sleep, and of sleep after each unbroken wake that restarts the clock.
 
-    Only epochs before `stop` are looked at: what comes after is of another time.
+    Only epochs from `start`, lights off, to `stop` are looked at: what comes after is of another time.
     """
     labels = labels[:stop]
-    asleep = ((labels >= 0) & (labels != scheme.wake_index)).nonzero()[0]
+    asleep = start + ((labels[start:] >= 0) & (labels[start:] != scheme.wake_index)).nonzero()[0]
     if len(asleep) == 0:
         return ()
     restart_epochs = clock.restart_wake_minutes * 60.0 / epoch_seconds
@@ -82,14 +101,33 @@ def sleep_onsets(
 
 
 def night_clock(
-    rows: Floats, onsets: tuple[int, ...], n_epochs: int, wake: int, stop: int | None = None
+    clock: Clock,
+    rows: Floats,
+    onsets: tuple[int, ...],
+    argmax: Labels,
+    wake: int,
+    start: int = 0,
+    stop: int | None = None,
 ) -> NightClock:
     """Return the clock of a night that counts from these epochs; `rows` are its factors from onset on."""
-    last = n_epochs if stop is None else stop
+    last = len(argmax) if stop is None else stop
     factors = np.ones((min(last, onsets[-1] + len(rows)), rows.shape[1]))
-    factors[: onsets[0]] = np.minimum(rows[0], 1.0)
-    factors[: onsets[0], wake] = 1.0
+    factors[start : onsets[0]] = np.minimum(rows[0], 1.0)
+    factors[start : onsets[0], wake] = 1.0
     for onset, end in pairwise((*onsets, last)):
         n_timed = min(end - onset, len(rows))
         factors[onset : onset + n_timed] = rows[:n_timed]
-    return NightClock(onsets, factors, n_epochs)
+    bounded = factors if clock.bout_nats == np.inf else _spare_bouts(factors, argmax, clock.bout_nats)
+    return NightClock(onsets, bounded, len(argmax), factors, clock.weight)
+
+
+def _spare_bouts(factors: Floats, argmax: Labels, bout_nats: float) -> Floats:
+    """Return the factors, bounded for each stage that the stager scored by how long its bout lasts."""
+    edges = np.concatenate(([0], (argmax[1:] != argmax[:-1]).nonzero()[0] + 1, [len(argmax)]))
+    lengths = edges[1:] - edges[:-1]
+    scored = (argmax[: len(factors)] >= 0).nonzero()[0]
+    own = scored, argmax[scored]
+    least = np.repeat(np.exp(-bout_nats / lengths), lengths)[scored]
+    spared = factors.copy()
+    spared[own] = np.maximum(factors[own], least)
+    return spared

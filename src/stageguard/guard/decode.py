@@ -22,8 +22,8 @@ from stageguard.guard.inputs import (
     OneNight,
     takes_options,
 )
+from stageguard.guard.search import Solved, run_searches
 from stageguard.guard.solver import NO_PATH, Job, NoPathError, run_grouped, solver_for
-from stageguard.guard.strength import Solved, run_searches
 from stageguard.profile.profile import Profile, as_profile
 
 
@@ -62,6 +62,9 @@ def decode(density: Any, profile: Profile | str, *, options: GuardOptions) -> De
         Epochs whose stage is known.
     segments : sequence of int, optional
         First epochs of stretches that do not follow each other in time.
+    lights_off : float, timedelta, datetime or str, optional
+        When the night begins, for the profile's clock: sleep before it is no onset. A number is seconds since
+        the beginning of the recording, a text a time of day.
     cohort : str, optional
         Who was recorded. Warns, or refuses, where the profile is not made for them; what belongs to the
         cohort a profile was fitted on is left out on any other, and where none is said.
@@ -126,6 +129,9 @@ def read_all(
     said = options.of_each_night(len(items)) if batch else [options]
     given = [inputs.read_night(night, profile, each) for night, each in zip(items, said, strict=True)]
     nights = inputs.check_nights(given, profile, is_batch=batch, wants_paths=wants_paths)
+    if profile.clock is not None or options.lights_off is not None:
+        for request, checked in zip(given, nights, strict=True):
+            inputs.set_clock(request, profile, checked)
     if is_timed and profile.clock is None:
         for night in given:
             night.assumed.append(f"the clock does not run for {options.cohort!r}")

@@ -16,8 +16,9 @@ from stageguard.base.version import __version__
 from stageguard.guard import kernels
 from stageguard.guard.evidence import Night
 from stageguard.guard.inputs import NightInput, assumptions
+from stageguard.guard.search import chosen_trial, fixed_strength, run_searches
 from stageguard.guard.solver import Path, solver_for
-from stageguard.guard.strength import Strength, chosen_trial, fixed_strength, run_searches
+from stageguard.guard.strength import Strength
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.night import ExportableStages

@@ -40,7 +40,9 @@ class Night:
     quality: Floats | None = None
     pins: Mapping[int, int] = field(default_factory=dict)
     clock: NightClock | None = None
+    clock_start: int = 0  # lights off: sleep before it is no onset
     clock_stop: int | None = None  # where the time since sleep onset is lost: a segment begins
+    has_clock: bool = True  # False around the clock, where no sleep is the night's
     opening: Any = None  # the path that came with the checks, if the night is plain and the profile fixed
     _base: Floats | None = None
 
@@ -48,7 +50,8 @@ class Night:
         """Return the same night with a clock."""
         return Night(
             *(self.probabilities, self.argmax, self.n_switches, self.spans, self.calibration, self.filled),
-            *(self.quality, self.pins, clock, self.clock_stop, self.opening, self._base),
+            *(self.quality, self.pins, clock, self.clock_start, self.clock_stop, self.has_clock),
+            *(self.opening, self._base),
         )
 
     @property

@@ -16,8 +16,8 @@ from stageguard.base.errors import InputError
 from stageguard.guard.automaton import Durations, compile_tables, weigh
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.evidence import Night, runs
+from stageguard.guard.search import chosen_trial
 from stageguard.guard.solver import Job, Solver, Trial, solver_for
-from stageguard.guard.strength import chosen_trial
 from stageguard.profile.profile import Profile
 
 Rule = Literal[
@@ -212,8 +212,8 @@ def _evidence_given_up(result: Decoding, trial: Trial) -> Floats:
 
 def _clock_readings(result: Decoding, regions: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
     """Return for each region what the clock gave, the minutes since onset, and the first stage's share."""
-    clock, setting = result.night.clock, result.profile.clock
-    if clock is None or setting is None:
+    clock = result.night.clock
+    if clock is None:
         return [(0.0, np.nan, np.nan)] * len(regions)
     readings = []
     for first, end in regions:
@@ -221,7 +221,7 @@ def _clock_readings(result: Decoding, regions: Sequence[tuple[int, int]]) -> lis
         epochs, since = np.arange(first, end), clock.epochs_since_onset(first)
         gained = float((clock.nats[epochs, after] - clock.nats[epochs, before]).sum())
         minutes = np.nan if since is None else since * result.epoch_seconds / 60.0
-        share = float(np.exp(clock.nats[first, before[0]] / setting.weight))
+        share = float(np.exp(clock.log_shares[first, before[0]]))
         readings.append((gained, minutes, share))
     return readings
 

@@ -29,6 +29,7 @@ from stageguard.guard.evidence import (
 from stageguard.guard.solver import Path, solver_for
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, check_probabilities, merge_columns
 from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.moments import Moment, epoch_at
 from stageguard.night.night import ExportableStages
 from stageguard.night.stages import StageScheme, scheme_for
 from stageguard.profile.profile import Profile
@@ -38,11 +39,14 @@ Pins = Mapping[int, str | int]
 OneNight = Hypnodensity | npt.NDArray[Any]
 
 
+AROUND_THE_CLOCK_HOURS = 24.0  # from here on, a recording holds more than one night or the days around it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardOptions:
     """What every verb takes besides probabilities and a profile; `stageguard.decode` describes each.
 
-    Of a batch, quality, pins and segments are lists with one entry per night.
+    Of a batch, quality, pins, segments and lights_off are lists with one entry per night.
     """
 
     stages: Sequence[str] | None = None
@@ -50,6 +54,7 @@ class GuardOptions:
     quality: Any = None
     pins: Any = None
     segments: Any = None
+    lights_off: Any = None
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
@@ -70,8 +75,8 @@ class GuardOptions:
 
     def of_each_night(self, n_nights: int) -> list[GuardOptions]:
         """Return the options of every night of a batch."""
-        names = ("quality", "pins", "segments")
-        if self.says_nothing_by_epoch:
+        names = ("quality", "pins", "segments", "lights_off")
+        if self.says_nothing_by_epoch and self.lights_off is None:
             return [self] * n_nights
         values = [per_night(getattr(self, name), n_nights, name) for name in names]
         return [replace(self, **dict(zip(names, each, strict=True))) for each in zip(*values, strict=True)]
@@ -117,6 +122,7 @@ class NightKeywords(_Keywords, total=False):
     quality: npt.ArrayLike | None
     pins: Pins | None
     segments: Sequence[int] | None
+    lights_off: Moment | None
 
 
 class BatchKeywords(_Keywords, total=False):
@@ -125,6 +131,7 @@ class BatchKeywords(_Keywords, total=False):
     quality: Sequence[npt.ArrayLike | None] | None
     pins: Sequence[Pins | None] | None
     segments: Sequence[Sequence[int] | None] | None
+    lights_off: Sequence[Moment | None] | None
 
 
 @dataclass(slots=True)
@@ -431,3 +438,21 @@ def _missing_rows(matrix: Floats, profile: Profile) -> Mask:
             "Check which file or columns were read."
         )
     return missing
+
+
+def set_clock(given: NightInput, profile: Profile, night: Night) -> None:
+    """Say where a night's clock may begin to count: from lights off, nowhere in a recording around the clock.
+
+    Without a clock in the profile, lights off is checked all the same.
+    """
+    lights_off, hours = given.options.lights_off, len(night.argmax) * given.epoch_seconds / 3600.0
+    if lights_off is not None:
+        described = (given.start, None, (), given.offset_seconds)
+        recorded = Hypnogram.trusted(night.argmax.view(), profile.scheme, given.epoch_seconds, *described)
+        night.clock_start = epoch_at(recorded, lights_off, "lights_off")
+    elif profile.clock is not None and hours >= AROUND_THE_CLOCK_HOURS:
+        night.has_clock = False
+        given.assumed.append(
+            f"the profile's clock does not run in a recording of {hours:.1f} h, where no sleep is known to "
+            "be the night's: lights_off says when it begins"
+        )

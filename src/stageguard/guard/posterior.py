@@ -29,6 +29,7 @@ from stageguard.guard.inputs import (
     takes_options,
 )
 from stageguard.guard.kernels import reference
+from stageguard.guard.search import chosen_trial
 from stageguard.guard.solver import (
     Job,
     Solver,
@@ -39,7 +40,7 @@ from stageguard.guard.solver import (
     stage_weights,
     table_rows,
 )
-from stageguard.guard.strength import Strength, chosen_trial
+from stageguard.guard.strength import Strength
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.profile.profile import Profile
 

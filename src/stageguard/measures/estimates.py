@@ -30,7 +30,7 @@ from stageguard.profile.estimators import (
 )
 
 if TYPE_CHECKING:
-    from stageguard.measures.day import Moment
+    from stageguard.night.moments import Moment
 
 FIRST_EPOCH = "first REM epoch"  # REM latency on the path
 

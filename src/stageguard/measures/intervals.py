@@ -31,7 +31,7 @@ from stageguard.night.quantities import REPORTED_OF_STAGE, WITH_INTERVAL
 
 if TYPE_CHECKING:
     from stageguard.guard.decoding import Decoding
-    from stageguard.measures.day import Moment
+    from stageguard.night.moments import Moment
     from stageguard.profile.profile import Profile
 
 Method = Literal["conformal", "model"]

@@ -108,13 +108,20 @@ def rare_events(decoding: Decoding, *, within_minutes: float = SOON_MINUTES) -> 
 
 
 def early_rem_removed(decoding: Decoding) -> tuple[RareEvent, ...]:
-    """Return the stager's early REM that the decoded night no longer has, in order of time."""
-    return _described(decoding, [each for each in _early_sightings(decoding) if each.is_lost])
+    """Return the stager's early REM that the decoded night has no longer, or less than half of."""
+    labels, rem = decoding.hypnogram.labels, decoding.profile.scheme.rem_index
+
+    def is_removed(event: RareEvent) -> bool:
+        bout = labels[event.epoch : event.epoch + event.n_epochs]
+        return event.fate == "lost" or 2 * int(np.count_nonzero(bout == rem)) < len(bout)
+
+    events = _described(decoding, [each for each in _early_sightings(decoding) if each.in_before])
+    return tuple(event for event in events if is_removed(event))
 
 
 def count_early_rem_removed(decoding: Decoding) -> int:
-    """Return how many `early_rem_removed` has, without describing them."""
-    return sum(each.is_lost for each in _early_sightings(decoding))
+    """Return how many `early_rem_removed` has."""
+    return len(early_rem_removed(decoding))
 
 
 class _Sighting(NamedTuple):
@@ -125,10 +132,6 @@ class _Sighting(NamedTuple):
     in_before: bool
     in_after: bool
     is_early_rem: bool = False
-
-    @property
-    def is_lost(self) -> bool:
-        return self.in_before and not self.in_after
 
 
 def _early_sightings(decoding: Decoding, soon: float = SOON_MINUTES) -> list[_Sighting]:
@@ -217,10 +220,10 @@ def _first_sleep(labels: Labels, scheme: StageScheme) -> tuple[int, ...]:
 
 def _held_back(decoding: Decoding) -> Callable[[int], bool]:
     """Return whether REM of an epoch is where the clock says that experts score less than half of it."""
-    clock, setting, rem = decoding.night.clock, decoding.profile.clock, decoding.profile.scheme.rem_index
-    if clock is None or setting is None or rem is None:
+    clock, rem = decoding.night.clock, decoding.profile.scheme.rem_index
+    if clock is None or rem is None:
         return lambda epoch: False
-    rare: list[bool] = (clock.factors[:, rem] < 0.5**setting.weight).tolist()  # beyond it the factor is 1
+    rare: list[bool] = (clock.unbounded[:, rem] < 0.5**clock.weight).tolist()  # beyond it the factor is 1
     return lambda epoch: epoch < len(rare) and rare[epoch]
 
 

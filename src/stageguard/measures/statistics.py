@@ -35,8 +35,9 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Labels
 from stageguard.measures.bouts import ScoredNight, bouts_of, count_cycles, hypnogram_of, whole_epochs
-from stageguard.measures.day import Moment, Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
+from stageguard.measures.day import Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED
+from stageguard.night.moments import Moment
 from stageguard.night.quantities import NIGHT, Need
 from stageguard.night.stages import StageScheme, canonical_name
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stageguard.base.arrays import NAN
+from stageguard.base.errors import Argument, Message
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import measure
 from stageguard.measures.day import lights_words
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 # What tables of the command line show: the joint score, indicators, statistics.
 SHOWN = {quantity.key: quantity for quantity in (JOINT, *INDICATORS, *NIGHT, ALL_BOUTS) if quantity.shown}
-MOST_OUTSIDE = 4  # indicators that are named where the guard stepped aside
+MOST_OUTSIDE = 4  # indicators that are named where no rule smoothed
+MUCH_EARLY_REM_MINUTES = 5.0  # removed early REM that a person has to look at, in sum
 DECODED_ROWS = tuple(key for key, quantity in SHOWN.items() if "decode" in quantity.shown)
 
 
@@ -116,8 +118,21 @@ def early_rem_words(decoding: Decoding) -> tuple[str, ...]:
     )
 
 
+def early_rem_advice(decoding: Decoding) -> str:
+    """Say, where much early REM was removed, to look at it and how it is kept; nothing otherwise."""
+    labels, rem = decoding.hypnogram.labels, decoding.profile.scheme.rem_index
+    bouts = (labels[event.epoch : event.epoch + event.n_epochs] for event in early_rem_removed(decoding))
+    minutes = sum(int(np.count_nonzero(bout != rem)) for bout in bouts) * decoding.epoch_seconds / 60.0
+    if minutes < MUCH_EARLY_REM_MINUTES:
+        return ""
+    look = f"{minutes:g} min of early REM were removed: look at them, for narcolepsy looks like this."
+    if decoding.night.clock is None:
+        return look
+    return Message(look, " ", Argument("cohort", "narcolepsy"), " switches the clock off.")
+
+
 def aside_words(decoding: Decoding, valid: Validity) -> str:
-    """Say, where the guard stepped aside, how the night differs from expert scorings; nothing if it does not.
+    """Say, where no rule smoothed, how the night differs from expert scorings; nothing if it does not.
 
     Single bands are left by most expert nights: with a joint score, it decides, and uncommon transitions.
     """
@@ -134,7 +149,10 @@ def aside_words(decoding: Decoding, valid: Validity) -> str:
         return ""
     more = f"; and {len(outside) - MOST_OUTSIDE} more" if len(outside) > MOST_OUTSIDE else ""
     named = "; ".join(outside[:MOST_OUTSIDE])
-    return f"THE GUARD STEPPED ASIDE, and the night is not as experts score: {named}{more}. Look at it."
+    did = "THE GUARD STEPPED ASIDE"
+    if decoding.night.clock is not None and decoding.changed.any():
+        did = "THE CLOCK ALONE ACTED"
+    return f"{did}, and the night is not as experts score: {named}{more}. Look at it."
 
 
 def range_note(decoding: Decoding, rows: Sequence[Row]) -> str:
@@ -254,8 +272,9 @@ class NightSummary:
     advice: tuple[str, ...]
     range_note: str
     lights: str
-    aside: str  # loud, where the guard stepped aside and the night is not as experts score
+    aside: str  # loud, where no rule smoothed and the night is not as experts score
     early_rem_removed: tuple[str, ...]
+    early_rem_advice: str
     estimates: Estimates
 
     @property
@@ -301,5 +320,6 @@ def summary_of(decoding: Decoding, options: StatisticsOptions | None = None) -> 
         lights=lights_words(hypnogram, *moments),
         aside=aside_words(decoding, valid[1]),
         early_rem_removed=early_rem_words(decoding),
+        early_rem_advice=early_rem_advice(decoding),
         estimates=estimates_of(decoding, options or StatisticsOptions()),
     )

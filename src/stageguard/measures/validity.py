@@ -34,8 +34,9 @@ from stageguard.measures.bouts import (
     cuts_of,
     hypnogram_of,
 )
-from stageguard.measures.day import Moment, lights_window
+from stageguard.measures.day import lights_window
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
+from stageguard.night.moments import Moment
 from stageguard.night.quantities import JOINT, Quantity, indicators_of
 from stageguard.night.stages import WNR3, StageScheme
 from stageguard.profile.profile import Profile

@@ -121,8 +121,9 @@ class Clock:
     """What the time since sleep onset says about each stage.
 
     ``curves`` hold, per stage, the log of the experts' share at that time against their share of the whole
-    night, every ``step_minutes`` from sleep onset on, straight in between and 0 beyond. An unbroken wake of
-    ``restart_wake_minutes`` starts the time again.
+    night, every ``step_minutes`` from sleep onset on, straight in between and 0 beyond. No epoch of a bout
+    of n epochs, as the stager scored it, loses more than ``bout_nats / n``, so that what lasts survives. An
+    unbroken wake of ``restart_wake_minutes`` starts the time again.
     """
 
     curves: Mapping[str, tuple[float, ...]] = schema.declare(
@@ -130,6 +131,7 @@ class Clock:
     )  # read_clock
     weight: float = schema.number(1.0, positive=True, high=10)
     step_minutes: float = schema.number(5.0, positive=True, high=60)
+    bout_nats: float = schema.number(inf, positive=True, high=inf)
     restart_wake_minutes: float = schema.number(60.0, positive=True, high=inf)
 
     @property

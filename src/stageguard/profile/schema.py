@@ -106,6 +106,11 @@ def _check_together(parsed: Mapping[str, Any]) -> None:
             f"prior_exponent and strength.rule = {strength.rule!r} exclude each other: {strength.rule} sets "
             "it per recording."
         )
+    if parsed["clock"] is not None and parsed["species"] != "human":
+        raise InputError(
+            f"clock and species = {parsed['species']!r} exclude each other: the clock counts from the "
+            "sleep onset of a person's night, and animals sleep around the clock. Drop it."
+        )
     scheme = parsed["scheme"]
     for stage in parsed["durations"]:
         row = parsed["transitions"][scheme.names.index(stage)]
@@ -281,7 +286,8 @@ _TABLE = (
     Key(
         "clock",
         "what the time since sleep onset says: `curves` of nats per stage, one value each `step_minutes` "
-        "(5); `weight` (1); a wake of `restart_wake_minutes` (60) starts it again",
+        "(5); `weight` (1); the most that a bout of the stager's may lose, `bout_nats` (no bound); a wake of "
+        "`restart_wake_minutes` (60) starts it again",
         parts.read_clock,
         shown="none",
     ),

@@ -32,7 +32,7 @@ from stageguard.report.svg import printable
 if TYPE_CHECKING:
     import jinja2
 
-    from stageguard.measures.day import Moment
+    from stageguard.night.moments import Moment
 
 
 def night_report(

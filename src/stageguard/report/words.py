@@ -10,7 +10,7 @@ import numpy as np
 from stageguard.guard.decoding import Decoding, many_changes_advice
 from stageguard.measures.day import lights_words
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, StatisticsOptions
-from stageguard.measures.summary import aside_words, early_rem_words
+from stageguard.measures.summary import aside_words, early_rem_advice, early_rem_words
 from stageguard.measures.validity import Validity
 from stageguard.night.quantities import quantity_of
 from stageguard.report.measures import Measured
@@ -30,7 +30,8 @@ def headline(decoding: Decoding) -> str:
     """Return what happened, in one short sentence."""
     strength, n_changed = decoding.strength, int(np.count_nonzero(decoding.changed))
     if strength.step in ("untouched", "hard"):
-        return "The guard stepped aside."
+        by_clock = n_changed and decoding.night.clock is not None
+        return "The clock alone acted." if by_clock else "The guard stepped aside."
     if not n_changed:
         return (
             "The guard could change nothing." if strength.step == "lowered" else "Nothing had to be changed."
@@ -164,6 +165,8 @@ def warnings_of(decoding: Decoding, measured: Measured) -> Iterator[str]:
         yield aside
     for early in early_rem_words(decoding):
         yield f"Early REM removed: {early}."
+    if advice := early_rem_advice(decoding):
+        yield advice
 
 
 def band_notes(decoding: Decoding, after: Validity) -> Iterator[str]:

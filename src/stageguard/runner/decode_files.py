@@ -15,7 +15,7 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError, message_of
 from stageguard.base.files import checked_file, file_error, parse_json, read_file, remove_leftovers
 from stageguard.base.version import __version__
-from stageguard.formats.companions import in_list_words
+from stageguard.formats.companions import in_list_words, parse_moment
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.outputs import (
     TSV_SUFFIX,
@@ -36,7 +36,6 @@ from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change, explain
 from stageguard.guard.inputs import Training
 from stageguard.guard.strength import Strength
-from stageguard.measures.day import Moment
 from stageguard.measures.estimates import Estimates
 from stageguard.measures.statistics import StatisticsOptions
 from stageguard.measures.summary import (
@@ -48,6 +47,7 @@ from stageguard.measures.summary import (
     measures_of,
     summary_of,
 )
+from stageguard.night.moments import Moment
 from stageguard.night.stages import SCHEMES
 from stageguard.night.timing import begun
 from stageguard.profile.profile import Profile
@@ -67,6 +67,7 @@ class DecodeOptions:
     cohort: str | None = None
     stager: str | None = None
     trained: Training | None = None
+    lights_off: Moment | None = None  # recorded with the sample list's other moments
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types; the quality values themselves are a column of the output."""
@@ -89,7 +90,7 @@ class DecodeOptions:
     @classmethod
     def from_dict(cls, recorded: Mapping[str, Any], quality: Floats | None) -> DecodeOptions:
         """Return the options that a record tells of; `quality` is the column of its output."""
-        stages, pins = recorded.get("stages"), recorded.get("pins")
+        stages, pins, lights_off = (recorded.get(key) for key in ("stages", "pins", "lights_off"))
         density = DensityOptions(
             stages=None if stages is None else tuple(stages),
             epoch_seconds=recorded.get("epoch_seconds"),
@@ -105,6 +106,7 @@ class DecodeOptions:
             cohort=recorded.get("cohort"),
             stager=recorded.get("stager"),
             trained=recorded.get("trained"),
+            lights_off=None if lights_off is None else parse_moment(str(lights_off)),
         )
 
 
@@ -247,6 +249,7 @@ def decode_file(
         profile,
         quality=options.quality,
         pins=options.pins,
+        lights_off=options.lights_off,
         cohort=options.cohort,
         stager=options.stager,
         trained=options.trained,
@@ -291,6 +294,17 @@ def _refuse(path: Path) -> None:
         raise file_error(path, "is a hypnogram that decode wrote, expected the stager's probabilities.")
 
 
+def _decode_listed(task: DecodeTask, start: datetime | None) -> tuple[Decoding, tuple[str, ...]]:
+    """Decode a file with what the sample list says of it."""
+    options = replace(task.options, lights_off=task.lights_off)
+    try:
+        return decode_file(task.path, task.profile, options, start)
+    except InputError as error:
+        if not message_of(error).names("lights_off"):
+            raise
+        raise in_list_words(error) from None
+
+
 def decode_task(task: DecodeTask) -> DecodedNight:
     """Decode and write one file, unless that was done before."""
     _refuse(task.path)
@@ -301,7 +315,7 @@ def decode_task(task: DecodeTask) -> DecodedNight:
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return _night_of(record, files)
-    decoding, notes = decode_file(task.path, task.profile, task.options, start)
+    decoding, notes = _decode_listed(task, start)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not task.overwrite and not _is_torn(files):
         raise file_error(files.sidecar, "was cut off. " + OVERWRITE + " to decode the night again.")

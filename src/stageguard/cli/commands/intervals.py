@@ -28,12 +28,13 @@ from stageguard.cli.present import finish, print_headline, print_read, print_rev
 from stageguard.cli.scored_files import decode_night, read_lights, read_start
 from stageguard.cli.terminal import console, count, one_line, print_list, table
 from stageguard.formats.outputs import table_with_codebook
-from stageguard.measures.day import Moment, lights_words
+from stageguard.measures.day import lights_words
 from stageguard.measures.intervals import WITHHELD, shortest_first_rem
 from stageguard.measures.intervals import Method as IntervalMethod
 from stageguard.measures.intervals import intervals as measure_intervals
 from stageguard.measures.statistics import Convention
 from stageguard.measures.summary import NightFacts
+from stageguard.night.moments import Moment
 from stageguard.profile.profile import Profile
 from stageguard.runner.decode_files import DecodeOptions, start_of
 from stageguard.runner.run import Outcome, succeeded

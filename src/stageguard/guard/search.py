@@ -1,0 +1,388 @@
+"""How strongly a profile constrains each recording: the rules, and the search that all nights make together.
+
+A rule is a generator: it yields the trials it wants decoded and is sent their paths, so that each round of
+many nights' searches is decoded in one call. It returns the trial to keep and the reason. A profile's clock
+has no part in the search: the night is decoded with it at the strength that was found without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from stageguard.guard.clock import MOST_PASSES, NightClock, night_clock, sleep_onsets
+from stageguard.guard.evidence import Night, best_stages, fragmentation_index
+from stageguard.guard.solver import Job, Path, Solver, Trial, fixed_log_weight, fixed_trial
+from stageguard.guard.strength import YIELDING_WEIGHT, Lifting, Step, Strength
+from stageguard.profile.parts import StrengthRule
+from stageguard.profile.profile import Profile
+
+TRANSITION_WEIGHTS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
+PRIOR_EXPONENTS = tuple(round(0.05 * i, 2) for i in range(15))  # 0, .05, … .70
+BALANCING_ROUNDS = 4  # chosen on the stagers of studies/guard-on-real-data
+NEAR = 0.9  # of the aim: a night that lands below it has its weight refined
+WEIGHTS_BETWEEN = 3  # that are tried then, between the weight and the one before it
+_LEAST_SHARE = 0.01  # of the night: less REM than that is noise
+_SHARE_OFFSET = 1e-4  # keeps the log of a stage that never occurs finite
+
+Search = Generator[list[Trial], list[Path], tuple[Trial, Strength]]
+
+UNTOUCHED = Trial(0.0, None, is_free=True)
+
+
+class Limits(NamedTuple):
+    """Below and above which fragmentation is changed, what it is brought down to, and what has to yield."""
+
+    rule: Literal["target", "band"]
+    low: float
+    high: float
+    aim: float
+    soft: float = math.inf  # share of fragmentation that may be left at the yielding weight
+    stager_fi: float = math.nan
+
+    def acts_on(self, fi: float) -> bool:
+        """Whether a night's fragmentation is to be lowered."""
+        if math.isnan(self.stager_fi):
+            return fi > self.high
+        return self.stager_fi > self.high and fi > self.aim
+
+
+def _limits(rule: StrengthRule, ratio: float, fi_before: float) -> Limits:
+    """Return a rule's limits at an epoch length that many times the profile's."""
+    target = rule.fi_target * ratio
+    low = rule.floor * target
+    if rule.rule == "band":
+        return Limits("band", low, rule.cap * target, rule.cap * target)
+    high = rule.act_above * target
+    if rule.stager_fi is None:
+        return Limits("target", low, high, target, rule.soft)
+    return Limits("target", low, high, _aim(rule, ratio, fi_before), stager_fi=rule.stager_fi * ratio)
+
+
+def _aim(rule: StrengthRule, ratio: float, fi_before: float) -> float:
+    """Return the fragmentation a night is brought to: some of what tells it from the stager's is kept."""
+    target = rule.fi_target * ratio
+    return (
+        target if rule.stager_fi is None else target * (fi_before / (rule.stager_fi * ratio)) ** rule.exponent
+    )
+
+
+def search(profile: Profile, solver: Solver, night: Night, fi_before: float, *, natural: bool) -> Search:
+    """Return the search that the profile's rule makes on this night."""
+    assert profile.strength is not None
+    ratio = solver.epoch_seconds / profile.epoch_seconds
+    if profile.strength.rule == "match":
+        stager_fi = profile.strength.stager_fi
+        stager_fi = math.nan if stager_fi is None else stager_fi * ratio
+        return _match(profile, fi_before, _aim(profile.strength, ratio, fi_before), stager_fi)
+    liftings: dict[bool | None, Lifting] = {True: "tried", False: "off", None: "unasked"}
+    lifting = liftings[True if natural and profile.strength.lift is None else profile.strength.lift]
+    return _within(solver, night, fi_before, _limits(profile.strength, ratio, fi_before), lifting)
+
+
+class Solved(NamedTuple):
+    """A night with the clock it was decoded with, its path, and how strongly it was constrained.
+
+    None stands for the strength a profile fixes, which `fixed_strength` tells when it is asked for.
+    """
+
+    night: Night
+    path: Path
+    strength: Strength | None
+
+
+def run_searches(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
+    """Run every night's strength search; with a clock, decode again until sleep onset stays where it was."""
+    solved = _search_all(profile, solver, nights, natural)
+    if profile.clock is None:
+        return solved
+    open_nights = [i for i, night in enumerate(nights) if night.has_clock]
+    read = [_onsets(profile, solver, night, path) for night, path, _ in solved]
+    for n_passes in range(1, MOST_PASSES + 1):
+        timed: dict[int, Night] = {}
+        for i in open_nights:
+            night, _, strength = solved[i]
+            if strength and strength.clock_passes and read[i] == strength.clock_onsets:
+                continue
+            timed[i] = night.timed(_clock(profile, solver, night, read[i]) if read[i] else None)
+        if not timed:
+            break
+        jobs = [Job(night, _trial_of(profile, nights[i], solved[i].strength)) for i, night in timed.items()]
+        for i, (night, _), path in zip(timed, jobs, solver.solve_feasible(jobs), strict=True):
+            onsets = night.clock.onsets if night.clock else ()
+            read[i] = _onsets(profile, solver, night, path)
+            told: dict[str, Any] = {
+                "clock_onsets": onsets,
+                "clock_passes": n_passes,
+                "clock_settled": read[i] == onsets,
+                "clock_overruled": _overruled(night),
+            }
+            strength = solved[i].strength
+            if strength is None:
+                strength = fixed_strength(profile, night, path, **told)
+            else:
+                strength = replace(strength, fi_after=path.fragmentation_index, **told)
+            solved[i] = Solved(night, path, strength)
+        open_nights = list(timed)
+    return solved
+
+
+def _overruled(night: Night) -> tuple[int, ...]:
+    """Return the pinned epochs whose stage has less than half its usual share at that time."""
+    if not night.pins or night.clock is None:
+        return ()
+    log_shares = night.clock.log_shares
+    return tuple(epoch for epoch, stage in night.pins.items() if log_shares[epoch, stage] < np.log(0.5))
+
+
+def _trial_of(profile: Profile, night: Night, strength: Strength | None) -> Trial:
+    if strength is not None:
+        return chosen_trial(profile, night, strength)
+    trial = fixed_trial(profile)
+    assert trial is not None
+    return trial
+
+
+def _clock(profile: Profile, solver: Solver, night: Night, onsets: tuple[int, ...]) -> NightClock:
+    wake = profile.scheme.wake_index
+    assert wake is not None and profile.clock is not None and solver.clock_factors is not None
+    looked_at = night.clock_start, night.clock_stop
+    return night_clock(profile.clock, solver.clock_factors, onsets, night.argmax, wake, *looked_at)
+
+
+def _onsets(profile: Profile, solver: Solver, night: Night, path: Path) -> tuple[int, ...]:
+    assert profile.clock is not None
+    looked_at = night.clock_start, night.clock_stop
+    return sleep_onsets(path.labels, profile.scheme, profile.clock, solver.epoch_seconds, *looked_at)
+
+
+def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natural: bool) -> list[Solved]:
+    """Run every night's strength search; each round's trials are decoded in one call."""
+    if profile.strength is None:
+        return _run_fixed(profile, solver, nights)
+    before = [_argmax_path(night) for night in nights]
+    searches: list[Search] = [
+        search(profile, solver, night, path.fragmentation_index, natural=natural)
+        for night, path in zip(nights, before, strict=True)
+    ]
+    tried: list[dict[Trial, Path]] = [{} for _ in nights]
+    results: dict[int, tuple[Trial, Strength]] = {}
+    replies: dict[int, list[Path] | None] = dict.fromkeys(range(len(nights)))
+    while replies:
+        asked: dict[int, list[Trial]] = {}
+        for i, reply in replies.items():
+            try:
+                asked[i] = searches[i].send(reply) if reply is not None else next(searches[i])
+            except StopIteration as stop:
+                results[i] = stop.value
+        jobs = [Job(nights[i], trial) for i, trials in asked.items() for trial in trials]
+        paths = iter(solver.solve_feasible(jobs))
+        replies = {}
+        for i, trials in asked.items():
+            tried[i] = {trial: next(paths) for trial in trials}
+            replies[i] = list(tried[i].values())
+    for i, (trial, _) in results.items():
+        if trial == UNTOUCHED and nights[i].is_plain:
+            tried[i].setdefault(trial, before[i])
+    late = {i: trial for i, (trial, _) in results.items() if trial not in tried[i]}  # not of the last round
+    paths = iter(solver.solve_feasible([Job(nights[i], trial) for i, trial in late.items()]))
+    for i, trial in late.items():
+        tried[i][trial] = next(paths)
+    chosen = [results[i] for i in range(len(nights))]
+    return [
+        Solved(night, tried[i][trial], strength)
+        for i, (night, (trial, strength)) in enumerate(zip(nights, chosen, strict=True))
+    ]
+
+
+def _argmax_path(night: Night) -> Path:
+    """Return the stager's own choice, calibrated if the profile says so, with its fragmentation index."""
+    labels = night.argmax
+    if night.calibration is None and night.filled is None and len(night.spans) == 1:
+        return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
+    if night.calibration is not None:
+        labels = best_stages(night.probabilities, night.calibration, None)
+    return Path(labels, None, fragmentation_index(labels, night.spans))
+
+
+def share_log_weight(night: Night, exponent: float) -> tuple[float, ...]:
+    """Return what lifting minority stages adds to each stage's evidence on this night, in nats."""
+    return tuple((-exponent * np.log(night.mean_probabilities() + _SHARE_OFFSET)).tolist())
+
+
+def chosen_trial(profile: Profile, night: Night, strength: Strength) -> Trial:
+    """Return the trial behind a strength that was found, so that a night can be decoded alike once more."""
+    if strength.rule in ("fixed", "match"):
+        return Trial(strength.transition_weight, fixed_log_weight(profile))
+    if strength.step in ("untouched", "hard"):
+        return UNTOUCHED
+    exponent = strength.prior_exponent
+    added = share_log_weight(night, exponent) if exponent else strength.balance_nats or None
+    return Trial(strength.transition_weight, added, is_free=strength.step == "raised")
+
+
+def _run_fixed(profile: Profile, solver: Solver, nights: Sequence[Night]) -> list[Solved]:
+    """Decode every night at the profile's own transition weight, unless checking it did so already."""
+    opened = [night.opening for night in nights]
+    late = [
+        i
+        for i, (night, path) in enumerate(zip(nights, opened, strict=True))
+        if path is None or not night.is_plain
+    ]
+    if late:
+        trial = fixed_trial(profile)
+        assert trial is not None
+        found = solver.solve_feasible([Job(nights[i], trial) for i in late])
+        for i, path in zip(late, found, strict=True):
+            opened[i] = path
+    return [Solved(night, path, None) for night, path in zip(nights, opened, strict=True)]
+
+
+def fixed_strength(profile: Profile, night: Night, path: Path, **clock: Any) -> Strength:
+    """Return how strongly a profile whose strength follows no rule constrained a night."""
+    assert profile.transition_weight is not None
+    return Strength(
+        rule="fixed",
+        step="fixed",
+        transition_weight=profile.transition_weight,
+        prior_exponent=profile.prior_exponent,
+        fi_before=_argmax_path(night).fragmentation_index,
+        fi_after=path.fragmentation_index,
+        **clock,
+    )
+
+
+def _match(profile: Profile, fi_before: float, target: float, stager_fi: float) -> Search:
+    log_weight = fixed_log_weight(profile)
+    trials = [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
+    indices = [path.fragmentation_index for path in (yield trials)]
+    distances = [abs(fi - target) for fi in indices]
+    best = int(np.argmin(distances))  # the first of equals: the weaker prior
+    return trials[best], Strength(
+        rule="match",
+        step="nearest",
+        transition_weight=trials[best].transition_weight,
+        prior_exponent=profile.prior_exponent,
+        fi_before=fi_before,
+        fi_after=indices[best],
+        fi_low=target,
+        fi_high=target,
+        stager_fi=stager_fi,
+    )
+
+
+def _within(solver: Solver, night: Night, fi_before: float, limits: Limits, lifting: Lifting) -> Search:
+    """Search as ``target`` and ``band`` do: they differ in their limits alone."""
+    step: Step = "untouched"
+    trial, exponent, fi, yielded = UNTOUCHED, 0.0, fi_before, math.nan
+    if limits.acts_on(fi_before):
+        step = "lowered"
+        if limits.rule == "target":
+            (path,) = yield [Trial(YIELDING_WEIGHT)]
+            yielded = path.fragmentation_index
+            step = "hard" if yielded >= limits.soft * fi_before else "lowered"
+        if step == "lowered":
+            balance = (yield from _balance(solver, night, path)) if limits.rule == "target" else None
+            trial, fi = yield from _calm(solver, night, limits.aim, balance, fi_before)
+        if step == "lowered" and limits.rule == "target":
+            trial, fi = yield from _land(trial, fi, limits.aim)
+    elif fi_before < limits.low and lifting == "tried":
+        trial, exponent, fi = yield from _lift(night, limits.low, fi_before)
+        if exponent > 0.0:
+            step = "raised"
+        if exponent > 0.0 and fi > limits.high:
+            step = "raised then lowered"
+            trial, fi = yield from _calm(solver, night, limits.high, trial.log_weight, fi)
+    return trial, Strength(
+        rule=limits.rule,
+        step=step,
+        transition_weight=trial.transition_weight,
+        prior_exponent=exponent,
+        fi_before=fi_before,
+        fi_after=fi,
+        fi_low=limits.low,
+        fi_high=limits.high,
+        fi_aim=limits.aim,
+        fi_yielded=yielded,
+        stager_fi=limits.stager_fi,
+        balance_nats=trial.log_weight or () if step == "lowered" else (),
+        lifting=lifting,
+    )
+
+
+def _balance(
+    solver: Solver, night: Night, path: Path
+) -> Generator[list[Trial], list[Path], tuple[float, ...] | None]:
+    """Find what gives REM the total that the probabilities expect of it, in nats per stage.
+
+    Smoothing lets a stage that is seldom the likeliest vanish, however much of the night the probabilities
+    give it: `path` is the night at the yielding weight. Each round goes half of the way, for a whole step
+    overshoots. Wake is not balanced: that did harm on real nights.
+    """
+    scheme = solver.profile.scheme
+    rem = scheme.rem_index
+    if rem is None:
+        return None
+    expected = float(night.mean_probabilities()[rem])
+    added = 0.0
+    for n_rounds in range(1, BALANCING_ROUNDS + 1):
+        found = float((path.labels[path.labels >= 0] == rem).mean())
+        added += 0.5 * math.log((expected + _LEAST_SHARE) / (found + _LEAST_SHARE))
+        nats = tuple(added if stage == rem else 0.0 for stage in range(scheme.n_stages))
+        if n_rounds < BALANCING_ROUNDS:
+            (path,) = yield [Trial(YIELDING_WEIGHT, nats)]
+    return nats
+
+
+def _land(trial: Trial, fi: float, aim: float) -> Generator[list[Trial], list[Path], tuple[Trial, float]]:
+    """Return the weight that lands nearest to the aim: it, or where it lands well below, a smaller one."""
+    top = trial.transition_weight
+    if not fi < NEAR * aim or top == 0.0:
+        return trial, fi
+    below = TRANSITION_WEIGHTS[TRANSITION_WEIGHTS.index(top) - 1]
+    parts = (i / (WEIGHTS_BETWEEN + 1) for i in range(1, WEIGHTS_BETWEEN + 1))
+    trials = [trial._replace(transition_weight=below + (top - below) * part) for part in parts]
+    found = [*zip(trials, (path.fragmentation_index for path in (yield trials)), strict=True), (trial, fi)]
+    return min(found, key=lambda each: abs(each[1] - aim))
+
+
+def _calm(
+    solver: Solver, night: Night, high: float, log_weight: tuple[float, ...] | None, fi_free: float
+) -> Generator[list[Trial], list[Path], tuple[Trial, float]]:
+    """Find the smallest transition weight that brings fragmentation down to `high`, else take the largest.
+
+    Fragmentation need not fall with every step, so the weights are tried in order; the first counts as
+    known, `fi_free`, where it constrains nothing.
+    """
+    trials = [Trial(tau, log_weight) for tau in TRANSITION_WEIGHTS]
+    trial, fi, begin = trials[0], fi_free, 1
+    if not solver.is_free_at_zero:
+        (path,) = yield trials[:1]
+        fi = path.fragmentation_index
+    while fi > high and begin < len(trials):
+        n_together = solver.n_together(Job(night, trials[begin]))
+        tried = trials[begin : begin + n_together]
+        begin += n_together
+        results = [(each, path.fragmentation_index) for each, path in zip(tried, (yield tried), strict=True)]
+        trial, fi = next((each for each in results if each[1] <= high), results[-1])
+    return trial, fi
+
+
+def _lift(
+    night: Night, low: float, fi_free: float
+) -> Generator[list[Trial], list[Path], tuple[Trial, float, float]]:
+    """Find the smallest prior exponent that brings fragmentation up to `low`, else the best there is."""
+    best, best_exponent, best_fi = UNTOUCHED, 0.0, fi_free
+    for exponent in PRIOR_EXPONENTS[1:]:
+        trial = Trial(0.0, share_log_weight(night, exponent), is_free=True)
+        (path,) = yield [trial]
+        fi = path.fragmentation_index
+        if fi > best_fi:
+            best, best_exponent, best_fi = trial, exponent, fi
+        if fi >= low:
+            break
+    return best, best_exponent, best_fi
