@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from pathlib import Path
@@ -256,3 +257,14 @@ def in_list_words(error: InputError) -> InputError:
         return COLUMN_WORDS.get(part.name, part) if isinstance(part, Argument) else part
 
     return InputError(message_of(error).replace_parts(say))
+
+
+@contextmanager
+def by_the_list() -> Iterator[None]:
+    """Say in words of the list what is wrong with its lights."""
+    try:
+        yield
+    except InputError as error:
+        if not any(message_of(error).names(key) for key in ("lights_off", "lights_on")):
+            raise
+        raise in_list_words(error) from None

@@ -15,7 +15,7 @@ from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError, message_of
 from stageguard.base.files import checked_file, file_error, parse_json, read_file, remove_leftovers
 from stageguard.base.version import __version__
-from stageguard.formats.companions import in_list_words, parse_moment
+from stageguard.formats.companions import by_the_list, parse_moment
 from stageguard.formats.density import DensityOptions
 from stageguard.formats.outputs import (
     TSV_SUFFIX,
@@ -294,17 +294,6 @@ def _refuse(path: Path) -> None:
         raise file_error(path, "is a hypnogram that decode wrote, expected the stager's probabilities.")
 
 
-def _decode_listed(task: DecodeTask, start: datetime | None) -> tuple[Decoding, tuple[str, ...]]:
-    """Decode a file with what the sample list says of it."""
-    options = replace(task.options, lights_off=task.lights_off)
-    try:
-        return decode_file(task.path, task.profile, options, start)
-    except InputError as error:
-        if not message_of(error).names("lights_off"):
-            raise
-        raise in_list_words(error) from None
-
-
 def decode_task(task: DecodeTask) -> DecodedNight:
     """Decode and write one file, unless that was done before."""
     _refuse(task.path)
@@ -315,7 +304,9 @@ def decode_task(task: DecodeTask) -> DecodedNight:
     if record is not None and not _lacks(task, files, record):
         remove_leftovers(path for path in (files.tsv, files.sidecar, files.svg, files.changes) if path)
         return _night_of(record, files)
-    decoding, notes = _decode_listed(task, start)
+    with by_the_list():
+        said = replace(task.options, lights_off=task.lights_off)
+        decoding, notes = decode_file(task.path, task.profile, said, start)
     may_replace = record is not None or (is_there and _may_complete(decoding, files))
     if is_there and not may_replace and not task.overwrite and not _is_torn(files):
         raise file_error(files.sidecar, "was cut off. " + OVERWRITE + " to decode the night again.")
@@ -368,11 +359,9 @@ def _write(
     may_replace: bool,
 ) -> DecodedNight:
     lights = StatisticsOptions(lights_off=task.lights_off, lights_on=task.lights_on)
-    try:  # before anything is written, for the list's lights may not fit the night
+    with by_the_list():  # before anything is written, for the list's lights may not fit the night
         summary = summary_of(decoding, lights) if task.in_full else None
         measures = measures_of(decoding, lights) if summary is None else summary.measures
-    except InputError as error:
-        raise in_list_words(error) from None
     svg = None if task.draw is None else task.draw(decoding)
     changes = explain(decoding) if task.explain else None
     changes_table = None if changes is None else changes_text(changes)
