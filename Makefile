@@ -58,7 +58,7 @@ test: tools
 	$(VENV)/$(BIN)/ruff check .
 	$(VENV)/$(BIN)/ruff format --check .
 	$(VENV)/$(BIN)/mypy
-	$(VENV)/$(BIN)/python -m pytest
+	$(VENV)/$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 tools: $(TESTS_STAMP)
 
