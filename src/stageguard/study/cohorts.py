@@ -1,0 +1,264 @@
+"""The nights of a study as feature tables: simulated, public features, or one's own; kept in one file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import Floats, Ints
+from stageguard.base.errors import InputError, MissingFileError
+from stageguard.base.extras import library
+from stageguard.base.files import open_file, write_together
+from stageguard.datasets import entries
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.night.recording import Recording
+from stageguard.night.stages import SCHEMES, StageScheme
+from stageguard.nn.data import read_folder, table_of
+from stageguard.nn.tables import FeatureTable, check_together
+from stageguard.signals.features.recipe import Recipe
+from stageguard.signals.modalities import modality_of
+from stageguard.signals.quality import signal_quality
+from stageguard.study.config import CohortSource
+from stageguard.synthetic.cohort import simulate_recording
+
+ACCEL_FILE = Path("sleep-accel", "sleep_accel_walch_features.npz")
+ACCEL_NAMES = ("hours", "activity_count", "heart_rate_variability", "clock_cosine", "circadian")
+EDF_FILE = Path("sleep-edfx", "sleep_edfx_cassette_26.parquet")
+EDF_ABOUT = ("subject_id", "night_id", "age", "sex", "epoch_idx", "t0_sec", "stage")
+EDF_STAGES = {"W": 0, "N1": 1, "N2": 1, "N3": 1, "REM": 2}
+FEATURE_EPOCH_SECONDS = 30.0
+DATA_VARIABLE = "STAGEGUARD_DATA"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StudyNight:
+    """One recording: its features and expert stages, and what else is known."""
+
+    table: FeatureTable
+    quality: Floats | None = field(default=None, repr=False)  # beta by the paper's thresholds, per row
+    covariates: Mapping[str, float | str] = field(default_factory=dict)  # of the subject
+
+    @property
+    def recording(self) -> str:
+        """Its name."""
+        return self.table.recording
+
+    @property
+    def subject(self) -> str:
+        """Whose night it is."""
+        return str(self.table.subject)
+
+    @property
+    def index(self) -> Ints:
+        """Epoch of each row, counted from the first one."""
+        assert self.table.epochs is not None
+        return np.asarray(self.table.epochs - self.table.epochs[0])
+
+    def expert(self) -> Hypnogram:
+        """Return the expert's stages from the first row to the last; gaps are unscored."""
+        table = self.table
+        assert table.labels is not None and table.scheme is not None and table.epoch_seconds is not None
+        labels = np.full(int(self.index[-1]) + 1, -1, dtype=np.int8)
+        labels[self.index] = table.labels
+        return Hypnogram(labels, table.scheme, table.epoch_seconds)
+
+    def beta(self) -> Floats | None:
+        """Return how far each epoch from the first to the last is lost; gaps are not judged."""
+        if self.quality is None:
+            return None
+        beta = np.zeros(int(self.index[-1]) + 1)
+        beta[self.index] = self.quality
+        return beta
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StudyCohort:
+    """All nights of a study."""
+
+    nights: tuple[StudyNight, ...]
+    is_synthetic: bool = False
+
+    @property
+    def subjects(self) -> list[str]:
+        """Everybody, in the order of their names."""
+        return sorted({night.subject for night in self.nights})
+
+
+def read_cohort(source: CohortSource, folder: Path) -> StudyCohort:
+    """Return the nights a configuration asks for; its folders are relative to `folder`."""
+    scheme = SCHEMES[source.scheme]
+    if source.source == "simulated":
+        cohort = StudyCohort(tuple(_simulated(source, scheme)), is_synthetic=True)
+    elif source.source == "sleep-accel":
+        cohort = StudyCohort(tuple(_sleep_accel(_file(source, folder, ACCEL_FILE), scheme)))
+    elif source.source == "sleep-edf":
+        cohort = StudyCohort(tuple(_sleep_edf(_file(source, folder, EDF_FILE), scheme)))
+    elif source.source == "features":
+        tables = read_folder(folder / str(source.folder), scheme)
+        cohort = StudyCohort(tuple(StudyNight(table) for table in tables))
+    else:
+        cohort = _dataset(source, folder, scheme)
+    kept = set(cohort.subjects[: source.subjects])
+    cohort = replace(cohort, nights=tuple(n for n in cohort.nights if n.subject in kept))
+    check_together([night.table for night in cohort.nights])
+    return cohort
+
+
+def _simulated(source: CohortSource, scheme: StageScheme) -> Iterable[StudyNight]:
+    modality = modality_of(source.modality)
+    recipe = Recipe.load(source.recipe or modality.recipe)
+    assert source.subjects is not None
+    for number in range(1, source.subjects + 1):
+        made = simulate_recording(modality.name, number, seed=source.seed, hours=source.hours)
+        yield _from_recording(made.recording, recipe, scheme, modality.epoch_seconds)
+
+
+def _dataset(source: CohortSource, folder: Path, scheme: StageScheme) -> StudyCohort:
+    assert source.dataset is not None and source.recipe is not None
+    recipe = Recipe.load(source.recipe)
+    found = entries(source.dataset, folder / str(source.folder), **source.dataset_options)
+    recordings = (entry.read() for entry in found)
+    scored = [(one, _from_recording(one, recipe, scheme)) for one in recordings if one.scorings]
+    return StudyCohort(tuple(night for _, night in scored), any(one.is_synthetic for one, _ in scored))
+
+
+def _from_recording(
+    recording: Recording, recipe: Recipe, scheme: StageScheme, epoch_seconds: float | None = None
+) -> StudyNight:
+    table = table_of(recording, recipe, scheme=scheme, epoch_seconds=epoch_seconds)
+    judged = signal_quality(recording, recipe.modality, epoch_seconds=table.epoch_seconds, rules="kdd2026")
+    beta = np.zeros(table.n_epochs)
+    n_both = min(table.n_epochs, judged.n_epochs)
+    beta[:n_both] = judged.beta[:n_both]
+    return StudyNight(table, beta, dict(recording.covariates))
+
+
+def _file(source: CohortSource, folder: Path, name: Path) -> Path:
+    """Return where a public feature file lies: in the folder that is said, or in STAGEGUARD_DATA."""
+    said = os.environ.get(DATA_VARIABLE)
+    if source.folder is None and not said:
+        raise InputError(
+            f"cohort {source.source!r} needs {name.name}. Set {DATA_VARIABLE} to the folder that holds "
+            f"{name.parent}, or name one in the study: folder = ..."
+        )
+    path = (folder / source.folder if source.folder else Path(str(said))) / name
+    if not path.is_file():
+        raise MissingFileError(f"{path}: no such file. See: stageguard data show {source.source}")
+    return path
+
+
+def _sleep_accel(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
+    """31 subjects, one night each; five features per epoch from a watch on the wrist."""
+    with open_file(path, "an array") as file, np.load(file) as archive:
+        for subject in archive.files:
+            rows = archive[subject]
+            epochs = np.rint(rows[:, 0] * 3600 / FEATURE_EPOCH_SECONDS).astype(np.int64)
+            labels = np.select([rows[:, 5] == 0, rows[:, 5] == 5], [0, 2], default=1)
+            features = rows[:, :5].astype(np.float32)
+            recipe = {"name": "sleep-accel", "absolute": ["hours", "clock_cosine", "circadian"]}
+            yield _feature_night((subject, subject), features, ACCEL_NAMES, (epochs, labels), scheme, recipe)
+
+
+def _sleep_edf(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
+    """26 subjects, mostly two nights each; 80 features per epoch."""
+    parquet = library("pyarrow.parquet", "the Sleep-EDF features", "study")
+    with open_file(path, "an array") as file:
+        columns = parquet.read_table(file).to_pydict()
+    names = tuple(name for name in columns if name not in EDF_ABOUT)
+    values = np.array([columns[name] for name in names], dtype=np.float32).T
+    nights = np.array([f"{s}-{n}" for s, n in zip(columns["subject_id"], columns["night_id"], strict=True)])
+    epochs = np.array(columns["epoch_idx"], dtype=np.int64)
+    labels = np.array([EDF_STAGES.get(stage, -1) for stage in columns["stage"]], dtype=np.int64)
+    for name in np.unique(nights).tolist():
+        rows = np.flatnonzero(nights == name)
+        rows = rows[np.argsort(epochs[rows], kind="stable")]
+        who = name, str(columns["subject_id"][rows[0]])
+        night = _feature_night(
+            who, values[rows], names, (epochs[rows], labels[rows]), scheme, {"name": "sleep-edf"}
+        )
+        about = {"age": float(columns["age"][rows[0]]), "sex": str(columns["sex"][rows[0]])}
+        yield replace(night, covariates=about)
+
+
+def _feature_night(
+    who: tuple[str, str],
+    features: Any,
+    names: tuple[str, ...],
+    stages: tuple[Any, Any],  # epoch indices, and labels of W, N, R
+    scheme: StageScheme,
+    recipe: Mapping[str, Any],
+) -> StudyNight:
+    epochs, labels = stages
+    scored = Hypnogram(labels.astype(np.int8), SCHEMES["wnr3"], FEATURE_EPOCH_SECONDS).merge(scheme)
+    table = FeatureTable(
+        *who,
+        features,
+        names,
+        epochs,
+        scored.labels.astype(np.int64),
+        scheme,
+        FEATURE_EPOCH_SECONDS,
+        recipe,
+    )
+    return StudyNight(table)
+
+
+def save_cohort(cohort: StudyCohort, path: Path) -> None:
+    """Write all nights into one file, which `load_cohort` reads back equal."""
+    first = cohort.nights[0].table
+    assert first.scheme is not None
+    about = {
+        "synthetic": cohort.is_synthetic,
+        "scheme": first.scheme.name,
+        "epoch_seconds": first.epoch_seconds,
+        "names": list(first.names),
+        "recipe": first.recipe,
+        "nights": [
+            {"recording": night.recording, "subject": night.subject, "covariates": dict(night.covariates)}
+            for night in cohort.nights
+        ],
+    }
+    arrays: dict[str, Any] = {"about": np.array(json.dumps(about, default=_plain))}
+    for number, night in enumerate(cohort.nights):
+        table = night.table
+        arrays |= {f"features_{number}": table.features, f"epochs_{number}": table.epochs}
+        arrays[f"labels_{number}"] = table.labels
+        if night.quality is not None:
+            arrays[f"quality_{number}"] = night.quality
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_together({path: buffer.getvalue()}, overwrite=True)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else dict(value)
+
+
+def load_cohort(path: Path) -> StudyCohort:
+    """Read what `save_cohort` wrote."""
+    with open_file(path, "an array") as file, np.load(file, allow_pickle=False) as archive:
+        about = json.loads(str(archive["about"]))
+        nights = []
+        for number, known in enumerate(about["nights"]):
+            table = FeatureTable(
+                known["recording"],
+                known["subject"],
+                archive[f"features_{number}"],
+                tuple(about["names"]),
+                archive[f"epochs_{number}"],
+                archive[f"labels_{number}"],
+                SCHEMES[about["scheme"]],
+                about["epoch_seconds"],
+                about["recipe"],
+            )
+            key = f"quality_{number}"
+            quality = archive[key] if key in archive.files else None
+            nights.append(StudyNight(table, quality, known["covariates"]))
+    return StudyCohort(tuple(nights), about["synthetic"])

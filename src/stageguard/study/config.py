@@ -1,0 +1,214 @@
+"""The configuration of a study: one TOML document, checked before anything is read or trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from stageguard.base import checks, schema
+from stageguard.base.errors import FileFormatError, InputError, MissingFileError
+from stageguard.base.files import read_toml
+from stageguard.night.stages import SCHEMES, StageScheme
+from stageguard.nn.backbones import backbones
+from stageguard.nn.options import LARGEST_SEED, TrainingOptions
+from stageguard.profile.profile import Profile
+from stageguard.signals.modalities import MODALITIES
+
+SOURCES = ("simulated", "sleep-accel", "sleep-edf", "features", "dataset")
+SPLITS = ("leave-one-out", "k-fold")
+Loss = Literal["base", "penalty", "semi-markov"]
+
+
+def _backbone(value: object, where: str) -> str:
+    return checks.choice(value, where, backbones())
+
+
+@dataclass(frozen=True, slots=True)
+class CohortSource:
+    """Where a study's nights come from."""
+
+    source: str = schema.choice(schema.REQUIRED, *SOURCES)
+    scheme: str = schema.choice("wnr3", *SCHEMES)
+    # of a simulated cohort: what is recorded, how many subjects, how long each; its seed
+    modality: str | None = schema.choice(None, *MODALITIES)
+    subjects: int | None = schema.count(None, low=3)  # of the others the first so many, by default all
+    hours: float | None = schema.number(None, positive=True)
+    seed: int = schema.count(0, low=0, high=LARGEST_SEED)
+    recipe: str | None = schema.text(None)  # of the features; by default the modality's
+    # of everything else: below STAGEGUARD_DATA, or relative to the configuration
+    folder: str | None = schema.text(None)
+    dataset: str | None = schema.text(None)  # whose layout the folder has
+    dataset_options: Mapping[str, Any] = field(default_factory=dict, metadata={"check": checks.mapping})
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How subjects are divided into training and test."""
+
+    kind: str = schema.choice("leave-one-out", *SPLITS)
+    folds: int | None = schema.count(None, low=2)  # of "k-fold"; of "leave-one-out" the first so many
+    # a subject that is never trained or tested on: it chooses lambda and gamma, as in the paper
+    tuning_subject: str | None = schema.text(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the networks' probabilities are guarded with."""
+
+    paper: str = schema.text()  # profile of the published rules; its transitions are counted anew per fold
+    base: str = schema.text()  # profile that the calibrated guard starts from
+    # whether the base's clock may run: not where its curves were counted on this study's own subjects
+    clock: bool = schema.flag(True)
+    penalty_weight: float = schema.number(0.5, low=0)  # lambda
+    flip_flop_nats: float = schema.number(2.0, low=0)  # gamma
+    majority_epochs: int = schema.count(3, low=3)  # window of the majority filter
+
+
+@dataclass(frozen=True, slots=True)
+class Robustness:
+    """What is varied beside the main comparison; empty lists vary nothing."""
+
+    penalty_weights: tuple[float, ...] = schema.numbers(low=0)  # lambda, of `backbone`
+    label_noise: tuple[float, ...] = schema.numbers(low=0, high=0.5)  # share of relabelled epochs
+    seeds: tuple[int, ...] = schema.declare((), lambda v, where: checks.items(v, where, checks.whole))
+    backbone: str | None = schema.declare(None, _backbone)  # which of them; by default the first
+    semi_markov: tuple[str, ...] = schema.words()  # backbones that are trained with that loss, too
+    rare_probabilities: tuple[float, ...] = schema.numbers(low=1e-9, high=1)  # epsilon
+    minimum_scales: tuple[float, ...] = schema.numbers(low=0)  # of the minimum bouts
+    subgroups: tuple[str, ...] = schema.words()  # covariates of the subjects
+
+
+@dataclass(frozen=True, slots=True)
+class StudyConfig:
+    """A study."""
+
+    name: str = schema.text()
+    title: str = schema.text()
+    cohort: CohortSource = schema.declare(
+        schema.REQUIRED, lambda value, where: schema.read_table(CohortSource, value, where)
+    )
+    guard: Guard = schema.declare(
+        schema.REQUIRED, lambda value, where: schema.read_table(Guard, value, where)
+    )
+    backbones: tuple[str, ...] = schema.declare(
+        schema.REQUIRED,
+        lambda value, where: checks.items(value, where, _backbone),
+    )
+    seed: int = schema.count(42, low=0, high=LARGEST_SEED)  # of weights, order and folds
+    split: Split = schema.table(Split)
+    robustness: Robustness = schema.table(Robustness)
+    # options of every network, and in tables by backbone those of one
+    training: Mapping[str, Any] = field(default_factory=dict, metadata={"check": checks.mapping})
+
+    def __post_init__(self) -> None:
+        """Check what single keys do not tell."""
+        source = self.cohort
+        if source.source == "simulated":
+            for key in ("modality", "subjects"):
+                if getattr(source, key) is None:
+                    raise InputError(f"cohort says no {key}, which a simulated one needs. Add it.")
+        elif source.source in ("features", "dataset") and source.folder is None:
+            raise InputError(f"cohort has source {source.source!r} but says no folder. Add folder = ...")
+        if source.source == "dataset" and None in (source.dataset, source.recipe):
+            raise InputError("cohort has source 'dataset', expected the keys dataset and recipe with it.")
+        if self.split.kind == "k-fold" and self.split.folds is None:
+            raise InputError("split has kind 'k-fold' but no folds. Say how many, such as folds = 5.")
+        if not self.backbones:
+            raise InputError("backbones is empty, expected at least one.")
+        for key in ("paper", "base"):
+            profile = Profile.load(getattr(self.guard, key))
+            if profile.scheme != self.scheme:
+                raise InputError(
+                    f"guard.{key} is {profile.name!r} with the stages {', '.join(profile.scheme.names)}, "
+                    f"expected those of the cohort's scheme {self.cohort.scheme!r}."
+                )
+        for backbone in self.trained:
+            self.options(backbone, "base", seed=self.seed)
+
+    @property
+    def scheme(self) -> StageScheme:
+        """Stages of the study."""
+        return SCHEMES[self.cohort.scheme]
+
+    @property
+    def varied(self) -> str:
+        """The backbone whose lambda, seed and labels are varied."""
+        return self.robustness.backbone or self.backbones[0]
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """Every backbone that is trained at all."""
+        return tuple(dict.fromkeys(chain(self.backbones, [self.varied], self.robustness.semi_markov)))
+
+    @property
+    def has_penalty(self) -> bool:
+        """Whether the penalty has pairs to act on; without any, both networks would be the same."""
+        return bool(Profile.load(self.guard.paper).rare)
+
+    def options(self, backbone: str, loss: Loss, *, seed: int, weight: float = 0.0) -> TrainingOptions:
+        """Return how a network is trained: the same for all losses."""
+        common = {k: v for k, v in self.training.items() if not isinstance(v, Mapping) or k == "network"}
+        own = self.training.get(backbone, {})
+        for name in self.training.keys() - common.keys() - set(backbones()):
+            raise InputError(f"training has a table {name!r}, which is no backbone.")
+        profile = self.guard.base if loss == "semi-markov" else self.guard.paper
+        document = {"device": "cpu", **common, **own, "backbone": backbone, "profile": profile, "seed": seed}
+        if loss == "semi-markov":
+            document |= {"loss": "semi-markov", "penalty_weight": 0.0}
+        else:
+            document["penalty_weight"] = weight
+        try:
+            return TrainingOptions.from_dict(document)
+        except InputError as error:
+            raise InputError(f"training of {backbone}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document, with every default."""
+        document: dict[str, Any] = _without_none(
+            {name: schema.plain_table(getattr(self, name)) for name in _KEYS}
+        )
+        return document
+
+
+_KEYS = ("name", "title", "seed", "backbones", "cohort", "split", "guard", "training", "robustness")
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def read_study(path: str | Path, *, smoke: bool = False) -> StudyConfig:
+    """Read a study; with `smoke` what its table of that name says replaces the rest."""
+    path = Path(path)
+    try:
+        document = read_toml(path, "a study")
+    except FileNotFoundError:
+        raise MissingFileError(f"{path}: no such file. Expected the TOML file of a study.") from None
+    smaller = document.pop("smoke", None)
+    if smoke and smaller is None:
+        raise FileFormatError(f"{path.name}: has no table [smoke]. Add one, or run the whole study.")
+    if smoke:
+        document = merged(document, smaller)
+    try:
+        return study_of(document)
+    except InputError as error:
+        raise FileFormatError(f"{path.name}: {error}") from None
+
+
+def study_of(document: Mapping[str, Any]) -> StudyConfig:
+    """Return the study that a document describes."""
+    return schema.read_table(StudyConfig, document)
+
+
+def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with changes, table by table."""
+    result = dict(document)
+    for key, value in changes.items():
+        old = result.get(key)
+        result[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result

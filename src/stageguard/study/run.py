@@ -1,0 +1,105 @@
+"""`run_study`: every fold of every network, on this computer or a cluster, resumable."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from stageguard.base.errors import OutputExistsError
+from stageguard.runner.run import check_folder, run_files
+from stageguard.study import store
+from stageguard.study.cohorts import load_cohort, read_cohort, save_cohort
+from stageguard.study.config import StudyConfig
+from stageguard.study.jobs import FoldTask, Job, jobs_of, run_fold
+from stageguard.study.splits import LeakError, make_folds
+
+
+@dataclass(frozen=True, slots=True)
+class StudyProgress:
+    """How far a run is; `error` is that of the job just done."""
+
+    done: int
+    total: int
+    key: str
+    seconds: float  # that the job took
+    error: str | None = None
+
+
+def prepare_study(config: StudyConfig, folder: Path, *, data: Path = Path()) -> list[Job]:
+    """Write a study's nights and description, or find them as they were left; return all of its jobs.
+
+    Folders in the configuration are relative to `data`.
+    """
+    check_folder(folder)
+    nights = folder / store.COHORT
+    if not nights.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise OutputExistsError(f"{folder} holds other files. Choose a new or empty folder.")
+        cohort = read_cohort(config.cohort, data)
+        make_folds(cohort.subjects, config.split, config.seed)  # its errors come before hours of work
+        folder.mkdir(parents=True, exist_ok=True)
+        save_cohort(cohort, nights)
+    cohort = load_cohort(nights)
+    sha256 = store.file_sha256(nights)
+    store.open_study(folder, store.describe(config.to_dict(), sha256, synthetic=cohort.is_synthetic))
+    return jobs_of(config, len(make_folds(cohort.subjects, config.split, config.seed)))
+
+
+def run_study(
+    config: StudyConfig,
+    folder: str | Path,
+    *,
+    data: Path = Path(),
+    jobs: int = 1,
+    executor: Executor | None = None,
+    overwrite: bool = False,
+    report: Callable[[StudyProgress], None] | None = None,
+) -> store.Results:
+    """Run what is not done yet of a study, and return its results.
+
+    A job that fails is a record with its error, and is tried again by the next run; a leak ends the run.
+
+    Parameters
+    ----------
+    config : StudyConfig
+        What to run, from `read_study`.
+    folder : str or Path
+        New, empty, or that of an earlier run of the same study, which goes on.
+    data : Path
+        What folders in the configuration are relative to.
+    jobs : int
+        Processes of this computer, each with one thread; 0 means one per core.
+    executor : Executor, optional
+        Where to run instead. All workers must see the folder.
+    overwrite : bool
+        Remove an earlier study from the folder first.
+    report : callable, optional
+        Is called after every job.
+    """
+    folder = Path(folder).absolute()
+    if overwrite and (folder / store.STUDY).is_file():
+        for name in (store.JOBS, store.PREDICTIONS):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        for name in (store.STUDY, store.COHORT, store.RESULTS):
+            (folder / name).unlink(missing_ok=True)
+    wanted = prepare_study(config, folder, data=data)
+    done = store.done_keys(folder)
+    document = config.to_dict()
+    tasks = [FoldTask(document, folder / store.COHORT, job) for job in wanted if job.key not in done]
+    n_done = len(wanted) - len(tasks)
+    outcomes = run_files(run_fold, tasks, jobs=jobs, executor=executor, fatal=(LeakError,))
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        n_done += 1
+        if outcome.ok:
+            store.save_record(folder, outcome.result.record, outcome.result.predictions)
+        else:
+            failed = asdict(task.job) | {"key": task.id, "error": str(outcome.error)}
+            store.save_record(folder, failed, None)
+        if report is not None:
+            error = None if outcome.ok else str(outcome.error)
+            report(StudyProgress(n_done, len(wanted), task.id, outcome.seconds, error))
+    store.write_results(folder)
+    return store.read_results(folder)

@@ -1,0 +1,196 @@
+"""The folder of a study: configuration, nights, and one record and one table of predictions per job.
+
+    study.json             configuration, versions, commit, fingerprint of the nights
+    cohort.npz             the nights; not to be published
+    jobs/KEY.json          what a job found, or the error in its place
+    predictions/KEY.parquet
+    results.jsonl          all records in one file, which is read where there are no jobs
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
+from stageguard.base.extras import library
+from stageguard.base.files import load_json, open_file, read_text, write_together
+
+STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
+VERSIONED = ("numpy", "torch", "scipy")
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything a study stored, as tables and figures need it."""
+
+    folder: Path
+    about: Mapping[str, Any]  # study.json
+    records: tuple[Mapping[str, Any], ...] = field(repr=False)  # jobs that were done
+    failures: tuple[Mapping[str, Any], ...] = ()  # jobs that were not, with their error
+
+    @property
+    def study(self) -> Mapping[str, Any]:
+        """The configuration's document."""
+        study: Mapping[str, Any] = self.about["study"]
+        return study
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether nobody slept these nights."""
+        return bool(self.about.get("synthetic", False))
+
+    def select(self, **wanted: Any) -> list[Mapping[str, Any]]:
+        """Return the records whose fields have these values."""
+        return [r for r in self.records if all(r[key] == value for key, value in wanted.items())]
+
+    def main(self, backbone: str, loss: str) -> list[Mapping[str, Any]]:
+        """Return a backbone's records of the main comparison: the study's seed, lambda and labels."""
+        weight = self.study["guard"]["penalty_weight"] if loss == "penalty" else 0.0
+        seed = self.study["seed"]
+        return self.select(backbone=backbone, loss=loss, weight=weight, seed=seed, label_noise=0.0)
+
+
+def values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
+    """Return a metric by subject, nights of one subject averaged; what does not exist is left out."""
+    by_subject: dict[str, list[float]] = {}
+    for record in records:
+        for row in record["rows"]:
+            if row["variant"] == variant and row.get(metric) is not None:
+                by_subject.setdefault(row["subject"], []).append(row[metric])
+    return {subject: float(np.mean(numbers)) for subject, numbers in sorted(by_subject.items())}
+
+
+def night_values(records: Iterable[Mapping[str, Any]], variant: str, metric: str) -> dict[str, float]:
+    """Return a metric by recording."""
+    return {
+        row["recording"]: row[metric]
+        for record in records
+        for row in record["rows"]
+        if row["variant"] == variant and row.get(metric) is not None
+    }
+
+
+def variants_in(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the variants that rows have, in their order."""
+    return list(dict.fromkeys(row["variant"] for record in records for row in record["rows"]))
+
+
+def describe(study: Mapping[str, Any], cohort_sha256: str, *, synthetic: bool) -> dict[str, Any]:
+    """Return what study.json holds."""
+    return {
+        "study": study,
+        "synthetic": synthetic,
+        "cohort_sha256": cohort_sha256,
+        "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "commit": commit(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what computed the numbers."""
+    found = {"python": platform.python_version()}
+    for name in ("stageguard", *VERSIONED):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """Return the commit of the source this package runs from; None where it is installed otherwise."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with open_file(path, "an array") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_study(folder: Path, about: Mapping[str, Any]) -> None:
+    """Begin a study in a folder, or go on with the same one; another one is an error."""
+    path = folder / STUDY
+    if not path.exists():
+        write_together({path: _text(about)}, make_folders=True)
+        return
+    there = load_json(path)
+    for key, what in (("study", "another configuration"), ("cohort_sha256", "other nights")):
+        if there.get(key) != json.loads(json.dumps(about[key])):
+            raise OutputExistsError(
+                Message(f"{folder} holds a study of {what}. ", OVERWRITE, " to begin anew, or choose another folder.")
+            )
+
+
+def save_record(folder: Path, record: Mapping[str, Any], predictions: bytes | None) -> None:
+    """Keep what a job found, or its error; both files or none."""
+    contents: dict[Path, str | bytes] = {folder / JOBS / f"{record['key']}.json": _text(record, indent=None)}
+    if predictions is not None:
+        contents[folder / PREDICTIONS / f"{record['key']}.parquet"] = predictions
+    write_together(contents, overwrite=True, make_folders=True)
+
+
+def done_keys(folder: Path) -> set[str]:
+    """Return the jobs that need not be done again: those that did not fail."""
+    return {record["key"] for record in _records(folder) if "error" not in record}
+
+
+def read_results(folder: str | Path) -> Results:
+    """Read a study's folder."""
+    folder = Path(folder)
+    path = folder / STUDY
+    if not path.is_file():
+        raise MissingFileError(f"{folder}: holds no {STUDY}. Expected what `stageguard study run` wrote.")
+    records = list(_records(folder))
+    return Results(
+        folder,
+        load_json(path),
+        tuple(record for record in records if "error" not in record),
+        tuple(record for record in records if "error" in record),
+    )
+
+
+def write_results(folder: Path) -> None:
+    """Write all records into one file, for a study that is to be kept without its nights."""
+    lines = "".join(_text(record, indent=None) for record in _records(folder))
+    write_together({folder / RESULTS: lines}, overwrite=True)
+
+
+def _records(folder: Path) -> Iterable[dict[str, Any]]:
+    files = sorted((folder / JOBS).glob("*.json"))
+    if files:
+        yield from (load_json(path) for path in files)
+    elif (folder / RESULTS).is_file():
+        yield from map(json.loads, read_text(folder / RESULTS, "text").splitlines())
+
+
+def read_predictions(folder: Path, key: str) -> dict[str, Any]:
+    """Return the predictions of a job, column by column."""
+    parquet = library("pyarrow.parquet", "predictions of a study", "study")
+    path = folder / PREDICTIONS / f"{key}.parquet"
+    if not path.is_file():
+        raise MissingFileError(f"{path}: no such file. Predictions lie where the study was run.")
+    with open_file(path, "an array") as file:
+        table = parquet.read_table(file)
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _text(document: Mapping[str, Any], indent: int | None = 1) -> str:
+    return json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"

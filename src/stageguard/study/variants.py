@@ -1,0 +1,212 @@
+"""The ways from a network's probabilities to stages that a study compares, each learned on one fold.
+
+A variant belongs to the network of one loss: the base network's probabilities are guarded by everything that
+needs no training of its own, the penalised network's by the published rules and by parts of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import Floats, Labels
+from stageguard.base.errors import StageGuardWarning
+from stageguard.fitting.fit import fit
+from stageguard.guard.decode import decode
+from stageguard.measures.bouts import pair_counts
+from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.night.hypnogram import Hypnogram
+from stageguard.profile.profile import Profile
+from stageguard.study.cohorts import StudyNight
+from stageguard.study.config import Guard, Loss, StudyConfig
+
+BASE, PENALTY, PAPER, CALIBRATED = "base", "penalty", "paper", "calibrated"
+EXPERT, MAJORITY_CLASS = "expert", "majority class"
+SEMI_MARKOV = "semi-markov"
+TITLES = {
+    EXPERT: "expert",
+    MAJORITY_CLASS: "most frequent stage",
+    BASE: "argmax",
+    "majority filter": "majority filter",
+    "hmm": "plain HMM",
+    CALIBRATED: "calibrated guard",
+    "paper, no penalty": "published decoder, no penalty in training",
+    PENALTY: "penalty in training alone",
+    PAPER: "published method",
+    "paper, transitions alone": "penalty + transitions",
+    "paper, no flip-flop": "without flip-flop (penalty + transitions + minimum bouts)",
+    "paper, no transitions": "without transitions",
+    "paper, no minimum bouts": "without minimum bouts",
+    "paper, no quality": "without signal quality",
+    "paper, exact flip-flop": "with the exact flip-flop",
+    f"{SEMI_MARKOV}, argmax": "semi-Markov loss, argmax",
+    SEMI_MARKOV: "semi-Markov loss, decoded as trained",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What one fold's training subjects taught."""
+
+    paper: Profile  # the published rules with transitions counted anew
+    base: Profile  # the calibrated guard's beginning, its numbers counted anew
+    shares: Mapping[str, float]  # of stages
+    subjects: tuple[str, ...]  # whom transitions and shares were counted on
+    calibrated: Profile | None = None
+    calibrated_on: tuple[str, ...] = ()  # whom the calibrated guard was fitted on
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to stages; a profile of None is the most probable stage, or the majority in a window."""
+
+    name: str
+    profile: Profile | None = None
+    window: int = 1
+    uses_quality: bool = False
+
+    def apply(self, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], stager: str) -> list[Labels]:
+        """Return the stages of nights, -1 where an epoch has no probabilities."""
+        chosen = [density.argmax() for density in densities]
+        if self.profile is None:
+            return [majority_filter(labels, self.window) for labels in chosen] if self.window > 1 else chosen
+        quality = [night.beta() for night in nights] if self.uses_quality else None
+        options: dict[str, Any] = {"quality": quality} if quality and quality[0] is not None else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StageGuardWarning)  # rows say how much was changed
+            decoded = decode(
+                list(densities),
+                self.profile,
+                trained="natural",
+                cohort=self.profile.cohort,
+                stager=stager,
+                **options,
+            )
+        return [
+            np.where(before < 0, np.int8(-1), after.hypnogram.labels)
+            for before, after in zip(chosen, decoded, strict=True)
+        ]
+
+
+def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
+    """Count transitions and shares on the training nights of a fold."""
+    scheme = config.scheme
+    experts = [night.expert() for night in training]
+    pairs = np.sum([pair_counts(one.labels, scheme.n_stages) for one in experts], axis=0)
+    counts = np.sum([np.bincount(o.labels[o.labels >= 0], minlength=scheme.n_stages) for o in experts], axis=0)
+    changes = [1 - np.trace(p) / p.sum() for p in (pair_counts(o.labels, scheme.n_stages) for o in experts) if p.sum()]
+    paper = recounted(Profile.load(config.guard.paper), pairs)
+    flip_flop = paper.to_dict().get("flip_flop")
+    if flip_flop is not None:
+        paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})
+    base = recounted(Profile.load(config.guard.base), pairs)
+    document = base.to_dict()
+    ratio = base.epoch_seconds / experts[0].epoch_seconds
+    dropped = dict.fromkeys(("bands", "joint", *(() if config.guard.clock else ("clock",))))
+    strength = document.get("strength")
+    if strength is not None and "fi_target" in strength:
+        dropped["strength"] = strength | {"fi_target": round(ratio * float(np.mean(changes)), 6)}
+    return Learned(
+        paper=paper,
+        base=base.replace(**dropped),
+        shares=dict(zip(scheme.names, ((counts + 1) / (counts + 1).sum()).tolist(), strict=True)),
+        subjects=tuple(sorted({night.subject for night in training})),
+    )
+
+
+def recounted(profile: Profile, pairs: Any) -> Profile:
+    """Return a profile with the transitions of counted pairs; one epoch more of each keeps all possible."""
+    names = profile.scheme.names
+    rows = (pairs + 1) / (pairs + 1).sum(axis=1, keepdims=True)
+    matrix = {a: dict(zip(names, row, strict=True)) for a, row in zip(names, rows.tolist(), strict=True)}
+    return profile.replace(transitions=matrix)
+
+
+def calibrate(
+    learned: Learned, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], *, name: str, stager: str
+) -> Learned:
+    """Fit the calibrated guard on nights that the network was not trained on, of training subjects."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StageGuardWarning)
+        fitted = fit(
+            list(densities),
+            [night.expert() for night in nights],
+            base=learned.base,
+            groups=[night.subject for night in nights],
+            cohort=name,
+            stager=stager,
+            learning_curve=False,
+        )
+    return replace(learned, calibrated=fitted, calibrated_on=tuple(sorted({n.subject for n in nights})))
+
+
+def variants_of(loss: Loss, config: StudyConfig, learned: Learned, trained_as: Profile) -> Iterator[Variant]:
+    """Return what is done with the probabilities of the network of a loss."""
+    if loss == "semi-markov":
+        yield Variant(f"{SEMI_MARKOV}, argmax")
+        yield Variant(SEMI_MARKOV, trained_as)
+        return
+    if loss == "base":
+        yield Variant(BASE)
+        yield Variant("majority filter", window=config.guard.majority_epochs)
+        yield Variant("hmm", plain_hmm(learned))
+        if learned.calibrated is not None:
+            yield Variant(CALIBRATED, learned.calibrated)
+        if config.has_penalty:
+            yield Variant("paper, no penalty", learned.paper, uses_quality=True)
+            return
+    else:
+        yield Variant(PENALTY)
+    yield Variant(PAPER, learned.paper, uses_quality=True)
+    for name, changes in ablations(learned.paper).items():
+        yield Variant(f"paper, {name}", learned.paper.replace(**changes), uses_quality=True)
+    yield Variant("paper, no quality", learned.paper)
+    for probability in config.robustness.rare_probabilities:
+        relaxed = learned.paper.replace(rare_probability=probability)
+        yield Variant(f"paper, epsilon {probability:g}", relaxed, uses_quality=True)
+    for scale in config.robustness.minimum_scales:
+        seconds = {stage: scale * value for stage, value in learned.paper.min_bout_seconds.items()}
+        scaled = learned.paper.replace(min_bout_seconds={k: v for k, v in seconds.items() if v} or None)
+        yield Variant(f"paper, minimum x {scale:g}", scaled, uses_quality=True)
+
+
+def ablations(paper: Profile) -> dict[str, dict[str, Any]]:
+    """Return what is changed in the published rules, by what it is called."""
+    flip_flop = paper.to_dict().get("flip_flop", {})
+    return {
+        "transitions alone": {"min_bout_seconds": None, "flip_flop": None},
+        "no flip-flop": {"flip_flop": None},
+        "no transitions": {"transition_weight": 0.0},
+        "no minimum bouts": {"min_bout_seconds": None},
+        "exact flip-flop": {"flip_flop": flip_flop | {"method": "exact"}},
+    }
+
+
+def plain_hmm(learned: Learned) -> Profile:
+    """Return a hidden Markov model: counted transitions, evidence divided by the stages' shares."""
+    return learned.paper.replace(
+        stay="self",
+        ends="censored",
+        rare=None,
+        min_bout_seconds=None,
+        flip_flop=None,
+        transition_weight=1.0,
+        prior_exponent=1.0,
+        prior=dict(learned.shares),
+    )
+
+
+def majority_filter(labels: Labels, window: int) -> Labels:
+    """Return the most frequent stage of a centred window; a tie keeps the epoch's own, as do gaps."""
+    half = window // 2
+    padded = np.pad(labels, half, constant_values=-1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
+    n_stages = int(labels.max(initial=0)) + 1
+    votes = np.stack([(windows == stage).sum(axis=1) for stage in range(n_stages)], axis=1)
+    own = np.take_along_axis(votes, np.maximum(labels, 0)[:, None].astype(np.intp), axis=1)[:, 0]
+    chosen = np.where(votes.max(axis=1) > own, votes.argmax(axis=1), labels)
+    return np.where(labels < 0, labels, chosen).astype(np.int8)
