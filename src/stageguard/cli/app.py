@@ -38,6 +38,7 @@ COMMANDS = {
         "features": "Turn recordings into feature tables.",
         "train": "Train a network on feature tables.",
         "predict": "Stage recordings with a trained network, and guard them.",
+        "study": "Train and test networks fold by fold: tables, figures.",
     },
     "Profiles and data": {
         "profiles": "List the built-in profiles, or show one.",

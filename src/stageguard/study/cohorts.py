@@ -183,7 +183,10 @@ def _sleep_edf(path: Path, scheme: StageScheme) -> Iterable[StudyNight]:
         night = _feature_night(
             who, values[rows], names, (epochs[rows], labels[rows]), scheme, {"name": "sleep-edf"}
         )
-        about = {"age": float(columns["age"][rows[0]]), "sex": str(columns["sex"][rows[0]])}
+        about: dict[str, float | str] = {
+            "age": float(columns["age"][rows[0]]),
+            "sex": str(columns["sex"][rows[0]]),
+        }
         yield replace(night, covariates=about)
 
 

@@ -18,25 +18,17 @@ from stageguard.base.arrays import Labels
 from stageguard.base.errors import MissingFileError
 from stageguard.base.extras import library
 from stageguard.night.hypnodensity import Hypnodensity
+from stageguard.nn.checkpoint import TrainedModel
 from stageguard.nn.pytorch import torch
 from stageguard.nn.tables import FeatureTable, split_subjects
 from stageguard.nn.training import train
-from stageguard.nn.checkpoint import TrainedModel
 from stageguard.profile.profile import Profile
 from stageguard.study.cohorts import StudyCohort, StudyNight, load_cohort
 from stageguard.study.config import Loss, StudyConfig, study_of
 from stageguard.study.measuring import measure
+from stageguard.study.names import EXPERT, MAJORITY_CLASS, PAPER
 from stageguard.study.splits import Fold, check_leaks, make_folds
-from stageguard.study.variants import (
-    EXPERT,
-    MAJORITY_CLASS,
-    PAPER,
-    Learned,
-    Variant,
-    calibrate,
-    learn,
-    variants_of,
-)
+from stageguard.study.variants import Learned, Variant, calibrate, learn, variants_of
 
 FLIP_FLOP_NATS = (1.0, 2.0, 4.0)  # gamma, of which the tuning subject chooses
 PENALTY_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # lambda, likewise; the paper's

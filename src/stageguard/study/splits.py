@@ -78,8 +78,8 @@ def check_leaks(
     for night in test:
         if (same := by_content.get(_content(night))) is not None:
             raise LeakError(
-                f"fold {fold.number}: test recording {night.recording!r} is training recording {same!r} under "
-                "another name. Remove one of them, or give them one subject."
+                f"fold {fold.number}: test recording {night.recording!r} is training recording {same!r} "
+                "under another name. Remove one of them, or give them one subject."
             )
     for what, subjects in learned.items():
         if crossing := sorted(set(subjects) - set(fold.training)):

@@ -1,10 +1,10 @@
 """The folder of a study: configuration, nights, and one record and one table of predictions per job.
 
-    study.json             configuration, versions, commit, fingerprint of the nights
-    cohort.npz             the nights; not to be published
-    jobs/KEY.json          what a job found, or the error in its place
-    predictions/KEY.parquet
-    results.jsonl          all records in one file, which is read where there are no jobs
+study.json             configuration, versions, commit, fingerprint of the nights
+cohort.npz             the nights; not to be published
+jobs/KEY.json          what a job found, or the error in its place
+predictions/KEY.parquet
+results.jsonl          all records in one file, which is read where there are no jobs
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
 from stageguard.base.extras import library
-from stageguard.base.files import load_json, open_file, read_text, write_together
+from stageguard.base.files import load_json, open_file, read_file, read_text, write_together
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
 VERSIONED = ("numpy", "torch", "scipy")
@@ -121,8 +121,7 @@ def commit() -> str | None:
 
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with open_file(path, "an array") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(read_file(path, "an array")).hexdigest()
 
 
 def open_study(folder: Path, about: Mapping[str, Any]) -> None:
@@ -135,7 +134,11 @@ def open_study(folder: Path, about: Mapping[str, Any]) -> None:
     for key, what in (("study", "another configuration"), ("cohort_sha256", "other nights")):
         if there.get(key) != json.loads(json.dumps(about[key])):
             raise OutputExistsError(
-                Message(f"{folder} holds a study of {what}. ", OVERWRITE, " to begin anew, or choose another folder.")
+                Message(
+                    f"{folder} holds a study of {what}. ",
+                    OVERWRITE,
+                    " to begin anew, or choose another folder.",
+                )
             )
 
 

@@ -8,44 +8,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from stageguard.base.arrays import Floats, Labels
+from stageguard.base.arrays import Labels
 from stageguard.base.errors import StageGuardWarning
 from stageguard.fitting.fit import fit
 from stageguard.guard.decode import decode
 from stageguard.measures.bouts import pair_counts
 from stageguard.night.hypnodensity import Hypnodensity
-from stageguard.night.hypnogram import Hypnogram
 from stageguard.profile.profile import Profile
 from stageguard.study.cohorts import StudyNight
-from stageguard.study.config import Guard, Loss, StudyConfig
-
-BASE, PENALTY, PAPER, CALIBRATED = "base", "penalty", "paper", "calibrated"
-EXPERT, MAJORITY_CLASS = "expert", "majority class"
-SEMI_MARKOV = "semi-markov"
-TITLES = {
-    EXPERT: "expert",
-    MAJORITY_CLASS: "most frequent stage",
-    BASE: "argmax",
-    "majority filter": "majority filter",
-    "hmm": "plain HMM",
-    CALIBRATED: "calibrated guard",
-    "paper, no penalty": "published decoder, no penalty in training",
-    PENALTY: "penalty in training alone",
-    PAPER: "published method",
-    "paper, transitions alone": "penalty + transitions",
-    "paper, no flip-flop": "without flip-flop (penalty + transitions + minimum bouts)",
-    "paper, no transitions": "without transitions",
-    "paper, no minimum bouts": "without minimum bouts",
-    "paper, no quality": "without signal quality",
-    "paper, exact flip-flop": "with the exact flip-flop",
-    f"{SEMI_MARKOV}, argmax": "semi-Markov loss, argmax",
-    SEMI_MARKOV: "semi-Markov loss, decoded as trained",
-}
+from stageguard.study.config import Loss, StudyConfig
+from stageguard.study.names import BASE, CALIBRATED, PAPER, PENALTY, SEMI_MARKOV
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +46,9 @@ class Variant:
     window: int = 1
     uses_quality: bool = False
 
-    def apply(self, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], stager: str) -> list[Labels]:
+    def apply(
+        self, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], stager: str
+    ) -> list[Labels]:
         """Return the stages of nights, -1 where an epoch has no probabilities."""
         chosen = [density.argmax() for density in densities]
         if self.profile is None:
@@ -97,8 +76,14 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
     scheme = config.scheme
     experts = [night.expert() for night in training]
     pairs = np.sum([pair_counts(one.labels, scheme.n_stages) for one in experts], axis=0)
-    counts = np.sum([np.bincount(o.labels[o.labels >= 0], minlength=scheme.n_stages) for o in experts], axis=0)
-    changes = [1 - np.trace(p) / p.sum() for p in (pair_counts(o.labels, scheme.n_stages) for o in experts) if p.sum()]
+    counts = np.sum(
+        [np.bincount(o.labels[o.labels >= 0], minlength=scheme.n_stages) for o in experts], axis=0
+    )
+    changes = [
+        1 - np.trace(p) / p.sum()
+        for p in (pair_counts(o.labels, scheme.n_stages) for o in experts)
+        if p.sum()
+    ]
     paper = recounted(Profile.load(config.guard.paper), pairs)
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
@@ -127,7 +112,12 @@ def recounted(profile: Profile, pairs: Any) -> Profile:
 
 
 def calibrate(
-    learned: Learned, densities: Sequence[Hypnodensity], nights: Sequence[StudyNight], *, name: str, stager: str
+    learned: Learned,
+    densities: Sequence[Hypnodensity],
+    nights: Sequence[StudyNight],
+    *,
+    name: str,
+    stager: str,
 ) -> Learned:
     """Fit the calibrated guard on nights that the network was not trained on, of training subjects."""
     with warnings.catch_warnings():

@@ -1,0 +1,170 @@
+"""`stageguard study`: networks trained and tested fold by fold, as tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from stageguard.base.errors import InputError
+from stageguard.cli.options import AsJson, Overwrite, output_option, text_option
+from stageguard.cli.parser import Argument, Exit, Option
+from stageguard.cli.progress import progress_bar
+from stageguard.cli.terminal import console, count, print_error, print_json
+from stageguard.runner.stopping import Stopped, stoppable
+
+Config = Annotated[Path, Argument("STUDY.toml", "What to run, such as studies/mouse-sim.toml.")]
+Folder = Annotated[Path, Argument("FOLDER", "What `study run` wrote.")]
+Output = Annotated[Path, output_option("FOLDER", "New, or that of an earlier run, which goes on.")]
+Smoke = Annotated[bool, Option("--smoke", help="The small version, to see that everything works.")]
+Jobs = Annotated[int, Option(min=0, metavar="N", help="Folds at a time, a core each; 0 means one per core.")]
+Scheduler = Annotated[
+    str | None, text_option("tcp://HOST:PORT|local", "Run on a Dask cluster; its workers see FOLDER.")
+]
+Timeout = Annotated[
+    float | None, Option(min=0.01, metavar="MINUTES", help="Longest wait for a fold of a cluster.")
+]
+Names = Annotated[
+    list[str] | None, text_option("NAME", "Which ones; repeatable. Default: all.", "--name", "-n")
+]
+Night = Annotated[str | None, text_option("RECORDING", "Whose hypnogram is drawn. Default: the first.")]
+TableFormat = Annotated[Literal["md", "tex", "csv"], Option("--format", help="Of what is printed.")]
+
+
+def study(folder: Folder, as_json: AsJson = False) -> None:
+    """Say how far a study is.
+
+    Examples
+    --------
+    stageguard study run studies/mouse-sim.toml --smoke -o mice
+    """
+    from stageguard.study.store import read_results
+
+    results = read_results(folder)
+    facts = {
+        "study": results.study["name"],
+        "synthetic": results.is_synthetic,
+        "done": len(results.records),
+        "failed": [failure["error"] for failure in results.failures],
+        "commit": results.about["commit"],
+    }
+    if as_json:
+        print_json(facts)
+        return
+    out = console()
+    out.print(f"{facts['study']}: {count(len(results.records), 'job')} done, {len(results.failures)} failed")
+    for failure in results.failures:
+        out.print(failure["error"])
+
+
+def run(
+    config: Config,
+    output: Output,
+    smoke: Smoke = False,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    timeout: Timeout = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train, predict, guard and measure every fold, then write all tables and figures.
+
+    What is done already is kept: a run that was stopped goes on where it was. A fold that fails is named at
+    the end and tried again by the next run.
+
+    Examples
+    --------
+    stageguard study run studies/mouse-sim.toml --smoke --jobs 2 -o mice
+    """
+    from stageguard.runner.executors import executor_for
+    from stageguard.study.config import read_study
+    from stageguard.study.report import write_report
+    from stageguard.study.run import StudyProgress, run_study
+
+    settings = read_study(config, smoke=smoke)
+    n_done = 0
+    with progress_bar(settings.name, quiet=as_json) as move_bar, executor_for(scheduler, timeout) as executor:
+
+        def report(done: StudyProgress) -> None:
+            nonlocal n_done
+            n_done = done.done
+            if move_bar is not None:
+                move_bar(total=done.total, completed=done.done, description=done.key)
+
+        try:
+            with stoppable():
+                results = run_study(
+                    settings,
+                    output,
+                    data=config.absolute().parent,
+                    jobs=jobs,
+                    executor=executor,
+                    overwrite=overwrite,
+                    report=report,
+                )
+        except Stopped as stopped:
+            stopped.done = f"{count(n_done, 'job')} done; the same command goes on"
+            raise
+    page = write_report(results)
+    if as_json:
+        failed = [failure["error"] for failure in results.failures]
+        print_json({"report": str(page), "done": len(results.records), "failed": failed})
+    else:
+        console().print(f"{count(len(results.records), 'job')} done. Tables and figures: {page}")
+    if results.failures:
+        print_error(f"{count(len(results.failures), 'job')} failed: {results.failures[0]['error']}")
+        raise Exit(1)
+
+
+def table(folder: Folder, name: Names = None, form: TableFormat = "md") -> None:
+    """Print tables of stored results, in Markdown, LaTeX or CSV.
+
+    Examples
+    --------
+    stageguard study table mice --name main --format tex
+    """
+    from stageguard.study.report import check_results
+    from stageguard.study.robustness import TABLES
+    from stageguard.study.store import read_results
+
+    results = read_results(folder)
+    check_results(results)
+    for each in name or TABLES:
+        if each not in TABLES:
+            raise InputError(f"there is no table {each!r}. Tables: {', '.join(TABLES)}.")
+        print(TABLES[each](results).text(form))
+
+
+def figure(
+    folder: Folder,
+    output: Annotated[Path | None, output_option("FOLDER", "Default: FOLDER/figures.")] = None,
+    name: Names = None,
+    night: Night = None,
+    form: Annotated[Literal["png", "pdf", "svg"], Option("--format", help="Of the files.")] = "png",
+) -> None:
+    """Draw figures of stored results.
+
+    Examples
+    --------
+    stageguard study figure mice --name night --format svg
+    """
+    from stageguard.study.report import write_figures
+    from stageguard.study.store import read_results
+
+    for path in write_figures(read_results(folder), name or (), (form,), night, output):
+        console().print(f"Wrote {path}")
+
+
+def report(folder: Folder, night: Night = None) -> None:
+    """Write all tables and figures, and one page that shows them.
+
+    Examples
+    --------
+    stageguard study report mice
+    """
+    from stageguard.study.report import write_report
+    from stageguard.study.store import read_results
+
+    console().print(f"Wrote {write_report(read_results(folder), night)}")
+
+
+SUBCOMMANDS = {"run": run, "table": table, "figure": figure, "report": report}

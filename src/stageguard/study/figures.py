@@ -1,0 +1,249 @@
+"""The figures of a study, in colours that readers without red-green vision, and printers, tell apart."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.errors import MissingFileError
+from stageguard.base.extras import library
+from stageguard.measures.bouts import bouts_of, pair_counts
+from stageguard.study.names import BASE, CALIBRATED, EXPERT, PAPER, PENALTY, TITLES
+from stageguard.study.store import Results, read_predictions, values, variants_in
+from stageguard.study.tables import all_records, backbones_of, signed_errors
+
+# Okabe and Ito's palette; each line has its own mark besides.
+COLOURS = {EXPERT: "#000000", BASE: "#E69F00", PAPER: "#0072B2", CALIBRATED: "#009E73", PENALTY: "#CC79A7"}
+STAGE_COLOURS = ("#E69F00", "#0072B2", "#CC79A7", "#009E73", "#56B4E9")
+MARKS = {EXPERT: "o", BASE: "s", PAPER: "^", CALIBRATED: "D", PENALTY: "v"}
+SHOWN = (EXPERT, BASE, PAPER, CALIBRATED)
+GREY = "#606060"
+
+
+def _figure(results: Results, n_rows: int, n_columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
+    library("matplotlib", "figures of a study", "study")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained", dpi=150)
+    axes = figure.subplots(n_rows, n_columns, squeeze=False)
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+    title = results.study["title"] + (" (SYNTHETIC)" if results.is_synthetic else "")
+    figure.suptitle(title, fontsize=10)
+    return figure, axes
+
+
+def predictions(results: Results, backbone: str) -> dict[str, dict[str, Any]]:
+    """Return, by recording, the columns of all variants of a backbone."""
+    merged: dict[str, dict[str, Any]] = {}
+    for record in all_records(results, backbone):
+        columns = read_predictions(results.folder, record["key"])
+        recordings = np.asarray(columns["recording"])
+        for name in np.unique(recordings):
+            rows = recordings == name
+            kept = {k: v[rows] for k, v in columns.items() if k != "recording"}
+            night = merged.setdefault(str(name), {})
+            if record["loss"] != "base":  # the base network's probabilities are the ones shown
+                kept = {k: v for k, v in kept.items() if not k.startswith("p_")}
+            night |= kept
+    return merged
+
+
+def _shown_in(nights: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the variants that all nights have, and the expert."""
+    return [v for v in SHOWN if all(v in night for night in nights.values())]
+
+
+def bouts_figure(results: Results, night: str | None = None) -> Any:
+    """Draw how long bouts of every stage last: expert, argmax, guarded."""
+    backbone = backbones_of(results)[0]
+    nights = predictions(results, backbone)
+    record = results.records[0]
+    stages, minutes = record["stages"], record["epoch_seconds"] / 60
+    figure, axes = _figure(results, 1, len(stages), (3.2 * len(stages), 3.0))
+    for k, stage in enumerate(stages):
+        ax = axes[0, k]
+        for variant in _shown_in(nights):
+            bouts = [bouts_of(each[variant].astype(np.int8)) for each in nights.values()]
+            lengths = np.sort(np.concatenate([b.lengths[b.stages == k] for b in bouts])) * minutes
+            if len(lengths):
+                share = 100 * (1 - np.arange(len(lengths)) / len(lengths))
+                ax.step(lengths, share, where="post", color=COLOURS[variant], label=TITLES[variant], lw=1.4)
+        ax.set(xscale="log", title=stage, xlabel="bout length (min)")
+    axes[0, 0].set_ylabel("bouts at least as long (%)")
+    axes[0, 0].legend(fontsize=7, frameon=False)
+    figure.text(0.01, 0.01, backbone, fontsize=7, color=GREY)
+    return figure
+
+
+def matrices_figure(results: Results, night: str | None = None) -> Any:
+    """Draw the transition probabilities of expert, argmax and guarded stages."""
+    backbone = backbones_of(results)[0]
+    nights = predictions(results, backbone)
+    stages = results.records[0]["stages"]
+    shown = _shown_in(nights)
+    figure, axes = _figure(results, 1, len(shown), (2.6 * len(shown), 2.9))
+    for ax, variant in zip(axes[0], shown, strict=True):
+        pairs = np.sum(
+            [pair_counts(n[variant].astype(np.int8), len(stages)) for n in nights.values()], axis=0
+        )
+        matrix = pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1)
+        is_absent = pairs.sum(axis=1) == 0
+        ax.imshow(np.sqrt(matrix), cmap="Blues", vmin=0, vmax=1)
+        for (i, j), value in np.ndenumerate(matrix):
+            colour = "white" if value > 0.3 else "black"
+            ax.text(
+                j,
+                i,
+                "–" if is_absent[i] else f"{value:.3f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=colour,
+            )
+        ax.set(title=TITLES[variant], xlabel="to")
+        ax.title.set_fontsize(8)
+        ax.set_xticks(range(len(stages)), stages)
+        ax.set_yticks(range(len(stages)), stages)
+    axes[0, 0].set_ylabel("from")
+    figure.text(0.01, 0.01, backbone, fontsize=7, color=GREY)
+    return figure
+
+
+def reduction_figure(results: Results, night: str | None = None) -> Any:
+    """Draw TVR, FI and kappa of every network, before and after."""
+    metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
+    names = backbones_of(results)
+    metrics = {m: t for m, t in metrics.items() if values(all_records(results, names[0]), BASE, m)}
+    figure, axes = _figure(results, 1, len(metrics), (2.5 * len(metrics) + 1, 0.5 * len(names) + 1.7))
+    for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
+        for variant in (BASE, PAPER, CALIBRATED):
+            found = [values(all_records(results, name), variant, metric) for name in names]
+            points = [(np.mean(list(v.values())), k) for k, v in enumerate(found) if v]
+            if points:
+                x, y = zip(*points, strict=True)
+                ax.plot(x, y, MARKS[variant], color=COLOURS[variant], label=TITLES[variant], ms=6, alpha=0.9)
+        if metric in ("tvr_percent", "fi"):
+            expert = values(all_records(results, names[0]), EXPERT, metric)
+            ax.axvline(np.mean(list(expert.values())), color="black", lw=1, ls=":", label=TITLES[EXPERT])
+        ax.set(title=title)
+        ax.set_yticks(range(len(names)), names if metric == next(iter(metrics)) else [""] * len(names))
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.grid(axis="y", lw=0.3)
+    handles, labels = axes[0, min(1, len(metrics) - 1)].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=7, frameon=False)
+    return figure
+
+
+def night_figure(results: Results, night: str | None = None) -> Any:
+    """Draw the hypnogram and the hypnodensity of one night, by default the first."""
+    backbone = backbones_of(results)[0]
+    nights = predictions(results, backbone)
+    name = night or min(nights)
+    if name not in nights:
+        raise MissingFileError(
+            f"night {name!r} is not in this study. There are: {', '.join(sorted(nights)[:8])}"
+        )
+    chosen, record = nights[name], results.records[0]
+    stages = record["stages"]
+    hours = chosen["epoch"] * record["epoch_seconds"] / 3600
+    shown = _shown_in({name: chosen})
+    figure, axes = _figure(results, len(shown) + 1, 1, (8.0, 1.2 * len(shown) + 1.9))
+    rows = np.array([chosen[f"p_{stage}"] for stage in stages])
+    axes[0, 0].stackplot(hours, np.nan_to_num(rows), colors=STAGE_COLOURS, labels=stages, lw=0)
+    axes[0, 0].set(ylabel="probability", ylim=(0, 1), xlim=(hours[0], hours[-1]))
+    axes[0, 0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7, frameon=False)
+    order = _heights(stages)
+    for ax, variant in zip(axes[1:, 0], shown, strict=True):
+        labels = chosen[variant].astype(float)
+        height = np.array([*order, np.nan])[chosen[variant].astype(int)]
+        ax.step(hours, np.where(labels < 0, np.nan, height), where="post", color=COLOURS[variant], lw=0.9)
+        ax.set(xlim=(hours[0], hours[-1]), ylim=(min(order) - 0.4, max(order) + 0.4))
+        ax.set_yticks(order, stages, fontsize=7)
+        ax.set_title(TITLES[variant], fontsize=8, loc="left")
+    axes[-1, 0].set_xlabel(f"hours, {name}, {backbone}")
+    return figure
+
+
+def _heights(stages: list[str]) -> list[float]:
+    """Return where each stage is drawn: wake above, REM below it, deeper sleep below."""
+    depth = {"W": 0.0, "R": -1.0, "N1": -2.0, "N": -2.0, "Light": -2.0, "S": -2.0, "N2": -3.0, "N3": -4.0}
+    return [depth.get(stage, -float(k)) for k, stage in enumerate(stages)]
+
+
+def curves_figure(results: Results, night: str | None = None) -> Any:
+    """Draw what lambda and the scale of the minimum bouts change."""
+    varied = str(results.study["robustness"].get("backbone") or results.study["backbones"][0])
+    penalised = results.select(backbone=varied, loss="penalty", seed=results.study["seed"], label_noise=0.0)
+    records = all_records(results, varied)
+    weights = sorted({record["weight"] for record in penalised})
+    by_weight = {w: [r for r in penalised if r["weight"] == w] for w in weights}
+    prefix = "paper, minimum x "
+    scales = {float(v.removeprefix(prefix)): v for v in variants_in(records) if v.startswith(prefix)}
+    metrics = {"tvr_percent": "TVR (%)", "fi": "FI", "kappa": "κ", "f1_R": "F1 of R"}
+    metrics = {m: t for m, t in metrics.items() if values(records, PAPER, m)}
+    figure, axes = _figure(results, 2, len(metrics), (2.5 * len(metrics), 4.6))
+    for k, (metric, title) in enumerate(metrics.items()):
+        for variant in (PENALTY, PAPER):
+            points = [(w, values(group, variant, metric)) for w, group in by_weight.items()]
+            if variant == PENALTY:
+                points.insert(0, (0.0, values(records, BASE, metric)))
+            _line(axes[0, k], points, variant)
+        _line(axes[1, k], [(s, values(records, v, metric)) for s, v in sorted(scales.items())], PAPER)
+        axes[0, k].set(title=title, xlabel="λ")
+        axes[1, k].set(xlabel="minimum bouts ×")
+    if weights:
+        axes[0, 0].legend(fontsize=7, frameon=False)
+    figure.text(0.01, 0.005, varied, fontsize=7, color=GREY)
+    return figure
+
+
+def _line(ax: Any, points: list[tuple[float, dict[str, float]]], variant: str) -> None:
+    known = [(x, float(np.mean(list(v.values())))) for x, v in points if v]
+    if known:
+        x, y = zip(*known, strict=True)
+        ax.plot(x, y, MARKS[variant] + "-", color=COLOURS[variant], label=TITLES[variant], ms=4, lw=1.2)
+
+
+def bland_altman_figure(results: Results, night: str | None = None) -> Any:
+    """Draw the error of total sleep time and REM latency, night by night."""
+    metrics = {"tst_minutes": "TST (min)", "waso_minutes": "WASO (min)"}
+    backbone = backbones_of(results)[0]
+    records = all_records(results, backbone)
+    figure, axes = _figure(results, 1, len(metrics), (4.2 * len(metrics), 3.0))
+    for ax, (metric, title) in zip(axes[0], metrics.items(), strict=True):
+        for number, variant in enumerate((BASE, PAPER, CALIBRATED)):
+            errors = [error for _, error in signed_errors(records, variant, metric)]
+            if errors:
+                spread = number + np.linspace(-0.25, 0.25, len(errors)) * (len(errors) > 1)
+                ax.plot(spread, errors, MARKS[variant], color=COLOURS[variant], ms=4, alpha=0.7)
+                ax.hlines(np.mean(errors), number - 0.35, number + 0.35, color=COLOURS[variant])
+        ax.axhline(0, color="black", lw=0.8, ls=":")
+        ax.set_xticks(range(3), ["argmax", "published", "calibrated"], fontsize=8)
+        ax.set(title=f"{title}: error by night", ylabel="stages less expert (min)")
+    figure.text(0.01, 0.01, backbone, fontsize=7, color=GREY)
+    return figure
+
+
+# Every figure by its name, in the order of the report.
+FIGURES: Mapping[str, Callable[[Results, str | None], Any]] = {
+    "reduction": reduction_figure,
+    "bouts": bouts_figure,
+    "transitions": matrices_figure,
+    "night": night_figure,
+    "curves": curves_figure,
+    "errors": bland_altman_figure,
+}
+
+
+def image(figure: Any, form: str) -> bytes:
+    """Return a figure as a file of a format such as png, pdf or svg, the same bytes every time."""
+    buffer = io.BytesIO()
+    metadata = (
+        {"Software": None} if form == "png" else {"CreationDate": None} if form == "pdf" else {"Date": None}
+    )
+    figure.savefig(buffer, format=form, metadata=metadata)
+    return buffer.getvalue()

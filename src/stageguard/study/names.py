@@ -1,0 +1,26 @@
+"""What the ways from probabilities to stages are called, in rows and in tables."""
+
+from __future__ import annotations
+
+BASE, PENALTY, PAPER, CALIBRATED = "base", "penalty", "paper", "calibrated"
+EXPERT, MAJORITY_CLASS = "expert", "majority class"
+SEMI_MARKOV = "semi-markov"
+TITLES = {
+    EXPERT: "expert",
+    MAJORITY_CLASS: "most frequent stage",
+    BASE: "argmax",
+    "majority filter": "majority filter",
+    "hmm": "plain HMM",
+    CALIBRATED: "calibrated guard",
+    "paper, no penalty": "published decoder, no penalty in training",
+    PENALTY: "penalty in training alone",
+    PAPER: "published method",
+    "paper, transitions alone": "penalty + transitions",
+    "paper, no flip-flop": "without flip-flop (penalty + transitions + minimum bouts)",
+    "paper, no transitions": "without transitions",
+    "paper, no minimum bouts": "without minimum bouts",
+    "paper, no quality": "without signal quality",
+    "paper, exact flip-flop": "with the exact flip-flop",
+    f"{SEMI_MARKOV}, argmax": "semi-Markov loss, argmax",
+    SEMI_MARKOV: "semi-Markov loss, decoded as trained",
+}

@@ -1,0 +1,110 @@
+"""A table, and its text in Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from math import isnan
+
+from stageguard.study.statistics import Estimate
+
+Cell = str | float | Estimate
+FORMATS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of texts and numbers; a number is shown with the decimals of its column."""
+
+    name: str  # of its files
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...] = field(repr=False)
+    decimals: tuple[int, ...] = ()  # one per column; 3 where not said
+    notes: tuple[str, ...] = ()
+
+    def text(self, form: str) -> str:
+        """Return the table in a format of `FORMATS`."""
+        return {"md": self._markdown, "tex": self._latex, "csv": self._csv}[form]()
+
+    def _places(self, column: int) -> int:
+        return self.decimals[column] if column < len(self.decimals) else 3
+
+    def _cells(self, plus_minus: str) -> list[list[str]]:
+        return [[_shown(c, self._places(k), plus_minus) for k, c in enumerate(row)] for row in self.rows]
+
+    def _markdown(self) -> str:
+        rule = ["---", *["--:"] * (len(self.columns) - 1)]
+        lines = [list(self.columns), rule, *self._cells(" ± ")]
+        body = "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        )
+        notes = "".join(f"\n{note}\n" for note in self.notes)
+        return f"## {self.title}\n\n{body}\n{notes}"
+
+    def _latex(self) -> str:
+        heads = " & ".join(_escaped(column) for column in self.columns)
+        lines = [" & ".join(_escaped(cell) for cell in row) for row in self._cells(" ± ")]
+        body = " \\\\\n".join([heads + " \\\\\n\\midrule", *lines]).replace("\\midrule \\\\", "\\midrule")
+        shape = "l" + "r" * (len(self.columns) - 1)
+        notes = " ".join(_escaped(note) for note in self.notes)
+        return (
+            f"% {self.title}\n\\begin{{table}}\n\\caption{{{_escaped(self.title)}. {notes}}}\n"
+            f"\\begin{{tabular}}{{{shape}}}\n\\toprule\n{body} \\\\\n\\bottomrule\n"
+            "\\end{tabular}\n\\end{table}\n"
+        )
+
+    def _csv(self) -> str:
+        """Return full numbers; what is compared has its standard deviation, p and effect beside it."""
+        wide = [any(isinstance(row[k], Estimate) for row in self.rows) for k in range(len(self.columns))]
+        head = []
+        for column, is_wide in zip(self.columns, wide, strict=True):
+            head += [
+                column,
+                *([f"{column}, {what}" for what in ("sd", "n", "p", "effect")] if is_wide else []),
+            ]
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(head)
+        for row in self.rows:
+            cells: list[object] = []
+            for cell, is_wide in zip(row, wide, strict=True):
+                e = cell if isinstance(cell, Estimate) else None
+                numbers = (e.mean, e.sd, e.n, e.p, e.effect) if e else (cell, *[""] * 4 * is_wide)
+                cells += [_number(value) for value in numbers]
+            writer.writerow(cells)
+        return buffer.getvalue()
+
+
+def _number(value: object) -> object:
+    if isinstance(value, float):
+        return "" if isnan(value) else f"{value:.6g}"
+    return value
+
+
+def _shown(cell: Cell, places: int, plus_minus: str) -> str:
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Estimate):
+        if isnan(cell.mean):
+            return "n/a"
+        sd = "" if isnan(cell.sd) else f"{plus_minus}{cell.sd:.{places}f}"
+        return f"{cell.mean:.{places}f}{sd}{cell.stars}"
+    return "n/a" if isnan(cell) else f"{cell:.{places}f}"
+
+
+_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
+_LATEX |= {
+    "±": r"$\pm$",
+    "λ": r"$\lambda$",
+    "κ": r"$\kappa$",
+    "Δ": r"$\Delta$",
+    "→": r"$\to$",
+    "ε": r"$\epsilon$",
+}
+_LATEX |= {"×": r"$\times$", "π": r"$\pi$", "−": "$-$", "–": "--", "γ": r"$\gamma$", "$": r"\$", "~": r"\~{}"}
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -1,0 +1,389 @@
+"""The tables of the main comparison: agreement, architecture, groups, ablations, other guards, costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stageguard.base.arrays import NAN
+from stageguard.measures.groups import compare_samples
+from stageguard.study.measuring import ARCHITECTURE
+from stageguard.study.names import (
+    BASE,
+    CALIBRATED,
+    EXPERT,
+    MAJORITY_CLASS,
+    PAPER,
+    PENALTY,
+    SEMI_MARKOV,
+    TITLES,
+)
+from stageguard.study.rendering import Cell, Table
+from stageguard.study.statistics import Estimate, bland_altman, estimate, paired
+from stageguard.study.store import Results, values
+
+MAIN = {"tvr_percent": "TVR (%)", "fi": "FI", "accuracy": "accuracy", "kappa": "κ"}
+MAIN_DECIMALS = (0, 0, 2, 3, 3, 3)
+GUARDED = (PAPER, CALIBRATED)
+STARS_NOTE = (
+    "Mean ± SD over test subjects, nights of one subject averaged. Stars: two-sided Wilcoxon signed-rank "
+    "test against argmax of the same network, Bonferroni-corrected over networks and ways to guard of the "
+    "column (* p < .05, ** p < .01, *** p < .001)."
+)
+SYNTHETIC_NOTE = "SYNTHETIC nights: nobody slept them, and they are no evidence about sleepers."
+
+Records = Sequence[Mapping[str, Any]]
+
+
+def notes_of(results: Results, *notes: str) -> tuple[str, ...]:
+    """Return notes, with what every table of made-up nights says first and failed jobs last."""
+    failed = len(results.failures)
+    about = (f"{failed} jobs failed and are missing here: see jobs/*.json.",) if failed else ()
+    return (*((SYNTHETIC_NOTE,) if results.is_synthetic else ()), *notes, *about)
+
+
+def backbones_of(results: Results) -> list[str]:
+    """Return the networks of the main comparison that have results."""
+    return [name for name in results.study["backbones"] if results.main(name, "base")]
+
+
+def all_records(results: Results, backbone: str) -> Records:
+    """Return a backbone's records of the main comparison, of every loss."""
+    return [r for loss in ("base", "penalty", "semi-markov") for r in results.main(backbone, loss)]
+
+
+def _present(records: Records, variants: Iterable[str]) -> list[str]:
+    there = {row["variant"] for record in records for row in record["rows"]}
+    return [name for name in variants if name in there]
+
+
+def main_table(results: Results) -> Table:
+    """Return networks × {argmax, published, calibrated}: TVR, FI, accuracy, kappa; the expert first."""
+    names = backbones_of(results)
+    records = {name: all_records(results, name) for name in names}
+    guarded = {name: _present(records[name], GUARDED) for name in names}
+    n_tests = sum(len(each) for each in guarded.values())
+    rows: list[tuple[Cell, ...]] = []
+    for reference in (EXPERT, MAJORITY_CLASS):
+        numbers = [estimate(values(records[names[0]], reference, metric)) for metric in MAIN]
+        rows.append(("", TITLES[reference], *numbers))
+    for name in names:
+        before = {metric: values(records[name], BASE, metric) for metric in MAIN}
+        rows.append((name, TITLES[BASE], *(estimate(before[metric]) for metric in MAIN)))
+        for variant in guarded[name]:
+            cells = [paired(before[m], values(records[name], variant, m), n_tests) for m in MAIN]
+            rows.append(("", TITLES[variant], *cells))
+    return Table(
+        "main",
+        f"Agreement and validity: {results.study['title']}",
+        ("network", "stages by", *MAIN.values()),
+        tuple(rows),
+        MAIN_DECIMALS,
+        notes_of(
+            results, STARS_NOTE, "The effect size (rank-biserial correlation) and p stand in the CSV file."
+        ),
+    )
+
+
+def errors_of(records: Records, variant: str, metric: str) -> dict[str, float]:
+    """Return the absolute error of a sleep statistic by subject, over the nights where both sides have it."""
+    by_subject: dict[str, list[float]] = {}
+    for subject, error in signed_errors(records, variant, metric):
+        by_subject.setdefault(subject, []).append(abs(error))
+    return {subject: float(np.mean(errors)) for subject, errors in sorted(by_subject.items())}
+
+
+def signed_errors(records: Records, variant: str, metric: str) -> list[tuple[str, float]]:
+    """Return subject and error of every night: what a variant has less what the expert has."""
+    truth = {
+        row["recording"]: row[metric]
+        for record in records
+        for row in record["rows"]
+        if row["variant"] == EXPERT and row.get(metric) is not None
+    }
+    return [
+        (row["subject"], row[metric] - truth[row["recording"]])
+        for record in records
+        for row in record["rows"]
+        if row["variant"] == variant and row["recording"] in truth and row.get(metric) is not None
+    ]
+
+
+def architecture_table(results: Results) -> Table:
+    """Return the mean absolute errors of sleep architecture, and how much less they are guarded."""
+    names = backbones_of(results)
+    metrics = [m for m in ARCHITECTURE if errors_of(all_records(results, names[0]), BASE, m)]
+    rows: list[tuple[Cell, ...]] = []
+    n_tests = sum(len(_present(all_records(results, name), GUARDED)) for name in names)
+    for name in names:
+        records = all_records(results, name)
+        before = {metric: errors_of(records, BASE, metric) for metric in metrics}
+        rows.append((name, TITLES[BASE], *(estimate(before[metric]) for metric in metrics)))
+        for variant in _present(records, GUARDED):
+            after = {metric: errors_of(records, variant, metric) for metric in metrics}
+            rows.append(("", TITLES[variant], *(paired(before[m], after[m], n_tests) for m in metrics)))
+            rows.append(("", "  improvement (%)", *(_improvement(before[m], after[m]) for m in metrics)))
+    return Table(
+        "architecture",
+        f"Sleep architecture, mean absolute error: {results.study['title']}",
+        ("network", "stages by", *(ARCHITECTURE[m] for m in metrics)),
+        tuple(rows),
+        (0, 0, *[2] * len(metrics)),
+        notes_of(
+            results, STARS_NOTE, "Improvement: of the mean error, in percent of argmax's; below 0 it grew."
+        ),
+    )
+
+
+def _improvement(before: Mapping[str, float], after: Mapping[str, float]) -> float:
+    both = [name for name in before if name in after]
+    old = float(np.mean([before[name] for name in both])) if both else 0.0
+    return 100 * (1 - float(np.mean([after[name] for name in both])) / old) if old else NAN
+
+
+def consolidated_table(results: Results) -> Table:
+    """Return the same errors over all pairs of network and subject."""
+    names = backbones_of(results)
+    pooled = {name: all_records(results, name) for name in names}
+    variants = [v for v in GUARDED if any(_present(pooled[name], [v]) for name in names)]
+
+    def over_pairs(variant: str, metric: str) -> dict[str, float]:
+        return {
+            f"{name} {subject}": error
+            for name in names
+            for subject, error in errors_of(pooled[name], variant, metric).items()
+        }
+
+    rows: list[tuple[Cell, ...]] = []
+    for metric, title in ARCHITECTURE.items():
+        before = over_pairs(BASE, metric)
+        if before:
+            after = [paired(before, over_pairs(variant, metric), len(variants)) for variant in variants]
+            gains = [_improvement(before, over_pairs(variant, metric)) for variant in variants]
+            rows.append(
+                (title, estimate(before), *(c for pair in zip(after, gains, strict=True) for c in pair))
+            )
+    heads = [head for v in variants for head in (TITLES[v], "improvement (%)")]
+    return Table(
+        "architecture-pairs",
+        f"Sleep architecture over all pairs of network and subject: {results.study['title']}",
+        ("error of", TITLES[BASE], *heads),
+        tuple(rows),
+        (0, 2, *[2, 1] * len(variants)),
+        notes_of(results, "Pairs of one subject are not independent: p is too small by that."),
+    )
+
+
+def groups_of(results: Results, covariate: str) -> dict[str, str]:
+    """Return each subject's group: the level of a text, or below and above the median of a number."""
+    facts = {s: c.get(covariate) for r in results.records for s, c in r["covariates"].items()}
+    known = {subject: value for subject, value in sorted(facts.items()) if value is not None}
+    numbers = [value for value in known.values() if not isinstance(value, str)]
+    if not numbers:
+        return {subject: str(value) for subject, value in known.items()}
+    middle = float(np.median(numbers))
+    names = f"up to {middle:g}", f"above {middle:g}"
+    return {s: names[value > middle] for s, value in known.items() if not isinstance(value, str)}
+
+
+def subgroup_table(results: Results) -> Table:
+    """Return differences between subgroups as the expert, argmax and the guarded stages have them."""
+    rows: list[tuple[Cell, ...]] = []
+    records = all_records(results, backbones_of(results)[0])
+    for covariate in results.study["robustness"]["subgroups"]:
+        groups = groups_of(results, covariate)
+        levels = sorted(set(groups.values()))
+        if len(levels) < 2:
+            continue
+        for metric, title in ARCHITECTURE.items():
+            for variant in (EXPERT, BASE, *_present(records, GUARDED)):
+                of_subject = values(records, variant, metric)
+                first, second = (
+                    np.array([v for s, v in of_subject.items() if groups.get(s) == level])
+                    for level in levels[:2]
+                )
+                if not len(first) or not len(second):
+                    continue
+                d = compare_samples(second, first)
+                heading = f"{covariate}: {levels[1]} less {levels[0]}"
+                numbers = (d.difference, d.low, d.high, d.d, d.d_low, d.d_high)
+                rows.append((heading, title, TITLES[variant], *numbers))
+    return Table(
+        "subgroups",
+        f"Differences between subgroups: {results.study['title']}",
+        ("groups", "of", "stages by", "Δ", "Δ low", "Δ high", "d", "d low", "d high"),
+        tuple(rows),
+        (0, 0, 0, *[2] * 6),
+        notes_of(
+            results, "Second group less first; Welch's and noncentral t intervals of 95 %. First network."
+        ),
+    )
+
+
+ABLATIONS = {
+    "progressive": (BASE, PENALTY, "paper, transitions alone", "paper, no flip-flop", PAPER),
+    "one left out": (
+        *("paper, no penalty", "paper, no quality", "paper, no transitions"),
+        *("paper, no minimum bouts", "paper, no flip-flop"),
+    ),
+    "flip-flop": (PAPER, "paper, exact flip-flop"),
+}
+
+
+def ablation_table(results: Results) -> Table:
+    """Return the published method step by step, and without each of its parts, over all networks."""
+    names = backbones_of(results)
+    metrics = ("tvr_percent", "fi", "accuracy", "kappa", "rare_recall")
+    rows: list[tuple[Cell, ...]] = []
+    for heading, variants in ABLATIONS.items():
+        for variant in variants:
+            means = [_over_networks(results, names, variant, metric) for metric in metrics]
+            if means[1].n:
+                rows.append((heading, TITLES[variant], *means, _changed_share(results, names, variant)))
+    return Table(
+        "ablations",
+        f"Parts of the published method: {results.study['title']}",
+        (
+            "kind",
+            "variant",
+            "TVR (%)",
+            "FI",
+            "accuracy",
+            "κ",
+            "rare recall",
+            "recordings unlike the whole (%)",
+        ),
+        tuple(rows),
+        (0, 0, 2, 3, 3, 3, 3, 1),
+        notes_of(
+            results,
+            "Mean ± SD over subjects, each averaged over the networks. Rare recall: of the expert's rare "
+            "changes, those found within two epochs.",
+        ),
+    )
+
+
+def _over_networks(results: Results, names: Sequence[str], variant: str, metric: str) -> Estimate:
+    by_subject: dict[str, list[float]] = {}
+    for name in names:
+        for subject, value in values(all_records(results, name), variant, metric).items():
+            by_subject.setdefault(subject, []).append(value)
+    return estimate({subject: float(np.mean(v)) for subject, v in by_subject.items()})
+
+
+def _changed_share(results: Results, names: Sequence[str], variant: str) -> float:
+    """Return the percentage of recordings whose numbers differ from the whole method's."""
+    keys = ("accuracy", "fi", "tst_minutes", "kappa")
+    n_changed = n_all = 0
+    for name in names:
+        rows = [row for record in all_records(results, name) for row in record["rows"]]
+        whole = {r["recording"]: [r[k] for k in keys] for r in rows if r["variant"] == PAPER}
+        own = {r["recording"]: [r[k] for k in keys] for r in rows if r["variant"] == variant}
+        both = whole.keys() & own.keys()
+        n_all += len(both)
+        n_changed += sum(whole[recording] != own[recording] for recording in both)
+    return 100 * n_changed / n_all if n_all else NAN
+
+
+COMPARED = (
+    *(BASE, "majority filter", "hmm", PENALTY, PAPER, CALIBRATED),
+    *(f"{SEMI_MARKOV}, argmax", SEMI_MARKOV),
+)
+
+
+def guards_table(results: Results) -> Table:
+    """Return every way to stages side by side, with the errors of sleep architecture as one ratio."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in backbones_of(results):
+        records = all_records(results, name)
+        before = {metric: values(records, BASE, metric) for metric in MAIN}
+        expert = values(records, EXPERT, "fi")
+        for variant in _present(records, COMPARED):
+            cells = [paired(before[m], values(records, variant, m)) for m in MAIN]
+            inside = _in_band(values(records, variant, "fi"), expert)
+            rows.append((name, TITLES[variant], *cells, _error_ratio(records, variant), inside))
+    return Table(
+        "guards",
+        f"Ways to guard: {results.study['title']}",
+        ("network", "stages by", *MAIN.values(), "error ratio", "FI like the expert's (%)"),
+        tuple(rows),
+        (*MAIN_DECIMALS, 3, 0),
+        notes_of(
+            results,
+            "Stars against argmax, not corrected. Error ratio: geometric mean over the errors of sleep "
+            "architecture, argmax = 1. Like the expert's: within a factor of 2, as two experts are.",
+        ),
+    )
+
+
+def _error_ratio(records: Records, variant: str) -> float:
+    logs = []
+    for metric in ARCHITECTURE:
+        before, after = (errors_of(records, name, metric) for name in (BASE, variant))
+        both = [name for name in before if name in after]
+        old, new = (float(np.mean([v[n] for n in both])) if both else 0.0 for v in (before, after))
+        if old > 0 and new > 0:
+            logs.append(np.log(new / old))
+    return float(np.exp(np.mean(logs))) if logs else NAN
+
+
+def _in_band(fi: Mapping[str, float], expert: Mapping[str, float], factor: float = 2.0) -> float:
+    both = [(fi[name], expert[name]) for name in fi if expert.get(name)]
+    inside = [expert / factor <= own <= expert * factor for own, expert in both]
+    return 100 * float(np.mean(inside)) if inside else NAN
+
+
+def bland_altman_table(results: Results) -> Table:
+    """Return bias and limits of agreement with the expert, night by night."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in backbones_of(results):
+        records = all_records(results, name)
+        for metric, title in ARCHITECTURE.items():
+            for variant in _present(records, (BASE, *GUARDED)):
+                errors = [error for _, error in signed_errors(records, variant, metric)]
+                if errors:
+                    rows.append((name, title, TITLES[variant], *bland_altman(errors), str(len(errors))))
+    return Table(
+        "bland-altman",
+        f"Bias and limits of agreement: {results.study['title']}",
+        ("network", "of", "stages by", "bias", "lower limit", "upper limit", "nights"),
+        tuple(rows),
+        (0, 0, 0, 2, 2, 2, 0),
+        notes_of(results, "Stages less expert; limits are 1.96 standard deviations of the differences."),
+    )
+
+
+def cost_table(results: Results) -> Table:
+    """Return what a network and the guard cost, per recording and per step of training."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in backbones_of(results):
+        base, penalty = results.main(name, "base"), results.main(name, "penalty")
+        forward = _mean(r["costs"]["forward_seconds"] for r in base)
+        paper = _mean(r["costs"]["decode_seconds"].get(PAPER) for r in [*base, *penalty])
+        calibrated = _mean(r["costs"]["decode_seconds"].get(CALIBRATED) for r in base)
+        step = _mean(r["costs"]["training_seconds"] / r["steps"] for r in base)
+        with_penalty = _mean(r["costs"]["training_seconds"] / r["steps"] for r in penalty)
+        memory = max(r["costs"]["peak_memory_mb"] for r in [*base, *penalty])
+        share = 100 * paper / forward if forward else NAN
+        times = (1000 * forward, 1000 * paper, 1000 * calibrated, share, 1000 * step)
+        rows.append((name, *times, 100 * (with_penalty / step - 1), memory))
+    return Table(
+        "costs",
+        f"Costs: {results.study['title']}",
+        (
+            *("network", "forward (ms)", "published decoder (ms)", "calibrated guard (ms)"),
+            *("decoder / forward (%)", "training step (ms)", "penalty (% of a step)", "peak memory (MB)"),
+        ),
+        tuple(rows),
+        (0, 1, 2, 2, 2, 1, 1, 0),
+        notes_of(
+            results, "Per recording, on one thread of whatever else the machine did: an order of magnitude."
+        ),
+    )
+
+
+def _mean(numbers: Iterable[float | None]) -> float:
+    known = [number for number in numbers if number is not None]
+    return float(np.mean(known)) if known else NAN

@@ -1,0 +1,210 @@
+"""A study from its configuration to its results, small enough for a test, and what must stop it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stageguard.base.errors import FileFormatError, InputError, OutputExistsError
+from stageguard.night.stages import WNR3
+from stageguard.nn.tables import FeatureTable
+from stageguard.profile.profile import Profile
+from stageguard.study import jobs as study_jobs
+from stageguard.study.cohorts import StudyCohort, StudyNight, load_cohort, save_cohort
+from stageguard.study.config import Split, read_study, study_of
+from stageguard.study.jobs import Job, jobs_of
+from stageguard.study.run import run_study
+from stageguard.study.splits import LeakError, check_leaks, make_folds
+from stageguard.study.variants import learn, majority_filter
+from stageguard.synthetic.night import simulate_night
+
+STUDIES = Path(__file__).parents[2] / "studies"
+DOCUMENT = {
+    "name": "tiny",
+    "title": "Tiny",
+    "backbones": ["accusleep"],
+    "cohort": {"source": "features", "folder": "none"},
+    "guard": {"paper": "kdd2026-cardiorespiratory", "base": "human-cardiorespiratory-3"},
+    "split": {"kind": "k-fold", "folds": 2},
+    "training": {
+        "network": {"small": True},
+        "steps": 2,
+        "batch_size": 2,
+        "sequence_epochs": 16,
+        "validation_share": 0.5,
+    },
+}
+
+
+def night(subject: str, number: int) -> StudyNight:
+    made = simulate_night("human-psg-3", hours=1.5, seed=number)
+    features = np.log(made.density.probabilities + 1e-3).astype(np.float32)
+    labels = made.expert.labels.astype(np.int64)
+    labels[:3] = 0, 1, 2  # every stage occurs
+    table = FeatureTable(f"{subject}-{number}", subject, features, ("a", "b", "c"), None, labels, WNR3, 30.0)
+    return StudyNight(table, np.zeros(len(labels)), {"sex": "FM"[number % 2]})
+
+
+@pytest.fixture(scope="module")
+def cohort() -> StudyCohort:
+    return StudyCohort(tuple(night(f"s{k}", k) for k in range(6)), is_synthetic=True)
+
+
+@pytest.fixture
+def study(monkeypatch, cohort):
+    monkeypatch.setattr("stageguard.study.run.read_cohort", lambda source, folder: cohort)
+    return study_of(DOCUMENT)
+
+
+def numbers(folder: Path) -> dict[str, object]:
+    """Everything but times and memory."""
+    records = [json.loads(path.read_text()) for path in sorted((folder / "jobs").glob("*.json"))]
+    return {r["key"]: {k: v for k, v in r.items() if k != "costs"} for r in records}
+
+
+def test_cohort_reads_back_equal(tmp_path, cohort):
+    save_cohort(cohort, tmp_path / "cohort.npz")
+    read = load_cohort(tmp_path / "cohort.npz")
+    assert read.is_synthetic
+    for a, b in zip(cohort.nights, read.nights, strict=True):
+        assert (a.recording, a.subject, dict(a.covariates)) == (b.recording, b.subject, dict(b.covariates))
+        np.testing.assert_array_equal(a.table.features, b.table.features)
+        np.testing.assert_array_equal(a.expert().labels, b.expert().labels)
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, monkeypatch):
+    whole = run_study(study, tmp_path / "whole")
+    assert not whole.failures
+    assert {row["variant"] for r in whole.records for row in r["rows"]} >= {
+        "base",
+        "paper",
+        "calibrated",
+        "hmm",
+    }
+    n_jobs = 0
+
+    class Killed(BaseException):
+        pass
+
+    def kill(progress):
+        nonlocal n_jobs
+        n_jobs += 1
+        if n_jobs == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run_study(study, tmp_path / "killed", report=kill)
+    assert len(numbers(tmp_path / "killed")) == 2
+    done = []
+    run_study(study, tmp_path / "killed", report=lambda progress: done.append(progress.key))
+    assert len(done) == len(whole.records) - 2
+    assert numbers(tmp_path / "killed") == numbers(tmp_path / "whole")
+
+
+def test_a_failed_fold_is_a_row_and_is_tried_again(tmp_path, study, monkeypatch):
+    real = study_jobs._train_one
+    with monkeypatch.context() as patch:
+        patch.setattr(study_jobs, "_train_one", lambda c, job, t: real(c, job, t) if job.fold else 1 / 0)
+        results = run_study(study, tmp_path / "out")
+    assert [failure["fold"] for failure in results.failures] == [0, 0]
+    assert "ZeroDivisionError" in results.failures[0]["error"]
+    assert len(results.records) == 2
+    assert not run_study(study, tmp_path / "out").failures
+
+
+def test_another_configuration_does_not_share_a_folder(tmp_path, study):
+    run_study(study, tmp_path / "out")
+    with pytest.raises(OutputExistsError, match="another configuration"):
+        run_study(replace(study, seed=7), tmp_path / "out")
+
+
+def test_matrix_and_calibration_see_training_subjects_only(cohort, study):
+    fold = make_folds(cohort.subjects, study.split, 42)[0]
+    training = fold.nights_of(cohort.nights, test=False)
+    learned = learn(study, training)
+    assert set(learned.subjects) == set(fold.training)
+    pairs = np.zeros((3, 3))
+    for one in training:
+        labels = one.table.labels
+        np.add.at(pairs, (labels[:-1], labels[1:]), 1)
+    pairs += 1
+    np.testing.assert_allclose(learned.paper.transitions, pairs / pairs.sum(axis=1, keepdims=True), atol=1e-9)
+    published = Profile.load("kdd2026-cardiorespiratory")
+    assert learned.paper.rare == published.rare
+    assert learned.paper.min_bout_seconds == published.min_bout_seconds
+
+
+def test_leaks_are_found(cohort):
+    fold = make_folds(cohort.subjects, Split(), 42)[0]
+    training, test = (fold.nights_of(cohort.nights, test=is_test) for is_test in (False, True))
+    check_leaks(fold, training, test, {"calibration": fold.training})
+    with pytest.raises(LeakError, match="subject 's0' is trained on and tested"):
+        check_leaks(fold, [*training, *test], test, {})
+    copied = replace(test[0].table, recording="other", subject="s9")
+    with pytest.raises(LeakError, match="'s0-0' is training recording 'other' under another name"):
+        check_leaks(fold, [*training, StudyNight(copied)], test, {})
+    with pytest.raises(LeakError, match="calibration was learned on 's0'"):
+        check_leaks(fold, training, test, {"calibration": fold.test})
+
+
+@pytest.mark.parametrize("split", [Split(), Split("k-fold", 4), Split(tuning_subject="s2")])
+def test_everybody_is_tested_once_and_never_trained_on_then(split):
+    subjects = [f"s{k}" for k in range(9)]
+    folds = make_folds(subjects, split, 42)
+    tested = [name for fold in folds for name in fold.test]
+    assert sorted(tested) == [name for name in subjects if name != split.tuning_subject]
+    for fold in folds:
+        assert not set(fold.training) & set(fold.test)
+        assert split.tuning_subject not in (*fold.training, *fold.test)
+
+
+def test_jobs_are_each_there_once_and_penalties_only_where_there_are_rare_pairs():
+    study = study_of(DOCUMENT | {"robustness": {"penalty_weights": [0.5, 2.0], "seeds": [43]}})
+    jobs = jobs_of(study, 1)
+    assert len(jobs) == len(set(jobs)) == 5
+    assert Job("accusleep", "penalty", 2.0, 42, 0.0, 0) in jobs
+    two = {"scheme": "ws2", **DOCUMENT["cohort"]}
+    guard = {"paper": "kdd2026-actigraphy", "base": "human-actigraphy-2"}
+    assert {job.loss for job in jobs_of(study_of(DOCUMENT | {"cohort": two, "guard": guard}), 2)} == {"base"}
+
+
+def test_majority_filter_keeps_ties_and_gaps():
+    labels = np.array([0, 1, 0, 0, 2, 1, -1, 1], dtype=np.int8)
+    assert majority_filter(labels, 3).tolist() == [0, 0, 0, 0, 2, 1, -1, 1]
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_studies_can_be_read(path):
+    assert read_study(path).name == path.stem
+    smaller, whole = (len(jobs_of(read_study(path, smoke=smoke), 2)) for smoke in (True, False))
+    assert smaller < whole
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"backbones": ["usleeep"]}, "usleeep"),
+        ({"split": {"kind": "k-fold"}}, "no folds"),
+        ({"cohort": {"source": "simulated"}}, "says no modality"),
+        (
+            {"guard": {"paper": "kdd2026-actigraphy", "base": "human-actigraphy-2"}},
+            "expected those of the cohort",
+        ),
+        ({"training": {"stepz": 3}}, "stepz"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_wrong_configurations_are_one_line(change, words):
+    with pytest.raises(InputError, match=words):
+        study_of(DOCUMENT | change)
+
+
+def test_a_study_without_a_small_version_says_so(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\n')
+    with pytest.raises(FileFormatError, match=r"mine.toml: has no table \[smoke\]"):
+        read_study(path, smoke=True)
