@@ -75,7 +75,6 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
     """Count transitions and shares on the training nights of a fold."""
     scheme = config.scheme
     experts = [night.expert() for night in training]
-    pairs = np.sum([pair_counts(one.labels, scheme.n_stages) for one in experts], axis=0)
     counts = np.sum(
         [np.bincount(o.labels[o.labels >= 0], minlength=scheme.n_stages) for o in experts], axis=0
     )
@@ -84,11 +83,15 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
         for p in (pair_counts(o.labels, scheme.n_stages) for o in experts)
         if p.sum()
     ]
-    paper = recounted(Profile.load(config.guard.paper), pairs)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", StageGuardWarning
+        )  # of transitions nobody scored; records hold them all
+        paper = Profile.load(config.guard.paper).recounted(experts)
+        base = Profile.load(config.guard.base).recounted(experts)
     flip_flop = paper.to_dict().get("flip_flop")
     if flip_flop is not None:
         paper = paper.replace(flip_flop=flip_flop | {"penalty_nats": config.guard.flip_flop_nats})
-    base = recounted(Profile.load(config.guard.base), pairs)
     document = base.to_dict()
     ratio = base.epoch_seconds / experts[0].epoch_seconds
     dropped = dict.fromkeys(("bands", "joint", *(() if config.guard.clock else ("clock",))))
@@ -101,14 +104,6 @@ def learn(config: StudyConfig, training: Sequence[StudyNight]) -> Learned:
         shares=dict(zip(scheme.names, ((counts + 1) / (counts + 1).sum()).tolist(), strict=True)),
         subjects=tuple(sorted({night.subject for night in training})),
     )
-
-
-def recounted(profile: Profile, pairs: Any) -> Profile:
-    """Return a profile with the transitions of counted pairs; one epoch more of each keeps all possible."""
-    names = profile.scheme.names
-    rows = (pairs + 1) / (pairs + 1).sum(axis=1, keepdims=True)
-    matrix = {a: dict(zip(names, row, strict=True)) for a, row in zip(names, rows.tolist(), strict=True)}
-    return profile.replace(transitions=matrix)
 
 
 def calibrate(

@@ -100,6 +100,8 @@ def _libraries() -> Iterator[Finding]:
 
 # What the extras of pyproject.toml are for; nothing is wrong without them.
 EXTRAS = {
+    "study": "networks fold by fold, tables, figures",
+    "cluster": "work on a Dask cluster",
     "torch": "training and predicting",
     "recordings": "signals, quality and features",
     "formats": "tables and containers of other tools",
