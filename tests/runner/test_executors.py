@@ -1,0 +1,76 @@
+"""A real Dask scheduler with two workers on loopback: the same results, also when one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from stageguard.base.errors import InputError
+from stageguard.runner import executors
+from stageguard.runner.executors import ClusterError, executor_for
+from stageguard.runner.processes import run_all
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def slow_square(number: int) -> int:
+    time.sleep(0.2)
+    return number * number
+
+
+def kill_once(task: tuple[int, str]) -> int:
+    """Kill the process at work the first time it gets to number 3."""
+    number, marker = task
+    if number == 3 and not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return slow_square(number)
+
+
+@pytest.fixture(scope="module")
+def address():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+        ) as cluster:
+            yield cluster.scheduler_address
+
+
+def test_a_killed_worker_changes_nothing(address, tmp_path):
+    tasks = [(number, str(tmp_path / "killed")) for number in range(8)]
+    with executor_for(address) as executor:
+        found = list(run_all(kill_once, tasks, executor=executor))
+    assert (tmp_path / "killed").exists()
+    assert found == [number * number for number in range(8)]
+
+
+def test_a_task_that_never_returns_is_an_error(address):
+    with (
+        executor_for(address, timeout_minutes=0.005) as executor,
+        pytest.raises(ClusterError, match="no result within"),
+    ):
+        list(run_all(time.sleep, [3.0], executor=executor))
+
+
+def test_a_worker_with_another_version_is_an_error(address, monkeypatch):
+    monkeypatch.setattr(executors, "__version__", "9.9")
+    with pytest.raises(ClusterError, match=r"has stageguard \S+, expected 9.9"), executor_for(address):
+        pass
+
+
+def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch):
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.5)
+    with (
+        pytest.raises(ClusterError, match="no scheduler answers at tcp"),
+        executor_for("tcp://127.0.0.1:9"),
+    ):
+        pass
+    with pytest.raises(InputError, match="expected an address"), executor_for("nowhere"):
+        pass
