@@ -146,3 +146,38 @@ def test_what_a_rule_steers_is_marked():
     assert left.strength.step == "untouched"
     assert not any(row.is_steered for row in rows_of(left).values())
     assert "steered" not in left.methods_text()
+
+
+def early_rem_night(n_rem: int, certainty: float) -> sg.Decoding:
+    """A night with REM nine minutes after sleep onset, by a profile whose clock holds all of it back."""
+    text = "W" * 20 + "N" * 18 + "R" * n_rem + "N" * 200 + "R" * 60 + "N" * 60
+    rows = np.array([[0.98 if s == letter else 0.01 for s in STAGES] for letter in text])
+    rows[38 : 38 + n_rem] = [(certainty if s == "R" else (1 - certainty) / 2) for s in STAGES]
+    profile = sg.Profile.load("human-psg-3")
+    return nights.decode(rows, profile.replace(clock=profile.to_dict()["clock"] | {"bout_nats": 1000.0}))
+
+
+def test_much_early_rem_that_was_removed_calls_for_a_look():
+    little, much = summary_of(early_rem_night(9, 0.8)), summary_of(early_rem_night(10, 0.8))
+    assert len(little.early_rem_removed) == len(much.early_rem_removed) == 1
+    assert "R 9 min after sleep onset (epoch 38), 5 min long" in much.early_rem_removed[0]
+    assert little.early_rem_advice == ""
+    assert much.early_rem_advice == (
+        "5 min of early REM were removed: look at them, for narcolepsy looks like this. "
+        "cohort='narcolepsy' switches the clock off."
+    )
+
+
+def test_early_rem_of_which_less_than_half_is_left_counts_as_removed():
+    decoding = early_rem_night(10, 0.999)
+    labels = decoding.hypnogram.labels.copy()
+    assert (labels[38:48] == 2).all() and summary_of(decoding).early_rem_removed == ()
+    labels[42:48] = 1  # whatever rule did it
+    cut = decoding.replaced(hypnogram=sg.Hypnogram(labels, decoding.hypnogram.scheme, 30.0))
+    assert len(summary_of(cut).early_rem_removed) == 1
+
+
+def test_a_night_that_the_clock_changed_is_not_said_to_be_left_alone():
+    summary = summary_of(early_rem_night(2, 0.8))
+    assert summary.n_changed == 2
+    assert summary.aside.startswith("THE CLOCK ALONE ACTED, and the night is not as experts score: ")

@@ -345,3 +345,69 @@ def test_match_with_the_stagers_median_keeps_half_of_what_tells_a_night_from_it(
         assert result.strength.fi_low == pytest.approx(aim)
         assert np.array_equal(result.hypnogram.labels, expected.hypnogram.labels)
         assert "median of the stager's 0.400" in str(result.strength)
+
+
+GRID = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
+
+
+def target_by_hand(probabilities, mapping, target):
+    """The weight, REM's nats and the labels of a night that is smoothed: every step of the rule by itself."""
+    fixed = sg.Profile.from_dict({key: value for key, value in mapping.items() if key != "strength"})
+    names, rem = NAMES[probabilities.shape[1]], probabilities.shape[1] - 1
+
+    def labels_at(weight, nats):
+        shares = np.ones(len(names))
+        shares[rem] = np.exp(-nats)  # a prior that adds the nats, and a constant
+        prior = dict(zip(names, (shares / shares.sum()).tolist(), strict=True))
+        at = fixed.replace(transition_weight=weight, prior_exponent=1.0, prior=prior)
+        return quietly(probabilities, at).hypnogram.labels
+
+    nats, expected = 0.0, probabilities[:, rem].mean() if "R" in names else 0.0
+    for _ in range(4 if "R" in names else 0):
+        found = np.mean(labels_at(0.3, nats) == rem)
+        nats += np.log((expected + 0.01) / (found + 0.01)) / 2
+    index = {weight: oracle.fragmentation_index(labels_at(weight, nats)) for weight in GRID[1:]}
+    reached = next((weight for weight in GRID[1:] if index[weight] <= target), GRID[-1])
+    tried = [reached]
+    if index[reached] < 0.9 * target:
+        before = GRID[GRID.index(reached) - 1]
+        tried = [before + (reached - before) * part for part in (0.25, 0.5, 0.75)] + tried
+    best = min(tried, key=lambda weight: abs(oracle.fragmentation_index(labels_at(weight, nats)) - target))
+    return best, nats, labels_at(best, nats)
+
+
+@pytest.mark.parametrize("n_stages", [2, 3, 5])
+def test_target_lands_near_its_aim_and_keeps_the_rem_that_probabilities_expect(backend, n_stages):
+    rng = np.random.default_rng([7, n_stages])
+    rule = {"rule": "target", "fi_target": 0.06}
+    profile_mapping = mapping_of(n_stages, rng, strength=rule)
+    profile = sg.Profile.from_dict(profile_mapping)
+    nights = [night(rng, n_stages, noise=1.3, skew=1.0, contrast=1.6) for _ in range(6)]
+    results = quietly(nights, profile)
+    for probabilities, result in zip(nights, results, strict=True):
+        assert result.strength.step == "lowered"
+        weight, nats, labels = target_by_hand(probabilities, profile_mapping, 0.06)
+        assert result.strength.transition_weight == pytest.approx(weight)
+        added = result.strength.balance_nats
+        assert added == (() if n_stages == 2 else pytest.approx((*[0.0] * (n_stages - 1), nats), abs=1e-9))
+        assert result.hypnogram.labels.tolist() == labels.tolist()
+        alone = quietly(probabilities, profile)
+        assert alone.strength == result.strength
+        assert np.array_equal(alone.hypnogram.labels, result.hypnogram.labels)
+
+
+def test_what_keeps_rem_is_told(backend):
+    rng = np.random.default_rng(11)
+    rows = night(rng, 3, n_epochs=300, noise=1.3, contrast=1.4)
+    rows[:, 2] *= 0.45  # REM that is seldom the likeliest
+    rows /= rows.sum(axis=1, keepdims=True)
+    profile = sg.Profile.from_dict(mapping_of(3, rng, strength={"rule": "target", "fi_target": 0.06}))
+    result = quietly(rows, profile)
+    nats = result.strength.balance_nats[2]
+    assert result.strength.step == "lowered" and nats > 0.1
+    assert f"{nats:+.2f} nats keep the REM that the probabilities expect" in str(result.strength)
+    fixed = profile.replace(strength=None, transition_weight=result.strength.transition_weight)
+    smoothed = quietly(rows, fixed)
+    expected = rows[:, 2].mean()
+    shares = [float(np.mean(each.hypnogram.labels == 2)) for each in (smoothed, result)]
+    assert abs(shares[1] - expected) < abs(shares[0] - expected)
