@@ -123,11 +123,14 @@ def night_clock(
 
 def _spare_bouts(factors: Floats, argmax: Labels, bout_nats: float) -> Floats:
     """Return the factors, bounded for each stage that the stager scored by how long its bout lasts."""
-    edges = np.concatenate(([0], (argmax[1:] != argmax[:-1]).nonzero()[0] + 1, [len(argmax)]))
-    lengths = edges[1:] - edges[:-1]
-    scored = (argmax[: len(factors)] >= 0).nonzero()[0]
-    own = scored, argmax[scored]
-    least = np.repeat(np.exp(-bout_nats / lengths), lengths)[scored]
-    spared = factors.copy()
-    spared[own] = np.maximum(factors[own], least)
+    spared = factors
+    for stage in (factors.min(axis=0) < 1.0).nonzero()[0].tolist():
+        is_stage = argmax == stage
+        if not is_stage[: len(factors)].any():
+            continue
+        edges = np.concatenate(([0], (is_stage[1:] != is_stage[:-1]).nonzero()[0] + 1, [len(argmax)]))
+        lengths = edges[1:] - edges[:-1]
+        least = np.where(is_stage, np.repeat(np.exp(-bout_nats / lengths), lengths), 0.0)
+        spared = spared.copy()
+        np.maximum(spared[:, stage], least[: len(factors)], out=spared[:, stage])
     return spared
