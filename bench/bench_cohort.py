@@ -116,7 +116,7 @@ def _watch(process: subprocess.Popen[str], seen: dict[int, Watched]) -> None:
 
 
 def beside(files: list[Path]) -> dict[str, float]:
-    """Return processor seconds per night of pandas' reader, ours, YASA's statistics, and hashing."""
+    """Return processor seconds per night of pandas' reader, YASA's statistics, and hashing."""
     import hashlib
 
     import pandas as pd
@@ -125,7 +125,6 @@ def beside(files: list[Path]) -> dict[str, float]:
     labels = [sg.read_density(file).argmax() for file in files]
     runners = {
         "pandas": lambda: [pd.read_csv(file) for file in files],
-        "ours": lambda: [sg.read_density(file) for file in files],
         "YASA": lambda: [yasa.Hypnogram(YASA_NAMES[own], n_stages=5).sleep_statistics() for own in labels],
         "hash": lambda: [hashlib.sha256(file.read_bytes()).digest() for file in files],
     }
@@ -184,7 +183,6 @@ def main() -> None:
         Row("hashing the file of a night", 100 * their["hash"] / each, "% of the night's processor time"),
         Row("a whole night beside pandas.read_csv of it", each / their["pandas"], "× its time"),
         Row("a whole night beside YASA's statistics of it", each / their["YASA"], "× its time"),
-        Row("reading a night beside pandas.read_csv", their["pandas"] / their["ours"], "× as fast"),
     ]
     report("cohort", f"Decoding a folder of {n_nights:,} nights × {N_EPOCHS:,} epochs", rows)
 
