@@ -190,3 +190,16 @@ def test_what_another_process_is_writing_is_left_alone(tmp_path, monkeypatch):
     write_text_atomic(path, "ours")
     assert path.read_text() == "ours"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_signal_while_a_temporary_file_is_made_leaves_none(tmp_path, monkeypatch):
+    import fcntl
+
+    def interrupt(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_text_atomic(tmp_path / "a.txt", "new")
+    assert list(tmp_path.iterdir()) == []

@@ -240,6 +240,7 @@ def write_together(
     check_places(contents, overwrite=overwrite)
     check_apart(contents, spare)
     written: dict[Path, Path] = {}  # final path -> temporary file
+    begun: list[Path] = []
     path = next(iter(contents))
     streams = contextlib.ExitStack()  # open, and so locked, until the files have their names
     try:
@@ -248,7 +249,7 @@ def write_together(
             target = real_path(path)  # through a link, so that the link survives
             if make_folders:
                 target.parent.mkdir(parents=True, exist_ok=True)
-            written[target], stream = new_temporary(target)
+            written[target], stream = new_temporary(target, begun)
             streams.enter_context(stream).write(data)
             stream.flush()
             if durable:
@@ -269,6 +270,8 @@ def write_together(
         for leftover in written.values():
             with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
+        for unsure in set(begun).difference(written.values()):  # a signal came while it was made
+            _remove_leftover(unsure)
 
 
 def real_path(path: Path) -> Path:
@@ -327,13 +330,16 @@ def _explain(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {error.strerror or error}. Choose a folder you can write to.")
 
 
-def new_temporary(target: Path) -> tuple[Path, BinaryIO]:
+def new_temporary(target: Path, begun: list[Path] | None = None) -> tuple[Path, BinaryIO]:
     """Return a new file beside another one, locked where the system can.
 
     Names are numbered, so that the next process to write the same file comes upon what a killed one left.
+    Every name is added to `begun` before its file may exist, for callers whom a signal interrupts.
     """
     for temporary in _temporary_names(target):
         _remove_leftover(temporary)
+        if begun is not None:
+            begun.append(temporary)
         stream = _create(temporary)
         if stream is not None:
             return temporary, stream
@@ -380,6 +386,9 @@ def _create(temporary: Path) -> BinaryIO | None:
         is_ours = False
     except OSError:  # a file system without locks, where no leftover is removed either
         is_ours = True
+    except BaseException:  # a signal: without its lock the file can be removed
+        stream.close()
+        raise
     if not is_ours:  # another process took it for a leftover before it was locked
         stream.close()
         return None
