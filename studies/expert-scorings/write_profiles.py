@@ -23,7 +23,7 @@ HEADER = "# Written by studies/expert-scorings/write_profiles.py: change it ther
 FLOOR, CAP = 0.5, 2.0  # of mice, our choice: as far as two experts are apart, see results.md
 ACT_ABOVE, SOFT = 1.5, 0.6  # of people, chosen on nights of several stagers, see ../guard-on-real-data
 CLOCK_STAGE, CLOCK_WEIGHT, CLOCK_MINUTES = "R", 0.75, 40.0  # chosen there, too
-CLOCK_BOUT_NATS = 40.0  # 20 epochs of REM at a probability of .9 outweigh it
+CLOCK_BOUT_NATS = 100.0  # 40 epochs of REM at a probability of .93 outweigh it
 CLOCK_RESTART_MINUTES = 60.0  # after which experts score no REM at sleep onset, see results.md
 
 
@@ -255,7 +255,7 @@ def clock_provenance(numbers: dict, own: dict, results: dict) -> dict[str, str]:
         "clock_choice": f"weight {CLOCK_WEIGHT:g} for {CLOCK_MINUTES:g} min, of .5, .75 and 1, REM's curve "
         "or all, over 40, 60, 90 min or the night: least errors of good stagers, kappa kept, on curves of "
         "other cohorts (studies/guard-on-real-data). No epoch of a bout of n epochs loses more than "
-        f"{CLOCK_BOUT_NATS:g} / n nats, so that three epochs of REM at .97 stay, and ten minutes at .9",
+        f"{CLOCK_BOUT_NATS:g} / n nats, so that three epochs of REM at .97 stay, and twenty minutes at .93",
         "clock_early_rem": f"nights with REM in the first 15 min of sleep: {early}",
         "clock_restart": f"after {CLOCK_RESTART_MINUTES:g} min of unbroken wake, sleep of the first 15 min "
         f"was {after['rem_percent']:.1f} % REM ({after['n_onsets']} times)",

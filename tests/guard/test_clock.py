@@ -268,7 +268,7 @@ def night_of(profile, n_rem, strength, at=18):
 
 @pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.parametrize(
-    ("n_rem", "strength", "stays"), [(3, 0.97, True), (20, 0.9, True), (1, 0.9, False), (2, 0.8, False)]
+    ("n_rem", "strength", "stays"), [(3, 0.97, True), (40, 0.93, True), (1, 0.9, False), (2, 0.8, False)]
 )
 def test_shipped_clocks_spare_early_rem_that_is_long_or_well_supported(name, n_rem, strength, stays):
     profile = sg.Profile.load(name)
