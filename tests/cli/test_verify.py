@@ -50,6 +50,17 @@ def test_every_option_is_repeated(run, tmp_path):
     assert run("verify", tmp_path / "logits.hypnogram.tsv", "--json").json["ok"] is True
 
 
+def test_an_output_whose_cohort_stopped_the_clock_is_verified(run, tmp_path):
+    night = write_night(tmp_path / "night.csv")
+    assert run("decode", night, "-p", "human-psg-5", "--cohort", "narcolepsy").code == 0
+    ran = run("verify", tmp_path / "night.hypnogram.tsv", "--json")
+    assert failed(ran) == {}
+    assert ran.json["notes"] == []
+    ran = run("decode", night, "-p", "human-psg-5")
+    assert ran.code == 1
+    assert "was decoded with other options (cohort)." in ran.err
+
+
 def test_an_edited_table_is_found_with_its_epochs(run, decoded):
     path = decoded / "night.hypnogram.tsv"
     lines = path.read_text().splitlines()

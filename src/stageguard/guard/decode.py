@@ -115,7 +115,6 @@ def read_all(
 ) -> Asked:
     """Read and check what one call of a verb passed."""
     profile = as_profile(profile)
-    is_timed = profile.clock is not None
     if options.stager is not None:
         checks.text(options.stager, "stager", empty=False)
     if options.trained is not None:
@@ -132,7 +131,8 @@ def read_all(
     if profile.clock is not None or options.lights_off is not None:
         for request, checked in zip(given, nights, strict=True):
             inputs.set_clock(request, profile, checked)
-    if is_timed and profile.clock is None:
+    caution = None if options.cohort is None else profile.caution_for(options.cohort)
+    if caution is not None and not caution.clock:
         for night in given:
             night.assumed.append(f"the clock does not run for {options.cohort!r}")
     profiles = [profile] * len(given)

@@ -467,15 +467,15 @@ def _difference(
 ) -> str:
     """Return what is not as recorded, or nothing; the input, the largest, is looked at last."""
     used, asked = record["profile"], plain(options)
-    own = task.profile.for_cohort(task.options.cohort)
-    if used["sha256"] not in (own.sha256, own.for_other_stager().sha256):
-        same = used["name"] == task.profile.name
-        return f"was decoded with {'another version of ' * same}the profile {used['name']}"
     recorded = record["options"]
     keys = sorted(asked.keys() | recorded.keys())
     differing = [key for key in keys if asked.get(key, _MISSING) != recorded.get(key, _MISSING)]
     if differing:
         return f"was decoded with other options ({', '.join(differing)})"
+    own = task.profile.for_cohort(task.options.cohort)
+    if used["sha256"] not in (own.sha256, own.for_other_stager().sha256):
+        same = used["name"] == task.profile.name
+        return f"was decoded with {'another version of ' * same}the profile {used['name']}"
     version = record["provenance"]["stageguard"]
     if version != __version__:
         return f"was decoded by stageguard {version}, this is {__version__}"

@@ -275,8 +275,11 @@ def _notes(record: dict[str, Any]) -> tuple[str, ...]:
             "the sidecar was written before sidecars had a hash of their own: what does not follow from the "
             "input, such as versions, is not checked."
         )
-    if recorded["name"] in profiles() and Profile.load(recorded["name"]).sha256 != recorded["sha256"]:
-        notes.append(
-            f"the profile {recorded['name']!r} installed here differs from the recorded one, which was used."
-        )
+    if recorded["name"] in profiles():
+        installed = Profile.load(recorded["name"]).for_cohort(record["options"].get("cohort"))
+        if installed.sha256 != recorded["sha256"]:
+            notes.append(
+                f"the profile {recorded['name']!r} installed here differs from the recorded one, which was "
+                "used."
+            )
     return tuple(notes)
