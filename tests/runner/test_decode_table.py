@@ -366,3 +366,21 @@ def test_a_killed_run_goes_on_and_no_half_table_is_ever_seen(tmp_path):
     assert start("out.parquet").wait() == 0
     assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert not parts.exists()
+
+
+def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(run, tmp_path):
+    early = np.full((200, 5), 0.03)
+    early[:20, 0] = early[20:24, 1] = early[24:, 2] = 0.88
+    late = early.copy()
+    early[24:44] = [0.1, 0.1, 0.1, 0.1, 0.6]
+    for name, night in (("early", early), ("late", late)):
+        np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
+    files = (tmp_path / "early.csv", tmp_path / "late.csv")
+    shown = " ".join(run("decode", *files, "-p", "human-psg-5", "-o", tmp_path / "out").out.split())
+    assert "early.csv: R 2 min after sleep onset (epoch 24), 10 min long" in shown
+    assert "early.csv: 10 min of early REM were removed" in shown
+    assert "--cohort narcolepsy switches the clock off" in shown
+    assert "late.csv: " not in shown
+    table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
+    shown = run("decode", table, "-p", "human-psg-5", "-o", tmp_path / "out.csv").out
+    assert "Early REM removed: on 1 of 2 nights: early (column early_rem_removed)" in shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -275,9 +275,20 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
     out.print(shown)
     folders = sorted({str(outcome.result.outputs["tsv"].parent) for outcome in outcomes})
     out.print(looking_like_experts([outcome.result.joint.looks_like_experts for outcome in outcomes]))
+    print_list(out, "Early REM removed", _early_rem_removed(outcomes))
     out.print(f"Wrote {len(outcomes)} hypnogram{'s' * (len(outcomes) != 1)} to {', '.join(folders)}")
     print_read(outcomes, out)
     print_review(out)
+
+
+def _early_rem_removed(outcomes: Sequence[Outcome[DecodedNight]]) -> Iterator[str]:
+    """Yield every early REM that the clock removed, and what to do about much of it, after its file."""
+    for outcome in outcomes:
+        summary = outcome.result.summary
+        assert summary is not None
+        for text in (*summary.early_rem_removed, summary.early_rem_advice):
+            if text:
+                yield f"{one_line(outcome.file)}: {one_line(text)}"
 
 
 def print_problems(
