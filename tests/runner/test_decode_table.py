@@ -123,6 +123,10 @@ def test_a_bad_night_is_a_row_of_the_failures_and_the_others_go_on(run, tmp_path
     assert row["id"] == "b"
     assert row["error"].startswith(f"in{suffix}, night b: ")
     assert "sums to 1.5" in row["error"]
+    again = run("decode", path, "-p", PROFILE, "-o", tmp_path / "out.parquet")
+    assert again.code == 1
+    assert "nothing to do" in again.out
+    assert f"in{suffix}: 1 night failed then, listed in " in again.err
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class TableResult:
 
     tally: Tally
     written: tuple[Path, ...]
-    is_done_before: bool = False
+    n_failed_before: int = 0  # where an earlier call wrote all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def _done_before(task: TableTask, identity: dict[str, Any]) -> TableResult | Non
             if not differing:
                 if record["table"]["sha256"] == file_sha256(task.output, "a recording"):
                     tally = Tally(n_before=record["table"]["n_nights"])
-                    return TableResult(tally, (task.output,), is_done_before=True)
+                    return TableResult(tally, (task.output,), int(record["table"]["n_failed"]))
                 reason = "was changed after it was written"
             else:
                 reason = f"was decoded with other {', '.join(differing)}".replace("_", " ")

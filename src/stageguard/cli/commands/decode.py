@@ -98,7 +98,11 @@ def decode(
         make = load("runner.decode_table:TableTask")
         task = make(files[0], output, loaded, options, overwrite=overwrite, explain=explain)  # type: ignore[index]
         result = _run_table(task, jobs, as_json=as_json)
-        _end(result.tally, [], [], list(result.written), as_json=as_json, in_one_table=True)
+        failed = []
+        if result.n_failed_before:
+            nights, listed = count(result.n_failed_before, "night"), task.beside(FAILURES_TABLE)
+            failed = [Message(f"{task.path.name}: {nights} failed then, listed in {listed}.")]
+        _end(result.tally, [], failed, list(result.written), as_json=as_json, in_one_table=True)
         return
     inputs = find_densities(files, samples, loaded, options)
     given.check_one_file(len(inputs.nights))
