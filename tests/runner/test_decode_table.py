@@ -388,3 +388,17 @@ def test_early_rem_that_was_removed_is_named_for_a_few_nights_and_for_a_table(ru
     table = cohort(tmp_path / "both.csv", [early, late], ["early", "late"])
     shown = run("decode", table, "-p", "human-psg-5", "-o", tmp_path / "out.csv").out
     assert "Early REM removed: on 1 of 2 nights: early (column early_rem_removed)" in shown
+
+
+def test_a_cohort_that_is_not_said_is_told_for_a_few_nights_and_for_a_table(run, tmp_path):
+    nights = nights_of(2)
+    sg.Profile.load(PROFILE).replace(cohort="others").save(tmp_path / "other.toml")
+    for name, night in zip("ab", nights, strict=True):
+        np.savetxt(tmp_path / f"{name}.csv", night, delimiter=",", header="W,N1,N2,N3,R", comments="")
+    line = "the cohort is not said: taken as another than 'others'"
+    files, profile = (tmp_path / "a.csv", tmp_path / "b.csv"), tmp_path / "other.toml"
+    assert " ".join(run("decode", *files, "-p", profile, "-o", tmp_path / "out").out.split()).count(line) == 1
+    table = cohort(tmp_path / "both.csv", nights, ["a", "b"])
+    assert line in " ".join(run("decode", table, "-p", profile, "-o", tmp_path / "out.csv").out.split())
+    told = json.loads((tmp_path / "out.csv.json").read_text())["stageguard"]["assumptions"]
+    assert [n for text, n in told.items() if text.startswith(line)] == [2]

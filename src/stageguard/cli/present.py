@@ -278,6 +278,8 @@ def print_cohort(outcomes: Sequence[Outcome[DecodedNight]], out: Console | None 
     print_list(out, "Early REM removed", _early_rem_removed(outcomes))
     out.print(f"Wrote {len(outcomes)} hypnogram{'s' * (len(outcomes) != 1)} to {', '.join(folders)}")
     print_read(outcomes, out)
+    assumed = [text for each in outcomes if each.result.summary for text in each.result.summary.assumptions]
+    print_list(out, "Assumed", _first_few(assumed, "remark"))
     print_review(out)
 
 

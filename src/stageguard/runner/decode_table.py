@@ -309,7 +309,7 @@ def _decode_block(
             continue
         part.nights.append(rows[night.id])
         decoded.append((night.id, result))
-        for note in night.notes:
+        for note in dict.fromkeys((*night.notes, *result.assumed)):
             part.notes[note] = part.notes.get(note, 0) + 1
         if result.changed_share > result.many_changes:
             text = f"more than {result.many_changes:.0%} of scored epochs were changed: "
