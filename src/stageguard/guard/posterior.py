@@ -28,7 +28,6 @@ from stageguard.guard.inputs import (
     per_night,
     takes_options,
 )
-from stageguard.guard.kernels import reference
 from stageguard.guard.search import chosen_trial
 from stageguard.guard.solver import (
     Job,
@@ -328,7 +327,7 @@ def _route(solver: Solver, job: Job) -> Route:
         return "free"
     if not solver.sums_bouts:
         return "automaton"
-    if kernels_module.active is reference:
+    if kernels_module.is_reference():
         return "logarithms"  # it reckons with nothing else
     return "probabilities" if job.night.is_plain else "likelihoods"
 

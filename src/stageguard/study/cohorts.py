@@ -15,7 +15,7 @@ import numpy as np
 from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError, MissingFileError
 from stageguard.base.extras import library
-from stageguard.base.files import open_file, write_together
+from stageguard.base.files import open_file, parse_json, write_together
 from stageguard.datasets import entries
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording
@@ -247,7 +247,7 @@ def _plain(value: Any) -> Any:
 def load_cohort(path: Path) -> StudyCohort:
     """Read what `save_cohort` wrote."""
     with open_file(path, "an array") as file, np.load(file, allow_pickle=False) as archive:
-        about = json.loads(str(archive["about"]))
+        about = parse_json(str(archive["about"]))
         nights = []
         for number, known in enumerate(about["nights"]):
             table = FeatureTable(

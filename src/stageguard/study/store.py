@@ -24,7 +24,7 @@ import numpy as np
 
 from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
 from stageguard.base.extras import library
-from stageguard.base.files import load_json, open_file, read_file, read_text, write_together
+from stageguard.base.files import load_json, open_file, parse_json, read_file, read_text, write_together
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
 VERSIONED = ("numpy", "torch", "scipy")
@@ -132,7 +132,7 @@ def open_study(folder: Path, about: Mapping[str, Any]) -> None:
         return
     there = load_json(path)
     for key, what in (("study", "another configuration"), ("cohort_sha256", "other nights")):
-        if there.get(key) != json.loads(json.dumps(about[key])):
+        if there.get(key) != parse_json(json.dumps(about[key])):
             raise OutputExistsError(
                 Message(
                     f"{folder} holds a study of {what}. ",
@@ -181,7 +181,7 @@ def _records(folder: Path) -> Iterable[dict[str, Any]]:
     if files:
         yield from (load_json(path) for path in files)
     elif (folder / RESULTS).is_file():
-        yield from map(json.loads, read_text(folder / RESULTS, "text").splitlines())
+        yield from map(parse_json, read_text(folder / RESULTS, "text").splitlines())
 
 
 def read_predictions(folder: Path, key: str) -> dict[str, Any]:

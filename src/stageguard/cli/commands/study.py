@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from stageguard.base.errors import InputError
 from stageguard.cli.options import AsJson, Overwrite, output_option, text_option
-from stageguard.cli.parser import Argument, Exit, Option
+from stageguard.cli.parser import Argument, Exit, Option, UsageError
 from stageguard.cli.progress import progress_bar
 from stageguard.cli.terminal import console, count, print_error, print_json
 from stageguard.runner.stopping import Stopped, stoppable
@@ -30,12 +30,22 @@ Night = Annotated[str | None, text_option("RECORDING", "Whose hypnogram is drawn
 TableFormat = Annotated[Literal["md", "tex", "csv"], Option("--format", help="Of what is printed.")]
 
 
-def study(folder: Folder, as_json: AsJson = False) -> None:
+def study() -> None:
+    """Train and test networks fold by fold, and show what came of it.
+
+    Examples
+    --------
+    stageguard study  # lists what it does
+    """
+    raise UsageError(f"say what to do: {', '.join(SUBCOMMANDS)}.")
+
+
+def status(folder: Folder, as_json: AsJson = False) -> None:
     """Say how far a study is.
 
     Examples
     --------
-    stageguard study run studies/mouse-sim.toml --smoke -o mice
+    stageguard study status mice
     """
     from stageguard.study.store import read_results
 
@@ -167,4 +177,4 @@ def report(folder: Folder, night: Night = None) -> None:
     console().print(f"Wrote {write_report(read_results(folder), night)}")
 
 
-SUBCOMMANDS = {"run": run, "table": table, "figure": figure, "report": report}
+SUBCOMMANDS = {"run": run, "status": status, "table": table, "figure": figure, "report": report}

@@ -76,18 +76,18 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import StageGuardWarning
-from stageguard.guard.kernels import reference
 
 # pip keeps the wheel that it once built without a compiler, and would install it again.
 TO_COMPILE = (
     "install a C++17 compiler, then stageguard again: "
     "pip install --force-reinstall --no-cache-dir --no-deps stageguard (in a clone: . instead of stageguard)"
 )
+REFERENCE = "stageguard.guard.kernels.reference"  # loaded where it is needed
 active: Any
 try:
     active = import_module("stageguard.guard.kernels._core._native")
 except ImportError:
-    active = reference
+    active = import_module(REFERENCE)
     warnings.warn(
         "the compiled core is missing: decoding works, but takes about 100 to 500 times as long. To get it, "
         f"{TO_COMPILE}. `stageguard doctor` tells whether it worked.",
@@ -98,7 +98,12 @@ except ImportError:
 
 def for_stages(n_stages: int) -> Any:
     """Return kernels that take this many stages: the compiled ones know up to eight."""
-    return active if n_stages <= active.MOST_STAGES else reference
+    return active if n_stages <= active.MOST_STAGES else import_module(REFERENCE)
+
+
+def is_reference() -> bool:
+    """Whether the kernels in use are those in NumPy."""
+    return bool(active.__name__ == REFERENCE)
 
 
 @cache
