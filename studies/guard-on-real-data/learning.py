@@ -3,8 +3,9 @@
     STAGEGUARD_DATA=... python learning.py              every draw that is not in learning.json yet
     STAGEGUARD_DATA=... python learning.py --part 1/2   every other task: start it twice to use two cores
 
-A draw takes people of a fold's training nights at random until it has as many nights as wanted, and is judged
-on the fold's test nights. Each seed goes through all tasks before the next: a run cut short has fewer draws.
+A draw takes a night of each person of a fold's training nights, in random order, then second nights, until
+it has as many as wanted, and is judged on the fold's test nights. Each seed goes through all tasks before the
+next: a run cut short has fewer draws.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +31,10 @@ N_SEEDS = 8
 
 
 def drawn(fold: TaskFold, n_nights: int, seed: int) -> list[TaskNight]:
-    """Return nights of people at random, `n_nights` of them; none where there are not as many."""
+    """Return nights of as many people as can be, at random; none where there are fewer than wanted."""
     subjects = np.random.default_rng((seed, n_nights)).permutation(sorted({n.subject for n in fold.train}))
-    nights = [night for subject in subjects for night in fold.train if night.subject == subject]
+    of_each = [[night for night in fold.train if night.subject == subject] for subject in subjects]
+    nights = [night for each in zip_longest(*of_each) for night in each if night is not None]
     return nights[:n_nights] if len(nights) >= n_nights else []
 
 
