@@ -17,6 +17,7 @@ from stageguard.study import jobs as study_jobs
 from stageguard.study.cohorts import StudyCohort, StudyNight, load_cohort, save_cohort
 from stageguard.study.config import Split, read_study, study_of
 from stageguard.study.jobs import Job, jobs_of
+from stageguard.study.measuring import measure
 from stageguard.study.run import run_study
 from stageguard.study.splits import LeakError, check_leaks, make_folds
 from stageguard.study.variants import learn, majority_filter
@@ -74,6 +75,15 @@ def test_cohort_reads_back_equal(tmp_path, cohort):
         assert (a.recording, a.subject, dict(a.covariates)) == (b.recording, b.subject, dict(b.covariates))
         np.testing.assert_array_equal(a.table.features, b.table.features)
         np.testing.assert_array_equal(a.expert().labels, b.expert().labels)
+
+
+def test_the_scoring_begins_where_the_features_do(cohort):
+    night = cohort.nights[0]
+    late = replace(night, table=replace(night.table, epochs=night.table.epochs + 945))
+    assert late.expert().offset_seconds == 945 * night.table.epoch_seconds
+    np.testing.assert_array_equal(late.expert().labels, night.expert().labels)
+    own = late.expert().labels
+    assert measure(late.expert(), own, [])["kappa"] == 1.0
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_numbers(tmp_path, study, monkeypatch):

@@ -64,10 +64,12 @@ class StudyNight:
     def expert(self) -> Hypnogram:
         """Return the expert's stages from the first row to the last; gaps are unscored."""
         table = self.table
-        assert table.labels is not None and table.scheme is not None and table.epoch_seconds is not None
+        assert table.labels is not None and table.scheme is not None
+        assert table.epochs is not None and table.epoch_seconds is not None
         labels = np.full(int(self.index[-1]) + 1, -1, dtype=np.int8)
         labels[self.index] = table.labels
-        return Hypnogram(labels, table.scheme, table.epoch_seconds)
+        offset = table.epoch_seconds * int(table.epochs[0])
+        return Hypnogram(labels, table.scheme, table.epoch_seconds, offset_seconds=offset)
 
     def beta(self) -> Floats | None:
         """Return how far each epoch from the first to the last is lost; gaps are not judged."""

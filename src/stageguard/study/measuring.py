@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def measure(expert: Hypnogram, labels: Labels, pairs: Sequence[tuple[str, str]])
     """Return agreement, validity and sleep architecture of a night, on the epochs the expert scored."""
     scheme = expert.scheme
     seen = np.where(expert.labels < 0, np.int8(-1), labels)
-    night = Hypnogram(seen, scheme, expert.epoch_seconds)
+    night = replace(expert, labels=seen)
     compared = agreement(expert, night, pairs=pairs)
     counted = pair_counts(seen, scheme.n_stages)
     n_pairs = int(counted.sum())
