@@ -325,6 +325,13 @@ def test_a_gap_stays_a_gap_and_is_no_stage_change(backend):
     assert set(result.hypnogram.labels[:60].tolist()) == {0}
 
 
+@pytest.mark.parametrize("at", [0, 60])
+def test_a_gap_at_either_end_is_no_stage_change(backend, at):
+    asleep = calm_night(60)[:, [1, 0, 2]]  # not the stage that comes first
+    probabilities = np.insert(asleep, [at] * 20, np.nan, axis=0)
+    assert quietly(probabilities, band_profile(0.02)).strength.fi_before == 0.0
+
+
 def test_str_names_the_step_and_the_numbers(backend):
     rng = np.random.default_rng(31)
     result = quietly(night(rng, 3, noise=2.0), band_profile(0.03))

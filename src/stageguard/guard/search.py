@@ -202,7 +202,7 @@ def _search_all(profile: Profile, solver: Solver, nights: Sequence[Night], natur
 def _argmax_path(night: Night) -> Path:
     """Return the stager's own choice, calibrated if the profile says so, with its fragmentation index."""
     labels = night.argmax
-    if night.calibration is None and night.filled is None and len(night.spans) == 1:
+    if night.calibration is None and night.filled is None and night.is_whole:
         return Path(labels, None, night.n_switches / night.n_pairs if night.n_pairs else float("nan"))
     if night.calibration is not None:
         labels = best_stages(night.probabilities, night.calibration, None)

@@ -67,6 +67,7 @@ the stage that comes first in the scheme, then the older bout.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from functools import cache
 from importlib import import_module
@@ -113,8 +114,14 @@ def no_weight(n_stages: int) -> Floats:
 
 
 def threads_for(n_pieces: int) -> int:
-    """Return how many threads to decode pieces on: as many as this process has processors."""
+    """Return how many threads to decode pieces on: one in a worker process, else one per processor.
+
+    Whoever starts worker processes starts one per processor.
+    """
     if n_pieces < 2:
         return n_pieces
+    processes = sys.modules.get("multiprocessing.process")  # there in every worker
+    if processes is not None and processes.parent_process() is not None:
+        return 1
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(n_pieces, processors)
