@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from stageguard.base.records import dataclass
 from stageguard.guard.decode import decode
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnodensity import Hypnodensity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from stageguard.base.errors import FileFormatError, InputError
 from stageguard.base.files import file_error, real_path
+from stageguard.base.records import dataclass
 from stageguard.cli.options import DecodingGiven, Reading, column_names
 from stageguard.cli.parser import UsageError
 from stageguard.formats.companions import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+from stageguard.base.records import dataclass
 from stageguard.cli.parser import Argument, Option, UsageError
 
 SchemeNames = Literal["aasm5", "wldr4", "wnr3", "ws2"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from inspect import Parameter as Signed
 from inspect import cleandoc, signature
 from pathlib import Path
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from stageguard.base.errors import did_you_mean
+from stageguard.base.records import dataclass
 
 HELP = ("-h", "--help")
 OPTIONS_HEADING = "Options"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from errno import ENOENT
 from pathlib import Path
 
 from stageguard.base.errors import Argument, FileFormatError, InputError, message_of
 from stageguard.base.files import file_error
+from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, Wanted, density_options, is_night, is_own, night_id
 from stageguard.cli.options import LightsTimes, ScoredReading
 from stageguard.cli.parser import UsageError

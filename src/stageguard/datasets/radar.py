@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.extras import library
 from stageguard.base.files import checked_file, is_synthetic, read_text
+from stageguard.base.records import dataclass
 from stageguard.base.units import scale_to
 from stageguard.datasets import Entry
 from stageguard.datasets.samples import Array, broken, hdf5_samples, named, scaled, seen_through, spooled

@@ -8,7 +8,6 @@ night with several scorers each counts in full for bouts, and for its share in e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stageguard.base.arrays import Floats, Ints, Labels, Mask
+from stageguard.base.records import dataclass
 from stageguard.measures.bouts import bouts_of, pair_counts
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.stages import StageScheme

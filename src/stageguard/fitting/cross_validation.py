@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.base.records import dataclass
 from stageguard.fitting.candidates import (
     ALL_TOTALS,
     ARGMAX,

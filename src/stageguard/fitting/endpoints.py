@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.base.records import dataclass
 from stageguard.measures.statistics import LONGEST_NIGHT_HOURS, MOST_UNSCORED
 from stageguard.night.hypnogram import UNSCORED
 from stageguard.night.quantities import ALL_BOUTS, REPORTED, REPORTED_OF_STAGE

@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import InputError, StageGuardError, StageGuardWarning, message_of
+from stageguard.base.records import dataclass
 from stageguard.fitting.counts import Counts, NightCounts, count_night
 from stageguard.fitting.endpoints import Endpoints, Kind
 from stageguard.guard import inputs

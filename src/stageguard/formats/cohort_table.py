@@ -7,7 +7,7 @@ of nights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from stageguard.base.arrays import SUM_TOLERANCE
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import FileFormatError, Message, StageGuardError, error_message
 from stageguard.base.files import checked_file, file_error, open_text
+from stageguard.base.records import dataclass
 from stageguard.formats.density import MOST_EPOCHS, DensityOptions, RawDensity, build_density, listed
 from stageguard.formats.sniffing import read_head
 from stageguard.formats.tables.delimited import (

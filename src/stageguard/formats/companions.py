@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.errors import Argument, InputError, PinError, did_you_mean, message_of
 from stageguard.base.files import file_error, open_file, read_cell
+from stageguard.base.records import dataclass
 from stageguard.formats.tables.delimited import is_number, read_delimited
 from stageguard.night.moments import Moment
 

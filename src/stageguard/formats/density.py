@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from stageguard.base.errors import (
     message_of,
 )
 from stageguard.base.files import checked_file, file_error
+from stageguard.base.records import dataclass
 from stageguard.night.hypnodensity import Hypnodensity, as_float_matrix, explain_bad_probabilities
 from stageguard.night.stages import StageScheme, canonical_name, scheme_for
 from stageguard.night.timing import reepoch

@@ -8,7 +8,6 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from stageguard.base.arrays import Floats, Labels
 from stageguard.base.errors import StageGuardWarning
 from stageguard.base.files import file_error, parse_json, read_file, write_cell, write_together
+from stageguard.base.records import dataclass
 from stageguard.formats.shared_profile import keep_profile
 from stageguard.formats.sniffing import header_cells
 from stageguard.formats.tables.delimited import read_delimited

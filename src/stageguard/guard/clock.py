@@ -6,12 +6,12 @@ Experts score hardly any REM in the first half hour of sleep and most of it towa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from stageguard.base.arrays import Floats, Labels
+from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 from stageguard.profile.parts import Clock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from stageguard.base.arrays import Labels, Mask
 from stageguard.base.errors import Argument, Message
+from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.guard import kernels
 from stageguard.guard.evidence import Night

@@ -7,7 +7,7 @@ evidence are bridged when the run is short and cut out when it is long.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import CLIP, Floats, Labels, Mask
 from stageguard.base.errors import InputError, PinError, did_you_mean
+from stageguard.base.records import dataclass
 from stageguard.guard.clock import NightClock
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Features

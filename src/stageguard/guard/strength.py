@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from stageguard.base.records import dataclass
 
 YIELDING_WEIGHT = 0.3  # the transition weight at which soft evidence gives way
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -14,6 +14,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import Indices, Ints, Labels, Mask
 from stageguard.base.errors import InputError, Message, NightNumber
+from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.night.hypnogram import UNSCORED, Hypnogram
 from stageguard.night.stages import StageScheme, canonical_name

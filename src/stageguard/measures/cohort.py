@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
 from stageguard.measures.bouts import ScoredNight, hypnogram_of
 from stageguard.measures.day import Stretch, lights_words
 from stageguard.measures.estimates import Estimates

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import DAY_SECONDS, NAN, Indices, Labels
 from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
 from stageguard.measures.bouts import bouts_of
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.moments import Moment, clock_seconds, epoch_at, time_of_day

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from stageguard.base.arrays import NAN, Floats, Mask
 from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.posterior import Posterior, posteriors_like, sample_like
 from stageguard.guard.strength import YIELDING_WEIGHT

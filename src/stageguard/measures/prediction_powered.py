@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, NamedTuple, get_args
 
@@ -23,6 +22,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
 from stageguard.measures.cohort import CohortTable
 from stageguard.measures.groups import levels_of, subject_means, subjects_of
 

@@ -6,7 +6,6 @@ Wake straight to REM and REM soon after sleep onset are what a narcolepsy clinic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Floats, Labels
 from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import TOLERANCE_EPOCHS
 from stageguard.measures.bouts import bouts_of, cuts_of

@@ -24,7 +24,7 @@ In a recording of 20 h or more no moment is bedtime: SOL, SE and REM latency are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from math import isnan
 from types import MappingProxyType
@@ -34,6 +34,7 @@ import numpy as np
 
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Labels
+from stageguard.base.records import dataclass
 from stageguard.measures.bouts import ScoredNight, bouts_of, count_cycles, hypnogram_of, whole_epochs
 from stageguard.measures.day import Stretch, hours_of, lights_window, phases_of, zeitgeber_seconds
 from stageguard.night.hypnogram import UNSCORED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Argument, Message
+from stageguard.base.records import dataclass
 from stageguard.measures.bouts import cuts_of, hypnogram_before
 from stageguard.measures.cohort import measure
 from stageguard.measures.day import lights_words

@@ -13,7 +13,7 @@ stage stands on either side. These are the definitions the bands of the profiles
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import isnan, sqrt
 from typing import Any, Literal
@@ -23,6 +23,7 @@ import numpy as np
 from stageguard.base import checks
 from stageguard.base.arrays import NAN, Ints, Ints32, Labels, Mask
 from stageguard.base.errors import Argument, InputError, Message
+from stageguard.base.records import dataclass
 from stageguard.guard.automaton import minimum_epochs
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.bouts import (

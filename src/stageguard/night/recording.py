@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stageguard.base import checks
 from stageguard.base.arrays import Floats
 from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import Hypnogram
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, ProfileError, did_you_mean
 from stageguard.base.extras import library
 from stageguard.base.files import parse_json, read_file, write_together
+from stageguard.base.records import dataclass
 from stageguard.base.schema import REQUIRED
 from stageguard.base.version import __version__
 from stageguard.night.hypnodensity import Hypnodensity

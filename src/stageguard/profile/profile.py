@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from stageguard.base import checks
 from stageguard.base.errors import CohortError, FileFormatError, ProfileError, did_you_mean
 from stageguard.base.files import read_toml
 from stageguard.base.lazy import load
+from stageguard.base.records import dataclass
 from stageguard.base.schema import Document
 from stageguard.night.stages import StageScheme
 from stageguard.profile.fingerprint import Fingerprint

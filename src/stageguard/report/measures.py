@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.measures.agreement import Agreement, agreement, common_scheme
 from stageguard.measures.bouts import check_aligned, cuts_of, hypnogram_before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stageguard.base.arrays import Floats, Labels, Mask
+from stageguard.base.records import dataclass
 from stageguard.night.stages import StageScheme
 from stageguard.report.svg import GAP, GREY, INK, PALE, colour_of, rect, runs, shortened, text_at, top_down
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 
+from stageguard.base.records import dataclass
 from stageguard.guard.decoding import Decoding
 from stageguard.guard.explain import Change
 from stageguard.measures.agreement import Agreement

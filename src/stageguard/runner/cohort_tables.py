@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import Message, StageGuardError, error_message
 from stageguard.base.files import open_text, read_cell, read_text, write_cell, write_text_atomic
+from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import output_paths, plain
 from stageguard.measures.estimates import Estimates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from stageguard.base.arrays import NAN, Floats
 from stageguard.base.errors import OVERWRITE, FileFormatError, InputError, OutputExistsError, message_of
 from stageguard.base.files import checked_file, file_error, parse_json, read_file, remove_leftovers
+from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.companions import by_the_list, parse_moment
 from stageguard.formats.density import DensityOptions

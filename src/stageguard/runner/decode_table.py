@@ -12,7 +12,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from stageguard.base.files import (
     new_temporary,
     write_together,
 )
+from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.cohort_output import column_meanings, join_parts, part_bytes, part_suffix
 from stageguard.formats.cohort_table import ID, TABLE_SUFFIXES, TableNight, read_nights

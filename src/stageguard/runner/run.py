@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -22,6 +21,7 @@ from stageguard.base.errors import (
     fault_text,
     message_of,
 )
+from stageguard.base.records import dataclass
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from stageguard.base.errors import ProfileError, StageGuardError, StageGuardWarning
 from stageguard.base.files import file_error, read_file
+from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.formats.outputs import (
     JSON_SUFFIX,

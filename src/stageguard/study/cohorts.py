@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from stageguard.base.arrays import Floats, Ints
 from stageguard.base.errors import InputError, MissingFileError
 from stageguard.base.extras import library
 from stageguard.base.files import open_file, parse_json, write_together
+from stageguard.base.records import dataclass
 from stageguard.datasets import entries
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.recording import Recording

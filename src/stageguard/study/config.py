@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, MissingFileError
 from stageguard.base.files import read_toml
+from stageguard.base.records import dataclass
 from stageguard.night.stages import SCHEMES, StageScheme
 from stageguard.nn.backbones import backbones
 from stageguard.nn.options import LARGEST_SEED, TrainingOptions

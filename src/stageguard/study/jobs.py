@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from stageguard.base.arrays import Labels
 from stageguard.base.errors import MissingFileError
 from stageguard.base.extras import library
+from stageguard.base.records import dataclass
 from stageguard.night.hypnodensity import Hypnodensity
 from stageguard.nn.checkpoint import TrainedModel
 from stageguard.nn.pytorch import torch

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isnan
 
+from stageguard.base.records import dataclass
 from stageguard.study.statistics import Estimate
 
 Cell = str | float | Estimate

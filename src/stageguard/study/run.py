@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from stageguard.base.errors import OutputExistsError
+from stageguard.base.records import dataclass
 from stageguard.runner.run import check_folder, run_files
 from stageguard.study import store
 from stageguard.study.cohorts import load_cohort, read_cohort, save_cohort

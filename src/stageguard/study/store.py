@@ -14,7 +14,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,6 +25,7 @@ import numpy as np
 from stageguard.base.errors import OVERWRITE, Message, MissingFileError, OutputExistsError
 from stageguard.base.extras import library
 from stageguard.base.files import load_json, open_file, parse_json, read_file, read_text, write_together
+from stageguard.base.records import dataclass
 
 STUDY, COHORT, JOBS, PREDICTIONS, RESULTS = "study.json", "cohort.npz", "jobs", "predictions", "results.jsonl"
 VERSIONED = ("numpy", "torch", "scipy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 
 from stageguard.base.arrays import Floats
 from stageguard.base.files import read_text
+from stageguard.base.records import dataclass
 from stageguard.night.hypnogram import Hypnogram
 from stageguard.night.stages import AASM5, WNR3, StageScheme
 from stageguard.profile.profile import Profile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from stageguard.base.arrays import NAN
 from stageguard.base.errors import InputError
+from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs, is_sample_list, scoring_of
 from stageguard.cli.options import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, Inputs, Wanted, find_inputs
 from stageguard.cli.options import (
     AsJson,

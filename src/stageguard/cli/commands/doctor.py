@@ -6,12 +6,13 @@ import platform
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from timeit import repeat
 
 from stageguard.base.errors import ProfileError, StageGuardError
+from stageguard.base.records import dataclass
 from stageguard.base.version import __version__
 from stageguard.cli.options import AsJson
 from stageguard.cli.parser import Exit

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.records import dataclass
 from stageguard.cli.options import AsJson, Overwrite, output_option, seconds_option, text_option
 from stageguard.cli.parser import Option, UsageError
 from stageguard.cli.present import run_and_show

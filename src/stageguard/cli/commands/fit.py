@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from stageguard.base.errors import InputError, Message, OutputExistsError
 from stageguard.base.files import check_apart
+from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, find_inputs, scoring_of
 from stageguard.cli.options import (

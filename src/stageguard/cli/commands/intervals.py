@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, fields
 from datetime import datetime
 from math import isnan
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from stageguard.base.errors import InputError
 from stageguard.base.files import CELL_WORDS, write_together
+from stageguard.base.records import dataclass
 from stageguard.cli.console import Console
 from stageguard.cli.inputs import Input, Wanted, decode_options, find_densities, find_inputs, lights_of
 from stageguard.cli.options import (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
+from stageguard.base.records import dataclass
 from stageguard.cli.inputs import Input, decode_options, find_densities
 from stageguard.cli.options import (
     AsJson,

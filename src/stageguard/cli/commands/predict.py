@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from stageguard.base.errors import InputError, OutputExistsError
+from stageguard.base.records import dataclass
 from stageguard.cli.options import (
     AsJson,
     Cohort,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
 from stageguard.base.errors import InputError, Message, message_of
+from stageguard.base.records import dataclass
 from stageguard.cli.cohort_tables import print_means, print_nights, print_one
 from stageguard.cli.group_tables import print_estimates, print_groups
 from stageguard.cli.inputs import Input, find_inputs, lights_of, scoring_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from math import isfinite
@@ -21,6 +21,7 @@ import numpy as np
 from stageguard.base.arrays import Floats
 from stageguard.base.checks import MISSING_WORDS
 from stageguard.base.files import file_error, read_file
+from stageguard.base.records import dataclass
 from stageguard.formats.density import Where, listed
 from stageguard.formats.sniffing import UTF16_MARKS
 

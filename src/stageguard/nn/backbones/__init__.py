@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from stageguard.base import checks
 from stageguard.base.errors import InputError, did_you_mean
+from stageguard.base.records import dataclass
 
 if TYPE_CHECKING:
     from torch import nn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from stageguard.base import checks, schema
 from stageguard.base.errors import FileFormatError, InputError, did_you_mean
 from stageguard.base.files import read_text
+from stageguard.base.records import dataclass
 from stageguard.base.schema import plain_table, read_table
 from stageguard.signals.modalities import modality_of
 
