@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stageguard.base.errors import Argument, InputError, Message, StageGuardWarning
+from stageguard.runner.processes import MOST_IN_CHUNK
 from stageguard.runner.run import check_folder, claim_outputs, run_files, succeeded
 
 
@@ -53,6 +55,20 @@ def test_failures_are_outcomes_in_order_and_the_others_go_on(monkeypatch):
     assert outcomes[0].to_dict() | {"seconds": 0} == {
         **{"file": "x/a.csv", "id": "night", "ok": True, "n": 7, "warnings": [], "seconds": 0}
     }
+
+
+def touch_late(task: Task) -> Length:
+    time.sleep(0.02)
+    Path(task.file).touch()
+    return Length(1)
+
+
+def test_long_tasks_come_back_one_by_one(tmp_path):
+    tasks = [Task(str(tmp_path / str(i))) for i in range(320)]
+    outcomes = run_files(touch_late, tasks, jobs=2, singly=True)
+    next(outcomes)
+    assert len(list(tmp_path.iterdir())) < MOST_IN_CHUNK
+    outcomes.close()
 
 
 @pytest.mark.parametrize("n_tasks", [1, 3, 1500])  # the last more than wait on an executor at a time

@@ -44,8 +44,11 @@ def run_all(
     jobs: int = 1,
     lost: Callable[[Item], Result] | None = None,
     executor: Executor | None = None,
+    at_once: int = MOST_IN_CHUNK,
 ) -> Generator[Result, None, None]:
     """Results in the order of the items; `jobs` = 0 means one process per core.
+
+    At most `at_once` items go to a process together, and their results come back together.
 
     A given `executor` takes the items one by one and decides how many run at a time; whoever gives it ends
     it.
@@ -62,7 +65,7 @@ def run_all(
     if n_workers <= 1:
         yield from map(function, items)
         return
-    size = max(1, min(MOST_IN_CHUNK, len(items) // (8 * n_workers)))
+    size = max(1, min(at_once, len(items) // (8 * n_workers)))
     chunks = [items[first : first + size] for first in range(0, len(items), size)]
     n_done = 0
     while n_done < len(chunks):

@@ -107,6 +107,7 @@ def run_files(
     jobs: int = 1,
     executor: Executor | None = None,
     fatal: tuple[type[Exception], ...] = (),
+    singly: bool = False,
 ) -> Generator[Outcome[Value], None, None]:
     """Yield what became of each file, in order; a failure is an outcome, and the others go on.
 
@@ -124,12 +125,15 @@ def run_files(
         Where to run instead of in processes of this computer.
     fatal : tuple of exception types
         Errors about the whole run and not about a file, which end it.
+    singly : bool
+        Each outcome comes as soon as it is there, for tasks of seconds or more; quick ones go to a process
+        several at a time, so that sending costs little.
     """
     claimed = {} if output_of is None else claim_outputs(tasks, output_of)
     problems = [task.error or claimed.get(number) for number, task in enumerate(tasks)]
     ready = [task for task, problem in zip(tasks, problems, strict=True) if problem is None]
     attempt = partial(_attempt, work, fatal)
-    with closing(_results(attempt, ready, jobs, executor)) as results:
+    with closing(_results(attempt, ready, jobs, executor, singly)) as results:
         for task, problem in zip(tasks, problems, strict=True):
             if problem is None:
                 yield next(results)
@@ -142,13 +146,15 @@ def _results(
     tasks: Sequence[TaskType],
     jobs: int,
     executor: Executor | None,
+    singly: bool,
 ) -> Generator[Outcome[Value], None, None]:
     if executor is None and (jobs == 1 or len(tasks) < 2):
         yield from map(attempt, tasks)
         return
-    from stageguard.runner.processes import run_all  # loads what starts processes
+    from stageguard.runner.processes import MOST_IN_CHUNK, run_all  # loads what starts processes
 
-    yield from run_all(attempt, tasks, jobs, lost=_lost, executor=executor)
+    at_once = 1 if singly else MOST_IN_CHUNK
+    yield from run_all(attempt, tasks, jobs, lost=_lost, executor=executor, at_once=at_once)
 
 
 def claim_outputs(tasks: Sequence[TaskType], output_of: Callable[[TaskType], Path]) -> dict[int, str]:

@@ -91,7 +91,7 @@ def run_study(
     document = config.to_dict()
     tasks = [FoldTask(document, folder / store.COHORT, job) for job in wanted if job.key not in done]
     n_done = len(wanted) - len(tasks)
-    outcomes = run_files(run_fold, tasks, jobs=jobs, executor=executor, fatal=(LeakError,))
+    outcomes = run_files(run_fold, tasks, jobs=jobs, executor=executor, fatal=(LeakError,), singly=True)
     for task, outcome in zip(tasks, outcomes, strict=True):
         n_done += 1
         if outcome.ok:
